@@ -1,0 +1,373 @@
+//! THE SEAM: an RDMA device as ibverbs shows it, and nothing more.
+//!
+//! ```text
+//!   Engine ──▶ Provider      one per device; control plane: may allocate, may be slow
+//!                │ open_queues ──▶ Queues             one per shard; data plane: single-threaded
+//!                └ open_cm ──────▶ ConnectionManager  listen, connect, accept; makes Endpoints
+//!                                     └── Endpoint ──(mailbox)──▶ Queues::attach ──▶ Qp
+//! ```
+//!
+//! The type of the provider is chosen once, at the top; nothing below is `dyn` on the fast path.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Registrar, Sge};
+
+use crate::error::SetupError;
+
+/// An RDMA device.
+pub trait Provider: Send + Sync + Sized + 'static {
+    /// The queues of one shard.
+    type Queues: Queues;
+    /// The connection manager.
+    type Cm: ConnectionManager<Queues = Self::Queues>;
+
+    /// What the device can do.
+    fn caps(&self) -> &DeviceCaps;
+    /// Registers memory with the device. Setup only.
+    fn registrar(&self) -> &dyn Registrar;
+    /// One completion queue and one shared receive queue, for one shard.
+    fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError>;
+    /// A connection manager: an event channel of its own.
+    fn open_cm(&self) -> Result<Self::Cm, SetupError>;
+}
+
+/// The queues of one shard. Data plane: called only by the thread that owns the value.
+pub trait Queues: Send {
+    /// Names a queue pair on these queues.
+    type Qp: Copy + Eq + core::fmt::Debug + Send;
+    /// A connected queue pair on its way from the connection manager to its queues.
+    type Endpoint: Send;
+    /// Names these queues to the connection manager.
+    type Handle: Clone + Send;
+
+    /// What the connection manager needs to place a queue pair on these queues.
+    fn handle(&self) -> Self::Handle;
+
+    /// Takes a connected queue pair over. Control plane: may allocate.
+    fn attach(&mut self, endpoint: Self::Endpoint) -> Result<Attached<Self::Qp>, SetupError>;
+
+    /// Appends at most the free capacity of `out`.
+    ///
+    /// Completions of one queue pair come in the order of posting; between queue pairs there is no
+    /// order. Of a completion whose status is not [`WcStatus::Success`] only `wr_id`, `status` and
+    /// `qp_num` are valid.
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError>;
+
+    /// Appends Receives to the shared receive queue. `Err` says how many were taken.
+    ///
+    /// # Safety
+    /// The memory named by every `sgl` stays valid and untouched until the completion with this
+    /// `wr_id` has been polled.
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError>;
+
+    /// Posts work requests to a queue pair, one doorbell for all. `Err` says how many were taken.
+    ///
+    /// A request with [`SendFlags::INLINE`] has been copied when the call returns.
+    ///
+    /// # Safety
+    /// The memory named by every `sgl` of a request without [`SendFlags::INLINE`] stays valid and
+    /// unwritten until the request has completed: its own completion, or a later one of the same
+    /// queue pair, has been polled.
+    unsafe fn post_send(&mut self, qp: Self::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError>;
+
+    /// Moves a queue pair to the error state. Its outstanding sends complete with
+    /// [`WcStatus::Flushed`]; the peer gets [`QueueEvent::Disconnected`].
+    fn disconnect(&mut self, qp: Self::Qp);
+
+    /// Forgets a queue pair that is in the error state and has no completion outstanding.
+    fn destroy(&mut self, qp: Self::Qp);
+
+    /// The next asynchronous event. Costs one branch when there is none.
+    fn next_event(&mut self) -> Option<QueueEvent>;
+
+    /// Sleeps until a completion or event may be there, `waker` is rung, or the time is over.
+    /// May return early. Only the idle policy `block` calls it.
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError>;
+}
+
+/// Establishes connections. Control plane.
+pub trait ConnectionManager: Send {
+    /// The queues that its queue pairs are placed on.
+    type Queues: Queues;
+    /// A connection request that was neither accepted nor rejected yet.
+    type Request: Send;
+
+    /// Starts to listen; port 0 takes a free one. Returns the address taken.
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError>;
+    /// Starts to connect. The outcome comes from [`ConnectionManager::next`].
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError>;
+    /// Accepts a request and places its queue pair. The peer may send from now on.
+    fn accept(
+        &mut self,
+        request: Self::Request,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint<Self>, SetupError>;
+    /// Turns a request down.
+    fn reject(&mut self, request: Self::Request, private: &[u8]);
+    /// The next event, waiting for it at most `timeout`. Returns early when `waker` is rung.
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>>;
+}
+
+/// The handle type of a connection manager's queues.
+pub type Handle<C> = <<C as ConnectionManager>::Queues as Queues>::Handle;
+/// The endpoint type of a connection manager's queues.
+pub type Endpoint<C> = <<C as ConnectionManager>::Queues as Queues>::Endpoint;
+
+/// What a connection manager reports.
+pub enum CmEvent<C: ConnectionManager + ?Sized> {
+    /// A peer asks for a connection.
+    Request {
+        /// To be accepted or rejected.
+        request: C::Request,
+        /// Where it comes from.
+        from: SocketAddr,
+        /// What it sent along (RFC 8797); a prefix is meant, trailing bytes are padding.
+        private: PrivateBytes,
+    },
+    /// A connection that this side asked for is up.
+    Connected {
+        /// As [`ConnectionManager::connect`] returned it.
+        id: ConnectId,
+        /// To be attached to the queues that it was made for.
+        endpoint: Endpoint<C>,
+        /// What the peer sent along.
+        private: PrivateBytes,
+    },
+    /// A connection that this side asked for is not to be had.
+    Refused {
+        /// As [`ConnectionManager::connect`] returned it.
+        id: ConnectId,
+        /// Why.
+        reason: ConnectError,
+    },
+}
+
+/// Connection private data, as large as a connection request carries.
+pub type PrivateBytes = ArrayVec<u8, 56>;
+
+/// Names a connection attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectId(pub u64);
+
+/// A queue pair that was taken over by its queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached<Qp> {
+    /// For posting.
+    pub qp: Qp,
+    /// As it appears in completions.
+    pub qp_num: u32,
+}
+
+/// What a connection is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnParam<'a> {
+    /// Connection private data (RFC 8797), at most 56 bytes.
+    pub private: &'a [u8],
+    /// How often a Send is retried when the peer has no Receive posted; 7 is without end.
+    pub rnr_retry: u8,
+}
+
+/// Why a connection could not be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody listens there.
+    #[error("nobody listens at this address")]
+    Unreachable,
+    /// The peer turned the request down.
+    #[error("the peer rejected the connection")]
+    Rejected,
+    /// No answer in time.
+    #[error("the peer did not answer in time")]
+    TimedOut,
+}
+
+/// What a device can do. All counts are maxima.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceCaps {
+    /// The device's name.
+    pub name: String,
+    /// Gather entries of a send request.
+    pub send_sge: u32,
+    /// Scatter entries of a Receive on a shared receive queue.
+    pub recv_sge: u32,
+    /// Receives of a shared receive queue.
+    pub srq_depth: u32,
+    /// Entries of a completion queue.
+    pub cq_depth: u32,
+    /// Send requests of a queue pair.
+    pub send_depth: u32,
+    /// Bytes of a request posted with [`SendFlags::INLINE`].
+    pub inline_len: u32,
+    /// Bytes of one message.
+    pub message_len: u32,
+}
+
+/// What a shard needs of its queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueAttr {
+    /// Receives posted at one time.
+    pub srq_depth: u32,
+    /// Completions that may be outstanding at one time.
+    pub cq_depth: u32,
+    /// Queue pairs at one time.
+    pub qp_max: u32,
+    /// Send requests of one queue pair at one time.
+    pub send_depth: u32,
+    /// Gather entries of a send request.
+    pub send_sge: u32,
+    /// Scatter entries of a Receive.
+    pub recv_sge: u32,
+}
+
+/// The program's name for a work request, returned by its completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WrId(pub u64);
+
+/// A Receive.
+#[derive(Debug, Clone, Copy)]
+pub struct RecvWr<'a> {
+    /// Returned by the completion.
+    pub wr_id: WrId,
+    /// Where the message is scattered to, in order.
+    pub sgl: &'a [Sge],
+}
+
+/// A send request.
+#[derive(Debug, Clone, Copy)]
+pub struct SendWr<'a> {
+    /// Returned by the completion.
+    pub wr_id: WrId,
+    /// Where the message is gathered from, in order.
+    pub sgl: &'a [Sge],
+    /// How it is to be treated.
+    pub flags: SendFlags,
+}
+
+bitflags::bitflags! {
+    /// How a send request is to be treated.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct SendFlags: u32 {
+        /// A completion is wanted even on success.
+        const SIGNALED = 1;
+        /// The bytes are copied while posting; at most [`DeviceCaps::inline_len`].
+        const INLINE = 2;
+    }
+}
+
+/// Completions of one poll.
+pub type WcBatch = ArrayVec<WorkCompletion, WC_BATCH>;
+
+/// How many completions are polled at a time.
+pub const WC_BATCH: usize = 32;
+
+/// A completed work request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// As posted.
+    pub wr_id: WrId,
+    /// The queue pair.
+    pub qp_num: u32,
+    /// How it ended.
+    pub status: WcStatus,
+    /// Valid on success only.
+    pub opcode: WcOpcode,
+    /// Bytes received; valid for a successful Receive only.
+    pub byte_len: u32,
+}
+
+/// What was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WcOpcode {
+    /// A Send left and was acknowledged.
+    Send,
+    /// A message arrived.
+    Recv,
+}
+
+/// How a work request ended. Names as in `enum ibv_wc_status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WcStatus {
+    /// As wished.
+    Success,
+    /// A message was longer than the Receive that it met.
+    LocalLength,
+    /// A local key was wrong, or its bounds or rights were.
+    LocalProtection,
+    /// The queue pair was in the error state.
+    Flushed,
+    /// The peer could not take the request.
+    RemoteInvalidRequest,
+    /// A remote key was wrong, or its bounds or rights were.
+    RemoteAccess,
+    /// The peer does not answer.
+    RetryExceeded,
+    /// The peer had no Receive posted, too many times.
+    RnrRetryExceeded,
+    /// Any other status of the device.
+    Other(u32),
+}
+
+/// What happened to a queue pair outside of its completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueEvent {
+    /// The peer is gone. The queue pair is in the error state.
+    Disconnected {
+        /// The queue pair.
+        qp_num: u32,
+    },
+}
+
+/// Why a post was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue is full; the first `taken` requests were posted.
+    #[error("the queue is full after {taken} work requests")]
+    QueueFull {
+        /// How many requests were posted.
+        taken: usize,
+    },
+    /// The queue pair takes no requests; the first `taken` were posted.
+    #[error("the queue pair is not able to send; {taken} work requests were taken")]
+    QpGone {
+        /// How many requests were posted.
+        taken: usize,
+    },
+    /// A request breaks a limit of the device; those before it were posted.
+    #[error("work request {taken} breaks a limit of the device")]
+    Invalid {
+        /// How many requests were posted.
+        taken: usize,
+    },
+}
+
+impl PostError {
+    /// How many requests were posted before the error.
+    pub fn taken(&self) -> usize {
+        let (PostError::QueueFull { taken }
+        | PostError::QpGone { taken }
+        | PostError::Invalid { taken }) = *self;
+        taken
+    }
+}
+
+/// The completion queue is unusable; every queue pair on it is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CqError {
+    /// More completions than the queue has entries.
+    #[error("completion queue overrun")]
+    Overrun,
+    /// The device reports an error number.
+    #[error("the device failed with errno {0}")]
+    Device(i32),
+}
+
+pub use crate::waker::Waker;
