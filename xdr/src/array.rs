@@ -1,0 +1,406 @@
+//! Counted arrays and linked lists: checked once when decoded, then iterated in place without errors.
+//!
+//! ```text
+//!   Array   | count | item | item | ...            (XDR  T name<>)
+//!   List    | 1 | item | 1 | item | ... | 0        (XDR  struct { T entry; *next; } *name)
+//! ```
+//! Either borrows the bytes it was decoded from, or a slice of values that is to be encoded.
+
+use core::fmt;
+
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, NoRoom};
+
+/// A value with an XDR form of whole words.
+pub trait Wire<'a>: Copy {
+    /// The number of bytes, if it is the same for every value and every such bytes are valid.
+    const FIXED_LEN: Option<usize> = None;
+
+    /// Takes one value off the reader.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not such a value.
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
+
+    /// Puts the value.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom>;
+
+    /// The number of bytes that [`Wire::encode`] puts.
+    fn encoded_len(&self) -> usize;
+}
+
+impl Wire<'_> for u32 {
+    const FIXED_LEN: Option<usize> = Some(4);
+
+    #[inline]
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.u32()
+    }
+
+    #[inline]
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(*self)
+    }
+
+    #[inline]
+    fn encoded_len(&self) -> usize {
+        4
+    }
+}
+
+/// Where the items of an [`Array`] or a [`List`] are.
+#[derive(Clone, Copy)]
+enum Items<'a, T> {
+    /// `count` items, already found valid, in these bytes.
+    Bytes { count: u32, bytes: &'a [u8] },
+    /// Values to be encoded.
+    Values(&'a [T]),
+}
+
+impl<'a, T> Items<'a, T> {
+    const EMPTY: Self = Self::Bytes { count: 0, bytes: &[] };
+
+    #[inline]
+    const fn len(&self) -> usize {
+        match self {
+            Self::Bytes { count, .. } => *count as usize,
+            Self::Values(values) => values.len(),
+        }
+    }
+
+    #[inline]
+    fn iter(&self, framed: bool) -> Iter<'a, T> {
+        let source = match *self {
+            Self::Bytes { count, bytes } => {
+                Source::Bytes { left: count, framed, reader: Reader::new(bytes) }
+            }
+            Self::Values(values) => Source::Values(values.iter()),
+        };
+        Iter { source }
+    }
+}
+
+/// A counted XDR array of `T`.
+#[derive(Clone, Copy)]
+pub struct Array<'a, T> {
+    items: Items<'a, T>,
+}
+
+impl<'a, T> Array<'a, T> {
+    /// The array without items.
+    pub const EMPTY: Self = Self { items: Items::EMPTY };
+
+    /// An array to be encoded. More than 2^32 - 1 values cannot be encoded.
+    #[inline]
+    #[must_use]
+    pub const fn from_slice(values: &'a [T]) -> Self {
+        Self { items: Items::Values(values) }
+    }
+
+    /// The number of items.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is no item.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a, T: Wire<'a>> Array<'a, T> {
+    /// Takes an array of at most `max` items and checks each of them.
+    ///
+    /// # Errors
+    /// [`DecodeError::TooMany`] before any item is looked at, or what is wrong with an item.
+    #[inline]
+    pub fn decode(reader: &mut Reader<'a>, max: u32) -> Result<Self, DecodeError> {
+        let at = reader.at_u32();
+        match reader.u32()? {
+            0 => Ok(Self::EMPTY),
+            count if count > max => Err(DecodeError::TooMany { at, count, max }),
+            count => Self::decode_items(reader, count),
+        }
+    }
+
+    fn decode_items(reader: &mut Reader<'a>, count: u32) -> Result<Self, DecodeError> {
+        let start = *reader;
+        if let Some(len) = T::FIXED_LEN {
+            reader.inner((count as usize).saturating_mul(len))?;
+        } else {
+            for _ in 0..count {
+                T::decode(reader)?;
+            }
+        }
+        Ok(Self { items: Items::Bytes { count, bytes: taken(&start, reader) } })
+    }
+
+    /// Puts the count and the items.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    #[inline]
+    pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self.items {
+            Items::Bytes { count, bytes } => {
+                writer.put_u32(count)?;
+                writer.put_fixed(bytes)
+            }
+            Items::Values(values) => {
+                writer.put_u32(values.len() as u32)?;
+                values.iter().try_for_each(|value| value.encode(writer))
+            }
+        }
+    }
+
+    /// The number of bytes that [`Array::encode`] puts.
+    #[inline]
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        4 + match self.items {
+            Items::Bytes { bytes, .. } => bytes.len(),
+            Items::Values(values) => match T::FIXED_LEN {
+                Some(len) => values.len() * len,
+                None => values.iter().map(Wire::encoded_len).sum(),
+            },
+        }
+    }
+
+    /// The items, in wire order.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> Iter<'a, T> {
+        self.items.iter(false)
+    }
+
+    /// The item at `index`; in constant time if all `T` are of one length.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<T> {
+        match (self.items, T::FIXED_LEN) {
+            (Items::Values(values), _) => values.get(index).copied(),
+            (Items::Bytes { bytes, .. }, Some(len)) => {
+                let start = index.checked_mul(len)?;
+                T::decode(&mut Reader::new(bytes.get(start..)?)).ok()
+            }
+            (Items::Bytes { .. }, None) => self.iter().nth(index),
+        }
+    }
+
+    /// The first item.
+    #[inline]
+    #[must_use]
+    pub fn first(&self) -> Option<T> {
+        self.get(0)
+    }
+}
+
+/// An XDR linked list of `T`: each item follows a word that is 1, the last is followed by 0.
+#[derive(Clone, Copy)]
+pub struct List<'a, T> {
+    items: Items<'a, T>,
+}
+
+impl<'a, T> List<'a, T> {
+    /// The list without items.
+    pub const EMPTY: Self = Self { items: Items::EMPTY };
+
+    /// A list to be encoded.
+    #[inline]
+    #[must_use]
+    pub const fn from_slice(values: &'a [T]) -> Self {
+        Self { items: Items::Values(values) }
+    }
+
+    /// The number of items.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is no item.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a, T: Wire<'a>> List<'a, T> {
+    /// Takes a list of at most `max` items and checks each of them.
+    ///
+    /// # Errors
+    /// [`DecodeError::TooMany`] at item `max + 1`, or what is wrong with an item or its mark.
+    #[inline]
+    pub fn decode(reader: &mut Reader<'a>, max: u32) -> Result<Self, DecodeError> {
+        let start = *reader;
+        if reader.bool()? { Self::decode_items(reader, start, max) } else { Ok(Self::EMPTY) }
+    }
+
+    fn decode_items(
+        reader: &mut Reader<'a>,
+        start: Reader<'a>,
+        max: u32,
+    ) -> Result<Self, DecodeError> {
+        let mut count = 0;
+        loop {
+            if count == max {
+                return Err(DecodeError::TooMany { at: reader.at_u32(), count: count + 1, max });
+            }
+            T::decode(reader)?;
+            count += 1;
+            let bytes = taken(&start, reader);
+            if !reader.bool()? {
+                return Ok(Self { items: Items::Bytes { count, bytes } });
+            }
+        }
+    }
+
+    /// Puts the items, each with its mark, and the end mark.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    #[inline]
+    pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self.items {
+            Items::Bytes { bytes, .. } => writer.put_fixed(bytes)?,
+            Items::Values(values) => {
+                for value in values {
+                    writer.put_bool(true)?;
+                    value.encode(writer)?;
+                }
+            }
+        }
+        writer.put_bool(false)
+    }
+
+    /// The number of bytes that [`List::encode`] puts.
+    #[inline]
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        4 + match self.items {
+            Items::Bytes { bytes, .. } => bytes.len(),
+            Items::Values(values) => values.iter().map(|value| 4 + value.encoded_len()).sum(),
+        }
+    }
+
+    /// The items, in wire order.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> Iter<'a, T> {
+        self.items.iter(true)
+    }
+}
+
+/// Iterates over the items of an [`Array`] or a [`List`], without errors.
+#[derive(Clone)]
+pub struct Iter<'a, T> {
+    source: Source<'a, T>,
+}
+
+#[derive(Clone)]
+enum Source<'a, T> {
+    /// `framed`: each item follows a mark.
+    Bytes {
+        left: u32,
+        framed: bool,
+        reader: Reader<'a>,
+    },
+    Values(core::slice::Iter<'a, T>),
+}
+
+impl<'a, T: Wire<'a>> Iterator for Iter<'a, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        match &mut self.source {
+            Source::Values(values) => values.next().copied(),
+            Source::Bytes { left, framed, reader } => {
+                *left = left.checked_sub(1)?;
+                if *framed {
+                    reader.u32().ok()?;
+                }
+                let item = T::decode(reader);
+                debug_assert!(item.is_ok(), "the items were checked when the array was decoded");
+                item.ok()
+            }
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match &self.source {
+            Source::Values(values) => values.len(),
+            Source::Bytes { left, .. } => *left as usize,
+        };
+        (left, Some(left))
+    }
+}
+
+impl<'a, T: Wire<'a>> ExactSizeIterator for Iter<'a, T> {}
+
+/// The bytes between two states of one reader.
+#[inline]
+fn taken<'a>(start: &Reader<'a>, end: &Reader<'a>) -> &'a [u8] {
+    start.rest().get(..start.remaining() - end.remaining()).unwrap_or_default()
+}
+
+macro_rules! impl_sequence {
+    ($name:ident) => {
+        impl<T> Default for $name<'_, T> {
+            fn default() -> Self {
+                Self::EMPTY
+            }
+        }
+
+        impl<'a, T> From<&'a [T]> for $name<'a, T> {
+            fn from(values: &'a [T]) -> Self {
+                Self::from_slice(values)
+            }
+        }
+
+        impl<'a, T: Wire<'a> + PartialEq> PartialEq for $name<'a, T> {
+            fn eq(&self, other: &Self) -> bool {
+                self.iter().eq(other.iter())
+            }
+        }
+
+        impl<'a, T: Wire<'a> + Eq> Eq for $name<'a, T> {}
+
+        impl<'a, T: Wire<'a> + fmt::Debug> fmt::Debug for $name<'a, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_list().entries(self.iter()).finish()
+            }
+        }
+
+        impl<'a, T: Wire<'a>> IntoIterator for $name<'a, T> {
+            type Item = T;
+            type IntoIter = Iter<'a, T>;
+
+            fn into_iter(self) -> Iter<'a, T> {
+                self.iter()
+            }
+        }
+
+        impl<'a, T: Wire<'a>> IntoIterator for &$name<'a, T> {
+            type Item = T;
+            type IntoIter = Iter<'a, T>;
+
+            fn into_iter(self) -> Iter<'a, T> {
+                self.iter()
+            }
+        }
+    };
+}
+
+impl_sequence!(Array);
+impl_sequence!(List);

@@ -1,0 +1,308 @@
+//! Reader and writer: XDR's primitives over a borrowed buffer, bounded and never panicking.
+//!
+//! XDR (RFC 4506) is a sequence of big-endian 32-bit words. An opaque of a length that is no multiple
+//! of four is followed by one to three zero bytes; those must be zero here, so that decoding and
+//! encoding are exact inverses.
+
+use crate::error::{DecodeError, NoRoom};
+
+/// Takes XDR items off the front of a byte slice.
+///
+/// Positions are counted from the start of the outermost slice, also inside the structure of an
+/// opaque, so that an error says where in the message it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    /// The position at which `rest` ends.
+    end: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at position zero of `bytes`.
+    #[inline]
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, end: bytes.len() }
+    }
+
+    /// Starts at `position` of a longer message of which `bytes` is what follows.
+    #[inline]
+    pub(crate) const fn at(bytes: &'a [u8], position: usize) -> Self {
+        Self { rest: bytes, end: position.saturating_add(bytes.len()) }
+    }
+
+    /// Takes an unsigned 32-bit integer.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if fewer than four bytes are left.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        match self.rest.split_first_chunk::<4>() {
+            Some((word, rest)) => {
+                self.rest = rest;
+                Ok(u32::from_be_bytes(*word))
+            }
+            None => Err(self.truncated()),
+        }
+    }
+
+    /// Takes an unsigned 64-bit integer (XDR unsigned hyper).
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if fewer than eight bytes are left.
+    #[inline]
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        match self.rest.split_first_chunk::<8>() {
+            Some((words, rest)) => {
+                self.rest = rest;
+                Ok(u64::from_be_bytes(*words))
+            }
+            None => Err(self.truncated()),
+        }
+    }
+
+    /// Takes a bool: exactly 0 or 1 (wire.md X9).
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`], or [`DecodeError::BadBool`] for any other value.
+    #[inline]
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        let at = self.at_u32();
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(DecodeError::BadBool { at, value }),
+        }
+    }
+
+    /// Takes a counted opaque of at most `max` bytes, with its zero padding.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`], [`DecodeError::TooMany`] or [`DecodeError::BadPadding`].
+    #[inline]
+    pub fn opaque(&mut self, max: u32) -> Result<&'a [u8], DecodeError> {
+        let at = self.at_u32();
+        let len = self.u32()?;
+        if len > max {
+            return Err(DecodeError::TooMany { at, count: len, max });
+        }
+        self.fixed(len as usize)
+    }
+
+    /// Takes an opaque of a length known beforehand, with its zero padding.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] or [`DecodeError::BadPadding`].
+    #[inline]
+    pub fn fixed(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (data, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.truncated())?;
+        let pad_at = self.end - rest.len();
+        let (pad, rest) = rest.split_at_checked(pad_len(len)).ok_or_else(|| self.truncated())?;
+        if pad.iter().any(|byte| *byte != 0) {
+            return Err(DecodeError::BadPadding { at: clamp(pad_at) });
+        }
+        self.rest = rest;
+        Ok(data)
+    }
+
+    /// Takes `len` bytes, without padding, as a reader of their own that keeps our positions.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if fewer bytes are left.
+    #[inline]
+    pub(crate) fn inner(&mut self, len: usize) -> Result<Reader<'a>, DecodeError> {
+        let (data, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.truncated())?;
+        let inner = Reader { rest: data, end: self.end - rest.len() };
+        self.rest = rest;
+        Ok(inner)
+    }
+
+    /// Ends the decoding of a structure that has to fill its opaque exactly (wire.md X12, P4).
+    ///
+    /// # Errors
+    /// [`DecodeError::Trailing`] if bytes are left.
+    #[inline]
+    pub(crate) fn finish(&self) -> Result<(), DecodeError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            extra => Err(DecodeError::Trailing { at: self.at_u32(), extra: clamp(extra) }),
+        }
+    }
+
+    /// Bytes taken so far: the offset of the next item.
+    #[inline]
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// All bytes that are left; takes nothing.
+    #[inline]
+    #[must_use]
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// [`Reader::position`] as errors carry it.
+    #[inline]
+    pub(crate) const fn at_u32(&self) -> u32 {
+        clamp(self.position())
+    }
+
+    #[cold]
+    fn truncated(&self) -> DecodeError {
+        DecodeError::Truncated { at: self.at_u32() }
+    }
+}
+
+/// Puts XDR items one after another into a byte slice.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    buffer: &'a mut [u8],
+    position: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts at the front of `buffer`.
+    #[inline]
+    #[must_use]
+    pub const fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, position: 0 }
+    }
+
+    /// Puts an unsigned 32-bit integer.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if fewer than four bytes are left.
+    #[inline]
+    pub fn put_u32(&mut self, value: u32) -> Result<(), NoRoom> {
+        self.put_bytes(value.to_be_bytes())
+    }
+
+    /// Puts an unsigned 64-bit integer (XDR unsigned hyper).
+    ///
+    /// # Errors
+    /// [`NoRoom`] if fewer than eight bytes are left.
+    #[inline]
+    pub fn put_u64(&mut self, value: u64) -> Result<(), NoRoom> {
+        self.put_bytes(value.to_be_bytes())
+    }
+
+    /// Puts a bool as 0 or 1.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if fewer than four bytes are left.
+    #[inline]
+    pub fn put_bool(&mut self, value: bool) -> Result<(), NoRoom> {
+        self.put_u32(u32::from(value))
+    }
+
+    /// Puts a counted opaque with its zero padding.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit; also for data whose length does not fit in 32 bits.
+    #[inline]
+    pub fn put_opaque(&mut self, data: &[u8]) -> Result<(), NoRoom> {
+        let len = u32::try_from(data.len()).map_err(|_| self.no_room(usize::MAX))?;
+        self.put_u32(len)?;
+        self.put_fixed(data)
+    }
+
+    /// Puts an opaque of a length that the receiver knows, with its zero padding.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    #[inline]
+    pub fn put_fixed(&mut self, data: &[u8]) -> Result<(), NoRoom> {
+        let padded = data.len().saturating_add(pad_len(data.len()));
+        let room = self.buffer.get_mut(self.position..).unwrap_or_default();
+        let Some((slot, _)) = room.split_at_mut_checked(padded) else {
+            return Err(self.no_room(padded));
+        };
+        let (body, pad) = slot.split_at_mut(data.len());
+        body.copy_from_slice(data);
+        pad.fill(0);
+        self.position += padded;
+        Ok(())
+    }
+
+    /// Puts `N` bytes that are already XDR, in one store.
+    #[inline]
+    pub(crate) fn put_bytes<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), NoRoom> {
+        match self.buffer.get_mut(self.position..).and_then(|room| room.first_chunk_mut::<N>()) {
+            Some(slot) => {
+                *slot = bytes;
+                self.position += N;
+                Ok(())
+            }
+            None => Err(self.no_room(N)),
+        }
+    }
+
+    /// Puts what `body` puts, preceded by its length in bytes.
+    ///
+    /// `body` has to put whole words: no padding follows.
+    #[inline]
+    pub(crate) fn put_sized(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<(), NoRoom>,
+    ) -> Result<(), NoRoom> {
+        let len_at = self.position;
+        self.put_u32(0)?;
+        let start = self.position;
+        body(self)?;
+        let len = clamp(self.position - start);
+        if let Some(slot) =
+            self.buffer.get_mut(len_at..start).and_then(|word| word.first_chunk_mut())
+        {
+            *slot = len.to_be_bytes();
+        }
+        Ok(())
+    }
+
+    /// Bytes put so far.
+    #[inline]
+    #[must_use]
+    pub const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Bytes that are left.
+    #[inline]
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.buffer.len() - self.position
+    }
+
+    /// The bytes put so far.
+    #[inline]
+    #[must_use]
+    pub fn written(&self) -> &[u8] {
+        self.buffer.get(..self.position).unwrap_or_default()
+    }
+
+    #[cold]
+    fn no_room(&self, need: usize) -> NoRoom {
+        NoRoom { need: clamp(need), left: clamp(self.remaining()) }
+    }
+}
+
+/// Zero bytes after an opaque of `len` bytes.
+#[inline]
+#[must_use]
+pub const fn pad_len(len: usize) -> usize {
+    len.wrapping_neg() & 3
+}
+
+/// A position as errors carry it: no message is ever as long as 4 GiB.
+#[inline]
+const fn clamp(value: usize) -> u32 {
+    if value > u32::MAX as usize { u32::MAX } else { value as u32 }
+}

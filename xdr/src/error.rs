@@ -1,0 +1,94 @@
+//! What can be wrong with bytes from the wire, and the one thing that can be wrong with our own: no room.
+
+use thiserror::Error;
+
+/// Why bytes from the peer are not a header.
+///
+/// Every variant is the peer's fault and is answered, where an answer is due, by RDMA_ERROR with
+/// RDMA_ERR_BAD_HEADER (wire.md N5). `at` is the byte offset, from the start of the decoded bytes,
+/// of the word that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end before the field at `at` does.
+    #[error("the message ends inside the field at byte {at}")]
+    Truncated {
+        /// Where the field starts.
+        at: u32,
+    },
+    /// An XDR bool or an optional-data mark is neither 0 nor 1 (RFC 4506 4.4, 4.19; wire.md X9).
+    #[error("the bool at byte {at} is {value}")]
+    BadBool {
+        /// Where the word is.
+        at: u32,
+        /// What it holds.
+        value: u32,
+    },
+    /// An enum or a union discriminant holds a number that is not assigned, or not allowed here.
+    #[error("the discriminant at byte {at} is {value}")]
+    BadDiscriminant {
+        /// Where the word is.
+        at: u32,
+        /// What it holds.
+        value: u32,
+    },
+    /// A count or a length is above what we are ready to handle (wire.md E40).
+    #[error("the count at byte {at} is {count}, above {max}")]
+    TooMany {
+        /// Where the count is.
+        at: u32,
+        /// What it holds.
+        count: u32,
+        /// The largest value allowed.
+        max: u32,
+    },
+    /// A byte between the end of an opaque and the next word boundary is not zero (RFC 4506 4.10).
+    #[error("the padding at byte {at} is not zero")]
+    BadPadding {
+        /// Where the padding starts.
+        at: u32,
+    },
+    /// The structure inside an opaque ends `extra` bytes before the opaque does (wire.md X12, P4).
+    #[error("{extra} bytes follow the structure that ends at byte {at}")]
+    Trailing {
+        /// Where the structure ends.
+        at: u32,
+        /// How many bytes of the opaque are left over.
+        extra: u32,
+    },
+    /// A field is well formed, but its value cannot be right.
+    #[error("the value at byte {at} is {value}")]
+    BadValue {
+        /// Where the word is.
+        at: u32,
+        /// What it holds.
+        value: u32,
+    },
+    /// `rdma_vers` is neither one nor two; only an ERR_VERS error is decoded then.
+    #[error("version {vers} is unknown")]
+    UnknownVersion {
+        /// What `rdma_vers` holds.
+        vers: u32,
+    },
+    /// RDMA_NOMSG without any chunk: there is nowhere to fetch the payload from (RFC 8166 4.5.2).
+    #[error("RDMA_NOMSG carries no chunk")]
+    NoChunk,
+    /// A set of properties names one that we know twice (wire.md P5).
+    #[error("the set of properties holds property {id} twice")]
+    DuplicateProperty {
+        /// The property's number.
+        id: u32,
+    },
+}
+
+/// The buffer is too small for what is to be encoded.
+///
+/// What was written before the failure stays in the buffer and has no meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{need} bytes do not fit in {left}")]
+pub struct NoRoom {
+    /// Bytes that the field needs.
+    pub need: u32,
+    /// Bytes that are left in the buffer.
+    pub left: u32,
+}

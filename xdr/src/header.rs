@@ -1,0 +1,460 @@
+//! The transport header: four fixed words, then a body that version and proc choose.
+//!
+//! ```text
+//!   0      4       8         12      16
+//!   | xid  | vers  | credit  | proc  | MSG, NOMSG   reads, writes, reply chunk
+//!                                    | ERROR        error
+//!                                    | OPTIONAL     opttype, length, structure     (version two)
+//! ```
+//! A message is a header and, after its last byte, the payload stream.
+
+use crate::chunk::ChunkLists;
+use crate::cursor::{Reader, Writer, pad_len};
+use crate::error::{DecodeError, NoRoom};
+use crate::numbers::{VERSION_ONE, VERSION_TWO, errcode, opttype, proc, size};
+use crate::property::{ConnProp, ReqProp, RespProp, UpdProp};
+use crate::rtr::report::ReptErr;
+use crate::rtr::transmit::{XmtCont, XmtReq, XmtResp};
+
+/// The fixed words of every header of every version (RFC 8166 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The transaction (`rdma_xid`).
+    pub xid: u32,
+    /// The version (`rdma_vers`).
+    pub vers: u32,
+    /// Credits requested or granted (`rdma_credit`).
+    pub credit: u32,
+    /// What follows (`rdma_proc`).
+    pub proc: u32,
+}
+
+impl Prefix {
+    /// Reads the four words, whatever they hold.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] below 16 bytes: such a message is dropped (wire.md B12).
+    #[inline]
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        Self::read(&mut reader)
+    }
+
+    #[inline]
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            xid: reader.u32()?,
+            vers: reader.u32()?,
+            credit: reader.u32()?,
+            proc: reader.u32()?,
+        })
+    }
+}
+
+/// A whole transport header, of either version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// The transaction (`rdma_xid`).
+    pub xid: u32,
+    /// The version (`rdma_vers`).
+    pub vers: u32,
+    /// Credits requested or granted (`rdma_credit`; wire.md B11).
+    pub credit: u32,
+    /// What `rdma_proc` announces.
+    pub body: Body<'a>,
+}
+
+/// What follows the fixed words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// A payload stream follows the header.
+    Msg(ChunkLists<'a>),
+    /// The payload stream is moved by explicit RDMA; never without a chunk.
+    NoMsg(ChunkLists<'a>),
+    /// Version one, never to be sent (wire.md B6).
+    Msgp {
+        /// `rdma_align`.
+        align: u32,
+        /// `rdma_thresh`.
+        thresh: u32,
+        /// The chunks.
+        chunks: ChunkLists<'a>,
+    },
+    /// Never to be sent; to be dropped (wire.md B6).
+    Done,
+    /// An error report.
+    Error(RdmaError),
+    /// An operation of version two.
+    Optional(Optional<'a>),
+}
+
+/// A transport error (RFC 8166 4.5, [V2] 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdmaError {
+    /// The version is not supported; these are.
+    Vers {
+        /// The lowest version supported.
+        low: u32,
+        /// The highest version supported.
+        high: u32,
+    },
+    /// The header cannot be used; ERR_CHUNK in version one (wire.md N5).
+    BadHeader,
+    /// Version two: the operation is not supported.
+    InvalOption,
+}
+
+/// An operation of version two (`rpcrdma2_optional`, [V2] 4.2; numbered as wire.md N1 says).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optional<'a> {
+    /// Specify properties at connection.
+    ConnProp(ConnProp<'a>),
+    /// Request property modification.
+    ReqProp(ReqProp<'a>),
+    /// Respond to a modification request.
+    RespProp(RespProp<'a>),
+    /// Report updated properties.
+    UpdProp(UpdProp<'a>),
+    /// Transmit a request, or the start of one.
+    XmtReq(XmtReq<'a>),
+    /// Transmit a response, or the start of one.
+    XmtResp(XmtResp<'a>),
+    /// Transmit more of a request or a response.
+    XmtCont(XmtCont),
+    /// Report an error.
+    ReptErr(ReptErr),
+    /// An operation that we do not know, answered by RDMA_ERR_INVAL_OPTION.
+    Unknown {
+        /// `rdma_opttype`.
+        opttype: u32,
+        /// `rdma_optinfo`.
+        info: &'a [u8],
+    },
+}
+
+impl<'a> Header<'a> {
+    /// Decodes the header at the front of a message; also says how long it is, which is where the
+    /// payload stream begins (wire.md X12).
+    ///
+    /// Costs a handful of compares for a header without chunks and items.
+    ///
+    /// # Errors
+    /// [`DecodeError`] says which rule of the wire format is broken. The length of the message as
+    /// a whole is not judged here (wire.md B12).
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+        if let Some(words) = bytes.first_chunk::<{ size::HEADER_MIN }>() {
+            let [xid, vers, credit, proc, w4, w5, w6] = split(words);
+            let header = |body| Self { xid, vers, credit, body };
+            if proc == proc::MSG && w4 | w5 | w6 == 0 && is_known(vers) {
+                return Ok((header(Body::Msg(ChunkLists::EMPTY)), size::HEADER_MIN));
+            }
+            if proc == proc::OPTIONAL
+                && vers == VERSION_TWO
+                && let Some((optional, len)) = Optional::decode_plain(bytes, w4, w5, w6)
+            {
+                return Ok((header(Body::Optional(optional)), len));
+            }
+        }
+        Self::decode_any(bytes)
+    }
+
+    /// Every header there is, the common ones too.
+    #[cold]
+    fn decode_any(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let Prefix { xid, vers, credit, proc } = Prefix::read(&mut reader)?;
+        if proc != proc::ERROR && !is_known(vers) {
+            return Err(DecodeError::UnknownVersion { vers });
+        }
+        let body = match (proc, vers) {
+            (proc::MSG, _) => Body::Msg(ChunkLists::decode(&mut reader)?),
+            (proc::NOMSG, _) => match ChunkLists::decode(&mut reader)? {
+                chunks if chunks.is_empty() => return Err(DecodeError::NoChunk),
+                chunks => Body::NoMsg(chunks),
+            },
+            // wire.md B6: version two has the number, but no structure for it.
+            (proc::MSGP, VERSION_ONE) => Body::Msgp {
+                align: reader.u32()?,
+                thresh: reader.u32()?,
+                chunks: ChunkLists::decode(&mut reader)?,
+            },
+            (proc::DONE, _) => Body::Done,
+            (proc::ERROR, _) => Body::Error(RdmaError::decode(&mut reader, vers)?),
+            (proc::OPTIONAL, VERSION_TWO) => Body::Optional(Optional::decode(&mut reader)?),
+            _ => return Err(DecodeError::BadDiscriminant { at: 12, value: proc }),
+        };
+        Ok((Self { xid, vers, credit, body }, reader.position()))
+    }
+
+    /// Encodes the header.
+    ///
+    /// The caller pairs `vers` and `body`: RDMA_OPTIONAL and RDMA_ERR_INVAL_OPTION exist only in
+    /// version two, RDMA_MSGP only in version one.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    #[inline]
+    pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        debug_assert!(self.body_is_of_version());
+        match &self.body {
+            Body::Msg(chunks) if chunks.is_empty() => {
+                let words = [self.xid, self.vers, self.credit, proc::MSG, 0, 0, 0];
+                writer.put_bytes::<{ size::HEADER_MIN }>(join(words))
+            }
+            Body::Optional(optional) => match optional {
+                Optional::XmtReq(req) if req.dp.is_empty() && req.rsd.is_empty() => {
+                    let [xid, vers, credit] = [self.xid, self.vers, self.credit];
+                    let info = (size::XMTREQ_MIN - size::OPTIONAL) as u32;
+                    let (op, proc) = (opttype::XMTREQ, proc::OPTIONAL);
+                    let (count, rsbuf, pslen) = (req.count, req.rsbuf, req.pslen);
+                    writer.put_bytes::<{ size::XMTREQ_MIN }>(join([
+                        xid, vers, credit, proc, op, info, 0, 0, count, rsbuf, pslen,
+                    ]))
+                }
+                Optional::XmtResp(resp) if resp.dp.is_empty() => {
+                    self.encode_plain(writer, opttype::XMTRESP, [0, resp.count, resp.pslen])
+                }
+                Optional::XmtCont(cont) => {
+                    self.encode_plain(writer, opttype::XMTCONT, [cont.xnum, cont.itype, cont.pslen])
+                }
+                _ => self.encode_any(writer),
+            },
+            _ => self.encode_any(writer),
+        }
+    }
+
+    /// An operation whose structure is three words.
+    #[inline]
+    fn encode_plain(
+        &self,
+        writer: &mut Writer<'_>,
+        op: u32,
+        [a, b, c]: [u32; 3],
+    ) -> Result<(), NoRoom> {
+        let [xid, vers, credit] = [self.xid, self.vers, self.credit];
+        writer.put_bytes::<{ size::XMTCONT }>(join([
+            xid,
+            vers,
+            credit,
+            proc::OPTIONAL,
+            op,
+            12,
+            a,
+            b,
+            c,
+        ]))
+    }
+
+    #[cold]
+    fn encode_any(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_bytes::<{ size::PREFIX }>(join([
+            self.xid,
+            self.vers,
+            self.credit,
+            self.body.proc(),
+        ]))?;
+        match &self.body {
+            Body::Msg(chunks) | Body::NoMsg(chunks) => chunks.encode(writer),
+            Body::Msgp { align, thresh, chunks } => {
+                writer.put_u32(*align)?;
+                writer.put_u32(*thresh)?;
+                chunks.encode(writer)
+            }
+            Body::Done => Ok(()),
+            Body::Error(error) => error.encode(writer),
+            Body::Optional(optional) => optional.encode(writer),
+        }
+    }
+
+    /// The number of bytes that [`Header::encode`] puts.
+    #[inline]
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        size::PREFIX
+            + match &self.body {
+                Body::Msg(chunks) | Body::NoMsg(chunks) => chunks.encoded_len(),
+                Body::Msgp { chunks, .. } => 8 + chunks.encoded_len(),
+                Body::Done => 0,
+                Body::Error(RdmaError::Vers { .. }) => size::ERROR_VERS - size::PREFIX,
+                Body::Error(_) => size::ERROR - size::PREFIX,
+                Body::Optional(optional) => 8 + optional.encoded_len(),
+            }
+    }
+
+    const fn body_is_of_version(&self) -> bool {
+        match &self.body {
+            Body::Optional(_) | Body::Error(RdmaError::InvalOption) => self.vers == VERSION_TWO,
+            Body::Msgp { .. } => self.vers == VERSION_ONE,
+            _ => true,
+        }
+    }
+}
+
+impl Body<'_> {
+    /// The number of the body on the wire (`rdma_proc`).
+    #[inline]
+    #[must_use]
+    pub const fn proc(&self) -> u32 {
+        match self {
+            Self::Msg(_) => proc::MSG,
+            Self::NoMsg(_) => proc::NOMSG,
+            Self::Msgp { .. } => proc::MSGP,
+            Self::Done => proc::DONE,
+            Self::Error(_) => proc::ERROR,
+            Self::Optional(_) => proc::OPTIONAL,
+        }
+    }
+}
+
+impl RdmaError {
+    #[cold]
+    fn decode(reader: &mut Reader<'_>, vers: u32) -> Result<Self, DecodeError> {
+        let at = reader.at_u32();
+        match reader.u32()? {
+            // RFC 8166 4.1.2: this structure is fixed for all versions (wire.md B4).
+            errcode::VERS => Ok(Self::Vers { low: reader.u32()?, high: reader.u32()? }),
+            _ if !is_known(vers) => Err(DecodeError::UnknownVersion { vers }),
+            errcode::BAD_HEADER => Ok(Self::BadHeader),
+            errcode::INVAL_OPTION if vers == VERSION_TWO => Ok(Self::InvalOption),
+            value => Err(DecodeError::BadDiscriminant { at, value }),
+        }
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self {
+            Self::Vers { low, high } => {
+                writer.put_u32(errcode::VERS)?;
+                writer.put_u32(*low)?;
+                writer.put_u32(*high)
+            }
+            Self::BadHeader => writer.put_u32(errcode::BAD_HEADER),
+            Self::InvalOption => writer.put_u32(errcode::INVAL_OPTION),
+        }
+    }
+}
+
+impl<'a> Optional<'a> {
+    /// The operation's number on the wire (`rdma_opttype`).
+    #[inline]
+    #[must_use]
+    pub const fn opttype(&self) -> u32 {
+        match self {
+            Self::ConnProp(_) => opttype::CONNPROP,
+            Self::ReqProp(_) => opttype::REQPROP,
+            Self::RespProp(_) => opttype::RESPROP,
+            Self::UpdProp(_) => opttype::UPDPROP,
+            Self::XmtReq(_) => opttype::XMTREQ,
+            Self::XmtResp(_) => opttype::XMTRESP,
+            Self::XmtCont(_) => opttype::XMTCONT,
+            Self::ReptErr(_) => opttype::REPTERR,
+            Self::Unknown { opttype, .. } => *opttype,
+        }
+    }
+
+    /// The three operations of the data path, if they carry no items; with the header's length.
+    #[inline]
+    fn decode_plain(bytes: &'a [u8], op: u32, info_len: u32, first: u32) -> Option<(Self, usize)> {
+        if op == opttype::XMTREQ && info_len == 20 && first == 0 {
+            let words = bytes.first_chunk::<{ size::XMTREQ_MIN }>()?;
+            let [_, _, _, _, _, _, _, sets, count, rsbuf, pslen] = split(words);
+            if sets != 0 {
+                return None;
+            }
+            let (dp, rsd) = (crate::Array::EMPTY, crate::Array::EMPTY);
+            let req = XmtReq { dp, rsd, count, rsbuf, pslen };
+            return Some((Self::XmtReq(req), size::XMTREQ_MIN));
+        }
+        if info_len != 12 {
+            return None;
+        }
+        let words = bytes.first_chunk::<{ size::XMTCONT }>()?;
+        let [_, _, _, _, _, _, a, b, c] = split(words);
+        let optional = match op {
+            opttype::XMTRESP if a == 0 => {
+                Self::XmtResp(XmtResp { dp: crate::Array::EMPTY, count: b, pslen: c })
+            }
+            opttype::XMTCONT => Self::XmtCont(XmtCont { xnum: a, itype: b, pslen: c }),
+            _ => return None,
+        };
+        Some((optional, size::XMTCONT))
+    }
+
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let number = reader.u32()?;
+        if !matches!(number, opttype::CONNPROP..=opttype::REPTERR) {
+            let info = reader.opaque(u32::MAX)?;
+            return Ok(Self::Unknown { opttype: number, info });
+        }
+        let len = reader.u32()? as usize;
+        let mut info = reader.inner(len)?;
+        let optional = match number {
+            opttype::CONNPROP => Self::ConnProp(ConnProp::decode(&mut info)?),
+            opttype::REQPROP => Self::ReqProp(ReqProp::decode(&mut info)?),
+            opttype::RESPROP => Self::RespProp(RespProp::decode(&mut info)?),
+            opttype::UPDPROP => Self::UpdProp(UpdProp::decode(&mut info)?),
+            opttype::XMTREQ => Self::XmtReq(XmtReq::decode(&mut info)?),
+            opttype::XMTRESP => Self::XmtResp(XmtResp::decode(&mut info)?),
+            opttype::XMTCONT => Self::XmtCont(XmtCont::decode(&mut info)?),
+            _ => Self::ReptErr(ReptErr::decode(&mut info)?),
+        };
+        // wire.md X12: the structure fills its opaque exactly.
+        info.finish()?;
+        Ok(optional)
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.opttype())?;
+        match self {
+            Self::Unknown { info, .. } => writer.put_opaque(info),
+            Self::ConnProp(op) => writer.put_sized(|w| op.encode(w)),
+            Self::ReqProp(op) => writer.put_sized(|w| op.want.encode(w)),
+            Self::RespProp(op) => writer.put_sized(|w| op.encode(w)),
+            Self::UpdProp(op) => writer.put_sized(|w| op.now.encode(w)),
+            Self::XmtReq(op) => writer.put_sized(|w| op.encode(w)),
+            Self::XmtResp(op) => writer.put_sized(|w| op.encode(w)),
+            Self::XmtCont(op) => writer.put_sized(|w| op.encode(w)),
+            Self::ReptErr(op) => writer.put_sized(|w| op.encode(w)),
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        match self {
+            Self::ConnProp(op) => op.encoded_len(),
+            Self::ReqProp(op) => op.want.encoded_len(),
+            Self::RespProp(op) => op.encoded_len(),
+            Self::UpdProp(op) => op.now.encoded_len(),
+            Self::XmtReq(op) => op.encoded_len(),
+            Self::XmtResp(op) => op.encoded_len(),
+            Self::XmtCont(_) => size::XMTCONT - size::OPTIONAL,
+            Self::ReptErr(op) => op.encoded_len(),
+            Self::Unknown { info, .. } => info.len() + pad_len(info.len()),
+        }
+    }
+}
+
+#[inline]
+const fn is_known(vers: u32) -> bool {
+    matches!(vers, VERSION_ONE | VERSION_TWO)
+}
+
+/// The first `WORDS` words of `bytes`; the compiler sees that they are all there.
+#[inline]
+fn split<const BYTES: usize, const WORDS: usize>(bytes: &[u8; BYTES]) -> [u32; WORDS] {
+    const { assert!(BYTES == 4 * WORDS) };
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
+    words
+}
+
+#[inline]
+fn join<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+    const { assert!(BYTES == 4 * WORDS) };
+    let mut bytes = [0; BYTES];
+    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+    bytes
+}

@@ -1,0 +1,75 @@
+//! The eight bytes of connection private data with which version-one peers size their buffers.
+//!
+//! ```text
+//!   0      4        5      6          7
+//!   | magic | version | flags | send size | receive size |      RFC 8797 4
+//! ```
+//! Sizes are counted in KiB, less one: 1 KiB to 256 KiB. They steer version one only (wire.md P15).
+
+use crate::numbers::{private_data, size};
+
+/// What a peer says about itself while connecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrivateData {
+    /// The sender accepts Send With Invalidate (flag "R").
+    pub remote_invalidation: bool,
+    /// Bytes of the largest Send the sender will make.
+    pub send_size: u32,
+    /// Bytes of the largest Send the sender can receive.
+    pub recv_size: u32,
+}
+
+impl PrivateData {
+    /// Smallest size that can be stated, in bytes.
+    pub const SIZE_MIN: u32 = 1 << 10;
+    /// Largest size that can be stated, in bytes.
+    pub const SIZE_MAX: u32 = 256 << 10;
+
+    /// The eight bytes. A size that is no multiple of 1 KiB is rounded down, so that nothing is
+    /// promised that is not there; one outside the range becomes the nearest that can be stated.
+    #[must_use]
+    pub fn encode(&self) -> [u8; size::PRIVATE_DATA] {
+        let [m0, m1, m2, m3] = private_data::MAGIC.to_be_bytes();
+        let flags =
+            if self.remote_invalidation { private_data::FLAG_REMOTE_INVALIDATION } else { 0 };
+        [
+            m0,
+            m1,
+            m2,
+            m3,
+            private_data::VERSION,
+            flags,
+            encode_size(self.send_size),
+            encode_size(self.recv_size),
+        ]
+    }
+
+    /// Reads the first eight of `bytes`: connection managers deliver a longer, zero-padded field.
+    ///
+    /// `None` if they are not ours to understand: too short, other magic or other version. That is
+    /// no error; the peer has then said nothing. Flags other than "R" are ignored.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let [m0, m1, m2, m3, version, flags, send, recv] =
+            *bytes.first_chunk::<{ size::PRIVATE_DATA }>()?;
+        if u32::from_be_bytes([m0, m1, m2, m3]) != private_data::MAGIC
+            || version != private_data::VERSION
+        {
+            return None;
+        }
+        Some(Self {
+            remote_invalidation: flags & private_data::FLAG_REMOTE_INVALIDATION != 0,
+            send_size: decode_size(send),
+            recv_size: decode_size(recv),
+        })
+    }
+}
+
+fn encode_size(bytes: u32) -> u8 {
+    let clamped = bytes.clamp(PrivateData::SIZE_MIN, PrivateData::SIZE_MAX);
+    ((clamped >> 10) - 1) as u8
+}
+
+fn decode_size(value: u8) -> u32 {
+    (u32::from(value) + 1) << 10
+}

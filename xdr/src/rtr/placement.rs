@@ -1,0 +1,343 @@
+//! Where the items taken out of a payload stream are, and where those of a reply shall go.
+//!
+//! ```text
+//!   MsgItem  | disp | length | type | EXRW: segment<>          RsdSet   | begin | end | RsdItem<> |
+//!                                   | TBSN: offset, number<>   RsdItem  | min_len | type | EXRW, CHOICE: segment<>
+//!                                   | TOOSHORT, NOITEM: -                                | BYSIZE: over, segment<>
+//!                                                                                        | TBSN: -
+//! ```
+//! Displacements are in the virtual XDR stream, the one without anything excised (wire.md E16, E23).
+
+use core::fmt;
+
+use crate::array::{Array, Iter, Wire};
+use crate::chunk::RdmaSegment;
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, NoRoom};
+use crate::numbers::{limit, placement, size};
+
+/// One excised item (`xmdp_mitem`, [RTR] 7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsgItem<'a> {
+    /// Where in the virtual XDR stream the item begins (`xmdmi_disp`).
+    pub disp: u32,
+    /// Bytes of the item, without XDR padding (`xmdmi_length`; wire.md E16).
+    pub length: u32,
+    /// Where the item is (`xmdmi_where`).
+    pub loc: Loc<'a>,
+}
+
+/// Where an excised item is, or why it was not excised (`xmdp_loc`, [RTR] 7.3; wire.md X4, X5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loc<'a> {
+    /// In memory reached by explicit RDMA (`xmdl_ex`).
+    Exrw(Array<'a, RdmaSegment>),
+    /// In placement segments of this group's receive buffers.
+    Tbsn {
+        /// Bytes before the item in the first segment (`xmdl_offset`).
+        offset: u32,
+        /// The segments, in the item's order (`xmdl_bsnum`).
+        segments: Tbsns<'a>,
+    },
+    /// In a response: the item is shorter than the minimum and lies in the payload stream.
+    TooShort,
+    /// In a response: there is no such item.
+    NoItem,
+}
+
+impl<'a> Wire<'a> for MsgItem<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (disp, length) = (reader.u32()?, reader.u32()?);
+        let at = reader.at_u32();
+        let loc = match reader.u32()? {
+            placement::EXRW => Loc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
+            placement::TBSN => {
+                Loc::Tbsn { offset: reader.u32()?, segments: Tbsns::decode(reader)? }
+            }
+            // TOOSHORT and NOITEM in a request are XDR-valid; refusing them is a matter of
+            // meaning (wire.md E31).
+            placement::TOOSHORT => Loc::TooShort,
+            placement::NOITEM => Loc::NoItem,
+            // [RTR] 6.2, Table 1: CHOICE and BYSIZE are XDR-invalid here (wire.md E31).
+            value => return Err(DecodeError::BadDiscriminant { at, value }),
+        };
+        Ok(Self { disp, length, loc })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.disp)?;
+        writer.put_u32(self.length)?;
+        match &self.loc {
+            Loc::Exrw(segments) => {
+                writer.put_u32(placement::EXRW)?;
+                segments.encode(writer)
+            }
+            Loc::Tbsn { offset, segments } => {
+                writer.put_u32(placement::TBSN)?;
+                writer.put_u32(*offset)?;
+                segments.encode(writer)
+            }
+            Loc::TooShort => writer.put_u32(placement::TOOSHORT),
+            Loc::NoItem => writer.put_u32(placement::NOITEM),
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        match &self.loc {
+            Loc::Exrw(segments) => size::MITEM_VOID + segments.encoded_len(),
+            Loc::Tbsn { segments, .. } => size::MITEM_TBSN + 4 * segments.len(),
+            Loc::TooShort | Loc::NoItem => size::MITEM_VOID,
+        }
+    }
+}
+
+/// Target buffer segment numbers (`xmdp_tbsn`, [RTR] 6.2; counted as wire.md E12 says).
+#[derive(Clone, Copy)]
+pub struct Tbsns<'a> {
+    numbers: Numbers<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Numbers<'a> {
+    Listed(Array<'a, u32>),
+    Run { first: u32, count: u32 },
+}
+
+impl<'a> Tbsns<'a> {
+    /// Numbers listed one by one, to be encoded.
+    #[inline]
+    #[must_use]
+    pub const fn from_slice(numbers: &'a [u32]) -> Self {
+        Self { numbers: Numbers::Listed(Array::from_slice(numbers)) }
+    }
+
+    /// `count` consecutive numbers from `first`, to be encoded; nothing is stored.
+    #[inline]
+    #[must_use]
+    pub const fn run(first: u32, count: u32) -> Self {
+        Self { numbers: Numbers::Run { first, count } }
+    }
+
+    /// How many numbers there are.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match self.numbers {
+            Numbers::Listed(array) => array.len(),
+            Numbers::Run { count, .. } => count as usize,
+        }
+    }
+
+    /// Whether there is no number.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number at `index`, in constant time.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<u32> {
+        match self.numbers {
+            Numbers::Listed(array) => array.get(index),
+            Numbers::Run { first, count } => {
+                let index = u32::try_from(index).ok().filter(|index| *index < count)?;
+                Some(first.wrapping_add(index))
+            }
+        }
+    }
+
+    /// The numbers, in order.
+    #[inline]
+    #[must_use]
+    pub fn iter(&self) -> TbsnIter<'a> {
+        match self.numbers {
+            Numbers::Listed(array) => TbsnIter(TbsnSource::Listed(array.iter())),
+            Numbers::Run { first, count } => TbsnIter(TbsnSource::Run { next: first, left: count }),
+        }
+    }
+
+    #[inline]
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Array::decode(reader, limit::ITEM_SEGMENTS_MAX)
+            .map(|array| Self { numbers: Numbers::Listed(array) })
+    }
+
+    #[inline]
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self.numbers {
+            Numbers::Listed(array) => array.encode(writer),
+            Numbers::Run { count, .. } => {
+                writer.put_u32(count)?;
+                self.iter().try_for_each(|number| writer.put_u32(number))
+            }
+        }
+    }
+}
+
+impl PartialEq for Tbsns<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Tbsns<'_> {}
+
+impl fmt::Debug for Tbsns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> IntoIterator for Tbsns<'a> {
+    type Item = u32;
+    type IntoIter = TbsnIter<'a>;
+
+    fn into_iter(self) -> TbsnIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterates over [`Tbsns`].
+#[derive(Clone)]
+pub struct TbsnIter<'a>(TbsnSource<'a>);
+
+#[derive(Clone)]
+enum TbsnSource<'a> {
+    Listed(Iter<'a, u32>),
+    Run { next: u32, left: u32 },
+}
+
+impl Iterator for TbsnIter<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        match &mut self.0 {
+            TbsnSource::Listed(iter) => iter.next(),
+            TbsnSource::Run { next, left } => {
+                *left = left.checked_sub(1)?;
+                let number = *next;
+                *next = next.wrapping_add(1);
+                Some(number)
+            }
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            TbsnSource::Listed(iter) => iter.size_hint(),
+            TbsnSource::Run { left, .. } => (*left as usize, Some(*left as usize)),
+        }
+    }
+}
+
+impl ExactSizeIterator for TbsnIter<'_> {}
+
+/// Directions for the results of one range of the request (`xmdp_rsdset`, [RTR] 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RsdSet<'a> {
+    /// First byte of the range in the request's virtual stream (`xmdrsdr_begin`; wire.md E23).
+    pub begin: u32,
+    /// The byte after the range (`xmdrsdr_end`).
+    pub end: u32,
+    /// One direction for each result, in order (`xmdrsds_items`).
+    pub items: Array<'a, RsdItem<'a>>,
+}
+
+impl<'a> Wire<'a> for RsdSet<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let (begin, end) = (reader.u32()?, reader.u32()?);
+        Ok(Self { begin, end, items: Array::decode(reader, limit::MITEMS_MAX)? })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.begin)?;
+        writer.put_u32(self.end)?;
+        self.items.encode(writer)
+    }
+
+    fn encoded_len(&self) -> usize {
+        8 + self.items.encoded_len()
+    }
+}
+
+/// What to do with one result (`xmdp_rsditem`, [RTR] 7.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RsdItem<'a> {
+    /// A result shorter than so many bytes stays in the payload stream
+    /// (`xmdrsdi_minlen`; wire.md E29).
+    pub min_len: u32,
+    /// Where a result that is long enough goes (`xmdrsdi_loc`).
+    pub loc: RsdLoc<'a>,
+}
+
+/// Where a result shall go (`xmdp_rsdloc`, [RTR] 7.4; wire.md X4, X5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RsdLoc<'a> {
+    /// By RDMA Write to these segments (`xmdrsdl_ex`).
+    Exrw(Array<'a, RdmaSegment>),
+    /// By Send, in segments that the responder picks.
+    Tbsn,
+    /// Either, as the responder likes (wire.md N3).
+    Choice(Array<'a, RdmaSegment>),
+    /// By Send up to a length, by RDMA Write above it (wire.md E28).
+    BySize {
+        /// The largest length that goes by Send (`xmdrsdl_dsdov`).
+        over: u32,
+        /// Where RDMA Write puts a longer one (`xmdrsdl_bsex`).
+        segments: Array<'a, RdmaSegment>,
+    },
+}
+
+impl<'a> Wire<'a> for RsdItem<'a> {
+    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let min_len = reader.u32()?;
+        let at = reader.at_u32();
+        let kind = reader.u32()?;
+        let loc = match kind {
+            placement::TBSN => RsdLoc::Tbsn,
+            placement::EXRW => RsdLoc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
+            placement::CHOICE => RsdLoc::Choice(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
+            placement::BYSIZE => RsdLoc::BySize {
+                over: reader.u32()?,
+                segments: Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?,
+            },
+            // [RTR] 6.2, Table 1: TOOSHORT and NOITEM are XDR-invalid here.
+            value => return Err(DecodeError::BadDiscriminant { at, value }),
+        };
+        Ok(Self { min_len, loc })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.min_len)?;
+        match &self.loc {
+            RsdLoc::Tbsn => writer.put_u32(placement::TBSN),
+            RsdLoc::Exrw(segments) => {
+                writer.put_u32(placement::EXRW)?;
+                segments.encode(writer)
+            }
+            RsdLoc::Choice(segments) => {
+                writer.put_u32(placement::CHOICE)?;
+                segments.encode(writer)
+            }
+            RsdLoc::BySize { over, segments } => {
+                writer.put_u32(placement::BYSIZE)?;
+                writer.put_u32(*over)?;
+                segments.encode(writer)
+            }
+        }
+    }
+
+    fn encoded_len(&self) -> usize {
+        match &self.loc {
+            RsdLoc::Tbsn => size::RSDITEM_TBSN,
+            RsdLoc::Exrw(segments) | RsdLoc::Choice(segments) => {
+                size::RSDITEM_TBSN + segments.encoded_len()
+            }
+            RsdLoc::BySize { segments, .. } => size::RSDITEM_EXRW + segments.encoded_len(),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Report Error: what was wrong with a transmission of this extension, and with which one.
+
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, NoRoom};
+use crate::numbers::report;
+use crate::rpc::MsgType;
+
+/// A transmission, named (`xms_id`, [RTR] 6.1; wire.md X7, X8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MsgId {
+    /// `rdma_xid` of the transmission.
+    pub xid: u32,
+    /// Whether it belongs to a call or to a reply.
+    pub dir: MsgType,
+    /// Its number in the group; 0 if it belongs to none (wire.md E1).
+    pub seq: u32,
+}
+
+impl MsgId {
+    const LEN: usize = 12;
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { xid: reader.u32()?, dir: MsgType::decode(reader)?, seq: reader.u32()? })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.xid)?;
+        writer.put_u32(self.dir as u32)?;
+        writer.put_u32(self.seq)
+    }
+}
+
+/// An error report (`optrept_err`, [RTR] 9.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReptErr {
+    /// The transmission in which the error was found (`optre_bad`).
+    pub bad: MsgId,
+    /// An earlier transmission that led to it (`optre_lead`).
+    pub lead: Option<MsgId>,
+    /// The error (`optre_info`).
+    pub info: ReptInfo,
+}
+
+/// The eight errors (`optr_info`, [RTR] 9.5; numbered as wire.md N4 says).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReptInfo {
+    /// Another `rdma_proc` was due.
+    BadHmt(Mismatch),
+    /// Another `rdma_opttype` was due.
+    BadOmt(Mismatch),
+    /// No continuation was due.
+    BadCont,
+    /// Another transmission number was due.
+    BadSeq(Mismatch),
+    /// Another xid was due.
+    BadXid(Mismatch),
+    /// A bad displacement or offset of an item.
+    BadOff(OutOfRange),
+    /// A bad target buffer segment number.
+    BadTbsn(OutOfRange),
+    /// A bad payload length (wire.md X16).
+    BadPl(OutOfRange),
+}
+
+/// The value that was due and the value that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// What was due (`optri_expect`).
+    pub expect: u32,
+    /// What came (`optri_current`).
+    pub current: u32,
+}
+
+/// The value that came and the values that are valid; if it is among them, it is misaligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// What came (`optri_value`).
+    pub value: u32,
+    /// The smallest valid value (`optri_min`).
+    pub min: u32,
+    /// The largest valid value (`optri_max`).
+    pub max: u32,
+}
+
+impl ReptErr {
+    #[cold]
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bad = MsgId::decode(reader)?;
+        let lead = if reader.bool()? { Some(MsgId::decode(reader)?) } else { None };
+        Ok(Self { bad, lead, info: ReptInfo::decode(reader)? })
+    }
+
+    #[cold]
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.bad.encode(writer)?;
+        writer.put_bool(self.lead.is_some())?;
+        if let Some(lead) = &self.lead {
+            lead.encode(writer)?;
+        }
+        self.info.encode(writer)
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        let lead = if self.lead.is_some() { MsgId::LEN } else { 0 };
+        MsgId::LEN + 4 + lead + 4 + self.info.encoded_len()
+    }
+}
+
+impl ReptInfo {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = reader.at_u32();
+        Ok(match reader.u32()? {
+            report::BADHMT => Self::BadHmt(Mismatch::decode(reader)?),
+            report::BADOMT => Self::BadOmt(Mismatch::decode(reader)?),
+            report::BADCONT => Self::BadCont,
+            report::BADSEQ => Self::BadSeq(Mismatch::decode(reader)?),
+            report::BADXID => Self::BadXid(Mismatch::decode(reader)?),
+            report::BADOFF => Self::BadOff(OutOfRange::decode(reader)?),
+            report::BADTBSN => Self::BadTbsn(OutOfRange::decode(reader)?),
+            report::BADPL => Self::BadPl(OutOfRange::decode(reader)?),
+            value => return Err(DecodeError::BadDiscriminant { at, value }),
+        })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.number())?;
+        match self {
+            Self::BadCont => Ok(()),
+            Self::BadHmt(m) | Self::BadOmt(m) | Self::BadSeq(m) | Self::BadXid(m) => {
+                m.encode(writer)
+            }
+            Self::BadOff(range) | Self::BadTbsn(range) | Self::BadPl(range) => range.encode(writer),
+        }
+    }
+
+    const fn encoded_len(&self) -> usize {
+        match self {
+            Self::BadCont => 0,
+            Self::BadHmt(_) | Self::BadOmt(_) | Self::BadSeq(_) | Self::BadXid(_) => 8,
+            Self::BadOff(_) | Self::BadTbsn(_) | Self::BadPl(_) => 12,
+        }
+    }
+
+    /// The error's number on the wire (`optr_err`).
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        match self {
+            Self::BadHmt(_) => report::BADHMT,
+            Self::BadOmt(_) => report::BADOMT,
+            Self::BadCont => report::BADCONT,
+            Self::BadSeq(_) => report::BADSEQ,
+            Self::BadXid(_) => report::BADXID,
+            Self::BadOff(_) => report::BADOFF,
+            Self::BadTbsn(_) => report::BADTBSN,
+            Self::BadPl(_) => report::BADPL,
+        }
+    }
+}
+
+impl Mismatch {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { expect: reader.u32()?, current: reader.u32()? })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.expect)?;
+        writer.put_u32(self.current)
+    }
+}
+
+impl OutOfRange {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { value: reader.u32()?, min: reader.u32()?, max: reader.u32()? })
+    }
+
+    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.value)?;
+        writer.put_u32(self.min)?;
+        writer.put_u32(self.max)
+    }
+}

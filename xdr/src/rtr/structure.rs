@@ -1,0 +1,391 @@
+//! How a receive buffer is cut into segments, and which target buffer segment number means which.
+//!
+//! ```text
+//!   buffer t of a group     | inline | PLT 0 | PLT 1 | ... | PLT K-1 |
+//!   number                             t*K+0   t*K+1         t*K+K-1        wire.md E12
+//! ```
+//! A structure that exists is valid: [`RecvStructure::new`] and [`RecvStructure::decode`] check it.
+
+use thiserror::Error;
+
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, NoRoom};
+use crate::numbers::{limit, segment_flag, size};
+
+const GROUPS_MAX: usize = limit::STRUCTURE_GROUPS_MAX as usize;
+
+/// Adjacent segments of one shape (`xmrbs_group`, [RTR] 7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentGroup {
+    /// How many segments (`xmrgrp_count`).
+    pub count: u32,
+    /// Bytes of each segment (`xmrseg_length`).
+    pub length: u32,
+    /// Alignment in memory of each segment, in bytes: a power of two, 0 meaning 1
+    /// (`xmrseg_align`; wire.md E20).
+    pub align: u32,
+    /// Whether placed data may go there (`XMRSFLAG_PLT`).
+    pub placement: bool,
+}
+
+/// A group, with what comes before it summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Placed {
+    start: u32,
+    length: u32,
+    align: u32,
+    count: u8,
+    first_segment: u8,
+    first_placement: u8,
+    placement: bool,
+}
+
+const NO_GROUP: Placed = Placed {
+    start: 0,
+    length: 0,
+    align: 1,
+    count: 0,
+    first_segment: 0,
+    first_placement: 0,
+    placement: false,
+};
+
+/// The segments of every receive buffer of a connection (`xmrbs_buf`, [RTR] 7.2; wire.md E21).
+///
+/// All questions are answered without a division, in at most [`limit::STRUCTURE_GROUPS_MAX`] steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvStructure {
+    groups: [Placed; GROUPS_MAX],
+    group_count: u8,
+    segment_count: u8,
+    placement_count: u8,
+    total_len: u32,
+    leading_len: u32,
+    /// 2^20 / K, rounded up: numbers of a group are divided by K by this and a shift.
+    reciprocal: u32,
+}
+
+/// A segment of a receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its place among all segments of the buffer, from 0.
+    pub index: u32,
+    /// Bytes before it in the buffer.
+    pub start: u32,
+    /// Its bytes.
+    pub length: u32,
+    /// Its alignment in memory, in bytes.
+    pub align: u32,
+    /// Whether placed data may go there.
+    pub placement: bool,
+}
+
+/// Where a placement segment is in its receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentAt {
+    /// Its place among all segments of the buffer, from 0.
+    pub index: u32,
+    /// Bytes before it in the buffer.
+    pub start: u32,
+    /// Its bytes.
+    pub length: u32,
+}
+
+/// Why groups of segments are not a usable structure.
+///
+/// A peer's structure of this kind is ignored, as if it had stated none: the property only advises
+/// and has a default (wire.md E19, E20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StructureError {
+    /// There is no segment at all.
+    #[error("the structure has no segment")]
+    Empty,
+    /// More groups than [`limit::STRUCTURE_GROUPS_MAX`].
+    #[error("{count} groups of segments are more than {}", limit::STRUCTURE_GROUPS_MAX)]
+    TooManyGroups {
+        /// How many there are.
+        count: u32,
+    },
+    /// More segments than [`limit::STRUCTURE_SEGMENTS_MAX`].
+    #[error("the structure has more than {} segments", limit::STRUCTURE_SEGMENTS_MAX)]
+    TooManySegments,
+    /// A segment without bytes.
+    #[error("the segments of group {group} have no bytes")]
+    EmptySegment {
+        /// The group, from 0.
+        group: u32,
+    },
+    /// An alignment that is no power of two.
+    #[error("an alignment of {align} is no power of two")]
+    BadAlign {
+        /// The alignment.
+        align: u32,
+    },
+    /// The segments together are 4 GiB or longer.
+    #[error("the segments together are too long")]
+    TooLong,
+    /// The length stated is not that of the segments together.
+    #[error("the length stated is {stated}, the segments have {sum}")]
+    LengthMismatch {
+        /// `xmrbuf_length`.
+        stated: u32,
+        /// Bytes of all segments.
+        sum: u32,
+    },
+}
+
+impl RecvStructure {
+    /// A structure of these groups, in the order of the buffer.
+    ///
+    /// # Errors
+    /// [`StructureError`] says which rule does not hold.
+    pub const fn new(groups: &[SegmentGroup]) -> Result<Self, StructureError> {
+        if groups.len() > GROUPS_MAX {
+            return Err(StructureError::TooManyGroups { count: groups.len() as u32 });
+        }
+        let mut structure = Self::NONE;
+        let mut rest = groups;
+        while let [group, tail @ ..] = rest {
+            structure = match structure.with(group) {
+                Ok(structure) => structure,
+                Err(error) => return Err(error),
+            };
+            rest = tail;
+        }
+        if structure.segment_count == 0 {
+            return Err(StructureError::Empty);
+        }
+        if structure.placement_count == 0 {
+            structure.leading_len = structure.total_len;
+        } else {
+            structure.reciprocal = (1u32 << SHIFT).div_ceil(structure.placement_count as u32);
+        }
+        Ok(structure)
+    }
+
+    /// The structure of a peer that states none: one segment, no placement (wire.md E22).
+    ///
+    /// A length of zero, which is no buffer, is taken as one byte.
+    #[must_use]
+    pub const fn single(len: u32) -> Self {
+        let length = if len == 0 { 1 } else { len };
+        let mut structure = Self::NONE;
+        structure.groups[0] = Placed { length, count: 1, ..NO_GROUP };
+        structure.group_count = 1;
+        structure.segment_count = 1;
+        structure.total_len = length;
+        structure.leading_len = length;
+        structure
+    }
+
+    /// Reads the value of the Receive Buffer Structure property.
+    ///
+    /// # Errors
+    /// The outer error if the bytes are no such value, which is an XDR error; the inner one if
+    /// the value is no usable structure, which is to be ignored.
+    pub fn decode(data: &[u8]) -> Result<Result<Self, StructureError>, DecodeError> {
+        let mut reader = Reader::new(data);
+        Self::decode_from(&mut reader)
+    }
+
+    pub(crate) fn decode_from(
+        reader: &mut Reader<'_>,
+    ) -> Result<Result<Self, StructureError>, DecodeError> {
+        let stated = reader.u32()?;
+        let at = reader.at_u32();
+        let count = reader.u32()?;
+        // Nothing is gained by looking at groups that cannot be there.
+        if (count as usize).saturating_mul(size::RBSTRUCT_GROUP) != reader.remaining() {
+            return Err(DecodeError::BadValue { at, value: count });
+        }
+        if count > limit::STRUCTURE_GROUPS_MAX {
+            return Ok(Err(StructureError::TooManyGroups { count }));
+        }
+        let mut groups = arrayvec::ArrayVec::<SegmentGroup, GROUPS_MAX>::new();
+        for _ in 0..count {
+            let (count, length, align) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            // wire.md E20: flags that we do not know are ignored.
+            let placement = reader.u32()? & segment_flag::PLT != 0;
+            groups.push(SegmentGroup { count, length, align, placement });
+        }
+        Ok(Self::new(&groups).and_then(|structure| {
+            // wire.md E19: the two statements of the length must agree.
+            let sum = structure.total_len;
+            if sum == stated {
+                Ok(structure)
+            } else {
+                Err(StructureError::LengthMismatch { stated, sum })
+            }
+        }))
+    }
+
+    /// Puts the value of the Receive Buffer Structure property.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.total_len)?;
+        writer.put_u32(u32::from(self.group_count))?;
+        for group in self.placed() {
+            writer.put_u32(u32::from(group.count))?;
+            writer.put_u32(group.length)?;
+            writer.put_u32(group.align)?;
+            writer.put_u32(if group.placement { segment_flag::PLT } else { 0 })?;
+        }
+        Ok(())
+    }
+
+    /// The number of bytes that [`RecvStructure::encode`] puts.
+    #[must_use]
+    pub const fn encoded_len(&self) -> usize {
+        size::RBSTRUCT + size::RBSTRUCT_GROUP * self.group_count as usize
+    }
+
+    /// Bytes of a receive buffer.
+    #[inline]
+    #[must_use]
+    pub const fn total_len(&self) -> u32 {
+        self.total_len
+    }
+
+    /// Segments of a receive buffer.
+    #[inline]
+    #[must_use]
+    pub const fn segment_count(&self) -> u32 {
+        self.segment_count as u32
+    }
+
+    /// Placement segments of a receive buffer: K.
+    #[inline]
+    #[must_use]
+    pub const fn placement_count(&self) -> u32 {
+        self.placement_count as u32
+    }
+
+    /// Bytes before the first placement segment; all bytes if there is none.
+    #[inline]
+    #[must_use]
+    pub const fn leading_len(&self) -> u32 {
+        self.leading_len
+    }
+
+    /// The groups, in the order of the buffer.
+    pub fn groups(&self) -> impl Iterator<Item = SegmentGroup> + '_ {
+        self.placed().iter().map(|group| SegmentGroup {
+            count: u32::from(group.count),
+            length: group.length,
+            align: group.align,
+            placement: group.placement,
+        })
+    }
+
+    /// The segments, in the order of the buffer.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        self.placed().iter().flat_map(|group| {
+            (0..u32::from(group.count)).map(move |i| Segment {
+                index: u32::from(group.first_segment) + i,
+                start: group.start + i * group.length,
+                length: group.length,
+                align: group.align,
+                placement: group.placement,
+            })
+        })
+    }
+
+    /// Placement segment `k` of a buffer, counted from 0 among placement segments.
+    #[inline]
+    #[must_use]
+    pub fn placement(&self, k: u32) -> Option<SegmentAt> {
+        for group in self.placed() {
+            let i = k.wrapping_sub(u32::from(group.first_placement));
+            if group.placement && i < u32::from(group.count) {
+                return Some(SegmentAt {
+                    index: u32::from(group.first_segment) + i,
+                    start: group.start + i * group.length,
+                    length: group.length,
+                });
+            }
+        }
+        None
+    }
+
+    /// The transmission and the segment that a target buffer segment number means.
+    ///
+    /// `None` if there are no placement segments, or if the transmission would be beyond the
+    /// longest group there is ([`limit::GROUP_MAX`]).
+    #[inline]
+    #[must_use]
+    pub fn locate(&self, tbsn: u32) -> Option<(u32, SegmentAt)> {
+        let count = u32::from(self.placement_count);
+        if tbsn >= count * limit::GROUP_MAX {
+            return None;
+        }
+        // Exact for every number below K * GROUP_MAX, as a test shows for all of them.
+        let transmission = ((u64::from(tbsn) * u64::from(self.reciprocal)) >> SHIFT) as u32;
+        Some((transmission, self.placement(tbsn - transmission * count)?))
+    }
+
+    /// The number of placement segment `k` of transmission `transmission`.
+    #[inline]
+    #[must_use]
+    pub const fn tbsn(&self, transmission: u32, k: u32) -> u32 {
+        transmission.wrapping_mul(self.placement_count as u32).wrapping_add(k)
+    }
+
+    const NONE: Self = Self {
+        groups: [NO_GROUP; GROUPS_MAX],
+        group_count: 0,
+        segment_count: 0,
+        placement_count: 0,
+        total_len: 0,
+        leading_len: 0,
+        reciprocal: 0,
+    };
+
+    const fn with(mut self, group: &SegmentGroup) -> Result<Self, StructureError> {
+        let align = if group.align == 0 { 1 } else { group.align };
+        if !align.is_power_of_two() {
+            return Err(StructureError::BadAlign { align });
+        }
+        if group.length == 0 {
+            return Err(StructureError::EmptySegment { group: self.group_count as u32 });
+        }
+        let left = limit::STRUCTURE_SEGMENTS_MAX - self.segment_count as u32;
+        if group.count > left {
+            return Err(StructureError::TooManySegments);
+        }
+        let Some(len) = group.length.checked_mul(group.count) else {
+            return Err(StructureError::TooLong);
+        };
+        let Some(total_len) = self.total_len.checked_add(len) else {
+            return Err(StructureError::TooLong);
+        };
+        if group.placement && self.placement_count == 0 {
+            self.leading_len = self.total_len;
+        }
+        self.groups[self.group_count as usize] = Placed {
+            start: self.total_len,
+            length: group.length,
+            align,
+            count: group.count as u8,
+            first_segment: self.segment_count,
+            first_placement: self.placement_count,
+            placement: group.placement,
+        };
+        self.group_count += 1;
+        self.segment_count += group.count as u8;
+        self.total_len = total_len;
+        if group.placement {
+            self.placement_count += group.count as u8;
+        }
+        Ok(self)
+    }
+
+    #[inline]
+    fn placed(&self) -> &[Placed] {
+        self.groups.get(..usize::from(self.group_count)).unwrap_or_default()
+    }
+}
+
+/// Bits after the point of [`RecvStructure::locate`]'s reciprocal.
+const SHIFT: u32 = 20;

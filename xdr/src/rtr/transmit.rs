@@ -1,0 +1,110 @@
+//! The headers of a group's transmissions: the first of a request, the first of a response, the rest.
+//!
+//! ```text
+//!   XMTREQ   | dp<> | rsd<> | count | rsbuf | pslen |      then pslen bytes of payload stream
+//!   XMTRESP  | dp<> | count | pslen |
+//!   XMTCONT  | xnum | itype | pslen |
+//! ```
+//! All transmissions of a group carry the same xid. The fields' meaning is wire.md E1 - E14.
+
+use crate::array::Array;
+use crate::cursor::{Reader, Writer};
+use crate::error::{DecodeError, NoRoom};
+use crate::numbers::limit;
+use crate::rtr::placement::{MsgItem, RsdSet};
+
+/// The first, or only, transmission of a request (`optxmt_req`, [RTR] 9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XmtReq<'a> {
+    /// The items excised from the payload stream (`optxrq_dp`).
+    pub dp: Array<'a, MsgItem<'a>>,
+    /// How the items of the reply are to be placed (`optxrq_rsd`).
+    pub rsd: Array<'a, RsdSet<'a>>,
+    /// Transmissions in this group (`optxrq_count`).
+    pub count: u32,
+    /// Transmissions that the reply may take (`optxrq_rsbuf`; wire.md E7).
+    pub rsbuf: u32,
+    /// Bytes of the payload stream in this transmission (`optxrq_pslen`; wire.md E10).
+    pub pslen: u32,
+}
+
+impl<'a> XmtReq<'a> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let dp = Array::decode(reader, limit::MITEMS_MAX)?;
+        let rsd_at = reader.at_u32();
+        let rsd = Array::<RsdSet<'a>>::decode(reader, limit::RSD_SETS_MAX)?;
+        // wire.md W3: each item directed is answered by one message item, of which there are at
+        // most so many.
+        let directed = rsd.iter().map(|set| set.items.len() as u32).sum();
+        if directed > limit::MITEMS_MAX {
+            let max = limit::MITEMS_MAX;
+            return Err(DecodeError::TooMany { at: rsd_at, count: directed, max });
+        }
+        let (count, rsbuf, pslen) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        Ok(Self { dp, rsd, count, rsbuf, pslen })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.dp.encode(writer)?;
+        self.rsd.encode(writer)?;
+        writer.put_u32(self.count)?;
+        writer.put_u32(self.rsbuf)?;
+        writer.put_u32(self.pslen)
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.dp.encoded_len() + self.rsd.encoded_len() + 12
+    }
+}
+
+/// The first, or only, transmission of a response (`optxmt_resp`, [RTR] 9.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XmtResp<'a> {
+    /// What became of each item that the request directed (`optxrs_dp`; wire.md E25).
+    pub dp: Array<'a, MsgItem<'a>>,
+    /// Transmissions in this group (`optxrs_count`; wire.md X15).
+    pub count: u32,
+    /// Bytes of the payload stream in this transmission (`optxrs_pslen`; wire.md E10).
+    pub pslen: u32,
+}
+
+impl<'a> XmtResp<'a> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let dp = Array::decode(reader, limit::MITEMS_MAX)?;
+        Ok(Self { dp, count: reader.u32()?, pslen: reader.u32()? })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.dp.encode(writer)?;
+        writer.put_u32(self.count)?;
+        writer.put_u32(self.pslen)
+    }
+
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.dp.encoded_len() + 8
+    }
+}
+
+/// Every further transmission of a group (`optxmt_cont`, [RTR] 9.4; wire.md X6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XmtCont {
+    /// Which transmission of the group this is; the first continuation is 1
+    /// (`optxc_xnum`; wire.md E1).
+    pub xnum: u32,
+    /// The operation that began the group (`optxc_itype`; wire.md E3).
+    pub itype: u32,
+    /// Bytes of the payload stream in this transmission (`optxc_pslen`; wire.md E10).
+    pub pslen: u32,
+}
+
+impl XmtCont {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { xnum: reader.u32()?, itype: reader.u32()?, pslen: reader.u32()? })
+    }
+
+    pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.xnum)?;
+        writer.put_u32(self.itype)?;
+        writer.put_u32(self.pslen)
+    }
+}
