@@ -1,0 +1,258 @@
+//! The checked configuration: if a [`Config`] exists, every value in it is in range and all sums
+//! come out.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rpcrdma_xdr::RecvStructure;
+
+use crate::error::ConfigError;
+use crate::judge;
+use crate::profile;
+use crate::raw::{
+    Raw, RawApp, RawConnections, RawEngine, RawFabric, RawMemory, RawPlacement, RawSend,
+};
+use crate::section::{
+    App, Bulk, Connections, Engine, Fabric, Features, Idle, Memory, Placement, Receive, Send,
+};
+use crate::sums;
+use crate::tree;
+
+/// A checked configuration. Made only by checking a [`Raw`]; nothing in it can be changed after.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    engine: Engine,
+    memory: Memory,
+    receive: Receive,
+    send: Send,
+    connections: Connections,
+    features: Features,
+    fabric: Fabric,
+    app: App,
+    structure: RecvStructure,
+    raw: Raw,
+}
+
+impl Config {
+    /// Checks a text in TOML. Keys that it leaves out are those of the profile `laptop`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line or its key.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::try_from(tree::read(text)?)
+    }
+
+    /// Checks a file. Errors name it.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`] if the file cannot be read, [`ConfigError::File`] if it is refused.
+    pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Config::parse(&text)
+            .map_err(|error| ConfigError::File { path: path.to_owned(), source: Box::new(error) })
+    }
+
+    /// A profile that comes with this crate: `latency`, `storage` or `laptop`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Profile`] if there is none of this name.
+    pub fn profile(name: &str) -> Result<Config, ConfigError> {
+        Config::parse(profile::text(name)?)
+    }
+
+    /// Threads and the device they poll.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// How memory is obtained.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What is received into.
+    pub fn receive(&self) -> &Receive {
+        &self.receive
+    }
+
+    /// What is sent from.
+    pub fn send(&self) -> &Send {
+        &self.send
+    }
+
+    /// Limits of and per connection.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Parts of the protocol that may be switched off.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The software fabric.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Memory for the program that embeds the engine.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// The shape of every receive buffer: the leading segment, then the placement segments. The
+    /// value of the property RBSTRUCT, and its total length that of RBSIZ.
+    pub fn recv_structure(&self) -> &RecvStructure {
+        &self.structure
+    }
+
+    /// What this configuration was made of. Change it and check it again to get another one.
+    pub fn raw(&self) -> &Raw {
+        &self.raw
+    }
+}
+
+/// The profile `laptop`.
+impl Default for Config {
+    fn default() -> Config {
+        Config::try_from(Raw::default()).expect("the default values pass the checks")
+    }
+}
+
+impl TryFrom<Raw> for Config {
+    type Error = ConfigError;
+
+    fn try_from(raw: Raw) -> Result<Config, ConfigError> {
+        let engine = engine(&raw.engine)?;
+        let memory = memory(&raw.memory)?;
+        let send = send(&raw.send)?;
+        let connections = connections(&raw.connections)?;
+        let features = Features {
+            properties: raw.features.properties,
+            placement: raw.features.placement,
+            continuation: raw.features.continuation,
+        };
+        let fabric = fabric(&raw.fabric)?;
+        let app = app(&raw.app)?;
+        let receive = receive(&raw, &connections)?;
+        sums::check_shards(&engine)?;
+        sums::check_buffer(&receive)?;
+        sums::check_receives(&receive, &connections)?;
+        sums::check_sends(&send, &connections)?;
+        sums::check_features(&features, &receive)?;
+        let structure = sums::structure(&receive)?;
+        Ok(Config {
+            engine,
+            memory,
+            receive,
+            send,
+            connections,
+            features,
+            fabric,
+            app,
+            structure,
+            raw,
+        })
+    }
+}
+
+const TIMEOUT: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(3600);
+
+fn engine(raw: &RawEngine) -> Result<Engine, ConfigError> {
+    Ok(Engine {
+        provider: judge::provider("engine.provider", &raw.provider)?,
+        cores: judge::cores("engine.cores", &raw.cores)?,
+        shards: judge::count("engine.shards", raw.shards)?,
+        numa_bind: raw.numa_bind,
+        idle: Idle {
+            policy: judge::idle_policy("engine.idle.policy", &raw.idle.policy)?,
+            spin: judge::duration(
+                "engine.idle.spin",
+                &raw.idle.spin,
+                Duration::ZERO..=Duration::from_secs(60),
+            )?,
+        },
+    })
+}
+
+fn memory(raw: &RawMemory) -> Result<Memory, ConfigError> {
+    let pages = judge::pages("memory.pages", &raw.pages)?;
+    Ok(Memory { pages, lock: raw.lock, prefault: raw.prefault })
+}
+
+fn receive(raw: &Raw, connections: &Connections) -> Result<Receive, ConfigError> {
+    let given = &raw.receive;
+    let inline_len = judge::word_length("receive.inline", &given.inline)?;
+    let placement = placement(&given.placement)?;
+    let replies = match judge::count_or_auto("receive.replies", &given.replies)? {
+        Some(replies) => replies,
+        None => sums::derived_replies(connections)?,
+    };
+    let buffers = match judge::count_or_auto("receive.buffers", &given.buffers)? {
+        Some(buffers) => buffers,
+        None => sums::derived_buffers(connections, replies.value())?,
+    };
+    let spares = judge::count("receive.spares", given.spares)?;
+    Ok(Receive { inline_len, placement, buffers, replies, spares })
+}
+
+fn placement(raw: &RawPlacement) -> Result<Placement, ConfigError> {
+    Ok(Placement {
+        count: judge::count("receive.placement.count", raw.count)?,
+        len: judge::word_length("receive.placement.length", &raw.length)?,
+        align: judge::power_of_two_length("receive.placement.align", &raw.align)?,
+    })
+}
+
+fn send(raw: &RawSend) -> Result<Send, ConfigError> {
+    Ok(Send {
+        slots: judge::count("send.slots", raw.slots)?,
+        slot_len: judge::word_length("send.length", &raw.length)?,
+        inline_max: judge::length("send.inline_max", &raw.inline_max)?,
+        signal_every: judge::count("send.signal_every", raw.signal_every)?,
+        zero_len: judge::word_length("send.zero", &raw.zero)?,
+    })
+}
+
+fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
+    let timeout = |key, given| judge::duration(key, given, TIMEOUT);
+    Ok(Connections {
+        max: judge::count("connections.max", raw.max)?,
+        credits: judge::count("connections.credits", raw.credits)?,
+        credits_requested: judge::count("connections.credits_requested", raw.credits_requested)?,
+        calls_max: judge::count("connections.calls_max", raw.calls_max)?,
+        reply_transmissions_max: judge::count(
+            "connections.reply_transmissions_max",
+            raw.reply_transmissions_max,
+        )?,
+        request_transmissions_max: judge::count(
+            "connections.request_transmissions_max",
+            raw.request_transmissions_max,
+        )?,
+        response_transmissions_max: judge::count(
+            "connections.response_transmissions_max",
+            raw.response_transmissions_max,
+        )?,
+        rpc_len_max: judge::length("connections.rpc_len_max", &raw.rpc_len_max)?,
+        group_timeout: timeout("connections.group_timeout", &raw.group_timeout)?,
+        connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,
+        stop_timeout: timeout("connections.stop_timeout", &raw.stop_timeout)?,
+    })
+}
+
+fn fabric(raw: &RawFabric) -> Result<Fabric, ConfigError> {
+    let delay = Duration::ZERO..=Duration::from_secs(1);
+    Ok(Fabric {
+        delay: judge::duration("fabric.delay", &raw.delay, delay)?,
+        ring_slots: judge::power_of_two("fabric.ring_slots", raw.ring_slots)?,
+        rnr_retry: judge::count("fabric.rnr_retry", raw.rnr_retry)?,
+    })
+}
+
+fn app(raw: &RawApp) -> Result<App, ConfigError> {
+    let count = judge::count("app.bulk.count", raw.bulk.count)?;
+    Ok(App { bulk: Bulk { count, len: judge::length("app.bulk.length", &raw.bulk.length)? } })
+}

@@ -1,0 +1,153 @@
+//! One value at a time: from what was written to a checked value, or an error that names the key.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::bounded::Bounded;
+use crate::error::ConfigError;
+use crate::raw::Text;
+use crate::section::{Cores, IdlePolicy, Pages, Provider};
+use crate::units::{
+    CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
+    parse_length,
+};
+
+/// A count in its range.
+pub(crate) fn count<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: i64,
+) -> Result<Bounded<MIN, MAX>, ConfigError> {
+    let in_range = u32::try_from(given).ok().and_then(Bounded::new);
+    in_range.ok_or_else(|| value(key, given, format!("{MIN} to {MAX}")))
+}
+
+/// A count in its range, or `None` for `auto`.
+pub(crate) fn count_or_auto<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: &Text,
+) -> Result<Option<Bounded<MIN, MAX>>, ConfigError> {
+    if given.as_str() == "auto" {
+        return Ok(None);
+    }
+    let in_range = given.as_str().parse().ok().and_then(Bounded::new);
+    in_range.map(Some).ok_or_else(|| value(key, given, format!("\"auto\" or {MIN} to {MAX}")))
+}
+
+/// A length in its range.
+pub(crate) fn length<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: &Text,
+) -> Result<Bounded<MIN, MAX>, ConfigError> {
+    let allowed = || format!("{} to {}", Length(MIN.into()), Length(MAX.into()));
+    let bytes = parse_length(given.as_str()).map_err(|error| {
+        value(key, quoted(given), format!("{}, {LENGTH_EXPECTED} ({error})", allowed()))
+    })?;
+    let in_range = u32::try_from(bytes).ok().and_then(Bounded::new);
+    in_range.ok_or_else(|| value(key, given, allowed()))
+}
+
+/// A length in its range that is a multiple of four, as XDR and the offsets of placement ask.
+pub(crate) fn word_length<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: &Text,
+) -> Result<Bounded<MIN, MAX>, ConfigError> {
+    let length = length::<MIN, MAX>(key, given)?;
+    if !length.value().is_multiple_of(4) {
+        return Err(value(key, given, "a multiple of 4B".to_owned()));
+    }
+    Ok(length)
+}
+
+/// A length in its range that is a power of two.
+pub(crate) fn power_of_two_length<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: &Text,
+) -> Result<Bounded<MIN, MAX>, ConfigError> {
+    let length = length::<MIN, MAX>(key, given)?;
+    if !length.value().is_power_of_two() {
+        let range = format!("{} to {}", Length(MIN.into()), Length(MAX.into()));
+        return Err(value(key, given, format!("a power of two from {range}")));
+    }
+    Ok(length)
+}
+
+/// A count in its range that is a power of two.
+pub(crate) fn power_of_two<const MIN: u32, const MAX: u32>(
+    key: &'static str,
+    given: i64,
+) -> Result<Bounded<MIN, MAX>, ConfigError> {
+    let count = count::<MIN, MAX>(key, given)?;
+    if !count.value().is_power_of_two() {
+        return Err(value(key, given, format!("a power of two from {MIN} to {MAX}")));
+    }
+    Ok(count)
+}
+
+/// A duration in its range.
+pub(crate) fn duration(
+    key: &'static str,
+    given: &Text,
+    range: RangeInclusive<Duration>,
+) -> Result<Duration, ConfigError> {
+    let allowed = || format!("{} to {}", Span(*range.start()), Span(*range.end()));
+    let span = parse_duration(given.as_str()).map_err(|error| {
+        value(key, quoted(given), format!("{}, {DURATION_EXPECTED} ({error})", allowed()))
+    })?;
+    if !range.contains(&span) {
+        return Err(value(key, given, allowed()));
+    }
+    Ok(span)
+}
+
+/// `auto` or a core list.
+pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigError> {
+    if given.as_str() == "auto" {
+        return Ok(Cores::Auto);
+    }
+    parse_cores(given.as_str()).map(Cores::List).map_err(|error| {
+        let allowed = format!("\"auto\" or a rising list such as \"2-5,8\" up to {CORE_MAX}");
+        value(key, quoted(given), format!("{allowed} ({error})"))
+    })
+}
+
+/// A provider by its name.
+pub(crate) fn provider(key: &'static str, given: &Text) -> Result<Provider, ConfigError> {
+    word(key, given, &[("fabric", Provider::Fabric), ("verbs", Provider::Verbs)])
+}
+
+/// An idle policy by its name.
+pub(crate) fn idle_policy(key: &'static str, given: &Text) -> Result<IdlePolicy, ConfigError> {
+    let words = [
+        ("spin", IdlePolicy::Spin),
+        ("backoff", IdlePolicy::Backoff),
+        ("block", IdlePolicy::Block),
+    ];
+    word(key, given, &words)
+}
+
+/// A page size by its name.
+pub(crate) fn pages(key: &'static str, given: &Text) -> Result<Pages, ConfigError> {
+    let words = [
+        ("1G", Pages::OneGiB),
+        ("2M", Pages::TwoMiB),
+        ("transparent", Pages::Transparent),
+        ("4K", Pages::FourKiB),
+    ];
+    word(key, given, &words)
+}
+
+fn word<T: Copy>(key: &'static str, given: &Text, words: &[(&str, T)]) -> Result<T, ConfigError> {
+    let found = words.iter().find(|(word, _)| *word == given.as_str());
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let allowed: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        value(key, quoted(given), allowed.join(", "))
+    })
+}
+
+fn value(key: &'static str, given: impl ToString, allowed: String) -> ConfigError {
+    ConfigError::Value { key, given: given.to_string(), allowed }
+}
+
+fn quoted(given: &Text) -> String {
+    format!("{:?}", given.as_str())
+}

@@ -1,0 +1,210 @@
+//! The sections of a checked configuration. Values exist only inside a [`Config`](crate::Config).
+
+use std::time::Duration;
+
+use crate::bounded::Bounded;
+
+/// Threads and the device they poll: `[engine]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Engine {
+    /// The device.
+    pub provider: Provider,
+    /// Where the shards run.
+    pub cores: Cores,
+    /// How many shards, one thread each.
+    pub shards: Bounded<1, 1024>,
+    /// Whether a shard's memory comes from its core's node.
+    pub numa_bind: bool,
+    /// What a shard does when there is nothing to do.
+    pub idle: Idle,
+}
+
+/// Who carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// The software fabric inside this process.
+    Fabric,
+    /// An RDMA device by libibverbs and librdmacm.
+    Verbs,
+}
+
+/// Where shards run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cores {
+    /// The engine chooses.
+    Auto,
+    /// The first shard on the first of these, and so on: rising, at least one per shard.
+    List(Vec<usize>),
+}
+
+/// What a shard does when there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Idle {
+    /// What comes after spinning.
+    pub policy: IdlePolicy,
+    /// How long to spin first; without meaning for [`IdlePolicy::Spin`]. At most 60 s.
+    pub spin: Duration,
+}
+
+/// What an idle shard does after spinning. Never changes what the protocol does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdlePolicy {
+    /// Spin on: the core belongs to the shard.
+    Spin,
+    /// Pause and yield, longer and longer.
+    Backoff,
+    /// Ask for a wake-up and sleep.
+    Block,
+}
+
+/// How memory is obtained: `[memory]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Memory {
+    /// The rung of the ladder to begin with; the rungs below are tried in turn.
+    pub pages: Pages,
+    /// Whether to lock the memory, if the system lets us.
+    pub lock: bool,
+    /// Whether to touch every page at the start.
+    pub prefault: bool,
+}
+
+/// Page sizes, largest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Reserved pages of 1 GiB.
+    OneGiB,
+    /// Reserved pages of 2 MiB.
+    TwoMiB,
+    /// Ordinary memory that the kernel may back with huge pages.
+    Transparent,
+    /// Ordinary pages.
+    FourKiB,
+}
+
+/// What is received into: `[receive]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receive {
+    /// Bytes of the leading segment, for headers and payload; a multiple of four.
+    pub inline_len: Bounded<1024, BUFFER_LEN_MAX>,
+    /// The segments that data may be placed into.
+    pub placement: Placement,
+    /// Receives that a shard keeps posted.
+    pub buffers: Bounded<1, RECEIVES_MAX>,
+    /// How many of them are kept for replies to our own calls.
+    pub replies: Bounded<0, RECEIVES_MAX>,
+    /// Placement segments in reserve for loans, per shard.
+    pub spares: Bounded<0, RECEIVES_MAX>,
+}
+
+/// The placement segments of one receive buffer: `receive.placement`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Placement {
+    /// How many; 0 is none, and the rest has no meaning then.
+    pub count: Bounded<0, 63>,
+    /// Bytes of each, a multiple of `align`.
+    pub len: Bounded<4, BUFFER_LEN_MAX>,
+    /// Alignment of each one's address in bytes, a power of two.
+    pub align: Bounded<4, ALIGN_MAX>,
+}
+
+/// What is sent from: `[send]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Send {
+    /// Send slots per shard.
+    pub slots: Bounded<2, 65_536>,
+    /// Bytes of a slot, for the header and payload of one transmission; a multiple of four.
+    pub slot_len: Bounded<1024, BUFFER_LEN_MAX>,
+    /// The longest message that is copied into its work request, in bytes; the device's own limit
+    /// applies where it is lower.
+    pub inline_max: Bounded<0, 1024>,
+    /// One send in so many asks for a completion.
+    pub signal_every: Bounded<1, 1024>,
+    /// Bytes of zeros that padding is gathered from.
+    pub zero_len: Bounded<4096, 1_048_576>,
+}
+
+/// Limits of and per connection: `[connections]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Connections {
+    /// Connections per shard.
+    pub max: Bounded<1, 16_384>,
+    /// Credits granted to one connection at most, in transmissions.
+    pub credits: Bounded<1, 1024>,
+    /// Credits asked for on a connection, in transmissions.
+    pub credits_requested: Bounded<1, 1024>,
+    /// Outstanding calls of our own, per shard; 0 for a server that never calls.
+    pub calls_max: Bounded<0, RECEIVES_MAX>,
+    /// Transmissions that a reply to us may have (`optxrq_rsbuf`).
+    pub reply_transmissions_max: GroupLimit,
+    /// Transmissions that a request to us may have (property REQRXLIM).
+    pub request_transmissions_max: GroupLimit,
+    /// Transmissions that a reply of ours may have (property RESPSXLIM).
+    pub response_transmissions_max: GroupLimit,
+    /// Bytes of the longest RPC message with everything that was placed.
+    pub rpc_len_max: Bounded<1024, 1_073_741_824>,
+    /// How long a message may stay incomplete; 1 ms to 1 h.
+    pub group_timeout: Duration,
+    /// How long to wait for a connection; 1 ms to 1 h.
+    pub connect_timeout: Duration,
+    /// How long a stop waits for what is outstanding; 1 ms to 1 h.
+    pub stop_timeout: Duration,
+}
+
+/// A number of transmissions of one message (`wire.md` E40).
+pub type GroupLimit = Bounded<1, 64>;
+
+/// Parts of the protocol that may be switched off: `[features]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Features {
+    /// Transport properties: CONNPROP and its three companions (`wire.md` P14).
+    pub properties: bool,
+    /// Send-based placement, in both directions.
+    pub placement: bool,
+    /// Message continuation, in both directions.
+    pub continuation: bool,
+}
+
+/// The software fabric: `[fabric]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fabric {
+    /// One way from sender to receiver; at most 1 s.
+    pub delay: Duration,
+    /// Messages on their way on one queue pair, per direction; a power of two.
+    pub ring_slots: Bounded<8, 65_536>,
+    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
+    pub rnr_retry: Bounded<0, 7>,
+}
+
+/// Memory for the program that embeds the engine: `[app]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct App {
+    /// Registered buffers for bulk data.
+    pub bulk: Bulk,
+}
+
+/// Registered buffers for bulk data: `app.bulk`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Bulk {
+    /// Buffers per shard; 0 is none.
+    pub count: Bounded<0, 65_536>,
+    /// Bytes of each.
+    pub len: Bounded<4096, 1_073_741_824>,
+}
+
+/// The longest receive buffer, all segments together, and so the longest segment: 4 MiB.
+pub const BUFFER_LEN_MAX: u32 = 4 << 20;
+/// The largest alignment of a placement segment: a huge page.
+pub const ALIGN_MAX: u32 = 2 << 20;
+/// The most Receives of one shard.
+pub const RECEIVES_MAX: u32 = 65_536;

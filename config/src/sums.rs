@@ -1,0 +1,346 @@
+//! Values that are fine alone and must also add up together.
+//!
+//! ```text
+//!   receive.buffers   every Receive of a shard
+//!   ├── control reserve      min(4 x connections.max, 64): properties, grants, errors; costs no credit
+//!   ├── receive.replies      for replies to our own calls
+//!   └── the rest             granted as credits: 1 to each connection, up to connections.credits
+//! ```
+
+use rpcrdma_xdr::{RecvStructure, SegmentGroup};
+
+use crate::config::Config;
+use crate::error::ConfigError;
+use crate::section::{
+    BUFFER_LEN_MAX, Connections, Cores, Engine, Features, IdlePolicy, Receive, Send,
+};
+use crate::units::{CoreList, Length};
+
+/// What a device can do, as far as a configuration must fit it. All are maxima.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Scatter entries of a Receive on a shared receive queue.
+    pub recv_sge: u32,
+    /// Receives of a shared receive queue.
+    pub srq_depth: u32,
+    /// Bytes of one message.
+    pub message_len: u32,
+}
+
+impl Config {
+    /// Receives per shard that are kept for messages which cost no credit: properties, grants and
+    /// errors (`wire.md` P10). Four per connection, but shared, and so never more than 64.
+    pub fn control_reserve(&self) -> u32 {
+        control_reserve(self.connections().max.value())
+    }
+
+    /// Receives per shard that may be granted as credits, over all connections together.
+    pub fn grants_max(&self) -> u32 {
+        self.receive().buffers.value() - self.control_reserve() - self.receive().replies.value()
+    }
+
+    /// Bytes of registered memory that one shard asks for, before they are rounded up to pages.
+    pub fn shard_memory_len(&self) -> u64 {
+        let (receive, send, bulk) = (self.receive(), self.send(), self.app().bulk);
+        let product = |count: u32, len: u32| u64::from(count) * u64::from(len);
+        let placed = match receive.placement.count.value() {
+            0 => 0,
+            _ => product(receive.spares.value(), receive.placement.len.value()),
+        };
+        u64::from(receive.buffers.value()) * buffer_len(receive)
+            + placed
+            + product(send.slots.value(), send.slot_len.value())
+            + u64::from(send.zero_len.value())
+            + product(bulk.count.value(), bulk.len.value())
+    }
+
+    /// Checks the receive buffers against what a device can do.
+    ///
+    /// # Errors
+    /// [`ConfigError::Sum`] with the key to lower and the device's limit.
+    pub fn check_device(&self, limits: &Limits) -> Result<(), ConfigError> {
+        let receive = self.receive();
+        let count = receive.placement.count.value();
+        if count >= limits.recv_sge {
+            return Err(sum(
+                "receive.placement.count",
+                count,
+                format!("with the leading segment {} of them in a Receive", count + 1),
+                format!("{} on this device", at_most(limits.recv_sge.saturating_sub(1))),
+            ));
+        }
+        if receive.buffers.value() > limits.srq_depth {
+            return Err(sum(
+                "receive.buffers",
+                receive.buffers,
+                "one shared receive queue holds them all".to_owned(),
+                format!("{} on this device", at_most(limits.srq_depth)),
+            ));
+        }
+        if buffer_len(receive) > u64::from(limits.message_len) {
+            return Err(sum(
+                "receive.placement.length",
+                Length(receive.placement.len.value().into()),
+                format!("a receive buffer has {}", Length(buffer_len(receive))),
+                format!("messages of {} on this device", Length(limits.message_len.into())),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the cores against those that are there, and the shards against their number.
+    ///
+    /// # Errors
+    /// [`ConfigError::Sum`] naming the first core that is not there, or spinning shards that would
+    /// have to share a core.
+    pub fn check_cores(&self, present: &[usize]) -> Result<(), ConfigError> {
+        let engine = self.engine();
+        match &engine.cores {
+            Cores::List(cores) => match cores.iter().find(|core| !present.contains(core)) {
+                Some(absent) => Err(sum(
+                    "engine.cores",
+                    CoreList(cores),
+                    format!("core {absent} is not there"),
+                    format!("of {}", CoreList(present)),
+                )),
+                None => Ok(()),
+            },
+            Cores::Auto => {
+                let crowded = engine.shards.as_usize() > present.len();
+                if crowded && engine.idle.policy == IdlePolicy::Spin {
+                    return Err(sum(
+                        "engine.shards",
+                        engine.shards,
+                        format!("each spins on a core of its own, and {} are there", present.len()),
+                        "fewer shards, or engine.idle.policy \"backoff\" or \"block\"".to_owned(),
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Control messages that one peer may have on their way at one time (`wire.md` P10).
+const CONTROL_PER_CONNECTION: u32 = 4;
+/// The control reserve is shared: so many are enough for any number of connections.
+const CONTROL_SHARED_MAX: u32 = 64;
+/// What a peer may send that was not told otherwise (`wire.md` P15).
+const RBSIZ_DEFAULT: u64 = 4096;
+
+/// Every call gets a reply of one transmission, or some calls get the longest; the first at least
+/// four deep, as long as that many calls are allowed.
+pub(crate) fn derived_replies<const MAX: u32>(
+    connections: &Connections,
+) -> Result<crate::Bounded<0, MAX>, ConfigError> {
+    let calls = connections.calls_max.value();
+    let longest = connections.reply_transmissions_max.value();
+    let replies = calls.saturating_mul(longest).min(calls.max(4 * longest));
+    crate::Bounded::new(replies).ok_or_else(|| {
+        let reason = "derived from connections.calls_max".to_owned();
+        sum("receive.replies", "\"auto\"", reason, format!("a sum of {}", at_most(MAX)))
+    })
+}
+
+/// Full credits for every connection.
+pub(crate) fn derived_buffers<const MAX: u32>(
+    connections: &Connections,
+    replies: u32,
+) -> Result<crate::Bounded<1, MAX>, ConfigError> {
+    let (max, credits) = (connections.max.value(), connections.credits.value());
+    let control = control_reserve(max);
+    let total = u64::from(max) * u64::from(credits) + u64::from(control) + u64::from(replies);
+    u32::try_from(total).ok().and_then(crate::Bounded::new).ok_or_else(|| {
+        sum(
+            "receive.buffers",
+            "\"auto\"",
+            format!(
+                "connections.max {max} x connections.credits {credits}, {control} for control and \
+                 {replies} for replies are {total}"
+            ),
+            format!("a sum of {}, or a number: connections then share", at_most(MAX)),
+        )
+    })
+}
+
+/// A list of cores has one for every shard.
+pub(crate) fn check_shards(engine: &Engine) -> Result<(), ConfigError> {
+    match &engine.cores {
+        Cores::List(cores) if cores.len() < engine.shards.as_usize() => Err(sum(
+            "engine.shards",
+            engine.shards,
+            format!("engine.cores {} has {} of them", CoreList(cores), cores.len()),
+            format!("{}, one per core", at_most(cores.len() as u32)),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// One receive buffer.
+pub(crate) fn check_buffer(receive: &Receive) -> Result<(), ConfigError> {
+    let placement = &receive.placement;
+    if placement.count.value() == 0 {
+        return Ok(());
+    }
+    if !placement.len.value().is_multiple_of(placement.align.value()) {
+        return Err(sum(
+            "receive.placement.length",
+            Length(placement.len.value().into()),
+            "segments lie one after the other, each aligned".to_owned(),
+            format!(
+                "a multiple of receive.placement.align {}",
+                Length(placement.align.value().into())
+            ),
+        ));
+    }
+    if buffer_len(receive) > u64::from(BUFFER_LEN_MAX) {
+        return Err(sum(
+            "receive.placement.count",
+            placement.count,
+            format!("with receive.inline the buffer has {}", Length(buffer_len(receive))),
+            format!("{} in all", Length(BUFFER_LEN_MAX.into())),
+        ));
+    }
+    Ok(())
+}
+
+/// The Receives of a shard: no grant may ever be without one.
+pub(crate) fn check_receives(
+    receive: &Receive,
+    connections: &Connections,
+) -> Result<(), ConfigError> {
+    let calls = connections.calls_max.value();
+    let longest = connections.reply_transmissions_max.value();
+    let replies = receive.replies.value();
+    let replies_min = if calls == 0 { 0 } else { calls.max(longest) };
+    if replies < replies_min {
+        return Err(sum(
+            "receive.replies",
+            replies,
+            format!(
+                "connections.calls_max {calls} calls each get a reply, one of them of \
+                 connections.reply_transmissions_max {longest}"
+            ),
+            at_least(replies_min),
+        ));
+    }
+    let max = connections.max.value();
+    let credits = connections.credits.value();
+    let control = control_reserve(max);
+    let needed =
+        u64::from(max.max(credits)) + u64::from(control) + u64::from(receive.replies.value());
+    if u64::from(receive.buffers.value()) < needed {
+        return Err(sum(
+            "receive.buffers",
+            receive.buffers,
+            format!(
+                "one credit for each of connections.max {max}, connections.credits {credits} for \
+                 one alone, {control} for control and {replies} for replies"
+            ),
+            format!("{needed} or more"),
+        ));
+    }
+    let group = connections.request_transmissions_max.value();
+    if group > credits {
+        return Err(sum(
+            "connections.request_transmissions_max",
+            group,
+            "each transmission of a request costs a credit".to_owned(),
+            format!("{} as connections.credits", at_most(credits)),
+        ));
+    }
+    Ok(())
+}
+
+/// The send slots of a shard.
+pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), ConfigError> {
+    let slots = send.slots.value();
+    if slots / 2 < send.signal_every.value() {
+        return Err(sum(
+            "send.signal_every",
+            send.signal_every,
+            "slots come back with the next completion, and the others are needed meanwhile"
+                .to_owned(),
+            format!("{}, half of send.slots", at_most(slots / 2)),
+        ));
+    }
+    let group = connections.response_transmissions_max.value();
+    if group > slots {
+        return Err(sum(
+            "connections.response_transmissions_max",
+            group,
+            "a reply leaves with all its transmissions at once".to_owned(),
+            format!("{} as send.slots", at_most(slots)),
+        ));
+    }
+    Ok(())
+}
+
+/// Features that stand on each other.
+pub(crate) fn check_features(features: &Features, receive: &Receive) -> Result<(), ConfigError> {
+    if features.properties {
+        return Ok(());
+    }
+    let dependent = [
+        ("features.placement", features.placement),
+        ("features.continuation", features.continuation),
+    ];
+    if let Some((key, _)) = dependent.iter().find(|(_, on)| *on) {
+        let reason = "the peer learns of it by properties".to_owned();
+        return Err(sum(key, true, reason, "false, or features.properties = true".to_owned()));
+    }
+    if buffer_len(receive) < RBSIZ_DEFAULT {
+        return Err(sum(
+            "receive.inline",
+            Length(receive.inline_len.value().into()),
+            "without properties a peer may fill a buffer of the default size".to_owned(),
+            format!("{} or more in all segments", Length(RBSIZ_DEFAULT)),
+        ));
+    }
+    Ok(())
+}
+
+/// The receive buffer as the wire describes it.
+pub(crate) fn structure(receive: &Receive) -> Result<RecvStructure, ConfigError> {
+    let placement = &receive.placement;
+    let leading =
+        SegmentGroup { count: 1, length: receive.inline_len.value(), align: 4, placement: false };
+    let placed = SegmentGroup {
+        count: placement.count.value(),
+        length: placement.len.value(),
+        align: placement.align.value(),
+        placement: true,
+    };
+    let groups = [leading, placed];
+    let used = if placement.count.value() == 0 { 1 } else { 2 };
+    RecvStructure::new(&groups[..used]).map_err(|error| {
+        sum(
+            "receive.placement.count",
+            placement.count,
+            error.to_string(),
+            "a Receive Buffer Structure".to_owned(),
+        )
+    })
+}
+
+fn buffer_len(receive: &Receive) -> u64 {
+    let placement = &receive.placement;
+    u64::from(receive.inline_len.value())
+        + u64::from(placement.count.value()) * u64::from(placement.len.value())
+}
+
+fn control_reserve(connections: u32) -> u32 {
+    (CONTROL_PER_CONNECTION * connections).min(CONTROL_SHARED_MAX)
+}
+
+fn sum(key: &'static str, given: impl ToString, reason: String, allowed: String) -> ConfigError {
+    ConfigError::Sum { key, given: given.to_string(), reason, allowed }
+}
+
+fn at_most(limit: u32) -> String {
+    format!("at most {limit}")
+}
+
+fn at_least(limit: u32) -> String {
+    format!("{limit} or more")
+}

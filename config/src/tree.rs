@@ -1,0 +1,116 @@
+//! The shape of a file against the shape of [`Raw`]: unknown keys and values of the wrong kind are
+//! found here, where the line and the key path are still known.
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use crate::error::ConfigError;
+use crate::raw::Raw;
+
+/// Reads a text into a [`Raw`].
+pub(crate) fn read(text: &str) -> Result<Raw, ConfigError> {
+    let document = DeTable::parse(text).map_err(|error| syntax(text, &error))?;
+    let template = Table::try_from(Raw::default()).expect("every field of Raw is a TOML value");
+    check_table(text, "", document.get_ref(), &template)?;
+    toml::from_str(text).map_err(|error| syntax(text, &error))
+}
+
+/// Every key there is, as dotted paths. Tables that only hold other keys are not among them.
+pub fn keys() -> Vec<String> {
+    let template = Table::try_from(Raw::default()).expect("every field of Raw is a TOML value");
+    let mut paths = Vec::new();
+    collect("", &template, &mut paths);
+    paths
+}
+
+// The depth of both walks is that of `Raw`, three; a deeper file has an unknown key before.
+fn collect(prefix: &str, template: &Table, paths: &mut Vec<String>) {
+    for (name, value) in template {
+        match value {
+            Value::Table(inner) => collect(&join(prefix, name), inner, paths),
+            _ => paths.push(join(prefix, name)),
+        }
+    }
+}
+
+fn check_table(
+    text: &str,
+    prefix: &str,
+    given: &DeTable<'_>,
+    template: &Table,
+) -> Result<(), ConfigError> {
+    for (name, value) in given {
+        let key = join(prefix, name.get_ref());
+        let Some(expected) = template.get(name.get_ref().as_ref()) else {
+            return Err(ConfigError::UnknownKey {
+                line: line_at(text, name.span().start),
+                key,
+                given: render(value.get_ref()),
+                allowed: template.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+            });
+        };
+        match (value.get_ref(), expected) {
+            (DeValue::Table(inner), Value::Table(template)) => {
+                check_table(text, &key, inner, template)?;
+            }
+            (_, expected) => check_value(text, key, value, expected)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_value(
+    text: &str,
+    key: String,
+    value: &Spanned<DeValue<'_>>,
+    expected: &Value,
+) -> Result<(), ConfigError> {
+    let allowed = match (value.get_ref(), expected) {
+        (DeValue::Integer(number), Value::Integer(_)) => {
+            if i64::from_str_radix(number.as_str(), number.radix()).is_ok() {
+                return Ok(());
+            }
+            "a whole number of at most 63 bits"
+        }
+        (DeValue::Boolean(_), Value::Boolean(_)) => return Ok(()),
+        (
+            DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_),
+            Value::String(_),
+        ) => return Ok(()),
+        (_, Value::Integer(_)) => "a whole number",
+        (_, Value::Boolean(_)) => "true or false",
+        (_, Value::Table(_)) => "a table",
+        (_, _) => "text in quotes",
+    };
+    Err(ConfigError::Kind {
+        line: line_at(text, value.span().start),
+        key,
+        given: render(value.get_ref()),
+        allowed: allowed.to_owned(),
+    })
+}
+
+fn render(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
+}
+
+fn syntax(text: &str, error: &toml::de::Error) -> ConfigError {
+    let at = error.span().map_or(0, |span| span.start);
+    ConfigError::Syntax { line: line_at(text, at), message: error.message().to_owned() }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+}

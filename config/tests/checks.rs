@@ -1,0 +1,500 @@
+//! What a configuration accepts and refuses, key by key and sum by sum.
+
+use rpcrdma_config::{Config, ConfigError, Cores, IdlePolicy, Limits, Pages, Provider, Raw};
+
+/// The message of the error that `text` must give.
+fn refusal(text: &str) -> String {
+    match Config::parse(text) {
+        Ok(_) => panic!("was accepted: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The default configuration with one change.
+fn with(change: impl FnOnce(&mut Raw)) -> Result<Config, ConfigError> {
+    let mut raw = Raw::default();
+    change(&mut raw);
+    Config::try_from(raw)
+}
+
+/// The key to blame and the message for a change that must be refused.
+fn blame(change: impl FnOnce(&mut Raw)) -> (String, String) {
+    let error = with(change).expect_err("the change must be refused");
+    (error.key().expect("a key is to blame").to_owned(), error.to_string())
+}
+
+/// `key` has a range: both ends are accepted, their neighbours are refused by the name of the key.
+fn assert_range(key: &str, smallest: &str, largest: &str, below: &str, above: &str, more: &str) {
+    let (section, name) = key.rsplit_once('.').expect("a key has a section");
+    for value in [smallest, largest] {
+        let text = format!("[{section}]\n{name} = {value}\n{more}");
+        Config::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    for value in [below, above] {
+        let message = refusal(&format!("[{section}]\n{name} = {value}\n{more}"));
+        assert!(message.starts_with(&format!("{key} = ")), "{message}");
+        assert!(message.contains("allowed: "), "{message}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_the_profile_laptop() {
+    let empty = Config::parse("").expect("nothing has to be written");
+    assert_eq!(empty, Config::default());
+    assert_eq!(empty, Config::profile("laptop").expect("the profile is there"));
+}
+
+#[test]
+fn every_profile_passes_and_names_every_key() {
+    for (name, text) in rpcrdma_config::PROFILES {
+        let config = Config::profile(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let usual = Limits { recv_sge: 16, srq_depth: 8192, message_len: 1 << 30 };
+        config.check_device(&usual).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for key in rpcrdma_config::keys() {
+            let last = key.rsplit('.').next().expect("a key is not empty");
+            assert!(text.contains(&format!("{last} = ")), "{name} leaves out {key}");
+        }
+    }
+}
+
+#[test]
+fn every_profile_explains_every_section_line() {
+    for (name, text) in rpcrdma_config::PROFILES {
+        let mut commented = false;
+        let mut values = 0;
+        for line in text.lines() {
+            match line.chars().next() {
+                Some('#') => commented = true,
+                Some('[') | None => commented = false,
+                // A comment covers the values below it up to the next empty line or section.
+                Some(_) => {
+                    assert!(commented, "{name}: no comment above {line}");
+                    values += 1;
+                }
+            }
+        }
+        assert!(values > 20, "{name} was not read");
+    }
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_refused_with_those_that_are() {
+    let message = Config::profile("desktop").expect_err("there is none").to_string();
+    assert_eq!(message, "there is no profile \"desktop\"; allowed: latency, storage, laptop");
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_refused_with_its_line() {
+    let message = refusal("[engine]\nshards = 1\nshards = 2\n");
+    assert!(message.starts_with("line 3: "), "{message}");
+    let message = refusal("[engine\n");
+    assert!(message.starts_with("line 1: "), "{message}");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_path_value_line_and_neighbours() {
+    assert_eq!(
+        refusal("[receive]\ninline = \"8KiB\"\n\nplacement = { size = \"16KiB\" }\n"),
+        "line 4: receive.placement.size = \"16KiB\": there is no such key; \
+         allowed: align, count, length",
+    );
+    let message = refusal("[recieve]\n");
+    assert!(message.contains("recieve = a table: there is no such key"), "{message}");
+    assert!(message.contains("receive"), "{message}");
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_its_path_and_line() {
+    let cases = [
+        ("[engine]\nshards = \"2\"", "line 2: engine.shards = \"2\"; allowed: a whole number"),
+        ("[engine]\nshards = 1.5", "line 2: engine.shards = 1.5; allowed: a whole number"),
+        ("[engine]\nnuma_bind = 1", "line 2: engine.numa_bind = 1; allowed: true or false"),
+        ("[engine]\nidle = \"spin\"", "line 2: engine.idle = \"spin\"; allowed: a table"),
+        ("engine = 3", "line 1: engine = 3; allowed: a table"),
+        ("[engine]\ncores = [1, 2]", "line 2: engine.cores = an array; allowed: text in quotes"),
+        (
+            "[send]\nslots = 99999999999999999999",
+            "line 2: send.slots = 99999999999999999999; allowed: a whole number of at most 63 bits",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_eq!(refusal(text), message);
+    }
+}
+
+#[test]
+fn a_bare_number_where_a_unit_belongs_is_refused_by_key() {
+    assert_eq!(
+        refusal("[receive]\ninline = 4096"),
+        "receive.inline = \"4096\"; allowed: 1KiB to 4MiB, a whole number with its unit B, KiB, \
+         MiB or GiB (the unit is missing or unknown)",
+    );
+    assert_eq!(
+        refusal("[fabric]\ndelay = \"2µs\""),
+        "fabric.delay = \"2µs\"; allowed: 0ns to 1s, a whole number with its unit ns, us, ms or s \
+         (the unit is missing or unknown)",
+    );
+    let huge = refusal("[app]\nbulk = { length = \"99999999999999GiB\" }");
+    assert!(huge.contains("(too large)"), "{huge}");
+}
+
+#[test]
+fn lengths_have_ranges() {
+    assert_range("receive.inline", "\"1KiB\"", "\"3MiB\"", "\"1023B\"", "\"4097KiB\"", "");
+    let alone = "placement = { count = 0 }";
+    assert_range("receive.inline", "\"1KiB\"", "\"4MiB\"", "\"1020B\"", "\"4194308B\"", alone);
+    assert_range(
+        "receive.placement.length",
+        "\"4KiB\"",
+        "\"1020KiB\"",
+        "\"0B\"",
+        "\"4194308B\"",
+        "",
+    );
+    assert_range("receive.placement.align", "\"4B\"", "\"16KiB\"", "\"2B\"", "\"4MiB\"", "");
+    assert_range("send.length", "\"1KiB\"", "\"4MiB\"", "\"1023B\"", "\"5MiB\"", "");
+    assert_range("send.zero", "\"4KiB\"", "\"1MiB\"", "\"4095B\"", "\"2MiB\"", "");
+    assert_range("app.bulk.length", "\"4KiB\"", "\"1GiB\"", "\"4095B\"", "\"2GiB\"", "");
+    assert_range("connections.rpc_len_max", "\"1KiB\"", "\"1GiB\"", "\"1023B\"", "\"4GiB\"", "");
+    let (key, _) = blame(|raw| raw.send.inline_max = "1025B".into());
+    assert_eq!(key, "send.inline_max");
+    with(|raw| raw.send.inline_max = "0B".into()).expect("no copying is allowed");
+}
+
+#[test]
+fn counts_have_ranges() {
+    assert_range("engine.shards", "1", "1024", "0", "1025", "");
+    assert_range("receive.placement.count", "0", "63", "-1", "64", "");
+    assert_range("receive.spares", "0", "65536", "-1", "65537", "");
+    assert_range("connections.max", "1", "2043", "0", "16385", "");
+    assert_range("connections.credits", "16", "1024", "0", "1025", "");
+    assert_range("connections.credits_requested", "1", "1024", "0", "1025", "");
+    assert_range("connections.calls_max", "0", "65000", "-1", "65537", "");
+    for key in ["reply", "request", "response"] {
+        let key = format!("connections.{key}_transmissions_max");
+        assert_range(&key, "1", "64", "0", "65", "credits = 64");
+    }
+    assert_range("fabric.ring_slots", "8", "65536", "4", "131072", "");
+    assert_range("fabric.rnr_retry", "0", "7", "-1", "8", "");
+    assert_range("app.bulk.count", "0", "65536", "-1", "65537", "");
+    assert_range("send.signal_every", "1", "128", "0", "1025", "");
+    assert_range("send.slots", "128", "65536", "1", "65537", "");
+    assert_range("receive.buffers", "352", "65536", "0", "65537", "");
+}
+
+#[test]
+fn durations_have_ranges() {
+    assert_range("engine.idle.spin", "\"0us\"", "\"60s\"", "\"61s\"", "\"-1s\"", "");
+    assert_range("fabric.delay", "\"0ns\"", "\"1s\"", "\"1001ms\"", "\"2s\"", "");
+    for key in ["group", "connect", "stop"] {
+        let key = format!("connections.{key}_timeout");
+        assert_range(&key, "\"1ms\"", "\"3600s\"", "\"999us\"", "\"3601s\"", "");
+    }
+}
+
+#[test]
+fn words_are_read_and_others_refused_with_those_there_are() {
+    let config = Config::parse(
+        "[engine]\nprovider = \"verbs\"\nidle = { policy = \"backoff\" }\n[memory]\npages = \"1G\"",
+    )
+    .expect("all words are known");
+    assert_eq!(config.engine().provider, Provider::Verbs);
+    assert_eq!(config.engine().idle.policy, IdlePolicy::Backoff);
+    assert_eq!(config.memory().pages, Pages::OneGiB);
+    assert_eq!(
+        refusal("[memory]\npages = \"2MiB\""),
+        "memory.pages = \"2MiB\"; allowed: \"1G\", \"2M\", \"transparent\", \"4K\"",
+    );
+    assert_eq!(
+        refusal("[engine]\nprovider = true"),
+        "engine.provider = \"true\"; allowed: \"fabric\", \"verbs\"",
+    );
+    assert_eq!(
+        refusal("[engine.idle]\npolicy = \"sleep\""),
+        "engine.idle.policy = \"sleep\"; allowed: \"spin\", \"backoff\", \"block\"",
+    );
+}
+
+#[test]
+fn alignment_must_be_a_power_of_two() {
+    let (key, message) = blame(|raw| raw.receive.placement.align = "3KiB".into());
+    assert_eq!(key, "receive.placement.align");
+    assert!(message.ends_with("allowed: a power of two from 4B to 2MiB"), "{message}");
+    let (key, _) = blame(|raw| raw.fabric.ring_slots = 100);
+    assert_eq!(key, "fabric.ring_slots");
+}
+
+#[test]
+fn lengths_on_the_wire_must_be_multiples_of_four() {
+    let (key, message) = blame(|raw| raw.receive.inline = "1026B".into());
+    assert_eq!(key, "receive.inline");
+    assert!(message.contains("a multiple of 4B"), "{message}");
+    with(|raw| raw.receive.inline = "1028B".into()).expect("257 words");
+}
+
+#[test]
+fn placement_segments_must_pack() {
+    let (key, message) = blame(|raw| raw.receive.placement.length = "6KiB".into());
+    assert_eq!(key, "receive.placement.length");
+    assert!(message.contains("a multiple of receive.placement.align 4KiB"), "{message}");
+    with(|raw| {
+        raw.receive.placement.length = "6KiB".into();
+        raw.receive.placement.align = "2KiB".into();
+    })
+    .expect("three times the alignment");
+    with(|raw| {
+        raw.receive.placement.length = "6KiB".into();
+        raw.receive.placement.count = 0;
+    })
+    .expect("there are no segments to pack");
+}
+
+#[test]
+fn a_receive_buffer_ends_at_four_mebibytes() {
+    let fill = |inline: &str| {
+        with(|raw| {
+            raw.receive.inline = inline.into();
+            raw.receive.placement.count = 1;
+            raw.receive.placement.length = "4092KiB".into();
+        })
+    };
+    let full = fill("4KiB").expect("exactly 4 MiB");
+    assert_eq!(full.recv_structure().total_len(), 4 << 20);
+    let error = fill("4100B").expect_err("four bytes more");
+    assert_eq!(error.key(), Some("receive.placement.count"));
+}
+
+#[test]
+fn the_structure_is_the_leading_segment_and_the_placement_segments() {
+    let config = Config::default();
+    let structure = config.recv_structure();
+    assert_eq!(structure.leading_len(), 4096);
+    assert_eq!(structure.segment_count(), 5);
+    assert_eq!(structure.total_len(), 4096 + 4 * 16_384);
+    let plain = with(|raw| raw.receive.placement.count = 0).expect("placement is not a must");
+    assert_eq!(plain.recv_structure().segment_count(), 1);
+    assert_eq!(plain.recv_structure().total_len(), 4096);
+    let most = with(|raw| raw.receive.placement.count = 63).expect("64 segments");
+    assert_eq!(most.recv_structure().segment_count(), 64);
+}
+
+#[test]
+fn receives_cover_grants_control_and_replies_and_one_less_is_refused() {
+    // 100 connections have one credit each, 64 control messages, 64 replies.
+    let sum = |buffers: u32| {
+        with(|raw| {
+            raw.connections.max = 100;
+            raw.receive.buffers = buffers.into();
+        })
+    };
+    let exact = sum(228).expect("100 + 64 + 64");
+    assert_eq!(exact.control_reserve(), 64);
+    assert_eq!(exact.receive().replies.value(), 64);
+    assert_eq!(exact.grants_max(), 100);
+    let error = sum(227).expect_err("a grant would be without a Receive");
+    assert_eq!(error.key(), Some("receive.buffers"));
+    assert_eq!(
+        error.to_string(),
+        "receive.buffers = 227: one credit for each of connections.max 100, connections.credits 32 \
+         for one alone, 64 for control and 64 for replies; allowed: 228 or more",
+    );
+}
+
+#[test]
+fn one_connection_alone_can_have_its_credits() {
+    // One connection: 200 credits, 4 control messages, 64 replies.
+    let sum = |buffers: u32| {
+        with(|raw| {
+            raw.connections.max = 1;
+            raw.connections.credits = 200;
+            raw.receive.buffers = buffers.into();
+        })
+    };
+    assert_eq!(sum(268).expect("200 + 4 + 64").grants_max(), 200);
+    assert_eq!(sum(267).expect_err("one less").key(), Some("receive.buffers"));
+}
+
+#[test]
+fn derived_receives_give_every_connection_its_credits() {
+    let config = Config::default();
+    assert_eq!(config.receive().buffers.value(), 8 * 32 + 32 + 64);
+    assert_eq!(config.grants_max(), 8 * 32);
+    let (key, message) = blame(|raw| raw.connections.max = 16_384);
+    assert_eq!(key, "receive.buffers");
+    assert!(message.contains("524416"), "{message}");
+}
+
+#[test]
+fn derived_replies_follow_calls_and_the_longest_reply() {
+    let replies = |calls: i64, longest: i64| {
+        let config = with(|raw| {
+            raw.connections.calls_max = calls;
+            raw.connections.reply_transmissions_max = longest;
+        });
+        config.expect("the sums come out").receive().replies.value()
+    };
+    assert_eq!(replies(0, 16), 0);
+    assert_eq!(replies(1, 16), 16);
+    assert_eq!(replies(2, 16), 32);
+    assert_eq!(replies(8, 16), 64);
+    assert_eq!(replies(1000, 16), 1000);
+    assert_eq!(replies(64, 1), 64);
+}
+
+#[test]
+fn replies_cover_every_call_and_the_longest_reply() {
+    let given = |replies: u32, calls: i64, longest: i64| {
+        with(|raw| {
+            raw.receive.replies = replies.into();
+            raw.connections.calls_max = calls;
+            raw.connections.reply_transmissions_max = longest;
+        })
+    };
+    given(40, 40, 16).expect("one each");
+    assert_eq!(given(39, 40, 16).expect_err("one short").key(), Some("receive.replies"));
+    given(16, 1, 16).expect("one of the longest");
+    assert_eq!(given(15, 1, 16).expect_err("one short").key(), Some("receive.replies"));
+    given(0, 0, 16).expect("who does not call gets no reply");
+}
+
+#[test]
+fn a_request_never_costs_more_than_the_credits() {
+    let given = |group: i64, credits: i64| {
+        with(|raw| {
+            raw.connections.request_transmissions_max = group;
+            raw.connections.credits = credits;
+        })
+    };
+    given(32, 32).expect("all credits for one request");
+    let error = given(33, 32).expect_err("one more");
+    assert_eq!(error.key(), Some("connections.request_transmissions_max"));
+}
+
+#[test]
+fn send_slots_cover_a_reply_and_twice_the_unsignalled() {
+    let given = |slots: i64, signal: i64, group: i64| {
+        with(|raw| {
+            raw.send.slots = slots;
+            raw.send.signal_every = signal;
+            raw.connections.response_transmissions_max = group;
+        })
+    };
+    given(32, 16, 32).expect("exactly");
+    assert_eq!(given(32, 17, 32).expect_err("over").key(), Some("send.signal_every"));
+    let error = given(32, 16, 33).expect_err("over");
+    assert_eq!(error.key(), Some("connections.response_transmissions_max"));
+}
+
+#[test]
+fn features_stand_on_properties() {
+    let alone = "[features]\nproperties = false\nplacement = false\ncontinuation = false\n";
+    for key in ["placement", "continuation"] {
+        let on = alone.replace(&format!("{key} = false"), &format!("{key} = true"));
+        let message = refusal(&on);
+        assert!(message.starts_with(&format!("features.{key} = true")), "{message}");
+    }
+    Config::parse(alone).expect("the base protocol alone");
+}
+
+#[test]
+fn without_properties_a_buffer_has_the_default_size_at_least() {
+    let given = |inline: &str| {
+        with(|raw| {
+            raw.features.properties = false;
+            raw.features.placement = false;
+            raw.features.continuation = false;
+            raw.receive.inline = inline.into();
+            raw.receive.placement.count = 0;
+        })
+    };
+    given("4KiB").expect("the default size");
+    assert_eq!(given("4092B").expect_err("too short").key(), Some("receive.inline"));
+}
+
+#[test]
+fn cores_must_be_there_and_enough() {
+    let config = with(|raw| raw.engine.cores = "2-3".into()).expect("a good list");
+    assert_eq!(config.engine().cores, Cores::List(vec![2, 3]));
+    config.check_cores(&[0, 1, 2, 3]).expect("both are there");
+    let error = config.check_cores(&[0, 1, 2]).expect_err("core 3 is not there");
+    assert_eq!(error.to_string(), "engine.cores = 2-3: core 3 is not there; allowed: of 0-2",);
+    let (key, _) = blame(|raw| {
+        raw.engine.cores = "2-3".into();
+        raw.engine.shards = 3;
+    });
+    assert_eq!(key, "engine.shards");
+    let (key, message) = blame(|raw| raw.engine.cores = "3-2".into());
+    assert_eq!(key, "engine.cores");
+    assert!(message.contains("\"3-2\""), "{message}");
+}
+
+#[test]
+fn only_shards_that_rest_share_a_core() {
+    let crowd = |policy: &str| {
+        with(|raw| {
+            raw.engine.shards = 3;
+            raw.engine.idle.policy = policy.into();
+        })
+        .expect("how many cores there are is not known yet")
+    };
+    crowd("block").check_cores(&[0, 1]).expect("they take turns");
+    crowd("backoff").check_cores(&[0, 1]).expect("they take turns");
+    crowd("spin").check_cores(&[0, 1, 2]).expect("one each");
+    let error = crowd("spin").check_cores(&[0, 1]).expect_err("three spin on two");
+    assert_eq!(error.key(), Some("engine.shards"));
+}
+
+#[test]
+fn a_device_limits_segments_receives_and_messages() {
+    let config = Config::default();
+    let enough = Limits { recv_sge: 5, srq_depth: 352, message_len: 69_632 };
+    config.check_device(&enough).expect("exactly enough");
+    let error = config.check_device(&Limits { recv_sge: 4, ..enough }).expect_err("one short");
+    assert_eq!(
+        error.to_string(),
+        "receive.placement.count = 4: with the leading segment 5 of them in a Receive; \
+         allowed: at most 3 on this device",
+    );
+    let error = config.check_device(&Limits { srq_depth: 351, ..enough }).expect_err("one short");
+    assert_eq!(error.key(), Some("receive.buffers"));
+    let short = Limits { message_len: 69_631, ..enough };
+    let error = config.check_device(&short).expect_err("one short");
+    assert_eq!(error.key(), Some("receive.placement.length"));
+}
+
+#[test]
+fn the_memory_of_a_shard_is_the_sum_of_its_pools() {
+    let config = Config::default();
+    let receives = 352 * (4096 + 4 * 16_384);
+    let sends = 256 * 4096 + 65_536;
+    assert_eq!(config.shard_memory_len(), receives + 64 * 16_384 + sends + 16 * (1 << 20));
+    let plain = with(|raw| raw.receive.placement.count = 0).expect("no placement");
+    assert_eq!(plain.shard_memory_len(), 352 * 4096 + sends + 16 * (1 << 20));
+}
+
+#[test]
+fn a_changed_configuration_is_checked_again() {
+    let config = Config::profile("storage").expect("the profile is there");
+    let mut raw = config.raw().clone();
+    raw.receive.placement.count = 8;
+    let changed = Config::try_from(raw.clone()).expect("the change is fine");
+    assert_eq!(changed.receive().placement.count.value(), 8);
+    raw.receive.placement.count = 64;
+    assert!(Config::try_from(raw).is_err());
+}
+
+#[test]
+fn a_file_is_read_and_its_errors_name_it() {
+    let folder = std::env::temp_dir().join(format!("rpcrdma-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let path = folder.join("server.toml");
+    std::fs::write(&path, "[engine]\nshards = 2\n").expect("a temporary file");
+    assert_eq!(Config::load(&path).expect("a good file").engine().shards.value(), 2);
+    std::fs::write(&path, "[engine]\nshards = 0\n").expect("a temporary file");
+    let error = Config::load(&path).expect_err("a bad file");
+    assert_eq!(error.key(), Some("engine.shards"));
+    assert!(error.to_string().contains("server.toml: engine.shards = 0"), "{error}");
+    let absent = Config::load(folder.join("absent.toml")).expect_err("no file");
+    assert!(matches!(absent, ConfigError::Read { .. }), "{absent}");
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+}
