@@ -1,0 +1,49 @@
+//! Memory that a device may touch, and who holds it now.
+//!
+//! ```text
+//!   Region ──register──▶ Registered ──carve──▶ SendPool   Token<Send>  program ⇄ device
+//!   pages, node, lock     keys                 RecvPool   Token<Recv>  device ⇄ program
+//!                                                └─ detach ─▶ Loan     program, any thread ─▶ home
+//!                                              BulkPool ────▶ Loan
+//!                                              ZeroPage
+//! ```
+//!
+//! The rules of the house:
+//!
+//! 1. A buffer is in exactly one hand. Its name is a value that can be moved and not copied: a
+//!    [`Token`] inside the engine, a [`Loan`] in an application. While the device has it there is
+//!    no name at all.
+//! 2. A pool belongs to one thread, never allocates after it is made, and takes no lock. Only a
+//!    loan crosses threads, and only its way home is shared.
+//! 3. What a device may still write to is leaked, never freed and never given to anybody else. A
+//!    pool that is dropped with tokens out does so; `recall` is for those who know that the device
+//!    is quiet.
+//! 4. What was asked for and not obtained is reported: see [`Region::notes`].
+#![deny(unsafe_code)]
+
+pub mod bulk;
+pub mod bytes;
+mod free_list;
+pub mod loan;
+pub mod pool;
+pub mod recv;
+pub mod region;
+pub mod registered;
+pub mod registrar;
+mod returns;
+pub mod send;
+mod smaps;
+pub mod token;
+
+pub use bulk::BulkPool;
+pub use bytes::{BytesId, RegisteredBytes, RegisteredSlice};
+pub use free_list::FreeListError;
+pub use loan::Loan;
+pub use pool::{Pool, PoolError, PoolSpec};
+pub use recv::{RecvPool, RecvSpec};
+pub use region::{Note, PageSize, Region, RegionError, RegionSpec};
+pub use registered::{NoRoom, Registered, Span};
+pub use registrar::{Access, Keys, RegisterError, Registrar, Sge};
+pub use send::{HEADROOM, SendPool, SendSpec, ZeroPage};
+pub use token::kind::Recv;
+pub use token::{Quiet, RecvToken, SLOTS_MAX, SendToken, Token, kind};

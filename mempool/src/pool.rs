@@ -1,0 +1,247 @@
+//! A pool of equal slots over a part of a registered region.
+//!
+//! ```text
+//!   base        stride                 one span, one key
+//!    │◀───────────────────▶│
+//!    ├─── slot_len ───┬────┼────────────────┬────┼──▶
+//!    │    slot 0      │    │    slot 1      │    │
+//!    └────────────────┴────┴────────────────┴────┴──▶
+//! ```
+#![expect(unsafe_code, reason = "turns a token into the bytes that belong to it")]
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crate::free_list::{FreeList, FreeListError};
+use crate::registered::{NoRoom, Registered, Span};
+use crate::registrar::Sge;
+use crate::token::{Quiet, Token};
+
+/// Fixed slots, each in one hand. Belongs to one thread; never allocates after it is made.
+///
+/// Dropped while tokens are out, it leaks its memory: a device may still be writing there.
+#[derive(Debug)]
+pub struct Pool<K> {
+    list: FreeList<K>,
+    base: NonNull<u8>,
+    stride: usize,
+    slot_len: usize,
+    lkey: u32,
+    span: Span,
+}
+
+// SAFETY: `base` points into `span`, which is exclusive to this pool and may go to any thread.
+// Bytes are only reached through tokens, each of which is in one hand.
+unsafe impl<K> Send for Pool<K> {}
+
+// SAFETY: `&Pool` reads its own fields, which do not change, and lends a slot only against a
+// reference to the slot's token: shared bytes for a shared token, exclusive bytes for an exclusive
+// one.
+unsafe impl<K> Sync for Pool<K> {}
+
+impl<K> Pool<K> {
+    /// Carves a pool out of registered memory.
+    pub fn new(memory: &mut Registered, spec: &PoolSpec) -> Result<Pool<K>, PoolError> {
+        let layout = spec.layout()?;
+        let list = FreeList::new(spec.slots)?;
+        let span = memory.carve(layout.bytes, layout.align)?;
+        Ok(Pool {
+            list,
+            base: span.base(),
+            stride: layout.stride,
+            slot_len: spec.slot_len,
+            lkey: span.lkey(),
+            span,
+        })
+    }
+
+    /// The slot returned last, if any is at home. A few instructions.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Token<K>> {
+        self.list.pop()
+    }
+
+    /// Takes a slot home. A few instructions.
+    ///
+    /// # Panics
+    /// If the token is another pool's, as all methods that are given a token.
+    #[inline]
+    pub fn push(&mut self, token: Token<K>) {
+        self.list.push(token);
+    }
+
+    /// Takes every slot home, as if the pool were new.
+    pub fn recall(&mut self, quiet: Quiet) {
+        self.list.recall(quiet);
+    }
+
+    /// Writes `byte` over every slot at home. For tests: what must never be read or sent.
+    pub fn poison(&mut self, byte: u8) {
+        for &index in self.list.at_home() {
+            let first = self.slot(index);
+            // SAFETY: slot `index` is at home, so no token for it exists and nobody else may touch
+            // its `slot_len` bytes; they lie in the span.
+            unsafe { first.write_bytes(byte, self.slot_len) };
+        }
+    }
+
+    /// The slot's bytes.
+    #[inline]
+    pub fn bytes<'t>(&self, token: &'t Token<K>) -> &'t [u8] {
+        let first = self.slot(self.list.index(token));
+        // SAFETY: the token is of this pool (`index` checked it), so the bytes lie in the span,
+        // were zeroed by the kernel, and may be touched by its holder only, who lends it for 't.
+        // They stay mapped for 't even if the pool is dropped: a pool with a token out leaks its
+        // memory.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), self.slot_len) }
+    }
+
+    /// The slot's bytes, to be written.
+    #[inline]
+    pub fn bytes_mut<'t>(&self, token: &'t mut Token<K>) -> &'t mut [u8] {
+        let first = self.slot(self.list.index(token));
+        // SAFETY: as in `bytes`; the token is lent exclusively, so for 't no other reference to
+        // these bytes exists or can be made.
+        unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), self.slot_len) }
+    }
+
+    /// A scatter or gather entry for a part of the slot.
+    ///
+    /// # Panics
+    /// If the range is not in the slot, as slicing does.
+    #[inline]
+    pub fn sge(&self, token: &Token<K>, range: Range<usize>) -> Sge {
+        if range.start > range.end || range.end > self.slot_len {
+            outside(range, self.slot_len);
+        }
+        let length = (range.end - range.start) as u32;
+        Sge { addr: self.addr(token) + range.start as u64, length, lkey: self.lkey }
+    }
+
+    /// The address of the slot's first byte.
+    #[inline]
+    pub fn addr(&self, token: &Token<K>) -> u64 {
+        self.slot(self.list.index(token)).as_ptr().addr() as u64
+    }
+
+    /// Bytes of a slot.
+    #[inline]
+    pub fn slot_len(&self) -> usize {
+        self.slot_len
+    }
+
+    /// Slots at home.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.list.free()
+    }
+
+    /// Slots in all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.list.capacity()
+    }
+
+    /// The first byte of a slot. `index` is less than the capacity.
+    #[inline]
+    fn slot(&self, index: u32) -> NonNull<u8> {
+        // SAFETY: `index` is less than the capacity, and `layout` has made the span long enough for
+        // as many strides.
+        unsafe { self.base.add(index as usize * self.stride) }
+    }
+}
+
+impl<K> Drop for Pool<K> {
+    fn drop(&mut self) {
+        if self.list.is_dirty() {
+            self.span.leak();
+        }
+    }
+}
+
+/// What a pool should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// How many slots.
+    pub slots: u32,
+    /// Bytes of a slot, less than 4 GiB.
+    pub slot_len: usize,
+    /// The alignment of every slot, a power of two; less than a cache line is taken as one.
+    pub align: usize,
+}
+
+impl PoolSpec {
+    /// Bytes of a region that suffice for this pool, whatever was carved before it.
+    pub fn region_len(&self) -> Result<usize, PoolError> {
+        let layout = self.layout()?;
+        layout.bytes.checked_add(layout.align).ok_or(PoolError::TooLarge)
+    }
+
+    pub(crate) fn layout(&self) -> Result<Layout, PoolError> {
+        if self.slot_len == 0 || u32::try_from(self.slot_len).is_err() {
+            return Err(PoolError::SlotLen { bytes: self.slot_len });
+        }
+        if !self.align.is_power_of_two() {
+            return Err(PoolError::Align { align: self.align });
+        }
+        let align = self.align.max(CACHE_LINE);
+        let stride = stride(self.slot_len, align).ok_or(PoolError::TooLarge)?;
+        let bytes = stride.checked_mul(self.slots as usize).ok_or(PoolError::TooLarge)?;
+        Ok(Layout { bytes, stride, align })
+    }
+}
+
+/// Where the slots of a pool lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) bytes: usize,
+    pub(crate) stride: usize,
+    pub(crate) align: usize,
+}
+
+/// The distance from slot to slot.
+///
+/// An odd number of cache lines where the alignment leaves the choice: slots a power of two apart
+/// would all begin in the same set of a cache, and headers are what every message touches.
+fn stride(slot_len: usize, align: usize) -> Option<usize> {
+    let stride = slot_len.checked_next_multiple_of(align)?;
+    if align == CACHE_LINE && (stride / CACHE_LINE).is_multiple_of(2) {
+        return stride.checked_add(CACHE_LINE);
+    }
+    Some(stride)
+}
+
+/// Why there is no pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PoolError {
+    /// The number of slots, or of pools.
+    #[error(transparent)]
+    Slots(#[from] FreeListError),
+    /// The region is too small.
+    #[error(transparent)]
+    Region(#[from] NoRoom),
+    /// A slot of no bytes, or of 4 GiB and more.
+    #[error("slots of {bytes} bytes; 1 byte to 4 GiB less one are possible")]
+    SlotLen {
+        /// The length asked for.
+        bytes: usize,
+    },
+    /// An alignment that is not a power of two.
+    #[error("an alignment of {align} is not a power of two")]
+    Align {
+        /// The alignment asked for.
+        align: usize,
+    },
+    /// The pool cannot be addressed.
+    #[error("the pool is larger than the address space")]
+    TooLarge,
+}
+
+#[cold]
+#[inline(never)]
+pub(crate) fn outside(range: Range<usize>, len: usize) -> ! {
+    panic!("bytes {range:?} of a slot of {len}")
+}
+
+/// Slots do not share a line of the cache: their holders may be on two cores.
+pub(crate) const CACHE_LINE: usize = 64;

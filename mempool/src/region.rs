@@ -1,0 +1,434 @@
+//! Regions: mapped memory that is fit to be registered with a device.
+//!
+//! ```text
+//!   map ──▶ DONTFORK ──▶ bind to the node ──▶ prefault ──▶ verify ──▶ lock
+//!    │ refused, or not what was asked for: unmap, note it
+//!    └──▶ next rung:   1 GiB ──▶ 2 MiB ──▶ transparent 2 MiB ──▶ 4 KiB
+//! ```
+//!
+//! Whatever was asked for and not obtained is in [`Region::notes`]; nothing is given up silently.
+#![expect(unsafe_code, reason = "system calls on the mapping, and its pointer goes to any thread")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::ptr::NonNull;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+use crate::smaps;
+
+/// Mapped memory. Zeroed when fresh; unmapped when dropped.
+///
+/// The region itself never makes a reference to its bytes: whoever carves it up
+/// ([`Registered`](crate::Registered)) decides who may touch which of them.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    page_size: PageSize,
+    notes: Vec<Note>,
+    /// Unmaps on drop.
+    map: MmapRaw,
+    memfd: Option<File>,
+}
+
+// SAFETY: `base` points into `map`, which any thread may unmap, and is handed out as a raw pointer
+// only: no method of `Region` reads or writes through it after `map` has returned.
+unsafe impl Send for Region {}
+
+// SAFETY: as above; a shared `Region` gives out numbers and raw pointers only.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps a region as asked, or as near to it as the system allows.
+    ///
+    /// # Errors
+    /// When not even 4 KiB pages are to be had, or fork protection is refused. Everything else is a
+    /// [`Note`].
+    pub fn map(spec: &RegionSpec) -> Result<Region, RegionError> {
+        if spec.bytes == 0 {
+            return Err(RegionError::Empty);
+        }
+        let mut notes = Vec::new();
+        for rung in PageSize::LADDER.into_iter().filter(|rung| *rung >= spec.pages) {
+            if let Some(region) = try_rung(spec, rung, &mut notes)? {
+                return Ok(Region { notes, ..region });
+            }
+        }
+        unreachable!("the last rung gives a region or an error");
+    }
+
+    /// The first byte. Its provenance is exposed: addresses in scatter lists lead back to it.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Bytes, a multiple of the page size.
+    #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The rung of the ladder that was obtained and verified.
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// What was asked for and not obtained, in the order of trying.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The file behind a shared region, for another process to map.
+    pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.memfd.as_ref().map(File::as_fd)
+    }
+}
+
+/// What a region should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegionSpec {
+    /// Bytes; rounded up to the page size obtained.
+    pub bytes: usize,
+    /// The largest page size to try.
+    pub pages: PageSize,
+    /// The NUMA node that the pages must lie on; `None` leaves it to the kernel.
+    pub numa_node: Option<u32>,
+    /// Touch every page now. Without it the first access of each page is a page fault, and
+    /// transparent pages cannot be verified.
+    pub prefault: bool,
+    /// Lock the pages in memory.
+    pub lock: bool,
+    /// Back the region by a memfd that another process may map.
+    pub shared: bool,
+}
+
+impl RegionSpec {
+    /// `bytes` in the largest pages to be had, prefaulted and locked, on any node, private.
+    pub fn new(bytes: usize) -> RegionSpec {
+        RegionSpec {
+            bytes,
+            pages: PageSize::Huge1G,
+            numa_node: None,
+            prefault: true,
+            lock: true,
+            shared: false,
+        }
+    }
+}
+
+/// A rung of the page-size ladder, from the largest down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PageSize {
+    /// Reserved 1 GiB pages.
+    Huge1G,
+    /// Reserved 2 MiB pages.
+    Huge2M,
+    /// 2 MiB pages that the kernel finds when asked to.
+    Transparent,
+    /// The base page, 4 KiB.
+    Base4K,
+}
+
+impl PageSize {
+    /// All rungs, in the order of trying.
+    pub const LADDER: [PageSize; 4] =
+        [PageSize::Huge1G, PageSize::Huge2M, PageSize::Transparent, PageSize::Base4K];
+
+    /// Bytes of a page.
+    pub const fn bytes(self) -> usize {
+        1 << self.bits()
+    }
+
+    const fn bits(self) -> u8 {
+        match self {
+            PageSize::Huge1G => 30,
+            PageSize::Huge2M | PageSize::Transparent => 21,
+            PageSize::Base4K => 12,
+        }
+    }
+
+    const fn is_reserved(self) -> bool {
+        matches!(self, PageSize::Huge1G | PageSize::Huge2M)
+    }
+}
+
+impl std::fmt::Display for PageSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PageSize::Huge1G => "1 GiB",
+            PageSize::Huge2M => "2 MiB",
+            PageSize::Transparent => "transparent 2 MiB",
+            PageSize::Base4K => "4 KiB",
+        })
+    }
+}
+
+/// Something that was asked for and not obtained. The region works without it, more slowly.
+#[derive(Debug, thiserror::Error)]
+pub enum Note {
+    /// More than half of the memory would be rounding.
+    #[error("{pages} pages not tried: {bytes} bytes fill less than half of them")]
+    TooSmall {
+        /// The rung.
+        pages: PageSize,
+        /// The bytes asked for.
+        bytes: usize,
+    },
+    /// The system gave no such pages.
+    #[error("{pages} pages refused: {source}")]
+    PagesRefused {
+        /// The rung.
+        pages: PageSize,
+        /// The error of the call.
+        source: io::Error,
+    },
+    /// The kernel was asked for transparent pages and gave others.
+    #[error("transparent pages back {huge} of {bytes} bytes")]
+    NotTransparent {
+        /// Bytes in pages of 2 MiB.
+        huge: usize,
+        /// Bytes of the region.
+        bytes: usize,
+    },
+    /// Pages that were not touched yet have no size.
+    #[error("transparent pages asked for but not verified: the region is not prefaulted")]
+    NotVerified,
+    /// The pages may lie on any node.
+    #[error("binding to NUMA node {node} refused: {source}")]
+    NotBound {
+        /// The node.
+        node: u32,
+        /// The error of the call.
+        source: io::Error,
+    },
+    /// The pages may be swapped out.
+    #[error("locking {bytes} bytes refused: {source}; check the memlock limit (ulimit -l)")]
+    NotLocked {
+        /// Bytes of the region.
+        bytes: usize,
+        /// The error of the call.
+        source: io::Error,
+    },
+}
+
+/// Why there is no region.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// Zero bytes were asked for.
+    #[error("a region of zero bytes was asked for")]
+    Empty,
+    /// The rounded length is not a number.
+    #[error("a region of {bytes} bytes cannot be addressed")]
+    TooLarge {
+        /// The bytes asked for.
+        bytes: usize,
+    },
+    /// The system has no such memory.
+    #[error("mapping {bytes} bytes failed: {source}")]
+    Map {
+        /// The bytes asked for.
+        bytes: usize,
+        /// The error of the call.
+        source: io::Error,
+    },
+    /// A child process would share the pages, and a write of either side would move them away from
+    /// under the device.
+    #[error("the region cannot be kept from child processes: {source}")]
+    DontFork {
+        /// The error of the call.
+        source: io::Error,
+    },
+}
+
+/// Tries one rung. `None`: refused, a note was left, go on.
+fn try_rung(
+    spec: &RegionSpec,
+    rung: PageSize,
+    notes: &mut Vec<Note>,
+) -> Result<Option<Region>, RegionError> {
+    let too_large = RegionError::TooLarge { bytes: spec.bytes };
+    let Some(len) = spec.bytes.checked_next_multiple_of(rung.bytes()) else {
+        return Err(too_large);
+    };
+    if rung != PageSize::Base4K && len / 2 > spec.bytes {
+        notes.push(Note::TooSmall { pages: rung, bytes: spec.bytes });
+        return Ok(None);
+    }
+    let mut region = match map_pages(spec, rung, len) {
+        Ok(region) => region,
+        Err(source) if rung == PageSize::Base4K => {
+            return Err(RegionError::Map { bytes: spec.bytes, source });
+        }
+        Err(source) => {
+            notes.push(Note::PagesRefused { pages: rung, source });
+            return Ok(None);
+        }
+    };
+    if cfg!(miri) {
+        return Ok(Some(region));
+    }
+    region.advise(Advice::DontFork).map_err(|source| RegionError::DontFork { source })?;
+    let mut own = Vec::new();
+    match region.settle(spec, &mut own) {
+        Ok(()) => {}
+        Err(Unsettled::Pages(note)) if rung != PageSize::Base4K => {
+            notes.push(note);
+            return Ok(None);
+        }
+        Err(Unsettled::Pages(Note::PagesRefused { source, .. })) => {
+            return Err(RegionError::Map { bytes: spec.bytes, source });
+        }
+        Err(Unsettled::Pages(note)) => own.push(note),
+    }
+    notes.append(&mut own);
+    Ok(Some(region))
+}
+
+/// The pages of this rung are not to be had after all.
+enum Unsettled {
+    Pages(Note),
+}
+
+impl Region {
+    /// Binds, prefaults, verifies and locks. Notes that do not speak against the rung go to
+    /// `notes`.
+    fn settle(&mut self, spec: &RegionSpec, notes: &mut Vec<Note>) -> Result<(), Unsettled> {
+        let rung = self.page_size;
+        let refused = |source| Unsettled::Pages(Note::PagesRefused { pages: rung, source });
+        if let Some(node) = spec.numa_node
+            && let Err(source) = self.bind(node)
+        {
+            notes.push(Note::NotBound { node, source });
+        }
+        if rung == PageSize::Transparent {
+            self.advise(Advice::HugePage).map_err(refused)?;
+        }
+        // A reserved page that the node cannot supply would kill the process at its first access:
+        // such pages are always touched here, where the kernel answers with an error.
+        if spec.prefault || (rung.is_reserved() && spec.numa_node.is_some()) {
+            self.prefault().map_err(refused)?;
+        }
+        if rung == PageSize::Transparent {
+            self.verify_transparent(spec.prefault).map_err(Unsettled::Pages)?;
+        }
+        if spec.lock
+            && let Err(source) = self.lock()
+        {
+            notes.push(Note::NotLocked { bytes: self.len, source });
+        }
+        Ok(())
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        let start = self.base.as_ptr().addr() - self.map.as_ptr().addr();
+        self.map.advise_range(advice, start, self.len)
+    }
+
+    fn bind(&self, node: u32) -> io::Result<()> {
+        const WORDS: usize = NODES_MAX / u64::BITS as usize;
+        let mut mask = [0u64; WORDS];
+        let word = mask
+            .get_mut(node as usize / u64::BITS as usize)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        *word = 1 << (node % u64::BITS);
+        // SAFETY: mbind reads one bit less than the count says, which is all of `mask`, and changes
+        // where pages of `base..base + len` come from. That range is ours: `map_pages` made it.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.len,
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                NODES_MAX + 1,
+                0,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Makes every page present and writable.
+    fn prefault(&self) -> io::Result<()> {
+        match self.advise(Advice::PopulateWrite) {
+            // Kernels before 5.14 do not know the advice.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                for offset in (0..self.len).step_by(PageSize::Base4K.bytes()) {
+                    let byte = self.base.as_ptr().wrapping_add(offset);
+                    // SAFETY: `offset < len`, so `byte` is in the mapping, which is writable, zero
+                    // and known to nobody else yet.
+                    unsafe { byte.write_volatile(0) };
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_transparent(&self, prefaulted: bool) -> Result<(), Note> {
+        if !prefaulted {
+            return Err(Note::NotVerified);
+        }
+        let start = self.base.as_ptr().addr();
+        let text = std::fs::read_to_string("/proc/self/smaps")
+            .map_err(|source| Note::PagesRefused { pages: self.page_size, source })?;
+        let backing = smaps::backing(&text, start..start + self.len);
+        if backing.huge == backing.mapped {
+            return Ok(());
+        }
+        Err(Note::NotTransparent { huge: backing.huge.min(self.len), bytes: self.len })
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        // SAFETY: mlock changes no byte; the range is ours.
+        let result = unsafe { libc::mlock(self.base.as_ptr().cast(), self.len) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Maps `len` bytes, a multiple of the page size of `rung`, at a multiple of the page size.
+fn map_pages(spec: &RegionSpec, rung: PageSize, len: usize) -> io::Result<Region> {
+    let memfd = if spec.shared { Some(create_memfd(rung, len)?) } else { None };
+    let mut options = MmapOptions::new();
+    options.len(len);
+    if rung.is_reserved() {
+        options.huge(Some(rung.bits()));
+    }
+    let map = match &memfd {
+        Some(file) => options.map_raw(file)?,
+        // Transparent pages begin at a multiple of their size, which the kernel does not promise.
+        // The rest, at least one page at the end, also keeps two advised ranges apart in smaps.
+        None if rung == PageSize::Transparent => {
+            let slack = len.checked_add(rung.bytes()).ok_or(io::ErrorKind::OutOfMemory)?;
+            MmapRaw::from(options.len(slack).map_anon()?)
+        }
+        None => MmapRaw::from(options.map_anon()?),
+    };
+    let start = map.as_mut_ptr();
+    let skipped = if memfd.is_some() { 0 } else { start.align_offset(rung.bytes()) };
+    let base = start.wrapping_add(skipped);
+    base.expose_provenance();
+    let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok(Region { base, len, page_size: rung, notes: Vec::new(), map, memfd })
+}
+
+fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
+    let huge = match rung {
+        PageSize::Huge1G => libc::MFD_HUGETLB | libc::MFD_HUGE_1GB,
+        PageSize::Huge2M => libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
+        PageSize::Transparent | PageSize::Base4K => 0,
+    };
+    // SAFETY: memfd_create reads the name, a string literal that ends in a zero byte.
+    let fd = unsafe { libc::memfd_create(c"rpcrdma-region".as_ptr(), libc::MFD_CLOEXEC | huge) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call above has just opened `fd`, and nobody else knows its number.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(len as u64)?;
+    Ok(file)
+}
+
+/// As many nodes as the kernel can have (CONFIG_NODES_SHIFT is at most 10).
+const NODES_MAX: usize = 1024;

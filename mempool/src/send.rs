@@ -1,0 +1,191 @@
+//! Send slots with room for a header in front, and the zeros that padding is gathered from.
+//!
+//! ```text
+//!   │◀──── HEADROOM ────▶│◀──────── payload_len ────────▶│
+//!   │        ┌───────────┼──────────────────┐            │
+//!   │        │  header   │     payload      │            │    one gather entry: sge(token, h, p)
+//!   └────────┴───────────┴──────────────────┴────────────┘
+//! ```
+//! The payload is written first, because only then the header is known; the header is then put
+//! right in front of it, and both leave as one piece.
+
+use std::ops::Range;
+
+use crate::loan::{Loan, LoanHome};
+use crate::pool::{Pool, PoolError, PoolSpec};
+use crate::registered::Registered;
+use crate::registrar::Sge;
+use crate::token::{Quiet, Token, kind};
+
+/// Bytes in front of the payload area of a send slot.
+///
+/// Room for a transmission header with about sixteen placed items; a longer one takes a slot of its
+/// own. A multiple of the cache line, so that payloads begin at one.
+pub const HEADROOM: usize = 512;
+
+/// Send slots. Belongs to one thread; never allocates after it is made.
+#[derive(Debug)]
+pub struct SendPool {
+    slots: Pool<kind::Send>,
+}
+
+impl SendPool {
+    /// Carves the slots out of registered memory.
+    pub fn new(memory: &mut Registered, spec: &SendSpec) -> Result<SendPool, PoolError> {
+        Ok(SendPool { slots: Pool::new(memory, &spec.slots()?)? })
+    }
+
+    /// The slot returned last, if any is at home. A few instructions.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Token<kind::Send>> {
+        self.slots.pop()
+    }
+
+    /// Takes a slot home. A few instructions.
+    ///
+    /// # Panics
+    /// If the token is another pool's, as all methods that are given a token.
+    #[inline]
+    pub fn push(&mut self, token: Token<kind::Send>) {
+        self.slots.push(token);
+    }
+
+    /// Takes every slot home, as if the pool were new.
+    pub fn recall(&mut self, quiet: Quiet) {
+        self.slots.recall(quiet);
+    }
+
+    /// Writes `byte` over every slot at home. For tests: what must never be sent.
+    pub fn poison(&mut self, byte: u8) {
+        self.slots.poison(byte);
+    }
+
+    /// The payload area.
+    #[inline]
+    pub fn payload<'t>(&self, token: &'t Token<kind::Send>) -> &'t [u8] {
+        &self.slots.bytes(token)[HEADROOM..]
+    }
+
+    /// The payload area, to be written from its start.
+    #[inline]
+    pub fn payload_mut<'t>(&self, token: &'t mut Token<kind::Send>) -> &'t mut [u8] {
+        self.parts_mut(token).1
+    }
+
+    /// The last `len` bytes of the headroom, to be filled with a header of that length.
+    ///
+    /// # Panics
+    /// If `len` is more than [`HEADROOM`].
+    #[inline]
+    pub fn header_mut<'t>(&self, token: &'t mut Token<kind::Send>, len: usize) -> &'t mut [u8] {
+        &mut self.parts_mut(token).0[HEADROOM - len..]
+    }
+
+    /// The whole headroom and the payload area.
+    #[inline]
+    pub fn parts_mut<'t>(&self, token: &'t mut Token<kind::Send>) -> (&'t mut [u8], &'t mut [u8]) {
+        self.slots.bytes_mut(token).split_at_mut(HEADROOM)
+    }
+
+    /// A gather entry for the last `header_len` bytes of the headroom and the first `payload_len`
+    /// bytes of the payload area.
+    ///
+    /// # Panics
+    /// If one of them is larger than its area.
+    #[inline]
+    pub fn sge(&self, token: &Token<kind::Send>, header_len: usize, payload_len: usize) -> Sge {
+        // An overlong header wraps around to a start beyond every end, which `sge` refuses.
+        let start = HEADROOM.wrapping_sub(header_len);
+        self.slots.sge(token, start..HEADROOM.saturating_add(payload_len))
+    }
+
+    /// A gather entry for a part of the payload area.
+    ///
+    /// # Panics
+    /// If the range is not in it.
+    #[inline]
+    pub fn payload_sge(&self, token: &Token<kind::Send>, range: Range<usize>) -> Sge {
+        let end = HEADROOM.saturating_add(range.end);
+        self.slots.sge(token, HEADROOM.saturating_add(range.start)..end)
+    }
+
+    /// Bytes of a payload area.
+    #[inline]
+    pub fn payload_len(&self) -> usize {
+        self.slots.slot_len() - HEADROOM
+    }
+
+    /// Slots at home.
+    #[inline]
+    pub fn free(&self) -> usize {
+        self.slots.free()
+    }
+
+    /// Slots in all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+}
+
+/// What a send pool should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendSpec {
+    /// How many slots.
+    pub slots: u32,
+    /// Bytes of the payload area of a slot.
+    pub payload_len: usize,
+}
+
+impl SendSpec {
+    /// Bytes of a region that suffice for this pool, whatever was carved before it.
+    pub fn region_len(&self) -> Result<usize, PoolError> {
+        self.slots()?.region_len()
+    }
+
+    fn slots(&self) -> Result<PoolSpec, PoolError> {
+        let slot_len = HEADROOM.checked_add(self.payload_len).ok_or(PoolError::TooLarge)?;
+        Ok(PoolSpec { slots: self.slots, slot_len, align: 1 })
+    }
+}
+
+/// Zeros, which padding is gathered from, so that padding never carries what a buffer held before.
+///
+/// Carved from a region that was registered with [`Access::empty`](crate::Access::empty), it is
+/// protected from writes by the device, too.
+#[derive(Debug)]
+pub struct ZeroPage {
+    zeros: Loan,
+    _home: LoanHome,
+}
+
+impl ZeroPage {
+    /// Carves `len` bytes of zeros out of registered memory.
+    pub fn new(memory: &mut Registered, len: usize) -> Result<ZeroPage, PoolError> {
+        let spec = PoolSpec { slots: 1, slot_len: len, align: 1 };
+        let (home, kinds) = LoanHome::new(memory, &[spec])?;
+        let zeros = kinds.into_iter().flatten().next().expect("one slot was asked for");
+        Ok(ZeroPage { zeros, _home: home })
+    }
+
+    /// Bytes of a region that suffice for `len` zeros, whatever was carved before them.
+    pub fn region_len(len: usize) -> Result<usize, PoolError> {
+        PoolSpec { slots: 1, slot_len: len, align: 1 }.bulk_region_len()
+    }
+
+    /// A gather entry for `len` zeros.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub fn sge(&self, len: usize) -> Sge {
+        self.zeros.sge(0..len)
+    }
+
+    /// How many zeros there are.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a slot has at least one byte")]
+    pub fn len(&self) -> usize {
+        self.zeros.len()
+    }
+}
