@@ -1,0 +1,194 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+use crate::cores::CorePair;
+
+/// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
+///
+/// Two threads on two cores, a client and a server, over the software fabric. Without a mode it
+/// runs `lat`: the round trip of a 64 byte echo.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "rpcrdma-bench", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    pub mode: Option<Mode>,
+
+    /// What one call does
+    #[arg(long, value_enum, help_heading = CALL)]
+    pub op: Option<Op>,
+    /// Data bytes of a request, and of a reply that carries data: 64, 4KiB, 1MiB
+    /// [default: 64; read and write: 4KiB; bw: 64KiB]
+    #[arg(short, long, value_name = "BYTES", value_parser = length, help_heading = CALL)]
+    pub size: Option<usize>,
+    /// Data bytes of an echo's reply, if other than those of the request
+    #[arg(long, value_name = "BYTES", value_parser = length, help_heading = CALL)]
+    pub reply: Option<usize>,
+
+    /// Round trips under way at one time, over all connections
+    /// [default: 1; rate and floor --rate: 32; bw: 8]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub window: Option<u32>,
+    /// The client's core and the server's, as in 2,3 [default: picked]
+    #[arg(short, long, value_name = "C,S")]
+    pub cores: Option<CorePair>,
+
+    /// Measured time of each contender, spread over the rounds [default: 2]
+    #[arg(short = 't', long, value_name = "S", value_parser = seconds, help_heading = LENGTH)]
+    pub seconds: Option<Duration>,
+    /// Measured round trips of each contender, spread over the rounds, in place of a time
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "seconds", help_heading = LENGTH)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: Option<u64>,
+    /// Round trips at the start of each round that are not counted
+    #[arg(long, value_name = "N", default_value_t = 2000, help_heading = LENGTH)]
+    pub warm_up: u64,
+    /// Rounds; contenders take turns, A B C then C B A
+    #[arg(short, long, value_name = "N", default_value_t = 10, help_heading = LENGTH)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+
+    /// Also write the result as JSON to a file; `-` writes JSON, and nothing else, to the output
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    pub json: Option<PathBuf>,
+    /// No progress on the terminal
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub quiet: bool,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// The machine alone: as many cache lines there and back as the RPC has bytes, no protocol
+    Floor,
+}
+
+impl Mode {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Floor => "floor",
+        }
+    }
+}
+
+/// What one call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Op {
+    /// A call without arguments and a reply without results
+    Null,
+    /// The reply brings back the bytes of the request
+    Echo,
+    /// A short request, data in the reply
+    Read,
+    /// Data in the request, a short reply
+    Write,
+}
+
+impl Op {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Null => "null",
+            Op::Echo => "echo",
+            Op::Read => "read",
+            Op::Write => "write",
+        }
+    }
+}
+
+/// A length: bytes, or a number with `KiB`, `MiB` or `GiB`.
+fn length(text: &str) -> Result<usize, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: usize = number.parse().map_err(|_| "a number, as in 64 or 4KiB".to_owned())?;
+    let scale = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(format!("`{unit}` is not one of B, KiB, MiB, GiB")),
+    };
+    let bytes = number.checked_mul(scale).filter(|bytes| *bytes <= LENGTH_MAX);
+    bytes.ok_or_else(|| format!("at most {} MiB", LENGTH_MAX >> 20))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, as in 2 or 0.5")?;
+    if !(0.001..=3600.0).contains(&seconds) {
+        return Err("0.001 to 3600 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The longest request or reply.
+const LENGTH_MAX: usize = 64 << 20;
+
+const CALL: &str = "The call";
+const LENGTH: &str = "The length of the run";
+const OUTPUT: &str = "Output";
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
+  rpcrdma-bench floor                     what this machine can do at best
+  rpcrdma-bench floor -w 32               the same with 32 messages under way: a rate
+  rpcrdma-bench floor -s 4KiB --op read   short requests, replies of 4 KiB
+  rpcrdma-bench floor --json - | jq .     for a program to read
+
+Times are of closed loops: a request leaves when a reply has come. A run that another program
+disturbed is marked noisy; its ratios still mean something, its tails do not.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn lengths_have_units_or_are_bytes() {
+        assert_eq!(length("64"), Ok(64));
+        assert_eq!(length("64B"), Ok(64));
+        assert_eq!(length("4KiB"), Ok(4096));
+        assert_eq!(length("1MiB"), Ok(1 << 20));
+        assert_eq!(length("64MiB"), Ok(LENGTH_MAX));
+        for wrong in ["", "KiB", "4KB", "-1", "1GiB", "67108865", "99999999999999999999"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_have_bounds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "x", "NaN", "inf", "3601"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_and_a_count_exclude_each_other() {
+        assert!(Args::try_parse_from(["rpcrdma-bench", "-t", "1", "-n", "5"]).is_err());
+        assert!(Args::try_parse_from(["rpcrdma-bench", "-n", "0"]).is_err());
+    }
+
+    #[test]
+    fn no_options_are_a_valid_command() {
+        let args = Args::try_parse_from(["rpcrdma-bench"]).expect("everything has a default");
+        assert_eq!((args.mode, args.rounds, args.warm_up), (None, 10, 2000));
+    }
+
+    #[test]
+    fn the_help_has_examples() {
+        let help = Args::command().render_help().to_string();
+        assert!(help.contains("Examples:") && help.contains("rpcrdma-bench floor -w 32"));
+    }
+}

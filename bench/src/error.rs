@@ -1,0 +1,54 @@
+//! Why a benchmark could not be run.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a benchmark could not be run, or why its result is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Two spinning threads need two cores.
+    #[error(
+        "this program may use {allowed} core; two threads that spin need two. On one core they \
+         would take turns of a scheduler tick each, and the table would show the scheduler, not \
+         the engine. Run it where `nproc` says 2 or more"
+    )]
+    OneCore {
+        /// How many cores the program may use.
+        allowed: usize,
+    },
+    /// A core that was asked for cannot be had.
+    #[error("core {core}: {reason}")]
+    Core {
+        /// The core.
+        core: usize,
+        /// Why not.
+        reason: String,
+    },
+    /// The options contradict each other or the mode.
+    #[error("{0}")]
+    Usage(String),
+    /// Bytes came back other than they were sent.
+    #[error("{who}: message {number} carried wrong bytes: {detail}")]
+    WrongBytes {
+        /// Who was measured.
+        who: &'static str,
+        /// Which message, counted from 0.
+        number: u64,
+        /// What was expected and what came.
+        detail: String,
+    },
+    /// The other thread ended before its work was done.
+    #[error("{who}: the other side ended early")]
+    PeerGone {
+        /// Who was measured.
+        who: &'static str,
+    },
+    /// The result could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}

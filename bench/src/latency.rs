@@ -1,0 +1,213 @@
+//! A distribution of latencies: every sample counted, three digits, the true maximum kept.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// A distribution of times in nanoseconds.
+///
+/// Every sample is counted once and none is trimmed. Values are kept to three significant digits,
+/// the maximum and the sum exactly.
+#[derive(Debug, Clone)]
+pub struct Latency {
+    histogram: Histogram<u64>,
+    max_ns: u64,
+    sum_ns: u128,
+}
+
+impl Latency {
+    /// An empty distribution. Allocates all it will ever need.
+    pub fn new() -> Latency {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+            .expect("the bounds are constants that the histogram accepts");
+        Latency { histogram, max_ns: 0, sum_ns: 0 }
+    }
+
+    /// Counts one sample. Does not allocate.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.sum_ns += u128::from(ns);
+    }
+
+    /// Counts every sample of another distribution.
+    pub fn merge(&mut self, other: &Latency) {
+        self.histogram.add(&other.histogram).expect("both histograms have the same bounds");
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// How many samples there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The smallest value that at least the share `quantile` (0 to 1) of all samples does not
+    /// exceed, to three digits.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.histogram.value_at_quantile(quantile).min(self.max_ns)
+    }
+
+    /// The median, interpolated between the values the clock can show.
+    ///
+    /// A clock that ticks every 10 ns shows a time of 134 ns as 130 or 140, and a median that only
+    /// knows these two is a coin toss. Samples of one value are taken as spread evenly from
+    /// half-way to the value below to half-way to the value above. Ratios are made of this median.
+    pub fn median_ns(&self) -> f64 {
+        let half = self.count() as f64 / 2.0;
+        let mut below = 0.0;
+        let mut previous: Option<f64> = None;
+        let mut values = self.histogram.iter_recorded().peekable();
+        while let Some(step) = values.next() {
+            let value = self.middle_ns(step.value_iterated_to());
+            let count = step.count_since_last_iteration() as f64;
+            if below + count < half {
+                below += count;
+                previous = Some(value);
+                continue;
+            }
+            let next = values.peek().map(|next| self.middle_ns(next.value_iterated_to()));
+            let low = previous.map_or(value, |previous| f64::midpoint(previous, value));
+            let high = next.map_or(value, |next| f64::midpoint(value, next));
+            return low + (high - low) * (half - below) / count;
+        }
+        0.0
+    }
+
+    /// The arithmetic mean, exactly; 0 without samples.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
+    }
+
+    /// The figures that a report shows, each multiplied by `factor`: 1 for what was measured, 0.5
+    /// for half a round trip.
+    pub fn summary(&self, factor: f64) -> Summary {
+        let at = |quantile| self.quantile_ns(quantile) as f64 * factor;
+        Summary {
+            count: self.count(),
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            p99_99_ns: at(0.9999),
+            max_ns: self.max_ns as f64 * factor,
+            mean_ns: self.mean_ns() * factor,
+        }
+    }
+
+    /// The middle of the values that the histogram does not tell apart from `ns`.
+    fn middle_ns(&self, ns: u64) -> f64 {
+        let low = self.histogram.lowest_equivalent(ns) as f64;
+        let high = self.histogram.highest_equivalent(ns) as f64;
+        f64::midpoint(low, high)
+    }
+}
+
+/// What a report shows of a distribution. Times in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Summary {
+    /// Samples.
+    pub count: u64,
+    /// Half of the samples took no longer.
+    pub p50_ns: f64,
+    /// 90 % took no longer.
+    pub p90_ns: f64,
+    /// 99 % took no longer.
+    pub p99_ns: f64,
+    /// 99.9 % took no longer.
+    pub p99_9_ns: f64,
+    /// 99.99 % took no longer.
+    pub p99_99_ns: f64,
+    /// The longest sample, exactly.
+    pub max_ns: f64,
+    /// The arithmetic mean.
+    pub mean_ns: f64,
+}
+
+/// Longer samples are counted as this long; the maximum still shows them as they were.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Significant decimal digits that are kept.
+const DIGITS: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(samples: impl IntoIterator<Item = u64>) -> Latency {
+        let mut latency = Latency::new();
+        samples.into_iter().for_each(|ns| latency.record(ns));
+        latency
+    }
+
+    #[test]
+    fn quantiles_of_one_to_a_thousand_are_known() {
+        let latency = of(1..=1000);
+        assert_eq!(latency.count(), 1000);
+        assert_eq!(latency.quantile_ns(0.5), 500);
+        assert_eq!(latency.quantile_ns(0.9), 900);
+        assert_eq!(latency.quantile_ns(0.999), 999);
+        assert_eq!(latency.quantile_ns(0.9999), 1000);
+        assert!((latency.mean_ns() - 500.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_maximum_is_exact_where_the_histogram_rounds() {
+        let latency = of([100, 1_234_567_891]);
+        assert_eq!(latency.summary(1.0).max_ns, 1_234_567_891.0);
+        assert_eq!(latency.quantile_ns(1.0), 1_234_567_891);
+    }
+
+    #[test]
+    fn a_sample_beyond_the_bounds_is_still_counted() {
+        let latency = of([1, LONGEST_NS * 2]);
+        assert_eq!(latency.count(), 2);
+        assert_eq!(latency.summary(1.0).max_ns, (LONGEST_NS * 2) as f64);
+    }
+
+    #[test]
+    fn values_keep_three_digits() {
+        let latency = of([123_456]);
+        let shown = latency.quantile_ns(0.5) as f64;
+        assert!((shown / 123_456.0 - 1.0).abs() < 0.001, "{shown}");
+    }
+
+    #[test]
+    fn merging_is_the_same_as_recording_everything_in_one() {
+        let mut left = of(1..=500);
+        left.merge(&of(501..=1000));
+        assert_eq!(left.summary(1.0), of(1..=1000).summary(1.0));
+    }
+
+    #[test]
+    fn the_median_of_a_coarse_clock_is_interpolated() {
+        // A true time of 134 ns on a clock of 10 ns shows 130 in 60 % and 140 in 40 %.
+        let coarse = of((0..1000).map(|i| if i % 10 < 6 { 130 } else { 140 }));
+        let median = coarse.median_ns();
+        assert_eq!(coarse.quantile_ns(0.5), 130);
+        assert!((130.0..140.0).contains(&median), "{median}");
+        let coarser = of((0..1000).map(|i| if i % 10 < 4 { 130 } else { 140 }));
+        assert!(coarser.median_ns() > median);
+    }
+
+    #[test]
+    fn the_median_of_equal_samples_is_that_sample() {
+        assert!((of([130; 9]).median_ns() - 130.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_empty_distribution_is_all_zeros() {
+        let empty = Latency::new();
+        assert_eq!(empty.median_ns(), 0.0);
+        assert_eq!(empty.summary(1.0).mean_ns, 0.0);
+        assert_eq!(empty.quantile_ns(0.99), 0);
+    }
+
+    #[test]
+    fn half_a_round_trip_is_half_of_every_figure() {
+        let whole = of(1..=1000).summary(1.0);
+        let half = of(1..=1000).summary(0.5);
+        assert_eq!(half.p99_ns * 2.0, whole.p99_ns);
+        assert_eq!(half.max_ns * 2.0, whole.max_ns);
+        assert_eq!(half.count, whole.count);
+    }
+}

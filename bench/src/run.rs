@@ -1,0 +1,103 @@
+//! One run: probe, rounds, probe, report.
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::args::{Args, Mode};
+use crate::env::{Build, Machine};
+use crate::error::BenchError;
+use crate::floor::Floor;
+use crate::jitter::{self, Jitter};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::report::{self, ContenderReport, RatioReport, Report};
+use crate::rounds::{self, Contender, Series};
+
+/// Measures what the options ask for and writes the result.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn run(args: &Args) -> Result<(), BenchError> {
+    let plan = Plan::new(args)?;
+    let json_only = args.json.as_deref() == Some(Path::new("-"));
+    if !json_only {
+        say(&format!("{}\n", plan.sentence()))?;
+    }
+    let report = measure(&plan, args.quiet)?;
+    if !json_only {
+        say(&report.table())?;
+    }
+    match &args.json {
+        Some(path) => write_json(&report, path),
+        None => Ok(()),
+    }
+}
+
+fn measure(plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
+    let mut contenders = contenders(plan);
+    let total = plan.rounds * contenders.len() as u32;
+    let progress = Progress::new(total, plan.expected(contenders.len() as u32), quiet);
+    let jitter_before = jitter::probe(plan.cores, PROBE_TIME)?;
+    let series = rounds::interleave(&mut contenders, plan.rounds, plan.quota, |done| {
+        progress.step(done);
+    })?;
+    drop(progress);
+    let jitter_after = jitter::probe(plan.cores, PROBE_TIME)?;
+    Ok(sum_up(plan, &series, jitter_before, jitter_after))
+}
+
+fn contenders(plan: &Plan) -> Vec<Box<dyn Contender>> {
+    let floor = Box::new(Floor::new(plan.cores, plan.floor_shape(), plan.is_timed()));
+    match plan.mode {
+        Mode::Floor => vec![floor],
+    }
+}
+
+fn sum_up(plan: &Plan, series: &[Series], before: [Jitter; 2], after: [Jitter; 2]) -> Report {
+    Report {
+        what: plan.sentence(),
+        settings: plan.settings(),
+        build: Build::THIS,
+        machine: Machine::read(plan.cores),
+        clock_step_ns: jitter::clock_step_ns(),
+        notes: Vec::new(),
+        jitter_before: before,
+        jitter_after: after,
+        noise: report::noise(&[before, after].concat(), series),
+        contenders: series.iter().map(ContenderReport::new).collect(),
+        ratios: ratios(plan, series),
+    }
+}
+
+/// Each contender against each that was named before it, the last one first.
+fn ratios(plan: &Plan, series: &[Series]) -> Vec<RatioReport> {
+    let ratio = if plan.is_timed() { RatioReport::of_medians } else { RatioReport::of_rates };
+    let mut ratios = Vec::new();
+    for (index, of) in series.iter().enumerate().rev() {
+        ratios.extend(series[..index].iter().map(|to| ratio(of, to)));
+    }
+    ratios
+}
+
+fn write_json(report: &Report, path: &Path) -> Result<(), BenchError> {
+    let mut json = serde_json::to_string_pretty(report)
+        .expect("a report is strings and finite numbers with string keys");
+    json.push('\n');
+    if path == Path::new("-") {
+        return say(&json);
+    }
+    fs::write(path, json).map_err(|source| BenchError::Write { path: path.to_owned(), source })
+}
+
+/// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
+/// a panic.
+fn say(text: &str) -> Result<(), BenchError> {
+    let mut out = stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
+}
+
+/// Long enough for sixty ticks of a 250 Hz timer.
+const PROBE_TIME: Duration = Duration::from_millis(250);
