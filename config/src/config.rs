@@ -210,7 +210,7 @@ fn placement(raw: &RawPlacement) -> Result<Placement, ConfigError> {
 fn send(raw: &RawSend) -> Result<Send, ConfigError> {
     Ok(Send {
         slots: judge::count("send.slots", raw.slots)?,
-        slot_len: judge::word_length("send.length", &raw.length)?,
+        payload_len: judge::word_length("send.length", &raw.length)?,
         inline_max: judge::length("send.inline_max", &raw.inline_max)?,
         signal_every: judge::count("send.signal_every", raw.signal_every)?,
         zero_len: judge::word_length("send.zero", &raw.zero)?,
@@ -224,6 +224,10 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
         credits: judge::count("connections.credits", raw.credits)?,
         credits_requested: judge::count("connections.credits_requested", raw.credits_requested)?,
         calls_max: judge::count("connections.calls_max", raw.calls_max)?,
+        call_transmissions_max: judge::count(
+            "connections.call_transmissions_max",
+            raw.call_transmissions_max,
+        )?,
         reply_transmissions_max: judge::count(
             "connections.reply_transmissions_max",
             raw.reply_transmissions_max,

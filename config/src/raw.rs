@@ -113,7 +113,7 @@ pub struct RawPlacement {
 pub struct RawSend {
     /// Send slots per shard.
     pub slots: i64,
-    /// Of a slot: a length.
+    /// Payload that a slot has room for: a length.
     pub length: Text,
     /// The longest message that is copied into its work request: a length.
     pub inline_max: Text,
@@ -135,6 +135,8 @@ pub struct RawConnections {
     pub credits_requested: i64,
     /// Outstanding calls of our own, per shard.
     pub calls_max: i64,
+    /// Transmissions that a call of ours may have.
+    pub call_transmissions_max: i64,
     /// Transmissions that a reply to us may have.
     pub reply_transmissions_max: i64,
     /// Transmissions that a request to us may have.
@@ -334,6 +336,7 @@ impl Default for RawConnections {
             credits: 32,
             credits_requested: 32,
             calls_max: 64,
+            call_transmissions_max: 16,
             reply_transmissions_max: 16,
             request_transmissions_max: 16,
             response_transmissions_max: 16,

@@ -118,8 +118,8 @@ pub struct Placement {
 pub struct Send {
     /// Send slots per shard.
     pub slots: Bounded<2, 65_536>,
-    /// Bytes of a slot, for the header and payload of one transmission; a multiple of four.
-    pub slot_len: Bounded<1024, BUFFER_LEN_MAX>,
+    /// Bytes of payload that a slot has room for, behind its header; a multiple of four.
+    pub payload_len: Bounded<1024, BUFFER_LEN_MAX>,
     /// The longest message that is copied into its work request, in bytes; the device's own limit
     /// applies where it is lower.
     pub inline_max: Bounded<0, 1024>,
@@ -141,6 +141,8 @@ pub struct Connections {
     pub credits_requested: Bounded<1, 1024>,
     /// Outstanding calls of our own, per shard; 0 for a server that never calls.
     pub calls_max: Bounded<0, RECEIVES_MAX>,
+    /// Transmissions that a call of ours may have.
+    pub call_transmissions_max: GroupLimit,
     /// Transmissions that a reply to us may have (`optxrq_rsbuf`).
     pub reply_transmissions_max: GroupLimit,
     /// Transmissions that a request to us may have (property REQRXLIM).

@@ -39,7 +39,8 @@ impl Config {
         self.receive().buffers.value() - self.control_reserve() - self.receive().replies.value()
     }
 
-    /// Bytes of registered memory that one shard asks for, before they are rounded up to pages.
+    /// Bytes that one shard asks for to receive into and to send from, without headers and before
+    /// they are rounded up to pages.
     pub fn shard_memory_len(&self) -> u64 {
         let (receive, send, bulk) = (self.receive(), self.send(), self.app().bulk);
         let product = |count: u32, len: u32| u64::from(count) * u64::from(len);
@@ -49,7 +50,7 @@ impl Config {
         };
         u64::from(receive.buffers.value()) * buffer_len(receive)
             + placed
-            + product(send.slots.value(), send.slot_len.value())
+            + product(send.slots.value(), send.payload_len.value())
             + u64::from(send.zero_len.value())
             + product(bulk.count.value(), bulk.len.value())
     }
@@ -252,7 +253,7 @@ pub(crate) fn check_receives(
     Ok(())
 }
 
-/// The send slots of a shard.
+/// The send slots of a shard, and what our own calls cost.
 pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), ConfigError> {
     let slots = send.slots.value();
     if slots / 2 < send.signal_every.value() {
@@ -264,13 +265,25 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
             format!("{}, half of send.slots", at_most(slots / 2)),
         ));
     }
-    let group = connections.response_transmissions_max.value();
-    if group > slots {
+    let groups = [
+        ("connections.call_transmissions_max", connections.call_transmissions_max),
+        ("connections.response_transmissions_max", connections.response_transmissions_max),
+    ];
+    if let Some((key, group)) = groups.into_iter().find(|(_, group)| group.value() > slots) {
         return Err(sum(
-            "connections.response_transmissions_max",
+            key,
             group,
-            "a reply leaves with all its transmissions at once".to_owned(),
+            "a message leaves with all its transmissions at once".to_owned(),
             format!("{} as send.slots", at_most(slots)),
+        ));
+    }
+    let (call, credits) = (connections.call_transmissions_max, connections.credits_requested);
+    if call.value() > credits.value() {
+        return Err(sum(
+            "connections.call_transmissions_max",
+            call,
+            "each transmission of a call costs a credit".to_owned(),
+            format!("{} as connections.credits_requested", at_most(credits.value())),
         ));
     }
     Ok(())

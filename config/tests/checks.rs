@@ -168,11 +168,13 @@ fn counts_have_ranges() {
     assert_range("receive.spares", "0", "65536", "-1", "65537", "");
     assert_range("connections.max", "1", "2043", "0", "16385", "");
     assert_range("connections.credits", "16", "1024", "0", "1025", "");
-    assert_range("connections.credits_requested", "1", "1024", "0", "1025", "");
+    let single = "call_transmissions_max = 1";
+    assert_range("connections.credits_requested", "1", "1024", "0", "1025", single);
     assert_range("connections.calls_max", "0", "65000", "-1", "65537", "");
-    for key in ["reply", "request", "response"] {
+    let credits = "credits = 64\ncredits_requested = 64";
+    for key in ["call", "reply", "request", "response"] {
         let key = format!("connections.{key}_transmissions_max");
-        assert_range(&key, "1", "64", "0", "65", "credits = 64");
+        assert_range(&key, "1", "64", "0", "65", credits);
     }
     assert_range("fabric.ring_slots", "8", "65536", "4", "131072", "");
     assert_range("fabric.rnr_retry", "0", "7", "-1", "8", "");
@@ -383,6 +385,23 @@ fn send_slots_cover_a_reply_and_twice_the_unsignalled() {
     assert_eq!(given(32, 17, 32).expect_err("over").key(), Some("send.signal_every"));
     let error = given(32, 16, 33).expect_err("over");
     assert_eq!(error.key(), Some("connections.response_transmissions_max"));
+}
+
+#[test]
+fn a_call_never_costs_more_than_the_credits_asked_for_or_the_slots() {
+    let given = |group: i64, credits: i64, slots: i64| {
+        with(|raw| {
+            raw.connections.call_transmissions_max = group;
+            raw.connections.credits_requested = credits;
+            raw.connections.response_transmissions_max = 1;
+            raw.send.slots = slots;
+            raw.send.signal_every = 1;
+        })
+    };
+    given(20, 20, 20).expect("exactly");
+    let key = Some("connections.call_transmissions_max");
+    assert_eq!(given(21, 20, 21).expect_err("credits are short").key(), key);
+    assert_eq!(given(21, 21, 20).expect_err("slots are short").key(), key);
 }
 
 #[test]
