@@ -149,10 +149,11 @@ impl<'a> Header<'a> {
             if proc == proc::MSG && w4 | w5 | w6 == 0 && is_known(vers) {
                 return Ok((header(Body::Msg(ChunkLists::EMPTY)), size::HEADER_MIN));
             }
-            if proc == proc::OPTIONAL
-                && vers == VERSION_TWO
-                && let Some((optional, len)) = Optional::decode_plain(bytes, w4, w5, w6)
-            {
+            if proc == proc::OPTIONAL && vers == VERSION_TWO {
+                if let Some((optional, len)) = Optional::decode_plain(bytes, w4, w5, w6) {
+                    return Ok((header(Body::Optional(optional)), len));
+                }
+                let (optional, len) = Optional::decode(bytes)?;
                 return Ok((header(Body::Optional(optional)), len));
             }
         }
@@ -181,7 +182,10 @@ impl<'a> Header<'a> {
             },
             (proc::DONE, _) => Body::Done,
             (proc::ERROR, _) => Body::Error(RdmaError::decode(&mut reader, vers)?),
-            (proc::OPTIONAL, VERSION_TWO) => Body::Optional(Optional::decode(&mut reader)?),
+            (proc::OPTIONAL, VERSION_TWO) => {
+                let (optional, len) = Optional::decode(bytes)?;
+                return Ok((Self { xid, vers, credit, body: Body::Optional(optional) }, len));
+            }
             _ => return Err(DecodeError::BadDiscriminant { at: 12, value: proc }),
         };
         Ok((Self { xid, vers, credit, body }, reader.position()))
@@ -380,11 +384,29 @@ impl<'a> Optional<'a> {
         Some((optional, size::XMTCONT))
     }
 
-    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    /// Any operation, given the whole message; with the header's length.
+    fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        Prefix::read(&mut reader)?;
         let number = reader.u32()?;
+        let len_at = reader;
+        let len = reader.u32()? as usize;
+        let mut info = reader.inner(len)?;
+        let optional = match number {
+            opttype::XMTREQ => Self::XmtReq(XmtReq::decode(&mut info)?),
+            opttype::XMTRESP => Self::XmtResp(XmtResp::decode(&mut info)?),
+            _ => return Self::decode_rare(number, len_at),
+        };
+        // wire.md X12: the structure fills its opaque exactly.
+        info.finish()?;
+        Ok((optional, reader.position()))
+    }
+
+    #[cold]
+    fn decode_rare(number: u32, mut reader: Reader<'a>) -> Result<(Self, usize), DecodeError> {
         if !matches!(number, opttype::CONNPROP..=opttype::REPTERR) {
             let info = reader.opaque(u32::MAX)?;
-            return Ok(Self::Unknown { opttype: number, info });
+            return Ok((Self::Unknown { opttype: number, info }, reader.position()));
         }
         let len = reader.u32()? as usize;
         let mut info = reader.inner(len)?;
@@ -398,9 +420,8 @@ impl<'a> Optional<'a> {
             opttype::XMTCONT => Self::XmtCont(XmtCont::decode(&mut info)?),
             _ => Self::ReptErr(ReptErr::decode(&mut info)?),
         };
-        // wire.md X12: the structure fills its opaque exactly.
         info.finish()?;
-        Ok(optional)
+        Ok((optional, reader.position()))
     }
 
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {

@@ -46,6 +46,7 @@ pub enum Loc<'a> {
 }
 
 impl<'a> Wire<'a> for MsgItem<'a> {
+    #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (disp, length) = (reader.u32()?, reader.u32()?);
         let at = reader.at_u32();
@@ -64,6 +65,7 @@ impl<'a> Wire<'a> for MsgItem<'a> {
         Ok(Self { disp, length, loc })
     }
 
+    #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         writer.put_u32(self.disp)?;
         writer.put_u32(self.length)?;
@@ -248,11 +250,13 @@ pub struct RsdSet<'a> {
 }
 
 impl<'a> Wire<'a> for RsdSet<'a> {
+    #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (begin, end) = (reader.u32()?, reader.u32()?);
         Ok(Self { begin, end, items: Array::decode(reader, limit::MITEMS_MAX)? })
     }
 
+    #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         writer.put_u32(self.begin)?;
         writer.put_u32(self.end)?;
@@ -293,6 +297,7 @@ pub enum RsdLoc<'a> {
 }
 
 impl<'a> Wire<'a> for RsdItem<'a> {
+    #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let min_len = reader.u32()?;
         let at = reader.at_u32();
@@ -311,6 +316,7 @@ impl<'a> Wire<'a> for RsdItem<'a> {
         Ok(Self { min_len, loc })
     }
 
+    #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         writer.put_u32(self.min_len)?;
         match &self.loc {
