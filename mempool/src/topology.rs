@@ -1,0 +1,184 @@
+//! What the machine looks like: cores, memory nodes, and which cores are near a network device.
+
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "hwloc")]
+mod hwloc;
+mod sysfs;
+
+/// Cores, NUMA nodes and network devices of a machine, each sorted by its number or name.
+///
+/// A *core* is what the kernel schedules on and numbers: a hardware thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// Where the knowledge comes from.
+    pub source: Source,
+    /// The cores that are online.
+    pub cores: Vec<Core>,
+    /// The nodes that are online. At least one: a machine without NUMA is node 0.
+    pub nodes: Vec<Node>,
+    /// RDMA devices and network interfaces with hardware behind them.
+    pub nics: Vec<Nic>,
+}
+
+impl Topology {
+    /// This machine by its sysfs. Where that is not mounted: the cores that this thread may run on,
+    /// all on node 0, and [`Source::Flat`] says so.
+    pub fn detect() -> Topology {
+        Topology::from_sysfs(Path::new("/sys")).unwrap_or_else(|_| {
+            let allowed = core_affinity::get_core_ids().unwrap_or_default();
+            Topology::flat(allowed.iter().map(|core| core.id as u32).collect())
+        })
+    }
+
+    /// A machine by a sysfs tree whose `root` is usually `/sys`.
+    pub fn from_sysfs(root: &Path) -> Result<Topology, TopologyError> {
+        sysfs::read(root)
+    }
+
+    /// This machine by libhwloc. Isolated cores, which hwloc does not know, come from sysfs.
+    #[cfg(feature = "hwloc")]
+    pub fn detect_hwloc() -> Result<Topology, TopologyError> {
+        let mut topology = hwloc::this_system()?;
+        topology.mark_isolated(&sysfs::isolated(Path::new("/sys"))?);
+        Ok(topology)
+    }
+
+    /// A machine by the XML that `lstopo --of xml` writes. No core is isolated: XML does not say.
+    #[cfg(feature = "hwloc")]
+    pub fn from_hwloc_xml(xml: &str) -> Result<Topology, TopologyError> {
+        hwloc::from_xml(xml)
+    }
+
+    /// These cores, all on node 0, of which nothing else is known.
+    pub fn flat(mut ids: Vec<u32>) -> Topology {
+        ids.sort_unstable();
+        ids.dedup();
+        let core = |&id: &u32| Core { id, node: 0, isolated: false, siblings: vec![id] };
+        Topology {
+            source: Source::Flat,
+            cores: ids.iter().map(core).collect(),
+            nodes: vec![Node { id: 0, cores: ids, bytes: None }],
+            nics: Vec::new(),
+        }
+    }
+
+    /// A core by its number, if it is online.
+    pub fn core(&self, id: u32) -> Option<&Core> {
+        let at = self.cores.binary_search_by_key(&id, |core| core.id).ok()?;
+        self.cores.get(at)
+    }
+
+    /// A network device by the name of the RDMA device (`mlx5_0`) or of the interface (`eth0`).
+    pub fn nic(&self, name: &str) -> Option<&Nic> {
+        self.nics.iter().find(|nic| nic.name == name)
+    }
+
+    /// The cores that the kernel keeps free of other work.
+    pub fn isolated(&self) -> impl Iterator<Item = &Core> {
+        self.cores.iter().filter(|core| core.isolated)
+    }
+
+    /// All cores, the best for a shard first: near the device, then isolated, then the first
+    /// hardware thread of its kind before its siblings, then by number. Without a device every core
+    /// is near.
+    pub fn cores_by_preference(&self, nic: Option<&Nic>) -> Vec<u32> {
+        let far = |core: &Core| nic.is_some_and(|nic| !nic.cores.contains(&core.id));
+        let mut cores: Vec<&Core> = self.cores.iter().collect();
+        cores.sort_by_key(|core| {
+            let sibling = core.siblings.iter().position(|id| *id == core.id);
+            (far(core), !core.isolated, sibling, core.id)
+        });
+        cores.iter().map(|core| core.id).collect()
+    }
+
+    fn mark_isolated(&mut self, isolated: &[u32]) {
+        for core in &mut self.cores {
+            core.isolated = isolated.contains(&core.id);
+        }
+    }
+}
+
+/// Where a topology was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The files of the kernel.
+    Sysfs,
+    /// The library hwloc.
+    Hwloc,
+    /// Nothing is known but the numbers of the cores.
+    Flat,
+}
+
+/// A core: one hardware thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Core {
+    /// The number that the kernel gives it.
+    pub id: u32,
+    /// The node whose memory is nearest.
+    pub node: u32,
+    /// Kept free of other work by the boot option `isolcpus`.
+    pub isolated: bool,
+    /// The hardware threads that share its execution units, itself included, sorted.
+    pub siblings: Vec<u32>,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// The number that the kernel gives it.
+    pub id: u32,
+    /// Its cores, sorted; none if it is memory only.
+    pub cores: Vec<u32>,
+    /// Bytes of its memory, if known.
+    pub bytes: Option<u64>,
+}
+
+/// A network device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nic {
+    /// `mlx5_0`, or `eth0`.
+    pub name: String,
+    /// Which of the two.
+    pub kind: NicKind,
+    /// The node that it is attached to, if it is nearer to one than to others.
+    pub node: Option<u32>,
+    /// The cores nearest to it, sorted.
+    pub cores: Vec<u32>,
+}
+
+/// What a network device is to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NicKind {
+    /// It speaks verbs.
+    Rdma,
+    /// A network interface.
+    Interface,
+}
+
+/// Why a topology could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// A file that every kernel has is not there.
+    #[error("reading {path} failed: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the call.
+        source: std::io::Error,
+    },
+    /// A file has other text in it than the kernel writes.
+    #[error("{path} has {text:?}, which is not {expected}", path = path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// The library hwloc reports an error.
+    #[cfg(feature = "hwloc")]
+    #[error("hwloc: {0}")]
+    Hwloc(String),
+}
