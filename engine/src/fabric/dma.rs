@@ -1,0 +1,138 @@
+//! The raw copies: from posted memory to slots, and from slots or a peer's memory to Receives.
+//!
+//! Keys are turned into addresses here and nowhere else; everything above passes keys and offsets,
+//! so a fabric between two processes would differ in this file.
+#![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
+
+use rpcrdma_mempool::{Access, Sge};
+
+use super::keys::KeyCache;
+use super::ring::{Body, INLINE_LEN};
+
+/// How many pieces of memory fit in a slot.
+pub(super) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
+
+/// Why a message could not be written to its Receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DmaError {
+    /// The Receive's own memory is not there or not writable.
+    Destination,
+    /// The memory that the message is gathered from is not there.
+    Source,
+}
+
+/// Memory that a program has lent to the device for a Receive.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(transparent)]
+pub(super) struct Lent(Sge);
+
+impl Lent {
+    /// # Safety
+    /// The memory stays valid and untouched by others until the Receive has completed.
+    #[inline]
+    pub(super) unsafe fn new(sge: Sge) -> Lent {
+        Lent(sge)
+    }
+}
+
+/// Copies a message of at most [`INLINE_LEN`] bytes into a slot.
+///
+/// # Safety
+/// The memory named by `sgl` is readable and nobody writes it during the call.
+#[inline]
+pub(super) unsafe fn copy_in(sgl: &[Sge], body: &mut Body) {
+    let mut at = 0;
+    for sge in sgl {
+        let len = sge.length as usize;
+        let place = &mut body.bytes[at..at + len];
+        let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+        // SAFETY: the caller vouches for the source; the destination is a slice of that length in
+        // a slot, which no program can name in an `Sge`, so they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, place.as_mut_ptr(), len) };
+        at += len;
+    }
+    body.pieces = 0;
+}
+
+/// Writes down where a message is, for the peer to fetch it. At most [`PIECES_MAX`] entries.
+pub(super) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
+    let mut count = 0;
+    for (sge, piece) in sgl.iter().zip(body.bytes.chunks_exact_mut(PIECE_LEN)) {
+        piece[0..4].copy_from_slice(&sge.lkey.to_ne_bytes());
+        piece[4..8].copy_from_slice(&sge.length.to_ne_bytes());
+        piece[8..16].copy_from_slice(&keys.offset(sge).to_ne_bytes());
+        count += 1;
+    }
+    body.pieces = count;
+}
+
+/// Copies the message of a slot to the memory of a Receive that is long enough for it.
+///
+/// What the slot refers to was lent by `post_send` until the slot is released.
+#[inline]
+pub(super) fn deliver(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+    if body.pieces != 0 {
+        return fetch(body, to, keys);
+    }
+    let mut scatter = Scatter { keys, left: to, at: 0 };
+    let len = (body.byte_len as usize).min(INLINE_LEN);
+    // SAFETY: the source is the slot's own bytes.
+    unsafe { scatter.put(body.bytes.as_ptr(), len) }
+}
+
+/// Copies a message from the memory of the peer.
+fn fetch(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+    let mut scatter = Scatter { keys, left: to, at: 0 };
+    for piece in body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into()) {
+        let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
+        let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
+        let mut offset = [0; 8];
+        offset.copy_from_slice(&piece[8..16]);
+        let from = keys.locate(key, u64::from_ne_bytes(offset), len).ok_or(DmaError::Source)?;
+        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+        // SAFETY: `from` lies with all its bytes in a registered region, which whoever registered
+        // it keeps mapped, and the contract of `post_send` keeps others from writing there.
+        unsafe { scatter.put(from, len as usize)? };
+    }
+    Ok(())
+}
+
+/// Fills the entries of a scatter list one after the other.
+struct Scatter<'a> {
+    keys: &'a KeyCache,
+    /// The entries that are not full yet.
+    left: &'a [Lent],
+    /// Bytes already in the first of them.
+    at: u32,
+}
+
+impl Scatter<'_> {
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    #[inline]
+    unsafe fn put(&mut self, mut from: *const u8, mut len: usize) -> Result<(), DmaError> {
+        while len > 0 {
+            let (Lent(sge), rest) = self.left.split_first().ok_or(DmaError::Destination)?;
+            if self.at == 0 && !self.keys.allows(sge, Access::LOCAL_WRITE) {
+                return Err(DmaError::Destination);
+            }
+            let part = len.min((sge.length - self.at) as usize);
+            let to = sge.addr as usize + self.at as usize;
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+            // SAFETY: `to` lies with its `part` bytes in a region registered for writing (checked
+            // above) and was lent, the caller vouches for the source. A program that sends from
+            // memory that it receives into breaks the contract of posting; `copy` allows overlap.
+            unsafe { std::ptr::copy(from, to, part) };
+            from = from.wrapping_add(part);
+            len -= part;
+            self.at += part as u32;
+            if self.at == sge.length {
+                (self.left, self.at) = (rest, 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece: key, length, and offset in the region that the key names.
+const PIECE_LEN: usize = 16;

@@ -1,0 +1,553 @@
+//! The lane: all traffic with one other set of queues, and the bookkeeping of what was sent.
+//!
+//! A lane carries the queue pairs between two sets of queues, however many there are. Acks say how
+//! many slots were taken; they travel in every slot of the other direction, and on the ack line
+//! only when nothing else goes that way: a store to a line that the peer reads, in front of a
+//! reply, would delay the reply.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::core::{Arrival, Core, Posted};
+use super::endpoint::Link;
+use super::port::Port;
+use super::qp::{Fate, State};
+use super::ring::{Acks, Consumer, Producer, Refusal};
+use crate::provider::{WcBatch, WrId};
+
+/// A message for a Receive.
+pub(super) const OP_SEND: u8 = 1;
+/// The queue pair of the sender is in the error state.
+pub(super) const OP_DISCONNECT: u8 = 2;
+
+/// One end of a pair of rings.
+pub(super) struct Lane {
+    pub tx: Producer,
+    pub rx: Consumer,
+    pub peer: Arc<Port>,
+    link: Arc<Link>,
+    /// Which end of the link it is.
+    side: usize,
+    /// Its place among the lanes of its queues.
+    pub index: u32,
+    /// Queue pairs that use it.
+    pub qps: u32,
+    /// The peer's queues are gone.
+    pub is_dead: bool,
+    /// By position of the slot.
+    posted: Box<[Posted]>,
+    mask: u32,
+    /// The newest acks seen.
+    acked: Acks,
+    /// Refusals dealt with.
+    refusals: u32,
+    /// Where the peer knows us to be.
+    announced: u32,
+    /// Polls without a message since something was left to announce.
+    quiet: u32,
+    /// Since when the front of `rx` finds no Receive: position and time in ns.
+    blocked: Option<(u32, u64)>,
+    /// Position up to which acks behind a blocked front were read.
+    peeked: u32,
+    /// Queue pairs of the peer that are to be told of a disconnect.
+    goodbyes: VecDeque<u32>,
+    /// Queue pairs whose requests wait for room, each once.
+    waiting: VecDeque<u32>,
+    /// Queue pairs in the error state whose waiting requests are to be flushed.
+    flushing: VecDeque<u32>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        (tx, rx): (Producer, Consumer),
+        (link, side): (Arc<Link>, usize),
+        (slots, index): (u32, u32),
+    ) -> Lane {
+        let nothing = Posted { wr_id: WrId(0), qp_num: 0, covers: 0, fate: Fate::Silent };
+        Lane {
+            tx,
+            rx,
+            peer: Arc::clone(&link.ports[1 - side]),
+            link,
+            side,
+            index,
+            qps: 0,
+            is_dead: false,
+            posted: vec![nothing; slots as usize].into_boxed_slice(),
+            mask: slots - 1,
+            acked: Acks::default(),
+            refusals: 0,
+            announced: 0,
+            quiet: 0,
+            blocked: None,
+            peeked: 0,
+            goodbyes: VecDeque::new(),
+            waiting: VecDeque::new(),
+            flushing: VecDeque::new(),
+        }
+    }
+
+    /// Which end of which link it is.
+    pub(super) fn link_end(&self) -> (u64, usize) {
+        (self.link.id, self.side)
+    }
+
+    /// Makes room for one more queue pair, so that the data path needs none.
+    pub(super) fn add_qp(&mut self) {
+        self.qps += 1;
+        let count = self.qps as usize;
+        self.goodbyes.reserve(count);
+        self.waiting.reserve(count);
+        self.flushing.reserve(count);
+    }
+
+    /// Whether a request may go straight to the ring.
+    #[inline]
+    pub(super) fn is_clear(&self) -> bool {
+        self.waiting.is_empty() && self.goodbyes.is_empty()
+    }
+
+    /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
+    #[inline]
+    pub(super) fn poll(&mut self, core: &mut Core, out: &mut WcBatch, budget: usize) {
+        let now = core.now_if_delayed();
+        let is_idle = self.receive(core, out, now, budget) == 0;
+        if is_idle {
+            self.idle(core, out);
+        } else {
+            self.quiet = 0;
+            if self.rx.next().wrapping_sub(self.announced) > self.mask / 4 {
+                self.announce();
+            }
+        }
+        if self.acked.taken() != self.tx.freed() {
+            self.retire(core, Some(out), now);
+        }
+        if !(self.is_clear() && self.flushing.is_empty()) {
+            self.drain(core, Some(out), now);
+        }
+    }
+
+    /// Takes messages until there is none, or no room for a completion. Returns how many.
+    #[inline]
+    fn receive(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+        let mut taken = 0;
+        while taken < budget && !out.is_full() {
+            let Some(body) = self.rx.front() else { break };
+            if core.delay_ns != 0 {
+                if now < self.rx.published_at().saturating_add(core.delay_ns) {
+                    break;
+                }
+                self.rx.stamp_taken(now);
+            }
+            self.acked = newer(self.acked, body.acks());
+            let dst = body.dst;
+            if body.op == OP_SEND {
+                match core.arrive(body, out) {
+                    Arrival::Delivered => self.rx.release(),
+                    Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
+                    Arrival::NoReceive { patience } => {
+                        if !self.give_up(core, patience) {
+                            break;
+                        }
+                        self.refuse(core, out, now, dst, Refusal::NotReady);
+                    }
+                }
+            } else {
+                self.rx.release();
+                self.peer_left(core, out, now, dst);
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The front of the ring cannot be delivered; its queue pair is lost on both sides.
+    #[cold]
+    fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
+        self.rx.refuse(why);
+        self.announce();
+        self.peer_left(core, out, now, dst);
+    }
+
+    /// The queue pair's peer will not be heard of again.
+    #[cold]
+    fn peer_left(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, num: u32) {
+        self.retire(core, Some(out), now);
+        if self.fail(core, num) {
+            core.tell(num);
+        }
+    }
+
+    /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
+    /// read, so that what we sent completes.
+    #[cold]
+    fn give_up(&mut self, core: &mut Core, patience: u8) -> bool {
+        let front = self.rx.next();
+        if self.rx.is_cancelled() {
+            return true;
+        }
+        let since = match self.blocked {
+            Some((position, since)) if position == front => since,
+            _ => {
+                core.rnr_count += 1;
+                self.peeked = front.wrapping_add(1);
+                let since = if patience < RNR_RETRY_FOREVER { core.clock.now_ns() } else { 0 };
+                self.blocked = Some((front, since));
+                since
+            }
+        };
+        while self.peeked.wrapping_sub(front) <= self.mask
+            && let Some(body) = self.rx.peek(self.peeked)
+        {
+            self.acked = newer(self.acked, body.acks());
+            self.peeked = self.peeked.wrapping_add(1);
+        }
+        if patience >= RNR_RETRY_FOREVER {
+            return false;
+        }
+        let waited = core.clock.now_ns().saturating_sub(since);
+        waited >= u64::from(patience).saturating_mul(core.rnr_timer_ns)
+    }
+
+    /// Nothing has arrived: the time for what is not urgent.
+    #[inline]
+    fn idle(&mut self, core: &mut Core, out: &mut WcBatch) {
+        if self.rx.next() != self.announced {
+            self.quiet += 1;
+            if self.quiet >= QUIET_POLLS || core.delay_ns != 0 {
+                self.announce();
+            }
+        }
+        if self.tx.freed() != self.tx.head() {
+            self.read_ack_line();
+        }
+        if self.rx.is_closed() {
+            self.close(core, out);
+        }
+    }
+
+    /// Looks whether the peer has taken more than it could say in its slots.
+    #[inline]
+    pub(super) fn read_ack_line(&mut self) {
+        self.acked = newer(self.acked, self.tx.acks());
+    }
+
+    /// Says on the ack line what was taken.
+    #[cold]
+    pub(super) fn announce(&mut self) {
+        self.quiet = 0;
+        if self.announced != self.rx.next() {
+            self.announced = self.rx.next();
+            self.rx.announce();
+            self.peer.doze.poke();
+        }
+    }
+
+    /// Remembers a request whose slot is being published, and gives the acks to be sent with it.
+    #[inline]
+    pub(super) fn remember(&mut self, posted: Posted) -> Acks {
+        self.posted[(self.tx.head() & self.mask) as usize] = posted;
+        self.announced = self.rx.next();
+        self.rx.acks()
+    }
+
+    /// Completes the requests whose slots were taken.
+    #[inline]
+    pub(super) fn retire(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        if core.delay_ns != 0 || self.acked.refused() != self.refusals {
+            return self.retire_one_by_one(core, out, now);
+        }
+        let until = self.acked.taken();
+        let mut position = self.tx.freed();
+        while position != until {
+            let posted = self.posted[(position & self.mask) as usize];
+            position = position.wrapping_add(1);
+            if posted.fate != Fate::Silent {
+                core.complete(&posted, out.as_deref_mut());
+            }
+        }
+        self.tx.free(self.acked, until);
+    }
+
+    /// As [`Lane::retire`], looking at when and how each slot was taken.
+    #[cold]
+    fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        while self.tx.freed() != self.acked.taken() {
+            let position = self.tx.freed();
+            if core.delay_ns != 0 && now < self.tx.taken_at(position).saturating_add(core.delay_ns)
+            {
+                return;
+            }
+            if self.acked.refused() != self.refusals
+                && let Some(why) = self.tx.refusal(position)
+            {
+                self.refusals = self.refusals.wrapping_add(1);
+                self.was_refused(core, position, why);
+            }
+            let posted = self.posted[(position & self.mask) as usize];
+            if posted.fate != Fate::Silent {
+                core.complete(&posted, out.as_deref_mut());
+            }
+            self.tx.free(self.acked, position.wrapping_add(1));
+        }
+    }
+
+    /// The peer did not do what the slot at `position` asks for.
+    fn was_refused(&mut self, core: &mut Core, position: u32, why: Refusal) {
+        let posted = &mut self.posted[(position & self.mask) as usize];
+        let num = posted.qp_num;
+        // A request of a queue pair that is in the error state already stays flushed. A goodbye
+        // has no queue pair and is never refused.
+        if posted.fate.is_success() {
+            posted.fate = match why {
+                Refusal::TooLong => Fate::TooLong,
+                Refusal::NotReady => Fate::NotReady,
+                Refusal::Gone => Fate::Flushed,
+                Refusal::Broken => Fate::Broken,
+                Refusal::Unreadable => Fate::Protection,
+            };
+        }
+        if self.fail(core, num) {
+            core.tell(num);
+        }
+    }
+
+    /// Puts a queue pair into the error state: its requests that are on their way complete as
+    /// flushed when their slots come back, and those that wait after them. False if it was there.
+    #[cold]
+    pub(super) fn fail(&mut self, core: &mut Core, num: u32) -> bool {
+        let Some(qp) = core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return false;
+        };
+        qp.state = State::Error;
+        if !qp.backlog.is_empty() {
+            self.flushing.push_back(num);
+        }
+        let mut position = self.tx.freed();
+        while position != self.tx.head() {
+            let posted = &mut self.posted[(position & self.mask) as usize];
+            if posted.qp_num == num && posted.fate.is_success() {
+                (posted.fate, posted.covers) = (Fate::Flushed, 0);
+                self.tx.cancel(position);
+            }
+            position = position.wrapping_add(1);
+        }
+        true
+    }
+
+    /// Makes the peer's queue pair fail, too.
+    pub(super) fn say_goodbye(&mut self, peer_num: u32) {
+        self.goodbyes.push_back(peer_num);
+    }
+
+    /// A queue pair's requests wait for room.
+    pub(super) fn enqueue(&mut self, num: u32) {
+        self.waiting.push_back(num);
+    }
+
+    /// Forgets what a queue pair that is destroyed was still to be told.
+    #[cold]
+    pub(super) fn silence(&mut self, num: u32) {
+        for posted in self.posted.iter_mut().filter(|posted| posted.qp_num == num) {
+            posted.fate = Fate::Silent;
+        }
+        self.waiting.retain(|waiting| *waiting != num);
+        self.flushing.retain(|flushing| *flushing != num);
+    }
+
+    /// Sends what waits for room, one request of each queue pair in turn, and flushes.
+    #[cold]
+    pub(super) fn drain(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        let before = self.tx.head();
+        while let Some(&peer_num) = self.goodbyes.front()
+            && self.tx.has_room()
+        {
+            self.goodbyes.pop_front();
+            let posted = Posted { wr_id: WrId(0), qp_num: u32::MAX, covers: 0, fate: Fate::Silent };
+            let acks = self.remember(posted);
+            if let Some(mut slot) = self.tx.claim() {
+                let body = slot.body();
+                (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
+                slot.stamp(now);
+                slot.publish(acks);
+            }
+        }
+        while let Some(&num) = self.waiting.front()
+            && self.send_waiting(core, num, now)
+        {}
+        for _ in 0..self.flushing.len() {
+            let Some(num) = self.flushing.pop_front() else { break };
+            if !self.flush(core, out.as_deref_mut(), num) {
+                self.flushing.push_back(num);
+            }
+        }
+        if self.tx.head() != before {
+            self.peer.doze.poke();
+        }
+    }
+
+    /// Sends the oldest waiting request of the first queue pair in the list. False if the ring is
+    /// full.
+    fn send_waiting(&mut self, core: &mut Core, num: u32, now: u64) -> bool {
+        let Core { qps, backlog, .. } = core;
+        let next = qps.find(num).filter(|qp| qp.state != State::Error);
+        let Some((qp, request)) =
+            next.and_then(|qp| backlog.front(&qp.backlog).map(|request| (qp, request)))
+        else {
+            self.waiting.pop_front();
+            return true;
+        };
+        if !request.fate.is_success() {
+            // Its memory was wrong when it was posted; now it is its turn to fail.
+            let peer = qp.peer;
+            self.waiting.pop_front();
+            self.fail(core, num);
+            core.tell(num);
+            self.say_goodbye(peer);
+            return true;
+        }
+        if !self.tx.has_room() {
+            return false;
+        }
+        let (wr_id, covers, fate) = (request.wr_id, request.covers, request.fate);
+        let acks = self.remember(Posted { wr_id, qp_num: num, covers, fate });
+        if let Some(mut slot) = self.tx.claim() {
+            *slot.body() = request.body;
+            slot.stamp(now);
+            slot.publish(acks);
+        }
+        (qp.has_sent, qp.sent_until) = (true, self.tx.head());
+        backlog.pop(&mut qp.backlog);
+        self.waiting.pop_front();
+        if qp.backlog.is_empty() {
+            qp.is_waiting = false;
+        } else {
+            self.waiting.push_back(num);
+        }
+        true
+    }
+
+    /// Completes the waiting requests of a queue pair in the error state, once those before them
+    /// have come back. False if they have not.
+    fn flush(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, num: u32) -> bool {
+        let Some(qp) = core.qps.find(num) else { return true };
+        if self.is_under_way(qp.has_sent, qp.sent_until) {
+            return false;
+        }
+        let mut waiting = qp.backlog;
+        while let Some(request) = core.backlog.front(&waiting) {
+            let fate = if request.fate.is_success() { Fate::Flushed } else { request.fate };
+            let posted = Posted { wr_id: request.wr_id, qp_num: num, covers: 0, fate };
+            core.backlog.pop(&mut waiting);
+            core.complete(&posted, out.as_deref_mut());
+        }
+        if let Some(qp) = core.qps.find(num) {
+            qp.backlog = waiting;
+        }
+        true
+    }
+
+    /// Whether the slot before `sent_until` has not come back.
+    fn is_under_way(&self, has_sent: bool, sent_until: u32) -> bool {
+        let ahead = sent_until.wrapping_sub(self.tx.freed());
+        has_sent && ahead != 0 && ahead <= self.mask + 1
+    }
+
+    /// The peer's queues are gone: nothing comes from them and nobody looks at our slots.
+    #[cold]
+    fn close(&mut self, core: &mut Core, out: &mut WcBatch) {
+        if self.is_dead || self.rx.front().is_some() {
+            return;
+        }
+        let mut position = self.tx.freed();
+        if !self.tx.is_abandoned() {
+            return;
+        }
+        self.is_dead = true;
+        let ours = core.qps.iter().filter(|qp| qp.lane == self.index);
+        let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
+        for num in nums {
+            if self.fail(core, num) {
+                core.tell(num);
+            }
+        }
+        self.tx.reclaim();
+        while position != self.tx.head() {
+            let posted = self.posted[(position & self.mask) as usize];
+            position = position.wrapping_add(1);
+            if posted.fate != Fate::Silent {
+                core.complete(&posted, Some(out));
+            }
+        }
+        self.goodbyes.clear();
+    }
+
+    /// Whether a poll would find something, and if not, when it might: time in ns.
+    pub(super) fn outlook(&self, core: &Core) -> Outlook {
+        if self.is_dead {
+            return Outlook::Nothing;
+        }
+        if self.rx.front().is_some() {
+            let due = self.rx.published_at().saturating_add(core.delay_ns);
+            let is_blocked = self.blocked.is_some_and(|(position, _)| position == self.rx.next());
+            if core.delay_ns != 0 && core.clock.now_ns() < due {
+                return Outlook::At(due);
+            }
+            if !is_blocked {
+                return Outlook::Now;
+            }
+            // Only the program can end it, or the peer's patience.
+            return Outlook::Soon;
+        }
+        if self.rx.is_closed() {
+            return Outlook::Now;
+        }
+        let acked = newer(self.acked, self.tx.acks());
+        if acked.taken() == self.tx.freed() {
+            return Outlook::Nothing;
+        }
+        if core.delay_ns == 0 {
+            return Outlook::Now;
+        }
+        let due = self.tx.taken_at(self.tx.freed()).saturating_add(core.delay_ns);
+        if core.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
+    }
+}
+
+/// What a poll can expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// Something is there.
+    Now,
+    /// Something will be there at that time, in ns.
+    At(u64),
+    /// Something waits for a Receive.
+    Soon,
+    /// Nothing until the peer does something.
+    Nothing,
+}
+
+impl Outlook {
+    pub(super) fn sooner(self, other: Outlook) -> Outlook {
+        match (self, other) {
+            (Outlook::Now, _) | (_, Outlook::Now) => Outlook::Now,
+            (Outlook::At(one), Outlook::At(other)) => Outlook::At(one.min(other)),
+            (Outlook::At(at), _) | (_, Outlook::At(at)) => Outlook::At(at),
+            (Outlook::Soon, _) | (_, Outlook::Soon) => Outlook::Soon,
+            (Outlook::Nothing, Outlook::Nothing) => Outlook::Nothing,
+        }
+    }
+}
+
+/// The further of two acks of one ring.
+#[inline]
+fn newer(seen: Acks, other: Acks) -> Acks {
+    if other.taken().wrapping_sub(seen.taken()) as i32 > 0 { other } else { seen }
+}
+
+/// Polls without a message after which the peer is told what was taken: longer than a peer takes
+/// to answer, so that the answer to our answer carries it.
+const QUIET_POLLS: u32 = 16;
+/// A Send is retried without end.
+const RNR_RETRY_FOREVER: u8 = 7;

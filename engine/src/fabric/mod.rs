@@ -1,0 +1,242 @@
+//! The software fabric: an RDMA provider inside the process, the embedded default.
+//!
+//! ```text
+//!   Fabric ── open_queues ──▶ FabricQueues ──┐ lane ── ring ──▶ ┌── FabricQueues
+//!     │                        (one thread)  └───── ◀── ring ── ┘    (another, or the same)
+//!     ├────── open_cm ──────▶ FabricCm: the address space of the fabric is the process
+//!     └────── registrar ────▶ memory keys
+//! ```
+//!
+//! It keeps an RNIC's rules: Receives of a shared receive queue are matched in order; a message
+//! without a Receive waits and in the end fails its queue pair; lengths, keys and rights are
+//! checked; completions of a queue pair come in the order of posting; an error flushes. Memory that
+//! was posted belongs to the fabric until its completion has been polled.
+//!
+//! What differs from a device: the receiver's `poll_cq` does the copying, so an endpoint that is
+//! not polled takes nothing; the queue pairs between two sets of queues share a ring, so a message
+//! that waits for a Receive holds up those behind it, which need a Receive of the same queue.
+
+mod cm;
+mod core;
+mod dma;
+mod doze;
+mod endpoint;
+mod keys;
+mod lane;
+mod port;
+mod qp;
+mod queues;
+mod ring;
+mod srq;
+mod sync;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rpcrdma_mempool::Registrar;
+
+pub use self::cm::{FabricCm, FabricRequest};
+pub use self::endpoint::Endpoint as FabricEndpoint;
+pub use self::queues::{FabricQp, FabricQueues};
+
+use self::cm::Inbox;
+use self::core::{Clock, CompletionQueue, Core};
+use self::endpoint::Link;
+use self::keys::{KeyCache, KeyTable};
+use self::port::{Port, QP_MAX};
+use self::qp::{BacklogPool, QpTable};
+use self::srq::Srq;
+use crate::error::SetupError;
+use crate::provider::{DeviceCaps, Provider, QueueAttr};
+
+/// The software fabric. Clones are the same fabric: what they open can reach each other.
+#[derive(Clone)]
+pub struct Fabric(Arc<Shared>);
+
+/// How a fabric behaves.
+#[derive(Debug, Clone)]
+pub struct FabricOptions {
+    /// Slots of a ring, a power of two from 16 to 65536. A slot has 256 bytes; each pair of shards
+    /// that talk to each other has two rings.
+    pub slots: u32,
+    /// How long everything is on its way in one direction, in ns; acknowledgements, too.
+    pub delay_ns: u64,
+    /// How long a message waits for a Receive before it counts as retried once, in ns.
+    pub rnr_timer_ns: u64,
+    /// What the delay and the retries are measured with. Not read without either.
+    pub clock: FabricClock,
+}
+
+/// A fabric's clock.
+#[derive(Debug, Clone)]
+pub enum FabricClock {
+    /// The machine's.
+    Real,
+    /// A count of ns that a test moves.
+    Virtual(Arc<AtomicU64>),
+}
+
+impl Default for FabricOptions {
+    fn default() -> FabricOptions {
+        FabricOptions {
+            slots: 256,
+            delay_ns: 0,
+            // The shortest timer of InfiniBand but for the one that means the longest.
+            rnr_timer_ns: 10_000,
+            clock: FabricClock::Real,
+        }
+    }
+}
+
+/// What all clones of a fabric share. Control plane only.
+pub(crate) struct Shared {
+    options: FabricOptions,
+    caps: DeviceCaps,
+    keys: Arc<KeyTable>,
+    ids: AtomicU64,
+    links: Mutex<HashMap<(u64, u64), Weak<Link>>>,
+    listeners: Mutex<HashMap<SocketAddr, Arc<Inbox>>>,
+}
+
+/// Names a set of queues of the fabric to a connection manager.
+#[derive(Clone)]
+pub struct FabricHandle {
+    port: Arc<Port>,
+}
+
+impl Fabric {
+    /// A fabric with the default options.
+    pub fn new() -> Fabric {
+        Fabric::of(FabricOptions::default())
+    }
+
+    /// A fabric with options. Fails when the number of slots is not one of those allowed.
+    pub fn with_options(options: FabricOptions) -> Result<Fabric, SetupError> {
+        let is_allowed = options.slots.is_power_of_two() && (16..=65536).contains(&options.slots);
+        if !is_allowed {
+            return Err(SetupError::Invalid {
+                what: "slots of a ring",
+                value: options.slots.to_string(),
+                allowed: "a power of two from 16 to 65536".to_owned(),
+            });
+        }
+        Ok(Fabric::of(options))
+    }
+
+    fn of(options: FabricOptions) -> Fabric {
+        let caps = DeviceCaps {
+            name: "fabric".to_owned(),
+            send_sge: dma::PIECES_MAX as u32,
+            recv_sge: 32,
+            srq_depth: 1 << 20,
+            cq_depth: 1 << 22,
+            send_depth: 1 << 14,
+            inline_len: ring::INLINE_LEN as u32,
+            message_len: MESSAGE_LEN_MAX,
+        };
+        Fabric(Arc::new(Shared {
+            options,
+            caps,
+            keys: Arc::new(KeyTable::default()),
+            ids: AtomicU64::new(1),
+            links: Mutex::new(HashMap::new()),
+            listeners: Mutex::new(HashMap::new()),
+        }))
+    }
+}
+
+impl Default for Fabric {
+    fn default() -> Fabric {
+        Fabric::new()
+    }
+}
+
+impl Provider for Fabric {
+    type Queues = FabricQueues;
+    type Cm = FabricCm;
+
+    fn caps(&self) -> &DeviceCaps {
+        &self.0.caps
+    }
+
+    fn registrar(&self) -> &dyn Registrar {
+        &*self.0.keys
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
+        let (caps, options) = (&self.0.caps, &self.0.options);
+        let limits = [
+            ("Receives of a shared receive queue", attr.srq_depth, caps.srq_depth),
+            ("entries of a completion queue", attr.cq_depth, caps.cq_depth),
+            ("queue pairs of one shard", attr.qp_max, QP_MAX),
+            ("send requests of a queue pair", attr.send_depth, caps.send_depth),
+            ("gather entries of a send request", attr.send_sge, caps.send_sge),
+            ("scatter entries of a Receive", attr.recv_sge, caps.recv_sge),
+        ];
+        for (what, needed, limit) in limits {
+            if needed > limit {
+                let (needed, limit) = (needed.into(), limit.into());
+                return Err(SetupError::Limit { what, needed, limit, device: caps.name.clone() });
+            }
+        }
+        let requests_max = u64::from(attr.qp_max) * u64::from(attr.send_depth);
+        if requests_max > BACKLOG_MAX {
+            return Err(SetupError::Limit {
+                what: "send requests of all queue pairs",
+                needed: requests_max,
+                limit: BACKLOG_MAX,
+                device: caps.name.clone(),
+            });
+        }
+        let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
+        let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        let core = Core {
+            qps: QpTable::new(attr.qp_max),
+            backlog: BacklogPool::new(requests_max as usize),
+            srq: Srq::new(attr.srq_depth, attr.recv_sge),
+            keys: KeyCache::new(Arc::clone(&self.0.keys)),
+            cq: CompletionQueue::new(attr.cq_depth),
+            events: Default::default(),
+            opening: Vec::with_capacity(attr.qp_max as usize),
+            delay_ns: options.delay_ns,
+            rnr_timer_ns: options.rnr_timer_ns,
+            clock: Clock::new(&options.clock),
+            rnr_count: 0,
+        };
+        let limits = (options.slots, attr.send_depth, attr.send_sge);
+        Ok(FabricQueues::new(Arc::new(port), core, limits))
+    }
+
+    fn open_cm(&self) -> Result<FabricCm, SetupError> {
+        FabricCm::new(Arc::clone(&self.0))
+    }
+}
+
+impl Shared {
+    /// The link between two ports, of which the first has the smaller number or they are the same.
+    fn link(&self, ports: [&Arc<Port>; 2]) -> Arc<Link> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (ports[0].id, ports[1].id);
+        if let Some(link) = links.get(&key).and_then(Weak::upgrade) {
+            return link;
+        }
+        links.retain(|_, link| link.strong_count() > 0);
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let options = &self.options;
+        let link =
+            Arc::new(Link::new(id, ports.map(Arc::clone), options.slots, options.delay_ns > 0));
+        links.insert(key, Arc::downgrade(&link));
+        link
+    }
+}
+
+/// Bytes of the longest message.
+const MESSAGE_LEN_MAX: u32 = 1 << 30;
+/// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.
+const BACKLOG_MAX: u64 = 1 << 24;

@@ -1,0 +1,253 @@
+//! Queue pairs: their states, and the requests that wait because a ring is full.
+//!
+//! ```text
+//!   attach ─▶ Opening ── peer attached ─▶ Ready ── disconnect, error, peer gone ─▶ Error ─▶ destroy
+//!                └─────────────── disconnect, peer gone ──────────────────────────────┘
+//! ```
+
+use std::sync::Arc;
+
+use super::port::{Conn, index_bits};
+use super::ring::Body;
+use crate::provider::{WcStatus, WrId};
+
+/// The state of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It receives, but the peer cannot: requests wait.
+    Opening,
+    /// It receives and sends.
+    Ready,
+    /// It does neither.
+    Error,
+}
+
+/// What becomes of a request when its slot has been taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Fate {
+    /// Success that nobody wants to hear of.
+    Silent,
+    /// Success, with a completion.
+    Signaled,
+    /// The queue pair went to the error state first.
+    Flushed,
+    /// Its own memory was wrong.
+    Protection,
+    /// The peer's Receive was too short.
+    TooLong,
+    /// The peer had no Receive.
+    NotReady,
+    /// The peer's Receive was broken.
+    Broken,
+}
+
+impl Fate {
+    pub(super) fn status(self) -> WcStatus {
+        match self {
+            Fate::Silent | Fate::Signaled => WcStatus::Success,
+            Fate::Flushed => WcStatus::Flushed,
+            Fate::Protection => WcStatus::LocalProtection,
+            Fate::TooLong => WcStatus::RemoteInvalidRequest,
+            Fate::NotReady => WcStatus::RnrRetryExceeded,
+            Fate::Broken => WcStatus::Other(REMOTE_OPERATION_ERROR),
+        }
+    }
+
+    pub(super) fn is_success(self) -> bool {
+        matches!(self, Fate::Silent | Fate::Signaled)
+    }
+}
+
+/// `IBV_WC_REM_OP_ERR`: the peer could not do its own part.
+const REMOTE_OPERATION_ERROR: u32 = 11;
+
+/// A queue pair.
+pub(super) struct QueuePair {
+    /// [`VACANT`] while there is none.
+    pub num: u32,
+    pub state: State,
+    /// Which of the queues' lanes leads to the peer.
+    pub lane: u32,
+    /// The peer's queue pair.
+    pub peer: u32,
+    /// Requests whose place in the send queue is taken: a completion frees its own and those of
+    /// the unsignaled requests before it.
+    pub outstanding: u32,
+    /// Unsignaled requests since the last signaled one.
+    pub unsignaled: u16,
+    /// The peer's patience, for what it sends to us.
+    pub peer_rnr_retry: u8,
+    /// Whether a slot was ever published.
+    pub has_sent: bool,
+    /// Position behind the last slot published.
+    pub sent_until: u32,
+    /// It stands in its lane's list of those that wait for room.
+    pub is_waiting: bool,
+    /// Its program has learned that the peer is gone, or has itself disconnected.
+    pub is_told: bool,
+    pub backlog: Backlog,
+    /// Which side of `conn` is ours.
+    pub side: u8,
+    pub conn: Option<Arc<Conn>>,
+}
+
+impl QueuePair {
+    fn vacant() -> QueuePair {
+        QueuePair {
+            num: VACANT,
+            state: State::Error,
+            lane: 0,
+            peer: 0,
+            outstanding: 0,
+            unsignaled: 0,
+            peer_rnr_retry: 0,
+            has_sent: false,
+            sent_until: 0,
+            is_waiting: false,
+            is_told: false,
+            backlog: Backlog::EMPTY,
+            side: 0,
+            conn: None,
+        }
+    }
+}
+
+/// The queue pairs of one set of queues, found by number.
+pub(super) struct QpTable {
+    places: Box<[QueuePair]>,
+    index_mask: u32,
+}
+
+impl QpTable {
+    pub(super) fn new(qp_max: u32) -> QpTable {
+        let index_bits = index_bits(qp_max);
+        QpTable {
+            places: (0..1 << index_bits).map(|_| QueuePair::vacant()).collect(),
+            index_mask: (1 << index_bits) - 1,
+        }
+    }
+
+    /// The queue pair of that number, unless it was destroyed.
+    #[inline]
+    pub(super) fn find(&mut self, num: u32) -> Option<&mut QueuePair> {
+        self.places.get_mut((num & self.index_mask) as usize).filter(|qp| qp.num == num)
+    }
+
+    /// As [`QpTable::find`], to look only.
+    pub(super) fn peek(&self, num: u32) -> Option<&QueuePair> {
+        self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)
+    }
+
+    /// Puts a new queue pair in the place of its number, which is vacant.
+    pub(super) fn insert(&mut self, qp: QueuePair) {
+        let place = &mut self.places[(qp.num & self.index_mask) as usize];
+        debug_assert_eq!(place.num, VACANT, "a number is reserved once");
+        *place = qp;
+    }
+
+    /// Makes the place of `num` vacant.
+    pub(super) fn remove(&mut self, num: u32) {
+        if let Some(qp) = self.find(num) {
+            *qp = QueuePair::vacant();
+        }
+    }
+
+    /// A queue pair as it begins.
+    pub(super) fn fresh() -> QueuePair {
+        QueuePair { state: State::Opening, ..QueuePair::vacant() }
+    }
+
+    /// All queue pairs that exist.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuePair> {
+        self.places.iter().filter(|qp| qp.num != VACANT)
+    }
+}
+
+/// A request that could not go to the ring yet: the image of its slot.
+pub(super) struct Waiting {
+    pub wr_id: WrId,
+    pub fate: Fate,
+    /// Places of the send queue that its completion frees.
+    pub covers: u16,
+    next: u32,
+    pub body: Body,
+}
+
+/// The waiting requests of one queue pair, first in, first out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Backlog {
+    first: u32,
+    last: u32,
+}
+
+impl Backlog {
+    pub(super) const EMPTY: Backlog = Backlog { first: NONE, last: NONE };
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.first == NONE
+    }
+}
+
+/// The memory of all backlogs: as many requests as all queue pairs may have posted together.
+///
+/// The memory is reserved at the beginning and touched when it is first used.
+pub(super) struct BacklogPool {
+    requests: Vec<Waiting>,
+    vacant: u32,
+}
+
+impl BacklogPool {
+    pub(super) fn new(requests_max: usize) -> BacklogPool {
+        BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
+    }
+
+    /// Appends a request; `fill` writes its slot. False when all memory is used, which the depths
+    /// of the send queues prevent.
+    pub(super) fn append(
+        &mut self,
+        backlog: &mut Backlog,
+        (wr_id, fate, covers): (WrId, Fate, u16),
+        fill: impl FnOnce(&mut Body),
+    ) -> bool {
+        let mut index = self.vacant;
+        if let Some(request) = self.requests.get_mut(index as usize) {
+            self.vacant = std::mem::replace(&mut request.next, NONE);
+            (request.wr_id, request.fate, request.covers) = (wr_id, fate, covers);
+        } else if self.requests.len() < self.requests.capacity() {
+            index = self.requests.len() as u32;
+            let body = Body::empty();
+            self.requests.push(Waiting { wr_id, fate, covers, next: NONE, body });
+        } else {
+            return false;
+        }
+        fill(&mut self.requests[index as usize].body);
+        match self.requests.get_mut(backlog.last as usize) {
+            Some(last) => last.next = index,
+            None => backlog.first = index,
+        }
+        backlog.last = index;
+        true
+    }
+
+    /// The oldest request.
+    pub(super) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
+        self.requests.get(backlog.first as usize)
+    }
+
+    /// Takes the oldest request out.
+    pub(super) fn pop(&mut self, backlog: &mut Backlog) {
+        let Some(request) = self.requests.get_mut(backlog.first as usize) else { return };
+        let next = std::mem::replace(&mut request.next, self.vacant);
+        self.vacant = std::mem::replace(&mut backlog.first, next);
+        if backlog.first == NONE {
+            backlog.last = NONE;
+        }
+    }
+}
+
+/// No queue pair's number: those have 24 bits.
+const VACANT: u32 = u32::MAX;
+/// No request. Never an index: the pool is smaller.
+const NONE: u32 = u32::MAX;

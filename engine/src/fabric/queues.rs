@@ -1,0 +1,367 @@
+//! The queues of one shard: a completion queue, a shared receive queue, and their queue pairs.
+//!
+//! ```text
+//!   post_send ──▶ slot of a lane's ring ──────────────▶ the peer's poll_cq: matches a Receive, copies
+//!       └─ ring full ─▶ backlog of the queue pair ─▶ (poll_cq)
+//!   poll_cq ◀── acks ◀── slots of the other ring, or the ack line
+//! ```
+//!
+//! Everything that arrives is carried out by `poll_cq`, on the thread that owns the queues. Nothing
+//! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, but for the first
+//! call after a registration has changed: it takes a new copy of the key table.
+#![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_mempool::{Access, Sge};
+
+use super::core::{Core, Posted};
+use super::dma::{self, Lent, PIECES_MAX};
+use super::endpoint::Endpoint;
+use super::lane::{Lane, OP_SEND, Outlook};
+use super::port::{Port, Progress};
+use super::qp::{Fate, QpTable, QueuePair, State};
+use super::ring::{Body, INLINE_LEN};
+use super::{FabricHandle, MESSAGE_LEN_MAX};
+use crate::error::SetupError;
+use crate::provider::{
+    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch,
+};
+
+/// The queues of one shard on the software fabric.
+pub struct FabricQueues {
+    port: Arc<Port>,
+    core: Core,
+    lanes: Vec<Lane>,
+    /// The lane to be polled first.
+    turn: usize,
+    slots: u32,
+    send_depth: u32,
+    send_sge: usize,
+}
+
+/// Names a queue pair of the software fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FabricQp(u32);
+
+impl FabricQueues {
+    pub(super) fn new(
+        port: Arc<Port>,
+        core: Core,
+        (slots, send_depth, send_sge): (u32, u32, u32),
+    ) -> FabricQueues {
+        let send_sge = send_sge as usize;
+        FabricQueues { port, core, lanes: Vec::new(), turn: 0, slots, send_depth, send_sge }
+    }
+
+    /// How many messages found no Receive when they arrived, since the beginning.
+    pub fn rnr_count(&self) -> u64 {
+        self.core.rnr_count
+    }
+}
+
+impl Queues for FabricQueues {
+    type Qp = FabricQp;
+    type Endpoint = Endpoint;
+    type Handle = FabricHandle;
+
+    fn handle(&self) -> FabricHandle {
+        FabricHandle { port: Arc::clone(&self.port) }
+    }
+
+    fn attach(&mut self, mut endpoint: Endpoint) -> Result<Attached<FabricQp>, SetupError> {
+        if !Arc::ptr_eq(endpoint.port(), &self.port) {
+            return Err(SetupError::Invalid {
+                what: "endpoint",
+                value: "one made for other queues".to_owned(),
+                allowed: "one made for these queues".to_owned(),
+            });
+        }
+        let lane = self.lane_of(&endpoint)?;
+        self.lanes[lane].add_qp();
+        let num = endpoint.num;
+        self.core.qps.insert(QueuePair {
+            num,
+            lane: lane as u32,
+            peer: endpoint.peer_num,
+            peer_rnr_retry: endpoint.peer_rnr_retry,
+            side: endpoint.side as u8,
+            conn: Some(Arc::clone(&endpoint.conn)),
+            ..QpTable::fresh()
+        });
+        let count = self.core.qps.iter().count();
+        self.core.events.reserve(count);
+        self.core.opening.push(num);
+        endpoint.take_over();
+        self.lanes[lane].peer.doze.poke();
+        Ok(Attached { qp: FabricQp(num), qp_num: num })
+    }
+
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.core.keys.refresh();
+        if !self.core.cq.is_empty() {
+            self.core.cq.drain(out);
+        }
+        if !self.core.opening.is_empty() {
+            self.open();
+        }
+        if let [lane] = self.lanes.as_mut_slice() {
+            lane.poll(&mut self.core, out, usize::MAX);
+        } else {
+            self.poll_in_turn(out);
+        }
+        if self.core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
+    }
+
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+        // SAFETY: the caller keeps the memory valid and untouched until the Receive has completed.
+        self.core.srq.post(wr, |sge| unsafe { Lent::new(sge) })
+    }
+
+    unsafe fn post_send(&mut self, qp: FabricQp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.core.keys.refresh();
+        let now = self.core.now_if_delayed();
+        let Core { qps, keys, backlog, .. } = &mut self.core;
+        let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
+            return Err(PostError::QpGone { taken: 0 });
+        };
+        let lane = &mut self.lanes[qp.lane as usize];
+        let before = lane.tx.head();
+        let mut outcome = Ok(());
+        for (taken, wr) in wr.iter().enumerate() {
+            let Some(byte_len) = message_len(wr, self.send_sge) else {
+                outcome = Err(PostError::Invalid { taken });
+                break;
+            };
+            if qp.outstanding >= self.send_depth {
+                outcome = Err(PostError::QueueFull { taken });
+                break;
+            }
+            let is_inline = wr.flags.contains(SendFlags::INLINE);
+            let is_allowed =
+                is_inline || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
+            qp.outstanding += 1;
+            let (fate, covers) = if wr.flags.contains(SendFlags::SIGNALED) {
+                (Fate::Signaled, std::mem::take(&mut qp.unsignaled) + 1)
+            } else {
+                qp.unsignaled += 1;
+                (Fate::Silent, 0)
+            };
+            let dst = qp.peer;
+            let fill = |body: &mut Body| {
+                (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
+                if byte_len as usize <= INLINE_LEN {
+                    // SAFETY: the caller keeps the memory readable during the call.
+                    unsafe { dma::copy_in(wr.sgl, body) };
+                } else {
+                    dma::refer(wr.sgl, keys, body);
+                }
+            };
+            if qp.state == State::Ready && is_allowed && lane.is_clear() && lane.tx.has_room() {
+                let acks = lane.remember(Posted { wr_id: wr.wr_id, qp_num: qp.num, covers, fate });
+                if let Some(mut slot) = lane.tx.claim() {
+                    fill(slot.body());
+                    slot.stamp(now);
+                    slot.publish(acks);
+                }
+                (qp.has_sent, qp.sent_until) = (true, lane.tx.head());
+                continue;
+            }
+            let fate = if is_allowed { fate } else { Fate::Protection };
+            if !backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), fill) {
+                outcome = Err(PostError::QueueFull { taken });
+                break;
+            }
+            if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
+                lane.enqueue(qp.num);
+            }
+        }
+        if lane.tx.head() != before {
+            lane.peer.doze.poke();
+        }
+        outcome
+    }
+
+    fn disconnect(&mut self, FabricQp(num): FabricQp) {
+        let now = self.core.now_if_delayed();
+        let Some(qp) = self.core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return;
+        };
+        qp.is_told = true;
+        let peer = qp.peer;
+        if let Some(conn) = &qp.conn {
+            conn.set(qp.side.into(), Progress::Gone);
+        }
+        let lane = &mut self.lanes[qp.lane as usize];
+        // What the peer took before is a success.
+        lane.read_ack_line();
+        lane.retire(&mut self.core, None, now);
+        lane.fail(&mut self.core, num);
+        lane.say_goodbye(peer);
+        lane.drain(&mut self.core, None, now);
+        lane.peer.doze.poke();
+    }
+
+    fn destroy(&mut self, FabricQp(num): FabricQp) {
+        self.disconnect(FabricQp(num));
+        let Core { qps, backlog, events, opening, .. } = &mut self.core;
+        let Some(qp) = qps.find(num) else { return };
+        let lane = &mut self.lanes[qp.lane as usize];
+        while !qp.backlog.is_empty() {
+            backlog.pop(&mut qp.backlog);
+        }
+        if let Some(conn) = &qp.conn {
+            conn.set(qp.side.into(), Progress::Gone);
+        }
+        lane.silence(num);
+        lane.qps -= 1;
+        events.retain(|QueueEvent::Disconnected { qp_num }| *qp_num != num);
+        opening.retain(|opening| *opening != num);
+        qps.remove(num);
+        self.port.give_back(num);
+    }
+
+    #[inline]
+    fn next_event(&mut self) -> Option<QueueEvent> {
+        self.core.events.pop_front()
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        self.lanes.iter_mut().filter(|lane| !lane.is_dead).for_each(Lane::announce);
+        let timeout = match self.outlook() {
+            Outlook::Now => return Ok(()),
+            Outlook::Soon => timeout.min(BLOCKED_NAP),
+            Outlook::At(due_ns) => {
+                let left_ns = due_ns.saturating_sub(self.core.clock.now_ns());
+                timeout.min(Duration::from_nanos(left_ns)).min(self.core.clock.nap_max())
+            }
+            Outlook::Nothing => timeout,
+        };
+        let doze = &self.port.doze;
+        let slept = doze.sleep(waker, timeout, || self.outlook() == Outlook::Now);
+        slept.map_err(|error| CqError::Device(error.raw_os_error().unwrap_or(0)))
+    }
+}
+
+impl FabricQueues {
+    /// Polls several lanes, a few messages from each, beginning where the last poll stopped.
+    fn poll_in_turn(&mut self, out: &mut WcBatch) {
+        let count = self.lanes.len();
+        for _ in 0..count {
+            if out.is_full() {
+                return;
+            }
+            if self.turn >= count {
+                self.turn = 0;
+            }
+            let lane = &mut self.lanes[self.turn];
+            self.turn += 1;
+            if !lane.is_dead {
+                lane.poll(&mut self.core, out, TURN_MESSAGES);
+            }
+        }
+    }
+
+    /// Lets those queue pairs send whose peer is attached by now.
+    #[cold]
+    fn open(&mut self) {
+        let FabricQueues { core, lanes, .. } = self;
+        let mut opening = std::mem::take(&mut core.opening);
+        opening.retain(|&num| {
+            let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {
+                return false;
+            };
+            let lane = &mut lanes[qp.lane as usize];
+            let peer =
+                qp.conn.as_ref().map_or(Progress::Gone, |c| c.progress(1 - usize::from(qp.side)));
+            match peer {
+                Progress::Made => return true,
+                Progress::Attached => {
+                    qp.state = State::Ready;
+                    if !qp.backlog.is_empty() && !std::mem::replace(&mut qp.is_waiting, true) {
+                        lane.enqueue(num);
+                    }
+                }
+                Progress::Gone => {
+                    lane.fail(core, num);
+                    core.tell(num);
+                }
+            }
+            false
+        });
+        core.opening = opening;
+    }
+
+    /// The lane to the peer of an endpoint; a new one for the first.
+    fn lane_of(&mut self, endpoint: &Endpoint) -> Result<usize, SetupError> {
+        let end = endpoint.link_end();
+        if let Some(index) = self.lanes.iter().position(|lane| lane.link_end() == end) {
+            return Ok(index);
+        }
+        let free = self.lanes.iter().position(|lane| lane.is_dead && lane.qps == 0);
+        let index = free.unwrap_or(self.lanes.len());
+        let lane = endpoint.make_lane((self.slots, index as u32)).ok_or(SetupError::Invalid {
+            what: "endpoint",
+            value: "one whose peer is gone".to_owned(),
+            allowed: "one of a living connection".to_owned(),
+        })?;
+        match self.lanes.get_mut(index) {
+            Some(place) => *place = lane,
+            None => self.lanes.push(lane),
+        }
+        Ok(index)
+    }
+
+    /// What a poll can expect.
+    fn outlook(&self) -> Outlook {
+        let core = &self.core;
+        if !core.cq.is_empty() || !core.events.is_empty() || self.can_open() {
+            return Outlook::Now;
+        }
+        let outlooks = self.lanes.iter().map(|lane| lane.outlook(core));
+        outlooks.fold(Outlook::Nothing, Outlook::sooner)
+    }
+
+    fn can_open(&self) -> bool {
+        let is_decided = |qp: &QueuePair| match &qp.conn {
+            Some(conn) => conn.progress(1 - usize::from(qp.side)) != Progress::Made,
+            None => false,
+        };
+        let mut opening = self.core.opening.iter();
+        opening.any(|num| self.core.qps.peek(*num).is_some_and(is_decided))
+    }
+}
+
+impl Drop for FabricQueues {
+    fn drop(&mut self) {
+        for qp in self.core.qps.iter() {
+            if let Some(conn) = &qp.conn {
+                conn.set(qp.side.into(), Progress::Gone);
+            }
+        }
+        for lane in self.lanes.drain(..) {
+            let peer = Arc::clone(&lane.peer);
+            // Closes its rings.
+            drop(lane);
+            peer.doze.poke();
+        }
+    }
+}
+
+/// The length of a message, if it is one that the device can send.
+#[inline]
+fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
+    let len: u64 = wr.sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum();
+    let limit = if wr.flags.contains(SendFlags::INLINE) {
+        INLINE_LEN as u64
+    } else {
+        u64::from(MESSAGE_LEN_MAX)
+    };
+    (wr.sgl.len() <= sge_max.min(PIECES_MAX) && len <= limit).then_some(len as u32)
+}
+
+/// Messages taken from one lane before it is the next one's turn.
+const TURN_MESSAGES: usize = 8;
+/// How long to sleep when a message waits for a Receive: its sender may give up meanwhile.
+const BLOCKED_NAP: Duration = Duration::from_millis(1);

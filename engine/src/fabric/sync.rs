@@ -1,0 +1,32 @@
+//! The atomics and cells of what two threads share: those of loom when loom checks them.
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(super) use loom::cell::UnsafeCell;
+
+/// A cell with loom's interface.
+#[cfg(not(loom))]
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(super) fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(super) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    #[inline(always)]
+    pub(super) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
