@@ -404,3 +404,114 @@ macro_rules! impl_sequence {
 
 impl_sequence!(Array);
 impl_sequence!(List);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{RdmaSegment, ReadSegment, WriteChunk};
+    use std::vec::Vec;
+
+    const SEGMENT: RdmaSegment = RdmaSegment { handle: 1, length: 2, offset: 3 };
+
+    fn encoded(encode: impl Fn(&mut Writer<'_>) -> Result<(), NoRoom>) -> Vec<u8> {
+        let mut buffer = [0; 4096];
+        let mut writer = Writer::new(&mut buffer);
+        encode(&mut writer).unwrap();
+        writer.written().to_vec()
+    }
+
+    #[test]
+    fn an_array_of_values_equals_the_array_it_encodes_to() {
+        let segments = [SEGMENT, RdmaSegment { handle: 9, ..SEGMENT }];
+        let array = Array::from_slice(&segments);
+        let bytes = encoded(|writer| array.encode(writer));
+        assert_eq!(bytes.len(), array.encoded_len());
+        let decoded = Array::decode(&mut Reader::new(&bytes), 2).unwrap();
+        assert_eq!(decoded, array);
+        assert_eq!(decoded.iter().collect::<Vec<_>>(), segments);
+        assert_eq!(encoded(|writer| decoded.encode(writer)), bytes);
+        assert_ne!(decoded, Array::from_slice(&segments[..1]));
+    }
+
+    #[test]
+    fn an_array_may_have_as_many_items_as_its_limit_and_not_more() {
+        let bytes = encoded(|writer| Array::from_slice(&[5u32, 6, 7]).encode(writer));
+        assert_eq!(Array::<u32>::decode(&mut Reader::new(&bytes), 3).unwrap().len(), 3);
+        let error = DecodeError::TooMany { at: 0, count: 3, max: 2 };
+        assert_eq!(Array::<u32>::decode(&mut Reader::new(&bytes), 2), Err(error));
+    }
+
+    #[test]
+    fn a_count_of_four_billion_is_refused_before_anything_is_read() {
+        let bytes = u32::MAX.to_be_bytes();
+        assert!(Array::<RdmaSegment>::decode(&mut Reader::new(&bytes), u32::MAX).is_err());
+        assert!(Array::<WriteChunk<'_>>::decode(&mut Reader::new(&bytes), u32::MAX).is_err());
+    }
+
+    #[test]
+    fn items_are_found_by_index_in_either_form() {
+        let values = [10u32, 20, 30];
+        let bytes = encoded(|writer| Array::from_slice(&values).encode(writer));
+        let decoded = Array::<u32>::decode(&mut Reader::new(&bytes), 3).unwrap();
+        for array in [decoded, Array::from_slice(&values)] {
+            assert_eq!(array.first(), Some(10));
+            assert_eq!(array.get(2), Some(30));
+            assert_eq!(array.get(3), None);
+            assert_eq!(array.get(usize::MAX), None);
+        }
+        let chunks = [WriteChunk(Array::EMPTY), WriteChunk(Array::from_slice(&[SEGMENT]))];
+        let bytes = encoded(|writer| Array::from_slice(&chunks).encode(writer));
+        let decoded = Array::<WriteChunk<'_>>::decode(&mut Reader::new(&bytes), 2).unwrap();
+        assert_eq!(decoded.get(1), Some(chunks[1]));
+        assert_eq!(decoded.get(2), None);
+    }
+
+    #[test]
+    fn the_iterator_knows_how_many_items_are_left() {
+        let values = [10u32, 20, 30];
+        let bytes = encoded(|writer| Array::from_slice(&values).encode(writer));
+        let decoded = Array::<u32>::decode(&mut Reader::new(&bytes), 3).unwrap();
+        for array in [decoded, Array::from_slice(&values)] {
+            let mut iter = array.iter();
+            assert_eq!(iter.len(), 3);
+            iter.next();
+            assert_eq!(iter.len(), 2);
+            assert_eq!(iter.by_ref().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_list_marks_each_item_and_the_end() {
+        let reads = [ReadSegment { position: 8, target: SEGMENT }];
+        let list = List::from_slice(&reads);
+        let bytes = encoded(|writer| list.encode(writer));
+        assert_eq!(bytes.len(), list.encoded_len());
+        assert_eq!(bytes.len(), 4 + 20 + 4);
+        assert_eq!((bytes[3], bytes[27]), (1, 0));
+        let decoded = List::decode(&mut Reader::new(&bytes), 1).unwrap();
+        assert_eq!(decoded, list);
+        assert_eq!(encoded(|writer| decoded.encode(writer)), bytes);
+        assert_eq!(encoded(|writer| List::<ReadSegment>::EMPTY.encode(writer)), [0; 4]);
+    }
+
+    #[test]
+    fn a_list_may_have_as_many_items_as_its_limit_and_not_more() {
+        let reads = [ReadSegment { position: 8, target: SEGMENT }; 3];
+        let bytes = encoded(|writer| List::from_slice(&reads).encode(writer));
+        assert_eq!(List::<ReadSegment>::decode(&mut Reader::new(&bytes), 3).unwrap().len(), 3);
+        let result = List::<ReadSegment>::decode(&mut Reader::new(&bytes), 2);
+        assert!(matches!(result, Err(DecodeError::TooMany { count: 3, max: 2, .. })), "{result:?}");
+    }
+
+    #[test]
+    fn a_mark_other_than_zero_or_one_is_refused_at_the_start_and_in_the_middle() {
+        let reads = [ReadSegment { position: 8, target: SEGMENT }; 2];
+        let bytes = encoded(|writer| List::from_slice(&reads).encode(writer));
+        for at in [0, 24, 48] {
+            let mut bytes = bytes.clone();
+            bytes[at + 3] = 2;
+            let result = List::<ReadSegment>::decode(&mut Reader::new(&bytes), 9);
+            assert_eq!(result, Err(DecodeError::BadBool { at: at as u32, value: 2 }));
+        }
+    }
+}

@@ -140,3 +140,26 @@ impl<'a> ChunkLists<'a> {
             + self.reply.as_ref().map_or(0, Wire::encoded_len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_that_is_no_multiple_of_four_is_refused() {
+        let mut bytes = [0; 20];
+        for (position, valid) in [(0, true), (4, true), (1, false), (2, false), (255, false)] {
+            bytes[3] = position;
+            let result = ReadSegment::decode(&mut Reader::new(&bytes));
+            assert_eq!(result.is_ok(), valid, "{result:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_chunk_without_segments_is_not_the_same_as_none() {
+        let none = ChunkLists::EMPTY;
+        let empty = ChunkLists { reply: Some(WriteChunk::default()), ..none };
+        assert!(none.is_empty() && !empty.is_empty());
+        assert_eq!((none.encoded_len(), empty.encoded_len()), (12, 16));
+    }
+}

@@ -306,3 +306,110 @@ pub const fn pad_len(len: usize) -> usize {
 const fn clamp(value: usize) -> u32 {
     if value > u32::MAX as usize { u32::MAX } else { value as u32 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_big_endian() {
+        let mut reader = Reader::new(&[0, 0, 1, 2, 0, 0, 0, 3, 0, 0, 0, 4]);
+        assert_eq!(reader.u32(), Ok(0x102));
+        assert_eq!(reader.u64(), Ok(0x3_0000_0004));
+        assert_eq!((reader.position(), reader.remaining()), (12, 0));
+    }
+
+    #[test]
+    fn an_item_that_is_cut_leaves_the_reader_where_it_was() {
+        let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(reader.u64(), Err(DecodeError::Truncated { at: 0 }));
+        assert_eq!(reader.u32(), Ok(1));
+        assert_eq!(reader.u32(), Err(DecodeError::Truncated { at: 4 }));
+        assert_eq!(reader.rest(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_bool_is_zero_or_one_and_nothing_else() {
+        for (value, expected) in [
+            (0u32, Ok(false)),
+            (1, Ok(true)),
+            (2, Err(DecodeError::BadBool { at: 0, value: 2 })),
+            (0x0100_0000, Err(DecodeError::BadBool { at: 0, value: 0x0100_0000 })),
+            (u32::MAX, Err(DecodeError::BadBool { at: 0, value: u32::MAX })),
+        ] {
+            assert_eq!(Reader::new(&value.to_be_bytes()).bool(), expected);
+        }
+    }
+
+    #[test]
+    fn an_opaque_of_each_length_is_padded_with_zeros_to_a_word() {
+        let data = [1, 2, 3, 4, 5, 6, 7, 8];
+        for len in 0..=8 {
+            let mut buffer = [0xff; 16];
+            let mut writer = Writer::new(&mut buffer);
+            writer.put_opaque(&data[..len]).unwrap();
+            let padded = 4 + len.next_multiple_of(4);
+            assert_eq!(writer.position(), padded);
+            assert!(writer.written()[4 + len..].iter().all(|byte| *byte == 0));
+            let mut reader = Reader::new(&buffer);
+            assert_eq!(reader.opaque(8), Ok(&data[..len]));
+            assert_eq!(reader.position(), padded);
+        }
+    }
+
+    #[test]
+    fn padding_that_is_not_zero_is_refused() {
+        let bytes = [0, 0, 0, 2, 7, 7, 0, 1];
+        assert_eq!(Reader::new(&bytes).opaque(2), Err(DecodeError::BadPadding { at: 6 }));
+    }
+
+    #[test]
+    fn padding_that_is_not_there_is_refused() {
+        let bytes = [0, 0, 0, 2, 7, 7, 0];
+        assert_eq!(Reader::new(&bytes).opaque(2), Err(DecodeError::Truncated { at: 4 }));
+    }
+
+    #[test]
+    fn an_opaque_may_be_as_long_as_its_limit_and_not_longer() {
+        let bytes = [0, 0, 0, 2, 7, 7, 0, 0];
+        assert_eq!(Reader::new(&bytes).opaque(2), Ok(&[7, 7][..]));
+        let error = DecodeError::TooMany { at: 0, count: 2, max: 1 };
+        assert_eq!(Reader::new(&bytes).opaque(1), Err(error));
+    }
+
+    #[test]
+    fn a_length_of_four_gigabytes_reads_nothing_beyond_the_end() {
+        let bytes = [0xff; 12];
+        assert_eq!(Reader::new(&bytes).opaque(u32::MAX), Err(DecodeError::Truncated { at: 4 }));
+        assert!(Reader::new(&bytes).fixed(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn positions_inside_an_opaque_are_those_of_the_message() {
+        let mut reader = Reader::new(&[0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 5]);
+        reader.u32().unwrap();
+        let mut inner = reader.inner(4).unwrap();
+        assert_eq!(inner.bool(), Err(DecodeError::BadBool { at: 4, value: 2 }));
+        assert_eq!((inner.position(), reader.position()), (8, 8));
+        assert_eq!(inner.finish(), Ok(()));
+        assert_eq!(reader.finish(), Err(DecodeError::Trailing { at: 8, extra: 4 }));
+    }
+
+    #[test]
+    fn a_writer_that_is_full_says_what_was_missing() {
+        let mut buffer = [0; 6];
+        let mut writer = Writer::new(&mut buffer);
+        writer.put_u32(1).unwrap();
+        assert_eq!(writer.put_u32(2), Err(NoRoom { need: 4, left: 2 }));
+        assert_eq!(writer.put_fixed(&[1, 2, 3]), Err(NoRoom { need: 4, left: 2 }));
+        assert_eq!(writer.written(), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_sized_body_is_preceded_by_its_length() {
+        let mut buffer = [0; 12];
+        let mut writer = Writer::new(&mut buffer);
+        writer.put_sized(|writer| writer.put_u64(1)).unwrap();
+        assert_eq!(buffer, [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}

@@ -479,3 +479,186 @@ fn join<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYT
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Array;
+    use crate::rtr::placement::{Loc, MsgItem, Tbsns};
+    use std::vec::Vec;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    fn encoded(header: &Header<'_>) -> Vec<u8> {
+        let mut buffer = [0; 1024];
+        let mut writer = Writer::new(&mut buffer);
+        header.encode(&mut writer).unwrap();
+        writer.written().to_vec()
+    }
+
+    const fn v2(body: Body<'_>) -> Header<'_> {
+        Header { xid: 1, vers: 2, credit: 3, body }
+    }
+
+    const REQ: XmtReq<'static> =
+        XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count: 2, rsbuf: 3, pslen: 4 };
+    const RESP: XmtResp<'static> = XmtResp { dp: Array::EMPTY, count: 2, pslen: 4 };
+    const CONT: XmtCont = XmtCont { xnum: 1, itype: 5, pslen: 4 };
+
+    #[test]
+    fn a_header_passed_by_value_stays_small() {
+        assert!(size_of::<Header<'_>>() <= 96, "{}", size_of::<Header<'_>>());
+        assert!(size_of::<MsgItem<'_>>() <= 40, "{}", size_of::<MsgItem<'_>>());
+        assert!(size_of::<DecodeError>() <= 16, "{}", size_of::<DecodeError>());
+    }
+
+    #[test]
+    fn the_smallest_headers_have_the_sizes_of_the_table() {
+        let len = |body| encoded(&v2(body)).len();
+        assert_eq!(len(Body::Msg(ChunkLists::EMPTY)), size::HEADER_MIN);
+        assert_eq!(len(Body::Optional(Optional::XmtReq(REQ))), size::XMTREQ_MIN);
+        assert_eq!(len(Body::Optional(Optional::XmtResp(RESP))), size::XMTRESP_MIN);
+        assert_eq!(len(Body::Optional(Optional::XmtCont(CONT))), size::XMTCONT);
+        assert_eq!(len(Body::Error(RdmaError::BadHeader)), size::ERROR);
+        assert_eq!(len(Body::Error(RdmaError::Vers { low: 1, high: 2 })), size::ERROR_VERS);
+    }
+
+    #[test]
+    fn the_short_way_and_the_long_way_agree() {
+        let items = [MsgItem {
+            disp: 8,
+            length: 9,
+            loc: Loc::Tbsn { offset: 0, segments: Tbsns::run(0, 3) },
+        }];
+        for body in [
+            Body::Msg(ChunkLists::EMPTY),
+            Body::Optional(Optional::XmtReq(REQ)),
+            Body::Optional(Optional::XmtResp(RESP)),
+            Body::Optional(Optional::XmtCont(CONT)),
+            Body::Optional(Optional::XmtReq(XmtReq { dp: Array::from_slice(&items), ..REQ })),
+            Body::Optional(Optional::XmtResp(XmtResp { dp: Array::from_slice(&items), ..RESP })),
+        ] {
+            let header = v2(body);
+            let mut long = [0; 1024];
+            let mut writer = Writer::new(&mut long);
+            header.encode_any(&mut writer).unwrap();
+            assert_eq!(encoded(&header), writer.written());
+            assert_eq!(header.encoded_len(), writer.position());
+            let message = [writer.written(), &[1, 2, 3, 4]].concat();
+            assert_eq!(Header::decode(&message), Ok((header, writer.position())));
+            assert_eq!(Header::decode_any(&message), Ok((header, writer.position())));
+            let Body::Optional(optional) = body else { continue };
+            let mut reader = Reader::new(&message);
+            reader.inner(size::PREFIX + 4).unwrap();
+            let rare = Optional::decode_rare(optional.opttype(), reader);
+            assert_eq!(rare, Ok((optional, writer.position())));
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_read_whatever_it_holds() {
+        let prefix = Prefix { xid: 1, vers: 77, credit: 3, proc: 99 };
+        assert_eq!(Prefix::decode(&words(&[1, 77, 3, 99, 5])), Ok(prefix));
+        assert_eq!(Prefix::decode(&[0; 15]), Err(DecodeError::Truncated { at: 12 }));
+    }
+
+    #[test]
+    fn an_unknown_version_is_refused_whatever_it_says() {
+        for vers in [0, 3, 0x0100_0000, u32::MAX] {
+            for proc in [0, 1, 2, 3, 5, 6] {
+                let message = words(&[1, vers, 3, proc, 0, 0, 0, 0]);
+                assert_eq!(Header::decode(&message), Err(DecodeError::UnknownVersion { vers }));
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_about_the_version_is_understood_in_any_version_and_no_other_is() {
+        for vers in [0, 1, 2, 3, u32::MAX] {
+            let message = words(&[1, vers, 3, 4, 1, 5, 6]);
+            let (header, len) = Header::decode(&message).unwrap();
+            assert_eq!(len, 28);
+            assert_eq!(header.body, Body::Error(RdmaError::Vers { low: 5, high: 6 }));
+        }
+        let message = words(&[1, 3, 3, 4, 2]);
+        assert_eq!(Header::decode(&message), Err(DecodeError::UnknownVersion { vers: 3 }));
+    }
+
+    #[test]
+    fn version_one_has_no_optional_operations_and_no_error_about_them() {
+        let error = DecodeError::BadDiscriminant { at: 12, value: 5 };
+        assert_eq!(Header::decode(&words(&[1, 1, 3, 5, 7, 12, 1, 5, 4])), Err(error));
+        let error = DecodeError::BadDiscriminant { at: 16, value: 3 };
+        assert_eq!(Header::decode(&words(&[1, 1, 3, 4, 3])), Err(error));
+        assert!(Header::decode(&words(&[1, 2, 3, 4, 3])).is_ok());
+    }
+
+    #[test]
+    fn version_two_has_no_msgp() {
+        let error = DecodeError::BadDiscriminant { at: 12, value: 2 };
+        assert_eq!(Header::decode(&words(&[1, 2, 3, 2, 0, 0, 0, 0, 0])), Err(error));
+        assert!(Header::decode(&words(&[1, 1, 3, 2, 0, 0, 0, 0, 0])).is_ok());
+    }
+
+    #[test]
+    fn unassigned_numbers_are_refused() {
+        for vers in [1, 2] {
+            for proc in [6, 7, 256, u32::MAX] {
+                let error = DecodeError::BadDiscriminant { at: 12, value: proc };
+                assert_eq!(Header::decode(&words(&[1, vers, 3, proc, 0, 0, 0])), Err(error));
+            }
+            for code in [0, 4, u32::MAX] {
+                let error = DecodeError::BadDiscriminant { at: 16, value: code };
+                assert_eq!(Header::decode(&words(&[1, vers, 3, 4, code, 0, 0])), Err(error));
+            }
+        }
+    }
+
+    #[test]
+    fn nomsg_without_a_chunk_is_refused() {
+        for vers in [1, 2] {
+            let message = words(&[1, vers, 3, 1, 0, 0, 0]);
+            assert_eq!(Header::decode(&message), Err(DecodeError::NoChunk));
+            assert!(Header::decode(&words(&[1, vers, 3, 1, 0, 0, 1, 0])).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_structure_must_fill_its_opaque_exactly() {
+        let exact = words(&[1, 2, 3, 5, 7, 12, 1, 5, 4, 0, 0]);
+        assert!(Header::decode(&exact).is_ok());
+        for (len, error) in [
+            (8, DecodeError::Truncated { at: 32 }),
+            (11, DecodeError::Truncated { at: 32 }),
+            (13, DecodeError::Trailing { at: 36, extra: 1 }),
+            (16, DecodeError::Trailing { at: 36, extra: 4 }),
+            (24, DecodeError::Truncated { at: 24 }),
+            (u32::MAX, DecodeError::Truncated { at: 24 }),
+        ] {
+            let mut message = exact.clone();
+            message[20..24].copy_from_slice(&len.to_be_bytes());
+            assert_eq!(Header::decode(&message), Err(error), "length {len}");
+        }
+    }
+
+    #[test]
+    fn a_plain_request_with_another_length_is_not_taken_for_one() {
+        for len in [0, 16, 24] {
+            let message = words(&[1, 2, 3, 5, 5, len, 0, 0, 1, 1, 8, 0]);
+            assert!(Header::decode(&message).is_err(), "length {len}");
+        }
+        let cut = words(&[1, 2, 3, 5, 5, 20, 0, 0, 1, 1]);
+        assert_eq!(Header::decode(&cut), Err(DecodeError::Truncated { at: 24 }));
+    }
+
+    #[test]
+    fn unknown_operations_are_kept_as_bytes() {
+        let message = words(&[1, 2, 3, 5, 9, 5, 0x6865_6c6c, 0x6f00_0000, 0xffff_ffff]);
+        let (header, len) = Header::decode(&message).unwrap();
+        let optional = Optional::Unknown { opttype: 9, info: b"hello" };
+        assert_eq!((header, len), (v2(Body::Optional(optional)), 32));
+        assert_eq!(encoded(&header), message[..32]);
+    }
+}

@@ -34,6 +34,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod array;
 pub mod chunk;
 pub mod cursor;

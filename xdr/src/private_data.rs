@@ -73,3 +73,65 @@ fn encode_size(bytes: u32) -> u8 {
 fn decode_size(value: u8) -> u32 {
     (u32::from(value) + 1) << 10
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIRE: [u8; 8] = [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 255];
+    const VALUE: PrivateData =
+        PrivateData { remote_invalidation: true, send_size: 4096, recv_size: 262_144 };
+
+    #[test]
+    fn eight_bytes_are_as_rfc_8797_lays_them_out() {
+        assert_eq!(VALUE.encode(), WIRE);
+        assert_eq!(PrivateData::decode(&WIRE), Some(VALUE));
+    }
+
+    #[test]
+    fn every_size_byte_survives() {
+        for byte in 0..=u8::MAX {
+            let wire = [0xf6, 0xab, 0x0e, 0x18, 1, 0, byte, byte];
+            let decoded = PrivateData::decode(&wire).unwrap();
+            assert_eq!(decoded.send_size, (u32::from(byte) + 1) * 1024);
+            assert_eq!(decoded.encode(), wire);
+        }
+    }
+
+    #[test]
+    fn a_size_is_rounded_down_and_kept_in_range() {
+        for (stated, promised) in
+            [(0, 1024), (1023, 1024), (1024, 1024), (2047, 1024), (2048, 2048), (u32::MAX, 262_144)]
+        {
+            let value = PrivateData { send_size: stated, recv_size: stated, ..VALUE };
+            let decoded = PrivateData::decode(&value.encode()).unwrap();
+            assert_eq!((decoded.send_size, decoded.recv_size), (promised, promised));
+        }
+    }
+
+    #[test]
+    fn what_follows_the_eight_bytes_is_not_looked_at() {
+        let mut padded = [0; 196];
+        padded[..8].copy_from_slice(&WIRE);
+        assert_eq!(PrivateData::decode(&padded), Some(VALUE));
+    }
+
+    #[test]
+    fn fewer_bytes_other_magic_or_other_version_say_nothing() {
+        for len in 0..8 {
+            assert_eq!(PrivateData::decode(&WIRE[..len]), None);
+        }
+        for at in 0..5 {
+            let mut wire = WIRE;
+            wire[at] ^= 0x10;
+            assert_eq!(PrivateData::decode(&wire), None);
+        }
+    }
+
+    #[test]
+    fn reserved_flags_are_ignored() {
+        let mut wire = WIRE;
+        wire[5] = 0xfe;
+        assert!(!PrivateData::decode(&wire).unwrap().remote_invalidation);
+    }
+}

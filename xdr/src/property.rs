@@ -359,3 +359,144 @@ impl<'a> UpdProp<'a> {
         Ok(Self { now: decode_set(reader)? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtr::structure::SegmentGroup;
+    use std::vec::Vec;
+
+    fn decode(id: PropId, words: &[u32]) -> Result<Property<'static>, DecodeError> {
+        let data: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        Property::decode(PropVal { id, data: data.leak() })
+    }
+
+    fn set(values: &[PropVal<'_>]) -> Vec<u8> {
+        let mut buffer = [0; 1024];
+        let mut writer = Writer::new(&mut buffer);
+        Array::from_slice(values).encode(&mut writer).unwrap();
+        writer.written().to_vec()
+    }
+
+    #[test]
+    fn every_property_decodes_to_what_was_encoded() {
+        let structure = RecvStructure::new(&[
+            SegmentGroup { count: 1, length: 512, align: 64, placement: false },
+            SegmentGroup { count: 4, length: 4096, align: 4096, placement: true },
+        ])
+        .unwrap();
+        for property in [
+            Property::RecvBufferSize(8192),
+            Property::RequesterRemoteInvalidation(true),
+            Property::BackwardSupport(BackwardSupport::General),
+            Property::RecvStructure(structure),
+            Property::RequestRxLimit(16),
+            Property::ResponseSxLimit(8),
+            Property::RtrSupport(RtrSupport::XREQ | RtrSupport::XCONT),
+            Property::Default(PropId::RECV_STRUCTURE),
+            Property::Unknown(PropVal { id: PropId(99), data: &[1, 2, 3] }),
+        ] {
+            let mut buffer = [0; 136];
+            let value = property.encode(&mut buffer).unwrap();
+            assert_eq!(value.id, property.id());
+            assert_eq!(Property::decode(value), Ok(property));
+        }
+    }
+
+    #[test]
+    fn the_largest_structure_fits_the_buffer_that_encode_asks_for() {
+        let group = SegmentGroup { count: 1, length: 8, align: 1, placement: true };
+        let structure = RecvStructure::new(&[group; 8]).unwrap();
+        assert!(Property::RecvStructure(structure).encode(&mut [0; 136]).is_ok());
+        assert!(Property::RecvStructure(structure).encode(&mut [0; 135]).is_err());
+    }
+
+    #[test]
+    fn a_receive_buffer_below_1024_bytes_is_refused() {
+        assert!(decode(PropId::RECV_BUFFER_SIZE, &[1023]).is_err());
+        assert_eq!(decode(PropId::RECV_BUFFER_SIZE, &[1024]), Ok(Property::RecvBufferSize(1024)));
+    }
+
+    #[test]
+    fn bools_and_enums_are_refused_outside_their_values() {
+        for value in [2, 0x100, u32::MAX] {
+            assert!(decode(PropId::REQUESTER_REMOTE_INVALIDATION, &[value]).is_err());
+        }
+        for value in [3, 0x100, u32::MAX] {
+            assert!(decode(PropId::BACKWARD_SUPPORT, &[value]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_known_value_too_short_or_too_long_is_refused() {
+        for id in 1..=7 {
+            let short = PropVal { id: PropId(id), data: &[0, 0, 4] };
+            assert!(Property::decode(short).is_err(), "{id}");
+        }
+        for id in [1, 5, 6, 7] {
+            assert_eq!(
+                decode(PropId(id), &[4096, 0]),
+                Err(DecodeError::Trailing { at: 4, extra: 4 })
+            );
+        }
+    }
+
+    #[test]
+    fn no_data_is_the_default_of_a_known_property() {
+        for id in 1..=7 {
+            assert_eq!(decode(PropId(id), &[]), Ok(Property::Default(PropId(id))));
+        }
+        assert!(matches!(decode(PropId(8), &[]), Ok(Property::Unknown(_))));
+        assert!(matches!(decode(PropId(0), &[1, 2]), Ok(Property::Unknown(_))));
+    }
+
+    #[test]
+    fn a_structure_that_breaks_a_rule_of_meaning_is_no_error() {
+        let result = decode(PropId::RECV_STRUCTURE, &[64, 1, 1, 64, 3, 0]);
+        assert_eq!(result, Ok(Property::BadStructure(StructureError::BadAlign { align: 3 })));
+    }
+
+    #[test]
+    fn unknown_support_bits_are_kept_and_mean_nothing() {
+        let Ok(Property::RtrSupport(bits)) = decode(PropId::RTR_SUPPORT, &[0xf3]) else {
+            panic!("a support property was expected");
+        };
+        assert_eq!(bits.bits(), 0xf3);
+        assert!(bits.contains(RtrSupport::XREQ) && !bits.contains(RtrSupport::XCONT));
+    }
+
+    #[test]
+    fn a_known_property_twice_is_refused_and_an_unknown_one_is_not() {
+        let value = |id| PropVal { id: PropId(id), data: &[] };
+        let twice = set(&[value(1), value(7), value(1)]);
+        let error = DecodeError::DuplicateProperty { id: 1 };
+        assert_eq!(decode_set(&mut Reader::new(&twice)), Err(error));
+        assert!(decode_set(&mut Reader::new(&set(&[value(9), value(9)]))).is_ok());
+    }
+
+    #[test]
+    fn one_bad_value_spoils_the_set_and_says_where() {
+        let bytes = set(&[
+            PropVal { id: PropId(1), data: &[0, 0, 16, 0] },
+            PropVal { id: PropId(2), data: &[0, 0, 0, 7] },
+        ]);
+        let error = DecodeError::BadBool { at: 24, value: 7 };
+        assert_eq!(decode_set(&mut Reader::new(&bytes)), Err(error));
+    }
+
+    #[test]
+    fn a_set_may_have_64_values_and_not_65() {
+        let values = [PropVal { id: PropId(100), data: &[] }; 65];
+        assert!(decode_set(&mut Reader::new(&set(&values[..64]))).is_ok());
+        assert!(decode_set(&mut Reader::new(&set(&values))).is_err());
+    }
+
+    #[test]
+    fn bit_zero_is_the_least_significant_and_missing_words_are_zero() {
+        let subset = PropSubset::from_words(&[0x8000_0001, 2]);
+        let members: Vec<usize> = (0..200).filter(|index| subset.contains(*index)).collect();
+        assert_eq!(members, [0, 31, 33]);
+        assert!(!subset.contains(usize::MAX));
+        assert!(!PropSubset::EMPTY.contains(0));
+    }
+}

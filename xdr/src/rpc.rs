@@ -60,3 +60,32 @@ impl RpcPrefix {
         writer.put_u32(self.kind as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_encodes_to_what_it_was_decoded_from() {
+        for (word, kind) in [(0, MsgType::Call), (1, MsgType::Reply)] {
+            let bytes = [1, 2, 3, 4, 0, 0, 0, word];
+            let prefix = RpcPrefix::decode(&bytes).unwrap();
+            assert_eq!(prefix, RpcPrefix { xid: 0x0102_0304, kind });
+            let mut buffer = [0; RpcPrefix::LEN];
+            prefix.encode(&mut Writer::new(&mut buffer)).unwrap();
+            assert_eq!(buffer, bytes);
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_neither_call_nor_reply_is_refused() {
+        let error = DecodeError::BadDiscriminant { at: 4, value: 2 };
+        assert_eq!(RpcPrefix::decode(&[0, 0, 0, 1, 0, 0, 0, 2]), Err(error));
+    }
+
+    #[test]
+    fn seven_bytes_are_no_rpc_message() {
+        assert_eq!(RpcPrefix::decode(&[0; 7]), Err(DecodeError::Truncated { at: 4 }));
+        assert!(RpcPrefix::decode(&[0; 8]).is_ok());
+    }
+}

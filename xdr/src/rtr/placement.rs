@@ -347,3 +347,79 @@ impl<'a> Wire<'a> for RsdItem<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn a_run_is_the_same_as_the_numbers_it_stands_for() {
+        let run = Tbsns::run(7, 3);
+        let listed = Tbsns::from_slice(&[7, 8, 9]);
+        assert_eq!(run, listed);
+        assert_eq!(run.len(), 3);
+        assert_eq!((run.get(0), run.get(2), run.get(3)), (Some(7), Some(9), None));
+        assert_eq!((listed.get(0), listed.get(2), listed.get(3)), (Some(7), Some(9), None));
+        assert_eq!(run.iter().len(), 3);
+        assert!(Tbsns::run(7, 0).is_empty());
+        let bytes = |segments| {
+            let mut buffer = [0; 64];
+            let mut writer = Writer::new(&mut buffer);
+            let item = MsgItem { disp: 0, length: 0, loc: Loc::Tbsn { offset: 0, segments } };
+            item.encode(&mut writer).unwrap();
+            assert_eq!(writer.position(), item.encoded_len());
+            writer.written().to_vec()
+        };
+        assert_eq!(bytes(run), bytes(listed));
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_table() {
+        let segments = [RdmaSegment::default(); 3];
+        let item = |loc| MsgItem { disp: 0, length: 0, loc }.encoded_len();
+        let tbsn = Loc::Tbsn { offset: 0, segments: Tbsns::run(0, 5) };
+        assert_eq!(item(tbsn), size::MITEM_TBSN + 4 * 5);
+        assert_eq!(item(Loc::Exrw(Array::from_slice(&segments))), size::MITEM_EXRW + 3 * 16);
+        assert_eq!(item(Loc::NoItem), size::MITEM_VOID);
+        let direction = |loc| RsdItem { min_len: 0, loc }.encoded_len();
+        let array = Array::from_slice(&segments);
+        assert_eq!(direction(RsdLoc::Tbsn), size::RSDITEM_TBSN);
+        assert_eq!(direction(RsdLoc::Exrw(array)), size::RSDITEM_EXRW + 3 * 16);
+        assert_eq!(direction(RsdLoc::Choice(array)), size::RSDITEM_EXRW + 3 * 16);
+        let by_size = RsdLoc::BySize { over: 0, segments: array };
+        assert_eq!(direction(by_size), size::RSDITEM_BYSIZE + 3 * 16);
+        let set = RsdSet { begin: 0, end: 0, items: Array::EMPTY };
+        assert_eq!(set.encoded_len(), size::RSDSET);
+    }
+
+    /// Table 1 of the draft: which types are XDR-valid where.
+    #[test]
+    fn types_are_accepted_where_table_1_has_them() {
+        for kind in 0..8 {
+            let item = words(&[0, 0, kind, 0, 0, 0]);
+            let valid = MsgItem::decode(&mut Reader::new(&item)).is_ok();
+            assert_eq!(valid, matches!(kind, 1 | 2 | 5 | 6), "a message item of type {kind}");
+            let direction = words(&[0, kind, 0, 0]);
+            let valid = RsdItem::decode(&mut Reader::new(&direction)).is_ok();
+            assert_eq!(valid, matches!(kind, 1..=4), "a direction of type {kind}");
+        }
+    }
+
+    #[test]
+    fn an_item_may_have_256_segments_and_not_257() {
+        let numbers = [0; 257];
+        for (count, valid) in [(256, true), (257, false)] {
+            let loc = Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(&numbers[..count]) };
+            let mut buffer = [0; 2048];
+            let mut writer = Writer::new(&mut buffer);
+            MsgItem { disp: 0, length: 0, loc }.encode(&mut writer).unwrap();
+            let result = MsgItem::decode(&mut Reader::new(writer.written()));
+            assert_eq!(result.is_ok(), valid, "{count} segments");
+        }
+    }
+}

@@ -179,3 +179,52 @@ impl OutOfRange {
         writer.put_u32(self.max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::size;
+
+    const BAD: MsgId = MsgId { xid: 1, dir: MsgType::Reply, seq: 2 };
+
+    #[test]
+    fn every_reason_decodes_to_what_was_encoded() {
+        let m = Mismatch { expect: 10, current: 11 };
+        let r = OutOfRange { value: 12, min: 13, max: 14 };
+        let reasons = [
+            ReptInfo::BadHmt(m),
+            ReptInfo::BadOmt(m),
+            ReptInfo::BadCont,
+            ReptInfo::BadSeq(m),
+            ReptInfo::BadXid(m),
+            ReptInfo::BadOff(r),
+            ReptInfo::BadTbsn(r),
+            ReptInfo::BadPl(r),
+        ];
+        for (i, info) in reasons.into_iter().enumerate() {
+            assert_eq!(info.number(), i as u32 + 1);
+            for lead in [None, Some(MsgId { seq: 0, ..BAD })] {
+                let report = ReptErr { bad: BAD, lead, info };
+                let mut buffer = [0; size::REPTERR_MAX - size::OPTIONAL];
+                let mut writer = Writer::new(&mut buffer);
+                report.encode(&mut writer).unwrap();
+                assert_eq!(writer.position(), report.encoded_len());
+                assert_eq!(ReptErr::decode(&mut Reader::new(writer.written())), Ok(report));
+            }
+        }
+    }
+
+    #[test]
+    fn other_reasons_and_directions_are_refused() {
+        for reason in [0, 9, 255] {
+            let mut bytes = [0; 32];
+            bytes[19] = reason;
+            let error = DecodeError::BadDiscriminant { at: 16, value: reason.into() };
+            assert_eq!(ReptErr::decode(&mut Reader::new(&bytes)), Err(error));
+        }
+        let mut bytes = [0; 32];
+        bytes[7] = 2;
+        let error = DecodeError::BadDiscriminant { at: 4, value: 2 };
+        assert_eq!(ReptErr::decode(&mut Reader::new(&bytes)), Err(error));
+    }
+}

@@ -389,3 +389,151 @@ impl RecvStructure {
 
 /// Bits after the point of [`RecvStructure::locate`]'s reciprocal.
 const SHIFT: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    const fn group(count: u32, length: u32, align: u32, placement: bool) -> SegmentGroup {
+        SegmentGroup { count, length, align, placement }
+    }
+
+    /// An inline segment, placement segments, another inline one, larger placement segments.
+    fn mixed() -> RecvStructure {
+        RecvStructure::new(&[
+            group(1, 512, 64, false),
+            group(3, 4096, 4096, true),
+            group(2, 256, 0, false),
+            group(2, 8192, 4096, true),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn sums_are_those_of_the_segments() {
+        let structure = mixed();
+        assert_eq!(structure.total_len(), 512 + 3 * 4096 + 2 * 256 + 2 * 8192);
+        assert_eq!(structure.segment_count(), 8);
+        assert_eq!(structure.placement_count(), 5);
+        assert_eq!(structure.leading_len(), 512);
+        let segments: Vec<Segment> = structure.segments().collect();
+        assert_eq!(segments.len(), 8);
+        let mut start = 0;
+        for (index, segment) in segments.iter().enumerate() {
+            assert_eq!((segment.index, segment.start), (index as u32, start));
+            start += segment.length;
+        }
+        assert_eq!(start, structure.total_len());
+        assert_eq!(segments[4].align, 1, "an alignment of 0 is 1");
+    }
+
+    #[test]
+    fn placement_segments_are_counted_apart_from_the_others() {
+        let structure = mixed();
+        let expected: Vec<Segment> = structure.segments().filter(|s| s.placement).collect();
+        for (k, segment) in expected.iter().enumerate() {
+            let at = structure.placement(k as u32).unwrap();
+            assert_eq!(
+                (at.index, at.start, at.length),
+                (segment.index, segment.start, segment.length)
+            );
+        }
+        assert_eq!(structure.placement(5), None);
+        assert_eq!(structure.placement(u32::MAX), None);
+    }
+
+    #[test]
+    fn every_number_of_every_structure_is_located_as_division_would() {
+        for count in 1..=limit::STRUCTURE_SEGMENTS_MAX {
+            let structure = RecvStructure::new(&[group(count, 16, 0, true)]).unwrap();
+            for tbsn in 0..count * limit::GROUP_MAX {
+                let (transmission, at) = structure.locate(tbsn).unwrap();
+                assert_eq!((transmission, at.index), (tbsn / count, tbsn % count));
+                assert_eq!(structure.tbsn(transmission, at.index), tbsn);
+            }
+            assert_eq!(structure.locate(count * limit::GROUP_MAX), None);
+            assert_eq!(structure.locate(u32::MAX), None);
+        }
+    }
+
+    #[test]
+    fn a_single_segment_has_no_place_for_data() {
+        let structure = RecvStructure::single(4096);
+        assert_eq!(structure, RecvStructure::new(&[group(1, 4096, 1, false)]).unwrap());
+        assert_eq!(structure.total_len(), 4096);
+        assert_eq!(structure.leading_len(), 4096);
+        assert_eq!(structure.placement_count(), 0);
+        assert_eq!((structure.locate(0), structure.placement(0)), (None, None));
+        assert_eq!(RecvStructure::single(0).total_len(), 1);
+    }
+
+    #[test]
+    fn a_structure_that_begins_with_a_placement_segment_has_nothing_leading() {
+        let structure = RecvStructure::new(&[group(1, 64, 1, true), group(1, 64, 1, false)]);
+        assert_eq!(structure.unwrap().leading_len(), 0);
+    }
+
+    #[test]
+    fn each_rule_is_checked() {
+        let new = RecvStructure::new;
+        assert_eq!(new(&[]), Err(StructureError::Empty));
+        assert_eq!(new(&[group(0, 8, 1, true)]), Err(StructureError::Empty));
+        assert!(new(&[group(1, 8, 1, false); 8]).is_ok());
+        assert_eq!(
+            new(&[group(1, 8, 1, false); 9]),
+            Err(StructureError::TooManyGroups { count: 9 })
+        );
+        assert!(new(&[group(1, 8, 1, false), group(63, 8, 1, true)]).is_ok());
+        assert_eq!(
+            new(&[group(1, 8, 1, false), group(64, 8, 1, true)]),
+            Err(StructureError::TooManySegments)
+        );
+        assert_eq!(new(&[group(u32::MAX, 8, 1, true)]), Err(StructureError::TooManySegments));
+        assert_eq!(new(&[group(1, 0, 1, true)]), Err(StructureError::EmptySegment { group: 0 }));
+        assert_eq!(new(&[group(1, 8, 3, true)]), Err(StructureError::BadAlign { align: 3 }));
+        assert_eq!(new(&[group(2, 1 << 31, 1, true)]), Err(StructureError::TooLong));
+        assert_eq!(new(&[group(1, 1 << 31, 1, true); 2]), Err(StructureError::TooLong));
+        assert!(new(&[group(1, u32::MAX, 1 << 31, true)]).is_ok());
+    }
+
+    #[test]
+    fn a_structure_decodes_to_what_was_encoded() {
+        let structure = mixed();
+        let mut buffer = [0; 256];
+        let mut writer = Writer::new(&mut buffer);
+        structure.encode(&mut writer).unwrap();
+        assert_eq!(writer.position(), structure.encoded_len());
+        assert_eq!(RecvStructure::decode(writer.written()), Ok(Ok(structure)));
+    }
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn a_stated_length_that_is_not_the_sum_makes_the_structure_unusable() {
+        let decoded = RecvStructure::decode(&words(&[65, 1, 1, 64, 1, 0]));
+        assert_eq!(decoded, Ok(Err(StructureError::LengthMismatch { stated: 65, sum: 64 })));
+    }
+
+    #[test]
+    fn unknown_flags_are_ignored() {
+        let plain = RecvStructure::decode(&words(&[64, 1, 1, 64, 1, 1]));
+        let flags = RecvStructure::decode(&words(&[64, 1, 1, 64, 1, u32::MAX]));
+        assert_eq!(plain, flags);
+        assert_eq!(plain.unwrap().unwrap().placement_count(), 1);
+    }
+
+    #[test]
+    fn too_many_groups_are_ignored_but_must_be_there() {
+        let mut value = words(&[9 * 8, 9]);
+        value.extend((0..9).flat_map(|_| words(&[1, 8, 1, 0])));
+        let decoded = RecvStructure::decode(&value);
+        assert_eq!(decoded, Ok(Err(StructureError::TooManyGroups { count: 9 })));
+        assert!(RecvStructure::decode(&value[..value.len() - 4]).is_err());
+        value.extend([0; 4]);
+        assert!(RecvStructure::decode(&value).is_err());
+        assert!(RecvStructure::decode(&words(&[8, u32::MAX])).is_err());
+    }
+}

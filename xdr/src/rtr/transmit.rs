@@ -108,3 +108,52 @@ impl XmtCont {
         writer.put_u32(self.pslen)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rtr::placement::{Loc, RsdItem, RsdLoc};
+    use std::vec::Vec;
+
+    fn survives(req: &XmtReq<'_>) -> bool {
+        let mut buffer = [0; 8192];
+        let mut writer = Writer::new(&mut buffer);
+        req.encode(&mut writer).unwrap();
+        assert_eq!(writer.position(), req.encoded_len());
+        XmtReq::decode(&mut Reader::new(writer.written())).is_ok_and(|decoded| decoded == *req)
+    }
+
+    const PLAIN: XmtReq<'static> =
+        XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count: 1, rsbuf: 1, pslen: 8 };
+
+    #[test]
+    fn a_request_may_have_64_items_and_not_65() {
+        let items = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }; 65];
+        assert!(survives(&XmtReq { dp: Array::from_slice(&items[..64]), ..PLAIN }));
+        assert!(!survives(&XmtReq { dp: Array::from_slice(&items), ..PLAIN }));
+    }
+
+    #[test]
+    fn a_request_may_have_64_sets_and_not_65() {
+        let sets = [RsdSet { begin: 0, end: 0, items: Array::EMPTY }; 65];
+        assert!(survives(&XmtReq { rsd: Array::from_slice(&sets[..64]), ..PLAIN }));
+        assert!(!survives(&XmtReq { rsd: Array::from_slice(&sets), ..PLAIN }));
+    }
+
+    #[test]
+    fn all_sets_together_may_have_64_directions_and_not_65() {
+        let items = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }; 33];
+        for (counts, valid) in [([32, 32], true), ([33, 32], false), ([0, 33], true)] {
+            let sets: Vec<RsdSet<'_>> = counts
+                .iter()
+                .map(|count| RsdSet {
+                    begin: 0,
+                    end: 0,
+                    items: Array::from_slice(&items[..*count]),
+                })
+                .collect();
+            let req = XmtReq { rsd: Array::from_slice(&sets), ..PLAIN };
+            assert_eq!(survives(&req), valid, "{counts:?}");
+        }
+    }
+}
