@@ -57,10 +57,9 @@ impl<K> FreeList<K> {
     pub(crate) fn push(&mut self, token: Token<K>) {
         let index = self.index(&token);
         #[cfg(debug_assertions)]
-        assert!(
-            std::mem::replace(&mut self.out[index as usize], false),
-            "slot {index} came home twice"
-        );
+        {
+            self.out[index as usize] = false;
+        }
         match self.free.get_mut(self.len) {
             Some(free) => *free = index,
             None => foreign(token.raw()),
@@ -180,3 +179,87 @@ impl PoolIds {
 static POOL_IDS: Mutex<PoolIds> = Mutex::new(PoolIds { next: 0, returned: Vec::new() });
 
 const POOLS_MAX: u32 = 1 << (u32::BITS - INDEX_BITS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(slots: u32) -> FreeList<()> {
+        FreeList::new(slots).expect("there are names for pools")
+    }
+
+    #[test]
+    fn slots_come_in_order_and_the_last_returned_first() {
+        let mut list = list(3);
+        let tokens: Vec<_> = std::iter::from_fn(|| list.pop()).collect();
+        let order: Vec<u32> = tokens.iter().map(Token::index).collect();
+        assert_eq!(order, [0, 1, 2]);
+        for token in tokens {
+            list.push(token);
+        }
+        assert_eq!(list.pop().expect("at home").index(), 2);
+    }
+
+    #[test]
+    fn counts_that_a_token_cannot_name_are_refused() {
+        for slots in [0, SLOTS_MAX + 1] {
+            let error = FreeList::<()>::new(slots).expect_err("refused");
+            assert_eq!(error, FreeListError::Slots { slots });
+        }
+        assert_eq!(list(SLOTS_MAX).capacity(), SLOTS_MAX as usize);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not this pool's")]
+    fn a_token_of_another_pool_is_refused() {
+        let (mut one, mut other) = (list(4), list(4));
+        let _kept = other.pop();
+        other.push(one.pop().expect("at home"));
+    }
+
+    #[test]
+    fn the_name_of_a_pool_is_not_used_again_while_a_token_bears_it() {
+        let mut dirty = list(1);
+        let token = dirty.pop().expect("at home");
+        let name = token.raw() >> INDEX_BITS;
+        drop(dirty);
+        for _ in 0..100 {
+            assert_ne!(list(1).tag >> INDEX_BITS, name);
+        }
+        let _ = token;
+    }
+
+    #[test]
+    fn names_run_out_with_an_error() {
+        let mut ids = PoolIds { next: POOLS_MAX - 1, returned: Vec::new() };
+        let last = ids.take().expect("one is left");
+        assert_eq!(ids.take(), Err(FreeListError::Pools));
+        ids.give_back(last);
+        assert_eq!(ids.take(), Ok(last));
+    }
+
+    #[test]
+    fn after_a_recall_all_slots_are_at_home() {
+        let mut list = list(3);
+        for _ in 0..2 {
+            let _ = list.pop().expect("at home").into_raw();
+        }
+        assert!(list.is_dirty());
+        // Numbers that never become tokens again: what `Quiet` promises.
+        list.recall(crate::token::quiet());
+        assert_eq!((list.is_dirty(), list.free()), (false, 3));
+        let order: Vec<u32> = std::iter::from_fn(|| list.pop()).map(|t| t.index()).collect();
+        assert_eq!(order, [0, 1, 2]);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "used while at home")]
+    fn debug_builds_see_a_number_that_became_two_tokens() {
+        let mut list = list(2);
+        let token = list.pop().expect("at home");
+        let copy = Token::mint(token.raw());
+        list.push(token);
+        list.push(copy);
+    }
+}

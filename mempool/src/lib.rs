@@ -34,6 +34,8 @@ pub mod registrar;
 mod returns;
 pub mod send;
 mod smaps;
+#[cfg(test)]
+mod testing;
 pub mod token;
 pub mod topology;
 

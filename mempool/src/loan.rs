@@ -297,3 +297,116 @@ unsafe fn free(home: NonNull<Home>) {
 
 /// Numbers beyond are marks of [`Returns`].
 const LOANS_MAX: u32 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory;
+
+    const SPEC: PoolSpec = PoolSpec { slots: 3, slot_len: 100, align: 1 };
+
+    fn home(kinds: &[PoolSpec]) -> (LoanHome, Vec<Vec<Loan>>) {
+        let mut memory = memory(region_len(kinds).expect("small"));
+        LoanHome::new(&mut memory, kinds).expect("as much as was asked for")
+    }
+
+    /// Whether the home is still allocated, seen by the region that it keeps.
+    fn watch(home: &LoanHome) -> impl Fn() -> bool + use<> {
+        home.shared().span.watch()
+    }
+
+    #[test]
+    fn a_loan_is_no_larger_than_it_must_be() {
+        assert_eq!(size_of::<Loan>(), 24);
+        assert_eq!(size_of::<Option<Loan>>(), 24);
+    }
+
+    #[test]
+    fn loans_of_all_kinds_are_aligned_distinct_and_whole_when_they_come_back() {
+        let large = PoolSpec { slots: 2, slot_len: 4096, align: 4096 };
+        let (mut owner, mut kinds) = home(&[SPEC, large]);
+        let order = |kind: &[Loan]| kind.iter().map(|loan| loan.slot).collect::<Vec<_>>();
+        assert_eq!((order(&kinds[0]), order(&kinds[1])), (vec![2, 1, 0], vec![4, 3]));
+        for loan in kinds.iter_mut().flatten() {
+            let slot = loan.slot as u8;
+            loan.fill(slot);
+        }
+        for loan in kinds.iter().flatten() {
+            assert!(loan.iter().all(|byte| *byte == loan.slot as u8));
+        }
+        assert!(kinds[1].iter().all(|loan| loan.as_ptr().addr().is_multiple_of(4096)));
+
+        let mut loan = kinds[1].pop().expect("two");
+        loan.truncate(5000);
+        assert_eq!(loan.len(), 4096, "truncation does not lengthen");
+        loan.truncate(10);
+        assert_eq!((loan.len(), loan.sge(2..10).length), (10, 8));
+        drop(loan);
+        let mut back = Vec::new();
+        owner.reclaim(|kind, loan| back.push((kind, loan)));
+        assert_eq!((back.len(), back[0].0, back[0].1.len()), (1, 1, 4096));
+    }
+
+    #[test]
+    fn a_loan_is_received_by_its_own_home_only() {
+        let ((one, mut loans), (other, _)) = (home(&[SPEC]), home(&[SPEC]));
+        let mut loan = loans[0].pop().expect("three");
+        loan.truncate(1);
+        let loan = other.receive(loan).expect_err("another's");
+        let (kind, loan) = one.receive(loan).expect("its own");
+        assert_eq!((kind, loan.len()), (0, 100));
+    }
+
+    #[test]
+    #[should_panic(expected = "of a slot of 100")]
+    fn an_entry_beyond_the_loan_is_refused() {
+        let (_owner, loans) = home(&[SPEC]);
+        let _ = loans[0][0].sge(0..101);
+    }
+
+    #[test]
+    fn a_home_is_freed_with_its_last_part_whichever_that_is() {
+        let (owner, loans) = home(&[SPEC]);
+        let alive = watch(&owner);
+        drop(owner);
+        let mut loans = loans.into_iter().flatten();
+        let mut kept = loans.next().expect("three");
+        drop(loans);
+        assert!(alive(), "a loan is out");
+        kept.fill(9);
+        drop(kept);
+        assert!(!alive());
+
+        let (owner, loans) = home(&[SPEC]);
+        let alive = watch(&owner);
+        drop(loans);
+        assert!(alive(), "the owner is there");
+        drop(owner);
+        assert!(!alive());
+    }
+
+    #[test]
+    fn a_loan_that_is_forgotten_keeps_the_memory_for_ever() {
+        let (owner, mut loans) = home(&[SPEC]);
+        let alive = watch(&owner);
+        std::mem::forget(loans[0].pop());
+        drop(loans);
+        drop(owner);
+        assert!(alive());
+    }
+
+    #[test]
+    fn a_home_may_lose_its_owner_while_loans_come_home_from_other_threads() {
+        for _ in 0..if cfg!(miri) { 10 } else { 500 } {
+            let (owner, loans) = home(&[SPEC]);
+            let alive = watch(&owner);
+            std::thread::scope(|scope| {
+                for mut loan in loans.into_iter().flatten() {
+                    scope.spawn(move || loan.fill(1));
+                }
+                scope.spawn(move || drop(owner));
+            });
+            assert!(!alive());
+        }
+    }
+}

@@ -245,3 +245,141 @@ pub(crate) fn outside(range: Range<usize>, len: usize) -> ! {
 
 /// Slots do not share a line of the cache: their holders may be on two cores.
 pub(crate) const CACHE_LINE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{memory, region};
+    use crate::token::kind::Send as Sending;
+
+    const SPEC: PoolSpec = PoolSpec { slots: 5, slot_len: 1000, align: 1 };
+
+    fn pool(spec: &PoolSpec) -> Pool<Sending> {
+        let mut memory = memory(spec.region_len().expect("a small pool"));
+        Pool::new(&mut memory, spec).expect("as much as was asked for")
+    }
+
+    #[test]
+    fn slots_are_distinct_zero_and_as_long_as_asked_for() {
+        let mut pool = pool(&SPEC);
+        let mut tokens: Vec<_> = std::iter::from_fn(|| pool.pop()).collect();
+        assert_eq!((tokens.len(), pool.free(), pool.capacity()), (5, 0, 5));
+        for token in &mut tokens {
+            assert!(pool.bytes(token).iter().all(|byte| *byte == 0));
+            let index = token.index() as u8;
+            pool.bytes_mut(token).fill(index + 1);
+        }
+        for token in &tokens {
+            assert_eq!(pool.bytes(token), [token.index() as u8 + 1; 1000]);
+        }
+        tokens.into_iter().for_each(|token| pool.push(token));
+        assert_eq!(pool.free(), 5);
+    }
+
+    #[test]
+    fn entries_name_the_bytes_and_the_key() {
+        let mut pool = pool(&SPEC);
+        let mut token = pool.pop().expect("at home");
+        let sge = pool.sge(&token, 10..1000);
+        assert_eq!((sge.length, sge.lkey), (990, 0x100));
+        assert_eq!(sge.addr, pool.addr(&token) + 10);
+        pool.bytes_mut(&mut token)[10] = 77;
+        let byte = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+        // SAFETY: what a device would do: the address lies in the slot, which this test owns.
+        assert_eq!(unsafe { byte.read() }, 77);
+        assert_eq!(pool.sge(&token, 1000..1000).length, 0);
+        pool.push(token);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a slot of 1000")]
+    fn an_entry_beyond_the_slot_is_refused() {
+        let mut pool = pool(&SPEC);
+        let token = pool.pop().expect("at home");
+        let _ = pool.sge(&token, 1..1001);
+    }
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "the subject of the test")]
+    #[should_panic(expected = "of a slot of 1000")]
+    fn an_entry_that_ends_before_it_begins_is_refused() {
+        let mut pool = pool(&SPEC);
+        let token = pool.pop().expect("at home");
+        let _ = pool.sge(&token, 2..1);
+    }
+
+    #[test]
+    fn slots_are_aligned_and_their_first_lines_spread_over_the_cache() {
+        for (slot_len, align, stride) in
+            [(1, 1, 64), (4096, 1, 4160), (4160, 64, 4160), (4096, 4096, 4096), (100, 256, 256)]
+        {
+            let spec = PoolSpec { slots: 4, slot_len, align };
+            assert_eq!(spec.layout().expect("small").stride, stride, "{spec:?}");
+            let mut pool = pool(&spec);
+            while let Some(token) = pool.pop() {
+                assert!(pool.addr(&token).is_multiple_of(align.max(64) as u64));
+                let _ = token.into_raw();
+            }
+        }
+    }
+
+    #[test]
+    fn poison_reaches_slots_at_home_and_no_other() {
+        let mut pool = pool(&SPEC);
+        let mine = pool.pop().expect("at home");
+        pool.poison(0xA5);
+        assert!(pool.bytes(&mine).iter().all(|byte| *byte == 0));
+        let fresh = pool.pop().expect("at home");
+        assert!(pool.bytes(&fresh).iter().all(|byte| *byte == 0xA5));
+        pool.push(mine);
+        pool.push(fresh);
+    }
+
+    #[test]
+    fn bytes_outlive_a_pool_that_is_dropped_while_they_are_lent() {
+        let mut pool = pool(&SPEC);
+        let mut token = pool.pop().expect("at home");
+        let bytes = pool.bytes_mut(&mut token);
+        drop(pool);
+        bytes.fill(1);
+        assert!(bytes.iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn a_region_that_is_too_small_is_an_error_with_both_numbers() {
+        let mut memory = memory(4096);
+        let spec = PoolSpec { slots: 5, slot_len: 1024, align: 1 };
+        let error = Pool::<Sending>::new(&mut memory, &spec).expect_err("no room");
+        assert_eq!(
+            error.to_string(),
+            "5440 bytes aligned to 64 are needed, 4096 bytes are left in the region"
+        );
+    }
+
+    #[test]
+    fn impossible_pools_are_errors() {
+        let error = |spec: PoolSpec| spec.layout().expect_err("impossible");
+        assert_eq!(error(PoolSpec { slot_len: 0, ..SPEC }), PoolError::SlotLen { bytes: 0 });
+        let bytes = 1 << 32;
+        assert_eq!(error(PoolSpec { slot_len: bytes, ..SPEC }), PoolError::SlotLen { bytes });
+        assert_eq!(error(PoolSpec { align: 3, ..SPEC }), PoolError::Align { align: 3 });
+        assert_eq!(error(PoolSpec { align: 1 << 63, slots: 2, ..SPEC }), PoolError::TooLarge);
+    }
+
+    #[test]
+    fn a_pool_in_the_rest_of_a_region_is_where_nothing_else_is() {
+        let bytes = SPEC.region_len().expect("small");
+        let mut memory = Registered::new(
+            region(2 * bytes),
+            &crate::testing::Device::default(),
+            crate::Access::LOCAL_WRITE,
+        )
+        .expect("never full");
+        let mut one = Pool::<Sending>::new(&mut memory, &SPEC).expect("room for two");
+        let mut two = Pool::<Sending>::new(&mut memory, &SPEC).expect("room for two");
+        let (last, first) = (one.pop().expect("at home"), two.pop().expect("at home"));
+        assert!(two.addr(&first) >= one.addr(&last) + 5 * 1088);
+        one.push(last);
+        two.push(first);
+    }
+}

@@ -432,3 +432,184 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
 
 /// As many nodes as the kernel can have (CONFIG_NODES_SHIFT is at most 10).
 const NODES_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn map(spec: RegionSpec) -> Region {
+        Region::map(&spec).expect("a few MiB can be had")
+    }
+
+    /// The line `VmFlags` of the mapping that a region begins.
+    fn flags_of(region: &Region) -> String {
+        let text = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+        let start = region.base().as_ptr().addr();
+        let from = text.find(&format!("{start:x}-")).expect("a mapping begins at the base");
+        let flags = text[from..].lines().find_map(|line| line.strip_prefix("VmFlags:"));
+        flags.expect("every mapping has flags").to_owned() + " "
+    }
+
+    #[test]
+    fn every_rung_that_was_not_obtained_left_a_note() {
+        for asked in PageSize::LADDER {
+            for bytes in [1, 4096, 3 * MIB, 5 * MIB + 1] {
+                let region =
+                    map(RegionSpec { pages: asked, lock: false, ..RegionSpec::new(bytes) });
+                let obtained = region.page_size();
+                assert!(obtained >= asked, "{obtained} pages are larger than asked for");
+                let missed = PageSize::LADDER.iter().filter(|r| (asked..obtained).contains(r));
+                assert_eq!(region.notes().len(), missed.count(), "{:?}", region.notes());
+                assert!(region.len() >= bytes && region.len().is_multiple_of(obtained.bytes()));
+                assert!(region.base().as_ptr().addr().is_multiple_of(obtained.bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_that_would_be_mostly_empty_is_not_tried() {
+        let region = map(RegionSpec { lock: false, ..RegionSpec::new(64 << 10) });
+        assert_eq!((region.page_size(), region.len()), (PageSize::Base4K, 64 << 10));
+        let not_tried = |note: &Note| matches!(note, Note::TooSmall { bytes: 0x10000, .. });
+        assert!(region.notes().iter().all(not_tried), "{:?}", region.notes());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "smaps")]
+    fn transparent_means_that_every_byte_is_in_a_huge_page() {
+        let spec = RegionSpec { pages: PageSize::Transparent, ..RegionSpec::new(6 * MIB) };
+        let region = map(RegionSpec { lock: false, ..spec });
+        let text = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+        let start = region.base().as_ptr().addr();
+        let backing = smaps::backing(&text, start..start + region.len());
+        match region.page_size() {
+            PageSize::Transparent => assert_eq!(backing.huge, backing.mapped),
+            PageSize::Base4K => assert!(
+                matches!(region.notes(), [Note::NotTransparent { .. } | Note::PagesRefused { .. }]),
+                "{:?}",
+                region.notes()
+            ),
+            other => panic!("{other} pages were not asked for"),
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing is advised under Miri")]
+    fn what_was_not_touched_is_not_called_transparent() {
+        let spec = RegionSpec { pages: PageSize::Transparent, ..RegionSpec::new(4 * MIB) };
+        let region = map(RegionSpec { prefault: false, lock: false, ..spec });
+        assert_eq!(region.page_size(), PageSize::Base4K);
+        assert!(matches!(region.notes(), [Note::NotVerified]), "{:?}", region.notes());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing is bound under Miri")]
+    fn a_node_that_is_not_there_leaves_a_note_and_a_region() {
+        for node in [1023, 1024, u32::MAX] {
+            let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
+            let region = map(RegionSpec { numa_node: Some(node), lock: false, ..spec });
+            assert!(
+                matches!(region.notes(), [Note::NotBound { node: named, .. }] if *named == node),
+                "{:?}",
+                region.notes()
+            );
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "nothing is bound under Miri")]
+    fn binding_to_the_first_node_succeeds_where_the_kernel_allows_it() {
+        let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
+        let region = map(RegionSpec { numa_node: Some(0), lock: false, ..spec });
+        // A container may forbid the call; a machine that has node 0 must not find it invalid.
+        for note in region.notes() {
+            let Note::NotBound { source, .. } = note else { panic!("{note}") };
+            assert_ne!(source.raw_os_error(), Some(libc::EINVAL), "{note}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "smaps")]
+    fn a_region_is_locked_or_says_that_it_is_not() {
+        let region = map(RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) });
+        let locked = flags_of(&region).contains(" lo ");
+        let noted = region.notes().iter().any(|note| matches!(note, Note::NotLocked { .. }));
+        assert_ne!(locked, noted, "{:?}", region.notes());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "smaps")]
+    fn no_region_is_copied_to_a_child() {
+        for shared in [false, true] {
+            for pages in [PageSize::Transparent, PageSize::Base4K] {
+                let spec = RegionSpec { pages, shared, ..RegionSpec::new(2 * MIB) };
+                let region = map(RegionSpec { lock: false, ..spec });
+                assert!(flags_of(&region).contains(" dc "), "{}", flags_of(&region));
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "fork")]
+    fn a_child_process_has_no_mapping_there() {
+        let region = map(RegionSpec { lock: false, ..RegionSpec::new(4096) });
+        let base = region.base().as_ptr().cast();
+        // SAFETY: the child makes two system calls, both of which are allowed after a fork in a
+        // process with threads, and ends.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0, "no child could be made");
+        if child == 0 {
+            // SAFETY: msync looks at the mapping and changes no byte.
+            let mapped = unsafe { libc::msync(base, 4096, libc::MS_ASYNC) } == 0;
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(mapped)) };
+        }
+        let mut status = 0;
+        // SAFETY: `child` is a child of this process that nobody else waits for.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, status), (child, 0), "the child found the region mapped");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd")]
+    fn a_shared_region_can_be_mapped_again() {
+        let spec = RegionSpec { pages: PageSize::Base4K, shared: true, ..RegionSpec::new(8192) };
+        let region = map(RegionSpec { lock: false, ..spec });
+        let fd = region.memfd().expect("shared regions have a file").try_clone_to_owned();
+        let again = MmapRaw::map_raw(&File::from(fd.expect("a number is free"))).expect("mapped");
+        // SAFETY: the last byte of the region, which only this test knows.
+        unsafe { region.base().as_ptr().add(8191).write_volatile(7) };
+        // SAFETY: the last byte of the second mapping, which is as long.
+        let seen = unsafe { again.as_ptr().add(8191).read_volatile() };
+        assert_eq!((again.len(), seen), (8192, 7));
+    }
+
+    #[test]
+    fn impossible_lengths_are_errors() {
+        let error = |bytes| Region::map(&RegionSpec::new(bytes)).expect_err("impossible");
+        assert!(matches!(error(0), RegionError::Empty));
+        assert!(matches!(error(usize::MAX), RegionError::TooLarge { bytes: usize::MAX }));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the system for the impossible")]
+    fn more_than_the_system_has_is_an_error_that_names_the_bytes() {
+        let error = Region::map(&RegionSpec::new(1 << 60)).expect_err("an exbibyte");
+        assert!(matches!(error, RegionError::Map { bytes, .. } if bytes == 1 << 60), "{error}");
+    }
+
+    #[test]
+    #[ignore = "needs four free huge pages: sysctl vm.nr_hugepages=4"]
+    fn reserved_pages_are_taken_where_the_system_has_them() {
+        for shared in [false, true] {
+            let spec = RegionSpec { pages: PageSize::Huge2M, shared, ..RegionSpec::new(4 * MIB) };
+            for numa_node in [None, Some(0)] {
+                let region = map(RegionSpec { numa_node, ..spec.clone() });
+                assert_eq!(region.page_size(), PageSize::Huge2M, "{:?}", region.notes());
+                assert!(flags_of(&region).contains(" ht "), "{}", flags_of(&region));
+            }
+        }
+    }
+}

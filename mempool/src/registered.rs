@@ -124,6 +124,15 @@ impl Span {
     }
 }
 
+#[cfg(test)]
+impl Span {
+    /// Tells later whether the region is still mapped.
+    pub(crate) fn watch(&self) -> impl Fn() -> bool + use<> {
+        let region = Arc::downgrade(&self.region);
+        move || region.strong_count() > 0
+    }
+}
+
 /// A region has not enough bytes left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{needed} bytes aligned to {align} are needed, {left} bytes are left in the region")]
@@ -134,4 +143,49 @@ pub struct NoRoom {
     pub align: usize,
     /// Bytes left, before alignment.
     pub left: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Device, region};
+
+    #[test]
+    fn parts_do_not_overlap_and_end_with_the_region() {
+        let device = Device::default();
+        let mut memory =
+            Registered::new(region(8192), &device, Access::LOCAL_WRITE).expect("never full");
+        let one = memory.carve(100, 64).expect("room");
+        let two = memory.carve(4096, 4096).expect("room");
+        assert_eq!(two.base().as_ptr().addr() - one.base().as_ptr().addr(), 4096);
+        assert_eq!((one.len(), one.is_empty(), one.lkey()), (100, false, 0x100));
+        assert_eq!(memory.left(), 0);
+        let error = memory.carve(1, 1).expect_err("nothing is left");
+        assert_eq!(error, NoRoom { needed: 1, align: 1, left: 0 });
+        assert!(memory.carve(usize::MAX, 1).is_err());
+        assert!(memory.carve(0, 1 << 63).is_err());
+    }
+
+    #[test]
+    fn a_registration_is_taken_back_when_nothing_lives_in_the_region() {
+        let device = Device::default();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let mut memory = Registered::new(region(4096), &device, access).expect("never full");
+        let span = memory.carve(64, 64).expect("room");
+        let memory = memory.deregister(&device).expect_err("a span is alive");
+        assert_eq!((device.held(), memory.keys().rkey), (1, 0x200));
+        drop(span);
+        assert!(memory.deregister(&device).is_ok());
+        assert_eq!(device.held(), 0);
+    }
+
+    #[test]
+    fn memory_that_a_peer_may_still_reach_is_leaked() {
+        for (access, leaked) in [(Access::LOCAL_WRITE, 0), (Access::REMOTE_READ, 1)] {
+            let memory = Registered::new(region(4096), &Device::default(), access).expect("room");
+            let watch = Arc::downgrade(&memory.region);
+            drop(memory);
+            assert_eq!(watch.strong_count(), leaked, "{access:?}");
+        }
+    }
 }

@@ -112,3 +112,181 @@ const EMPTY: u32 = u32::MAX;
 
 /// The owner is gone.
 const CLOSED: u32 = u32::MAX - 1;
+
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p rpcrdma-mempool --release --lib returns`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// What a home holds: the way back, and slots that only their owner touches.
+    struct Shared {
+        returns: Returns,
+        links: [Link; SLOTS],
+        slots: [UnsafeCell<u32>; SLOTS],
+        freed: UnsafeCell<bool>,
+    }
+
+    const SLOTS: usize = 2;
+
+    impl Shared {
+        fn new() -> Arc<Shared> {
+            Arc::new(Shared {
+                returns: Returns::new(),
+                links: std::array::from_fn(|_| Link::new()),
+                slots: std::array::from_fn(|_| UnsafeCell::new(0)),
+                freed: UnsafeCell::new(false),
+            })
+        }
+
+        /// Writes the slot as an application does, then brings it home.
+        fn use_and_give(&self, slot: u32) {
+            // SAFETY: loom checks that nobody else accesses the slot at the same time.
+            self.slots[slot as usize].with_mut(|value| unsafe { *value += 1 });
+            if self.returns.give(&self.links, slot) == Memory::Free {
+                self.free();
+            }
+        }
+
+        /// Accesses everything, exclusively, as freeing does: loom finds whoever is not done yet.
+        fn free(&self) {
+            for slot in &self.slots {
+                // SAFETY: as above.
+                slot.with_mut(|value| unsafe { *value = u32::MAX });
+            }
+            // SAFETY: as above.
+            self.freed.with_mut(|freed| unsafe {
+                assert!(!std::mem::replace(&mut *freed, true), "freed twice");
+            });
+        }
+
+        fn is_freed(&self) -> bool {
+            // SAFETY: as above.
+            self.freed.with(|freed| unsafe { *freed })
+        }
+    }
+
+    fn give_on_threads(memory: &Arc<Shared>) -> Vec<thread::JoinHandle<()>> {
+        let give = |slot| {
+            let memory = Arc::clone(memory);
+            thread::spawn(move || memory.use_and_give(slot))
+        };
+        (0..SLOTS as u32).map(give).collect()
+    }
+
+    #[test]
+    fn a_slot_that_came_home_is_quiet_and_comes_once() {
+        loom::model(|| {
+            let memory = Shared::new();
+            let threads = give_on_threads(&memory);
+            let mut home = [0; SLOTS];
+            let mut take = || {
+                memory.returns.take(&memory.links, |slot| {
+                    home[slot as usize] += 1;
+                    // SAFETY: loom checks that the thread that gave the slot is done with it.
+                    memory.slots[slot as usize].with(|value| assert_eq!(unsafe { *value }, 1));
+                });
+            };
+            take();
+            threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
+            take();
+            assert_eq!(home, [1; SLOTS]);
+        });
+    }
+
+    #[test]
+    fn a_slot_may_travel_again_while_others_come_home() {
+        loom::model(|| {
+            let memory = Shared::new();
+            let threads = give_on_threads(&memory);
+            let mut taken = Vec::new();
+            memory.returns.take(&memory.links, |slot| taken.push(slot));
+            let again = taken.len();
+            // On this thread, at once: the head may be what another thread has just read (ABA).
+            taken.drain(..).for_each(|slot| memory.use_and_give(slot));
+            threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
+            let mut home = 0;
+            memory.returns.take(&memory.links, |slot| {
+                home += 1;
+                // SAFETY: loom checks that nobody else accesses the slot.
+                memory.slots[slot as usize].with(|value| assert!(unsafe { *value } >= 1));
+            });
+            assert_eq!(home, SLOTS, "{again} travelled twice");
+        });
+    }
+
+    #[test]
+    fn the_last_frees_and_nobody_else() {
+        loom::model(|| {
+            let memory = Shared::new();
+            let threads = give_on_threads(&memory);
+            if memory.returns.close(&memory.links, SLOTS) == Memory::Free {
+                memory.free();
+            }
+            threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
+            assert!(memory.is_freed());
+        });
+    }
+
+    #[test]
+    fn an_owner_that_takes_before_it_closes_counts_what_it_holds() {
+        loom::model(|| {
+            let memory = Shared::new();
+            let threads = give_on_threads(&memory);
+            let mut held = Vec::new();
+            memory.returns.take(&memory.links, |slot| held.push(slot));
+            if memory.returns.close(&memory.links, SLOTS) == Memory::Free {
+                memory.free();
+            }
+            // As a pool's spares do when they are dropped after the owner's end.
+            held.into_iter().for_each(|slot| memory.use_and_give(slot));
+            threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
+            assert!(memory.is_freed());
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn links(count: usize) -> Vec<Link> {
+        (0..count).map(|_| Link::new()).collect()
+    }
+
+    #[test]
+    fn what_was_given_is_taken_once() {
+        let (returns, links) = (Returns::new(), links(4));
+        let taken = || {
+            let mut taken = Vec::new();
+            returns.take(&links, |slot| taken.push(slot));
+            taken
+        };
+        assert_eq!(taken(), []);
+        for slot in [2, 0, 3] {
+            assert_eq!(returns.give(&links, slot), Memory::Keep);
+        }
+        assert_eq!(taken(), [3, 0, 2]);
+        assert_eq!(taken(), []);
+    }
+
+    #[test]
+    fn the_last_to_come_home_is_told_to_free() {
+        let (returns, links) = (Returns::new(), links(3));
+        assert_eq!(returns.give(&links, 1), Memory::Keep);
+        assert_eq!(returns.close(&links, 3), Memory::Keep);
+        assert_eq!(returns.give(&links, 0), Memory::Keep);
+        assert_eq!(returns.give(&links, 2), Memory::Free);
+    }
+
+    #[test]
+    fn an_owner_that_leaves_last_is_told_to_free() {
+        let (returns, links) = (Returns::new(), links(2));
+        assert_eq!(returns.give(&links, 0), Memory::Keep);
+        assert_eq!(returns.give(&links, 1), Memory::Keep);
+        assert_eq!(returns.close(&links, 2), Memory::Free);
+    }
+}

@@ -108,6 +108,13 @@ pub const SLOTS_MAX: u32 = 1 << INDEX_BITS;
 
 const INDEX_MASK: u32 = SLOTS_MAX - 1;
 
+/// The promise, for unit tests that no device takes part in.
+#[cfg(test)]
+pub(crate) fn quiet() -> Quiet {
+    // SAFETY: the tests that use it have turned every token into a number and forgotten it.
+    unsafe { Quiet::assume() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
