@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use rpcrdma_config::units::{Length, parse_length};
 
 use crate::cores::CorePair;
 
@@ -65,6 +66,8 @@ pub struct Args {
 pub enum Mode {
     /// The machine alone: as many cache lines there and back as the RPC has bytes, no protocol
     Floor,
+    /// The provider without RPC: Sends of as many bytes there and back, beside the floor
+    Raw,
 }
 
 impl Mode {
@@ -72,6 +75,7 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Mode::Floor => "floor",
+            Mode::Raw => "raw",
         }
     }
 }
@@ -101,20 +105,14 @@ impl Op {
     }
 }
 
-/// A length: bytes, or a number with `KiB`, `MiB` or `GiB`.
+/// A length: bytes, or a number with `KiB` or `MiB` as in a configuration file.
 fn length(text: &str) -> Result<usize, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: usize = number.parse().map_err(|_| "a number, as in 64 or 4KiB".to_owned())?;
-    let scale = match unit {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(format!("`{unit}` is not one of B, KiB, MiB, GiB")),
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => parse_length(text).map_err(|error| error.to_string())?,
     };
-    let bytes = number.checked_mul(scale).filter(|bytes| *bytes <= LENGTH_MAX);
-    bytes.ok_or_else(|| format!("at most {} MiB", LENGTH_MAX >> 20))
+    let most = format!("at most {}", Length(LENGTH_MAX));
+    usize::try_from(bytes).ok().filter(|_| bytes <= LENGTH_MAX).ok_or(most)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -126,7 +124,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// The longest request or reply.
-const LENGTH_MAX: usize = 64 << 20;
+const LENGTH_MAX: u64 = 64 << 20;
 
 const CALL: &str = "The call";
 const LENGTH: &str = "The length of the run";
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(length("64B"), Ok(64));
         assert_eq!(length("4KiB"), Ok(4096));
         assert_eq!(length("1MiB"), Ok(1 << 20));
-        assert_eq!(length("64MiB"), Ok(LENGTH_MAX));
+        assert_eq!(length("64MiB"), Ok(64 << 20));
         for wrong in ["", "KiB", "4KB", "-1", "1GiB", "67108865", "99999999999999999999"] {
             assert!(length(wrong).is_err(), "{wrong}");
         }

@@ -58,6 +58,17 @@ impl Shape {
     }
 }
 
+/// What a contender puts on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of a request, all headers included.
+    pub request_len: usize,
+    /// Bytes of a reply, all headers included.
+    pub reply_len: usize,
+    /// Requests under way at one time, at least 1.
+    pub window: u32,
+}
+
 /// Bytes of the header of an RPC call with AUTH_NONE (RFC 5531).
 pub const CALL_HEADER_LEN: usize = 40;
 /// Bytes of the header of an accepted RPC reply with AUTH_NONE (RFC 5531).

@@ -1,9 +1,10 @@
 //! The two cores of a benchmark, and threads that stay on them.
 
 use std::fmt;
-use std::fs;
 use std::str::FromStr;
 
+use rpcrdma_mempool::pin::{CoreList, allowed_cores, pin_to};
+use rpcrdma_mempool::topology::Topology;
 use serde::Serialize;
 
 use crate::error::BenchError;
@@ -12,9 +13,9 @@ use crate::error::BenchError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CorePair {
     /// Where the client's thread runs.
-    pub client: usize,
+    pub client: u32,
     /// Where the server's thread runs.
-    pub server: usize,
+    pub server: u32,
 }
 
 impl CorePair {
@@ -25,10 +26,10 @@ impl CorePair {
         if allowed.len() < 2 {
             return Err(BenchError::OneCore { allowed: allowed.len() });
         }
-        let Some(wish) = wish else { return Ok(pick(&allowed, &isolated_cores(), siblings)) };
-        for core in [wish.client, wish.server] {
+        let Some(wish) = wish else { return Ok(pick(&allowed, &Topology::detect())) };
+        for core in wish.both() {
             if !allowed.contains(&core) {
-                let reason = format!("this program may use {allowed:?}");
+                let reason = format!("this program may use {}", CoreList(allowed));
                 return Err(BenchError::Core { core, reason });
             }
         }
@@ -36,7 +37,7 @@ impl CorePair {
     }
 
     /// Both, the client's first.
-    pub fn both(self) -> [usize; 2] {
+    pub fn both(self) -> [u32; 2] {
         [self.client, self.server]
     }
 }
@@ -62,49 +63,25 @@ impl fmt::Display for CorePair {
 }
 
 /// Keeps the calling thread on a core from now on.
-pub fn pin(core: usize) -> Result<(), BenchError> {
-    if core_affinity::set_for_current(core_affinity::CoreId { id: core }) {
-        return Ok(());
-    }
-    let reason = "the thread could not be pinned to it".into();
-    Err(BenchError::Core { core, reason })
-}
-
-/// Core numbers as the kernel writes them: `0-3,8`. What is not a number is left out.
-pub fn core_list(text: &str) -> Vec<usize> {
-    let mut cores = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (low, high) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(low), Ok(high)) = (low.trim().parse::<usize>(), high.trim().parse()) {
-            cores.extend(low..=high);
-        }
-    }
-    cores
-}
-
-/// Cores that the kernel keeps other programs off.
-pub fn isolated_cores() -> Vec<usize> {
-    fs::read_to_string("/sys/devices/system/cpu/isolated")
-        .map_or_else(|_| Vec::new(), |text| core_list(&text))
-}
-
-fn allowed_cores() -> Vec<usize> {
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    cores.into_iter().map(|core| core.id).collect()
-}
-
-/// The hardware threads that share a core with this one, itself included.
-fn siblings(core: usize) -> Vec<usize> {
-    let path = format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list");
-    fs::read_to_string(path).map_or_else(|_| vec![core], |text| core_list(&text))
+///
+/// # Errors
+/// When the core cannot be had.
+pub fn pin(core: u32) -> Result<(), BenchError> {
+    pin_to(core).map_err(|error| BenchError::Core { core, reason: error.to_string() })
 }
 
 /// Picks a pair from at least two cores.
-fn pick(allowed: &[usize], isolated: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> CorePair {
-    let mut order: Vec<usize> = allowed.to_vec();
-    order.sort_by_key(|core| (!isolated.contains(core), *core == 0 && allowed.len() > 2, *core));
+fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
+    let mut order: Vec<u32> = topology.cores_by_preference(None);
+    order.retain(|core| allowed.contains(core));
+    order.extend(allowed.iter().filter(|core| topology.core(**core).is_none()));
+    let is_isolated = |id: u32| topology.core(id).is_some_and(|core| core.isolated);
+    if order.len() > 2 && !is_isolated(order[0]) {
+        // A stable sort: only core 0 moves, to the end.
+        order.sort_by_key(|core| *core == 0);
+    }
     let client = order[0];
-    let beside = siblings(client);
+    let beside = topology.core(client).map_or(&[][..], |core| &core.siblings);
     let others = || order.iter().copied().filter(|core| *core != client);
     let server = others().find(|core| !beside.contains(core)).or_else(|| others().next());
     CorePair { client, server: server.expect("the caller gives two cores") }
@@ -114,42 +91,57 @@ fn pick(allowed: &[usize], isolated: &[usize], siblings: impl Fn(usize) -> Vec<u
 mod tests {
     use super::*;
 
-    fn alone(core: usize) -> Vec<usize> {
-        vec![core]
+    fn cores(count: u32) -> Topology {
+        Topology::flat((0..count).collect())
     }
 
-    #[test]
-    fn a_list_of_cores_reads_as_the_kernel_writes_it() {
-        assert_eq!(core_list("0-2,7\n"), [0, 1, 2, 7]);
-        assert_eq!(core_list("\n"), [0usize; 0]);
-        assert_eq!(core_list("3"), [3]);
+    fn pair(client: u32, server: u32) -> CorePair {
+        CorePair { client, server }
     }
 
     #[test]
     fn two_cores_are_taken_as_they_are() {
-        assert_eq!(pick(&[0, 1], &[], alone), CorePair { client: 0, server: 1 });
+        assert_eq!(pick(&[0, 1], &cores(2)), pair(0, 1));
     }
 
     #[test]
     fn core_zero_is_left_to_interrupts_when_there_are_others() {
-        assert_eq!(pick(&[0, 1, 2], &[], alone), CorePair { client: 1, server: 2 });
+        assert_eq!(pick(&[0, 1, 2], &cores(3)), pair(1, 2));
     }
 
     #[test]
     fn isolated_cores_come_first() {
-        assert_eq!(pick(&[0, 1, 2, 3], &[3, 2], alone), CorePair { client: 2, server: 3 });
+        let mut topology = cores(4);
+        topology.cores[2].isolated = true;
+        topology.cores[3].isolated = true;
+        assert_eq!(pick(&[0, 1, 2, 3], &topology), pair(2, 3));
+    }
+
+    #[test]
+    fn an_isolated_core_zero_is_as_good_as_another() {
+        let mut topology = cores(3);
+        topology.cores[0].isolated = true;
+        assert_eq!(pick(&[0, 1, 2], &topology).client, 0);
     }
 
     #[test]
     fn hardware_threads_of_one_core_are_not_paired_if_that_can_be_helped() {
-        let pairs = |core: usize| vec![core & !1, core | 1];
-        assert_eq!(pick(&[0, 1, 2, 3, 4, 5], &[], pairs), CorePair { client: 1, server: 2 });
-        assert_eq!(pick(&[2, 3], &[], pairs), CorePair { client: 2, server: 3 });
+        let mut topology = cores(6);
+        for core in &mut topology.cores {
+            core.siblings = vec![core.id & !1, core.id | 1];
+        }
+        assert_eq!(pick(&[2, 3, 4], &topology), pair(2, 4));
+        assert_eq!(pick(&[2, 3], &topology), pair(2, 3));
+    }
+
+    #[test]
+    fn a_core_that_may_not_be_used_is_not_picked() {
+        assert_eq!(pick(&[1, 3], &cores(4)), pair(1, 3));
     }
 
     #[test]
     fn a_pair_is_two_different_numbers() {
-        assert_eq!("2,3".parse(), Ok(CorePair { client: 2, server: 3 }));
+        assert_eq!("2,3".parse(), Ok(pair(2, 3)));
         assert!("2".parse::<CorePair>().is_err());
         assert!("2,2".parse::<CorePair>().is_err());
         assert!("2,x".parse::<CorePair>().is_err());

@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use rpcrdma_mempool::pin::CoreList;
+use rpcrdma_mempool::topology::Topology;
 use serde::Serialize;
 
-use crate::cores::{CorePair, core_list, isolated_cores};
+use crate::cores::CorePair;
 
 /// The machine, as far as it bears on latency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,7 +18,7 @@ pub struct Machine {
     /// Whether the processor says that it is virtual.
     pub virtual_machine: bool,
     /// Cores that the kernel keeps other programs off.
-    pub isolated: Vec<usize>,
+    pub isolated: Vec<u32>,
     /// NUMA nodes.
     pub numa_nodes: usize,
     /// The frequency governor of the client's core and of the server's, where there is one.
@@ -77,12 +79,13 @@ impl Machine {
     /// What `/proc` and `/sys` say; what they do not say is empty or 0.
     pub fn read(cores: CorePair) -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
+        let topology = Topology::detect();
         Machine {
             cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
-            cores_online: core_list(&read("/sys/devices/system/cpu/online")).len(),
+            cores_online: topology.cores.len(),
             virtual_machine: is_virtual(&cpuinfo),
-            isolated: isolated_cores(),
-            numa_nodes: core_list(&read("/sys/devices/system/node/online")).len(),
+            isolated: topology.isolated().map(|core| core.id).collect(),
+            numa_nodes: topology.nodes.len(),
             governor: cores.both().map(governor),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             huge_pages: huge_pages(&read("/proc/meminfo")),
@@ -98,7 +101,7 @@ impl Machine {
         let isolated = if self.isolated.is_empty() {
             "no core isolated".to_owned()
         } else {
-            format!("cores {:?} isolated", self.isolated)
+            format!("cores {} isolated", CoreList(self.isolated.clone()))
         };
         let governor = self.governor[0].as_deref().unwrap_or("none to be seen");
         let memlock = self
@@ -135,7 +138,7 @@ fn is_virtual(cpuinfo: &str) -> bool {
     field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
 }
 
-fn governor(core: usize) -> Option<String> {
+fn governor(core: u32) -> Option<String> {
     let path = format!("/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor");
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }

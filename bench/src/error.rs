@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rpcrdma_engine::error::SetupError;
+
 /// Why a benchmark could not be run, or why its result is not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -20,7 +22,7 @@ pub enum BenchError {
     #[error("core {core}: {reason}")]
     Core {
         /// The core.
-        core: usize,
+        core: u32,
         /// Why not.
         reason: String,
     },
@@ -36,6 +38,17 @@ pub enum BenchError {
         number: u64,
         /// What was expected and what came.
         detail: String,
+    },
+    /// What is measured could not be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The device, or the memory for it, failed.
+    #[error("{who}: {what}")]
+    Device {
+        /// Who was measured.
+        who: &'static str,
+        /// What happened.
+        what: String,
     },
     /// The other thread ended before its work was done.
     #[error("{who}: the other side ended early")]

@@ -16,36 +16,26 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::call::Traffic;
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
 use crate::rounds::Contender;
 
-/// What the floor carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FloorShape {
-    /// Bytes of a request.
-    pub request_len: usize,
-    /// Bytes of a reply.
-    pub reply_len: usize,
-    /// Requests under way at one time, at least 1.
-    pub window: u32,
-}
-
 /// The floor program.
 #[derive(Debug)]
 pub struct Floor {
     cores: CorePair,
-    shape: FloorShape,
+    traffic: Traffic,
     timed: bool,
 }
 
 impl Floor {
     /// A floor that times every round trip when `timed` and only one is under way; else it counts.
-    pub fn new(cores: CorePair, shape: FloorShape, timed: bool) -> Floor {
-        assert!(shape.window > 0, "a window of 0 would never send");
-        Floor { cores, shape, timed: timed && shape.window == 1 }
+    pub fn new(cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
+        assert!(traffic.window > 0, "a window of 0 would never send");
+        Floor { cores, traffic, timed: timed && traffic.window == 1 }
     }
 }
 
@@ -55,7 +45,7 @@ impl Contender for Floor {
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        let (client, server) = connect(self.shape);
+        let (client, server) = connect(self.traffic);
         let timed = self.timed;
         let outcome = pair::run(
             self.cores,
@@ -114,16 +104,16 @@ fn answer(mut server: Server, stop: &Stop) -> Result<(), BenchError> {
 }
 
 /// Both ends of a pair of rings.
-fn connect(shape: FloorShape) -> (Client, Server) {
-    let slots = (shape.window as usize * 2).next_power_of_two().max(SLOTS_MIN);
-    let requests = Arc::new(Ring::new(slots, lines(shape.request_len)));
-    let replies = Arc::new(Ring::new(slots, lines(shape.reply_len)));
+fn connect(traffic: Traffic) -> (Client, Server) {
+    let slots = (traffic.window as usize * 2).next_power_of_two().max(SLOTS_MIN);
+    let requests = Arc::new(Ring::new(slots, lines(traffic.request_len)));
+    let replies = Arc::new(Ring::new(slots, lines(traffic.reply_len)));
     let client = Client {
         requests: Arc::clone(&requests),
         replies: Arc::clone(&replies),
         sent: 0,
         received: 0,
-        window: u64::from(shape.window),
+        window: u64::from(traffic.window),
     };
     (client, Server { requests, replies, served: 0 })
 }
@@ -295,8 +285,8 @@ mod tests {
     use super::*;
     use crate::meter::End;
 
-    fn shape(window: u32) -> FloorShape {
-        FloorShape { request_len: 136, reply_len: 120, window }
+    fn traffic(window: u32) -> Traffic {
+        Traffic { request_len: 136, reply_len: 120, window }
     }
 
     #[test]
@@ -307,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_request_is_seen_once_complete_and_not_before() {
-        let (mut client, mut server) = connect(shape(1));
+        let (mut client, mut server) = connect(traffic(1));
         assert!(!server.serve().expect("nothing is wrong yet"));
         assert!(client.request());
         assert!(!client.request(), "the window is full");
@@ -320,7 +310,7 @@ mod tests {
     #[test]
     fn messages_stay_right_over_many_turns_of_the_ring() {
         for window in [1, 3, 32] {
-            let (mut client, mut server) = connect(shape(window));
+            let (mut client, mut server) = connect(traffic(window));
             for _ in 0..1000 {
                 while client.request() {}
                 while server.serve().expect("requests stay right") {}
@@ -332,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_wrong_word_is_noticed() {
-        let (mut client, mut server) = connect(shape(1));
+        let (mut client, mut server) = connect(traffic(1));
         assert!(client.request());
         // SAFETY: no other thread has the ring, and the server has not polled yet.
         unsafe { (*server.requests.payload[0].0.get()).0[7] ^= 1 };
@@ -343,9 +333,9 @@ mod tests {
     fn two_threads_exchange_the_wished_number_of_messages() {
         let Ok(cores) = CorePair::choose(None) else { return };
         let quota = Quota { warm_up: 10, end: End::Count(500) };
-        let timed = Floor::new(cores, shape(1), true).round(quota).expect("the floor runs");
+        let timed = Floor::new(cores, traffic(1), true).round(quota).expect("the floor runs");
         assert_eq!((timed.completed, timed.latency.count()), (500, 500));
-        let counted = Floor::new(cores, shape(8), true).round(quota).expect("the floor runs");
+        let counted = Floor::new(cores, traffic(8), true).round(quota).expect("the floor runs");
         assert!(counted.completed >= 500 && counted.latency.count() == 0, "{counted:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::pair;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Jitter {
     /// The core.
-    pub core: usize,
+    pub core: u32,
     /// Gaps of more than 5 us between two readings, per second.
     pub gaps_per_second: f64,
     /// The share of the time that lies in such gaps, 0 to 1.
@@ -70,7 +70,7 @@ pub fn clock_step_ns() -> f64 {
 }
 
 /// Spins on the clock of the calling thread's core.
-fn watch(core: usize, time: Duration) -> Jitter {
+fn watch(core: u32, time: Duration) -> Jitter {
     let clock = Clock::new();
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let start = clock.raw();
@@ -103,7 +103,7 @@ impl Gaps {
         }
     }
 
-    fn over(self, core: usize, elapsed_ns: u64) -> Jitter {
+    fn over(self, core: u32, elapsed_ns: u64) -> Jitter {
         let elapsed_ns = elapsed_ns.max(1) as f64;
         Jitter {
             core,

@@ -17,6 +17,7 @@ mod meter;
 mod pair;
 mod plan;
 mod progress;
+mod raw;
 mod report;
 mod rounds;
 mod run;

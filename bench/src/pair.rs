@@ -66,7 +66,7 @@ pub fn run<C: Send, S: Send>(
 
 /// One thread: pinned, in step with the other, and never leaving it spinning alone.
 fn side<T>(
-    core: usize,
+    core: u32,
     start: &Barrier,
     stop: &Stop,
     work: impl FnOnce(&Stop) -> Result<T, BenchError>,

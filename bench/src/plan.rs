@@ -5,10 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::args::{Args, Mode, Op};
-use crate::call::{INLINE_HEADER_LEN, Shape};
+use crate::call::{INLINE_HEADER_LEN, Shape, Traffic};
 use crate::cores::CorePair;
 use crate::error::BenchError;
-use crate::floor::FloorShape;
 use crate::meter::{End, Quota};
 
 /// A benchmark, completely described.
@@ -46,7 +45,7 @@ impl Plan {
             Op::Read | Op::Write => 4096,
         });
         Ok(Plan {
-            mode: args.mode.unwrap_or(Mode::Floor),
+            mode: args.mode.unwrap_or(Mode::Raw),
             shape: Shape::new(op, size, args.reply.unwrap_or(size)),
             window: args.window.unwrap_or(1),
             cores: CorePair::choose(args.cores)?,
@@ -55,9 +54,9 @@ impl Plan {
         })
     }
 
-    /// The floor with as many bytes as the call has on the wire.
-    pub fn floor_shape(&self) -> FloorShape {
-        FloorShape {
+    /// What the call puts on the wire.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
             request_len: INLINE_HEADER_LEN + self.shape.call_len(),
             reply_len: INLINE_HEADER_LEN + self.shape.reply_len(),
             window: self.window,
@@ -105,7 +104,7 @@ impl Plan {
 
     /// The same for programs.
     pub fn settings(&self) -> Settings {
-        let FloorShape { request_len, reply_len, .. } = self.floor_shape();
+        let Traffic { request_len, reply_len, .. } = self.traffic();
         Settings {
             mode: self.mode.name(),
             op: self.shape.op.name(),

@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::{Write, stdout};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
+
+use rpcrdma_engine::fabric::Fabric;
 
 use crate::args::{Args, Mode};
 use crate::env::{Build, Machine};
@@ -12,6 +15,7 @@ use crate::floor::Floor;
 use crate::jitter::{self, Jitter};
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::raw::Raw;
 use crate::report::{self, ContenderReport, RatioReport, Report};
 use crate::rounds::{self, Contender, Series};
 
@@ -36,7 +40,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
 }
 
 fn measure(plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
-    let mut contenders = contenders(plan);
+    let Field { mut contenders, notes } = field(plan)?;
     let total = plan.rounds * contenders.len() as u32;
     let progress = Progress::new(total, plan.expected(contenders.len() as u32), quiet);
     let jitter_before = jitter::probe(plan.cores, PROBE_TIME)?;
@@ -45,24 +49,42 @@ fn measure(plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
     })?;
     drop(progress);
     let jitter_after = jitter::probe(plan.cores, PROBE_TIME)?;
-    Ok(sum_up(plan, &series, jitter_before, jitter_after))
+    Ok(sum_up(plan, notes, &series, [jitter_before, jitter_after]))
 }
 
-fn contenders(plan: &Plan) -> Vec<Box<dyn Contender>> {
-    let floor = Box::new(Floor::new(plan.cores, plan.floor_shape(), plan.is_timed()));
-    match plan.mode {
-        Mode::Floor => vec![floor],
+/// Who runs against each other, and what they use.
+struct Field {
+    contenders: Vec<Box<dyn Contender>>,
+    notes: Vec<String>,
+}
+
+fn field(plan: &Plan) -> Result<Field, BenchError> {
+    let (cores, traffic, timed) = (plan.cores, plan.traffic(), plan.is_timed());
+    let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+    field.contenders.push(Box::new(Floor::new(cores, traffic, timed)));
+    if plan.mode == Mode::Floor {
+        return Ok(field);
     }
+    let fabric = Fabric::new();
+    let raw = Raw::new(&fabric, ANY_PORT, cores, traffic, timed)?;
+    field.notes.extend(raw.notes());
+    field.contenders.push(Box::new(raw));
+    Ok(field)
 }
 
-fn sum_up(plan: &Plan, series: &[Series], before: [Jitter; 2], after: [Jitter; 2]) -> Report {
+fn sum_up(
+    plan: &Plan,
+    notes: Vec<String>,
+    series: &[Series],
+    [before, after]: [[Jitter; 2]; 2],
+) -> Report {
     Report {
         what: plan.sentence(),
         settings: plan.settings(),
         build: Build::THIS,
         machine: Machine::read(plan.cores),
         clock_step_ns: jitter::clock_step_ns(),
-        notes: Vec::new(),
+        notes,
         jitter_before: before,
         jitter_after: after,
         noise: report::noise(&[before, after].concat(), series),
@@ -99,5 +121,7 @@ fn say(text: &str) -> Result<(), BenchError> {
     written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
 }
 
+/// Where the server listens: any port of the provider.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Long enough for sixty ticks of a 250 Hz timer.
 const PROBE_TIME: Duration = Duration::from_millis(250);
