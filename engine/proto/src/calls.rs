@@ -1,0 +1,201 @@
+//! The call table: our own outstanding calls, found by xid without hashing.
+//!
+//! ```text
+//!   xid   31      30 .. bits      bits-1 .. 0
+//!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
+//! ```
+//! The generation of a slot grows with every use, so a late reply to an earlier call in the same
+//! slot names another xid. Generation 0 is never used for a call: `role | 0 | 0` is the xid of our
+//! control messages, which therefore collides with no call (wire.md P9).
+
+use alloc::boxed::Box;
+
+use thiserror::Error;
+
+use crate::placement::direct::WantSet;
+use crate::settings::Role;
+
+/// The most calls that a table can hold.
+pub const CALLS_MAX: u32 = 1 << 20;
+
+/// Names a call of ours; its value is the xid of the RPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(u32);
+
+impl CallId {
+    /// The xid that the first word of the payload and the transport header carry.
+    #[inline]
+    #[must_use]
+    pub fn xid(self) -> u32 {
+        self.0
+    }
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallState {
+    /// It has its xid, and nothing was planned to be sent.
+    Opened,
+    /// It was planned: its credits and receives are taken, its reply may arrive.
+    Sent,
+    /// The first transmission of its reply has arrived, the last has not.
+    Replying,
+}
+
+/// What is kept of an outstanding call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallEntry {
+    /// The connection, by the engine's index.
+    pub peer: u32,
+    /// How far it is.
+    pub state: CallState,
+    /// Credits that it holds: the transmissions of the call.
+    pub credits: u32,
+    /// Receives set aside for what is still to come of its reply.
+    pub receives: u32,
+    /// The most transmissions that its reply may have (`optxrq_rsbuf`, at least 1).
+    pub reply_count_max: u32,
+    /// What the reply's items may be.
+    pub wants: WantSet,
+    /// The program's name for the call.
+    pub token: u64,
+}
+
+/// The table is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("all {max} calls are outstanding")]
+pub struct TableFull {
+    /// The size of the table.
+    pub max: u32,
+}
+
+const FREE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    xid: u32,
+    next_free: u32,
+    entry: Option<CallEntry>,
+}
+
+/// The outstanding calls of all connections of a shard. Every operation is O(1).
+#[derive(Debug)]
+pub struct CallTable {
+    slots: Box<[Slot]>,
+    free: u32,
+    len: u32,
+    slot_bits: u32,
+}
+
+impl CallTable {
+    /// A table for `calls_max` calls. The only allocation of this crate is made here.
+    ///
+    /// # Panics
+    /// If `calls_max` is 0 or above [`CALLS_MAX`].
+    #[must_use]
+    pub fn new(calls_max: u32) -> Self {
+        assert!((1..=CALLS_MAX).contains(&calls_max), "1 to {CALLS_MAX} calls, not {calls_max}");
+        let slots = (0..calls_max)
+            .map(|index| {
+                let next_free = if index + 1 < calls_max { index + 1 } else { FREE };
+                Slot { xid: index, next_free, entry: None }
+            })
+            .collect();
+        let slot_bits = u32::BITS - (calls_max - 1).leading_zeros();
+        Self { slots, free: 0, len: 0, slot_bits }
+    }
+
+    /// Gives a new call of the connection `peer` its xid. The slot used last is used first.
+    ///
+    /// # Errors
+    /// [`TableFull`] if as many calls are outstanding as the table holds.
+    pub fn open(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
+        let max = self.slots.len() as u32;
+        let bits = self.slot_bits;
+        let index = self.free;
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return Err(TableFull { max });
+        };
+        self.free = slot.next_free;
+        self.len += 1;
+        let generation = next_generation(slot.xid >> bits, bits);
+        slot.xid = role.xid_bit() | generation << bits | index;
+        slot.entry = Some(CallEntry {
+            peer,
+            state: CallState::Opened,
+            credits: 0,
+            receives: 0,
+            reply_count_max: 1,
+            wants: WantSet::NONE,
+            token,
+        });
+        Ok(CallId(slot.xid))
+    }
+
+    /// Ends a call and frees its slot.
+    pub fn remove(&mut self, id: CallId, peer: u32) -> Option<CallEntry> {
+        let index = self.index_of(id.0);
+        let slot = self.slots.get_mut(index as usize)?;
+        let entry = slot.entry.filter(|entry| slot.xid == id.0 && entry.peer == peer)?;
+        slot.entry = None;
+        slot.next_free = self.free;
+        self.free = index;
+        self.len -= 1;
+        Some(entry)
+    }
+
+    /// The call that a message from `peer` names.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
+        let slot = self.slots.get(self.index_of(xid) as usize)?;
+        let entry = slot.entry.as_ref()?;
+        (slot.xid == xid && entry.peer == peer).then_some((CallId(xid), entry))
+    }
+
+    /// As [`CallTable::find`], to be changed.
+    #[inline]
+    pub fn find_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
+        let index = self.index_of(xid) as usize;
+        let slot = self.slots.get_mut(index)?;
+        let found = slot.xid == xid;
+        let entry = slot.entry.as_mut()?;
+        (found && entry.peer == peer).then_some((CallId(xid), entry))
+    }
+
+    /// The next call of a connection behind `after` in the table, for the end of the connection.
+    /// Looks at every slot between them.
+    #[must_use]
+    pub fn next_of(&self, peer: u32, after: Option<CallId>) -> Option<CallId> {
+        let start = after.map_or(0, |id| self.index_of(id.0) as usize + 1);
+        let slots = self.slots.get(start..)?;
+        let slot = slots.iter().find(|slot| slot.entry.is_some_and(|entry| entry.peer == peer))?;
+        Some(CallId(slot.xid))
+    }
+
+    /// Calls outstanding.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether no call is outstanding.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn index_of(&self, xid: u32) -> u32 {
+        xid & ((1 << self.slot_bits) - 1)
+    }
+}
+
+/// The generation behind `last`, whose bits above the generation's own are ignored; never 0.
+fn next_generation(last: u32, slot_bits: u32) -> u32 {
+    let mask = (1 << (31 - slot_bits)) - 1;
+    match (last + 1) & mask {
+        0 => 1,
+        generation => generation,
+    }
+}

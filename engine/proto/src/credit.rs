@@ -1,0 +1,304 @@
+//! Credits and receives: how many transmissions may still be sent, and what is kept posted for them.
+//!
+//! ```text
+//!   own calls    CreditLedger  per connection and direction: granted by the peer, a transmission costs one
+//!                ReplyReserve  per shard: receives that the replies may use
+//!   peer's calls Inflow        per connection and direction: granted to the peer, taken by the peer
+//!                GrantPool     per shard: receives that the calls may use
+//! ```
+//! A credit of a call is held from its first transmission until its reply, or the report of its
+//! failure, has arrived (wire.md E6). The sum of all grants never exceeds the receives kept for
+//! calls, so a peer that keeps to its grant never meets an empty receive queue.
+
+use thiserror::Error;
+
+/// What was asked for is more than there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{need} needed, {have} there")]
+pub struct Shortage {
+    /// How many were asked for.
+    pub need: u32,
+    /// How many there are.
+    pub have: u32,
+}
+
+/// The credits of our own calls on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreditLedger {
+    requested: u32,
+    granted: u32,
+    in_flight: u32,
+}
+
+impl CreditLedger {
+    /// One credit until the first grant arrives (RFC 8166 3.3.3); at least one is requested.
+    #[must_use]
+    pub fn new(requested: u32) -> Self {
+        Self { requested: requested.max(1), granted: 1, in_flight: 0 }
+    }
+
+    /// Takes over the grant in a message from the peer. Zero counts as one (wire.md B11).
+    #[inline]
+    pub fn on_grant(&mut self, credit: u32) {
+        self.granted = credit.max(1);
+    }
+
+    /// Takes the credits of a call's `transmissions`, all of them or none.
+    ///
+    /// # Errors
+    /// [`Shortage`] with the number available.
+    #[inline]
+    pub fn take(&mut self, transmissions: u32) -> Result<(), Shortage> {
+        let have = self.available();
+        if transmissions > have {
+            return Err(Shortage { need: transmissions, have });
+        }
+        self.in_flight += transmissions;
+        Ok(())
+    }
+
+    /// Returns the credits of a call whose reply or failure has arrived.
+    #[inline]
+    pub fn give_back(&mut self, transmissions: u32) {
+        debug_assert!(transmissions <= self.in_flight, "more credits come back than were taken");
+        self.in_flight = self.in_flight.saturating_sub(transmissions);
+    }
+
+    /// Transmissions that may be sent now.
+    #[inline]
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        self.limit().saturating_sub(self.in_flight)
+    }
+
+    /// The most transmissions that may be outstanding: `min(requested, granted)` (RFC 8166 3.3.1).
+    #[inline]
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.requested.min(self.granted)
+    }
+
+    /// What the header of a call asks for.
+    #[inline]
+    #[must_use]
+    pub fn requested(&self) -> u32 {
+        self.requested
+    }
+
+    /// Transmissions whose reply has not arrived.
+    #[inline]
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+}
+
+/// A peer sent more transmissions than it was ever granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{outstanding} transmissions outstanding, {granted} granted")]
+pub struct Overstep {
+    /// Transmissions not yet answered, with the offending ones.
+    pub outstanding: u32,
+    /// The highest grant that the peer was told.
+    pub granted: u32,
+}
+
+/// The credits that the peer's calls hold on one connection.
+///
+/// A grant only grows while the connection lives: the peer may still be sending under the largest
+/// one that it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inflow {
+    granted: u32,
+    wanted: u32,
+    max: u32,
+    outstanding: u32,
+}
+
+impl Inflow {
+    /// The floor of one credit, which the pool has given, growing up to `max`.
+    #[must_use]
+    pub fn new(max: u32) -> Self {
+        Self { granted: 1, wanted: 1, max: max.max(1), outstanding: 0 }
+    }
+
+    /// Counts the transmissions of a call that arrived or whose first transmission announces them.
+    ///
+    /// # Errors
+    /// [`Overstep`] if the peer was not granted as many; nothing is counted then.
+    #[inline]
+    pub fn on_call(&mut self, transmissions: u32) -> Result<(), Overstep> {
+        let outstanding = self.outstanding.saturating_add(transmissions);
+        if outstanding > self.granted {
+            return Err(Overstep { outstanding, granted: self.granted });
+        }
+        self.outstanding = outstanding;
+        Ok(())
+    }
+
+    /// Notes how many credits the peer asks for; no more than the own maximum is ever granted.
+    #[inline]
+    pub fn on_request(&mut self, credit: u32) {
+        self.wanted = credit.min(self.max);
+    }
+
+    /// A call of so many transmissions is answered: the peer may use its credits again.
+    #[inline]
+    pub fn on_answer(&mut self, transmissions: u32) {
+        debug_assert!(transmissions <= self.outstanding, "a call was answered twice");
+        self.outstanding = self.outstanding.saturating_sub(transmissions);
+    }
+
+    /// Raises the grant towards what the peer asks for, as far as the pool has receives.
+    #[inline]
+    pub fn grow(&mut self, pool: &mut GrantPool) {
+        if self.wanted > self.granted {
+            self.granted += pool.take_up_to(self.wanted - self.granted);
+        }
+    }
+
+    /// What the header of a reply grants.
+    #[inline]
+    #[must_use]
+    pub fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Transmissions of calls that are not answered.
+    #[inline]
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+}
+
+/// The receives that a shard keeps posted for the calls of all its peers.
+///
+/// Every connection has a floor of one; the rest goes to those who ask first. What the connections
+/// that are not there yet need for their floor is never given away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantPool {
+    receives: u32,
+    connections_max: u32,
+    connections: u32,
+    granted: u32,
+}
+
+impl GrantPool {
+    /// A pool of `receives`, serving at most `connections_max` connections; the latter is lowered
+    /// to the former, since each connection needs a receive of its own.
+    #[must_use]
+    pub fn new(receives: u32, connections_max: u32) -> Self {
+        Self {
+            receives,
+            connections_max: connections_max.min(receives),
+            connections: 0,
+            granted: 0,
+        }
+    }
+
+    /// Gives a new connection its floor of one.
+    ///
+    /// # Errors
+    /// [`Shortage`] if there are as many connections as the pool serves.
+    pub fn open(&mut self) -> Result<(), Shortage> {
+        if self.connections == self.connections_max {
+            return Err(Shortage { need: 1, have: 0 });
+        }
+        self.connections += 1;
+        self.granted += 1;
+        self.check();
+        Ok(())
+    }
+
+    /// Takes a closed connection's grant, its floor included, back.
+    pub fn close(&mut self, granted: u32) {
+        assert!(self.connections > 0 && granted > 0, "only an open connection is closed");
+        assert!(granted <= self.granted, "a connection returns what it was granted");
+        self.connections -= 1;
+        self.granted -= granted;
+        self.check();
+    }
+
+    /// Up to `wanted` more for an open connection.
+    fn take_up_to(&mut self, wanted: u32) -> u32 {
+        let given = wanted.min(self.free());
+        self.granted += given;
+        self.check();
+        given
+    }
+
+    /// Receives that may still be granted beyond the floors.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.receives - self.granted - (self.connections_max - self.connections)
+    }
+
+    /// The sum of all grants.
+    #[must_use]
+    pub fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// The receives kept for calls.
+    #[must_use]
+    pub fn receives(&self) -> u32 {
+        self.receives
+    }
+
+    fn check(&self) {
+        let floors = self.connections_max - self.connections;
+        assert!(self.granted + floors <= self.receives, "more granted than receives are kept");
+        assert!(self.granted >= self.connections, "every connection has its floor");
+    }
+}
+
+/// The receives that a shard keeps posted for the replies to its own calls (wire.md E8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyReserve {
+    receives: u32,
+    reserved: u32,
+}
+
+impl ReplyReserve {
+    /// A reserve of `receives`, all of them free.
+    #[must_use]
+    pub fn new(receives: u32) -> Self {
+        Self { receives, reserved: 0 }
+    }
+
+    /// Sets receives aside for the reply to a call.
+    ///
+    /// # Errors
+    /// [`Shortage`] with the number that is free.
+    #[inline]
+    pub fn reserve(&mut self, transmissions: u32) -> Result<(), Shortage> {
+        let have = self.free();
+        if transmissions > have {
+            return Err(Shortage { need: transmissions, have });
+        }
+        self.reserved += transmissions;
+        Ok(())
+    }
+
+    /// Returns receives that a reply did not use, or has used and that are posted again.
+    #[inline]
+    pub fn release(&mut self, transmissions: u32) {
+        debug_assert!(transmissions <= self.reserved, "more receives return than were reserved");
+        self.reserved = self.reserved.saturating_sub(transmissions);
+    }
+
+    /// Receives that are not set aside.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.receives - self.reserved
+    }
+
+    /// Receives that are set aside.
+    #[inline]
+    #[must_use]
+    pub fn reserved(&self) -> u32 {
+        self.reserved
+    }
+}

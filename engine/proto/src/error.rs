@@ -1,0 +1,240 @@
+//! Who is to blame: the peer ([`Violation`]), a resource ([`SendError`], [`OpenError`]), or our
+//! caller ([`Misuse`]).
+
+use rpcrdma_xdr::error::DecodeError;
+use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
+use thiserror::Error;
+
+/// A message of the peer that breaks a rule. It is reported, and the connection goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Violation {
+    /// The header does not decode.
+    #[error("the header cannot be decoded: {0}")]
+    Undecodable(DecodeError),
+    /// A rule of the base protocol is broken.
+    #[error("{0}")]
+    BadHeader(&'static str),
+    /// The optional operation is unknown, or switched off.
+    #[error("optional operation {opttype} is not supported")]
+    UnknownOption {
+        /// `rdma_opttype`.
+        opttype: u32,
+    },
+    /// A continuation was due and the message has another `rdma_proc`.
+    #[error("rdma_proc {expect} was expected, not {current}")]
+    HeaderType {
+        /// What was due.
+        expect: u32,
+        /// What came.
+        current: u32,
+    },
+    /// A continuation was due and the message has another opttype, or continues another type.
+    #[error("opttype {expect} was expected, not {current}")]
+    OptionType {
+        /// What was due.
+        expect: u32,
+        /// What came.
+        current: u32,
+    },
+    /// A continuation with no group to continue.
+    #[error("no continuation was expected")]
+    UnexpectedContinuation,
+    /// A continuation whose number is not the next.
+    #[error("transmission {expect} was expected, not {current}")]
+    OutOfSequence {
+        /// The number that was due.
+        expect: u32,
+        /// The number that came.
+        current: u32,
+    },
+    /// A group of no transmissions, or of more than are accepted.
+    #[error("a group of {current} transmissions, where {expect} was the limit")]
+    GroupSize {
+        /// The nearest count that would have been accepted.
+        expect: u32,
+        /// The count that came.
+        current: u32,
+    },
+    /// A continuation of another message than the open group's.
+    #[error("xid {expect:#x} was expected, not {current:#x}")]
+    ForeignXid {
+        /// The xid of the open group.
+        expect: u32,
+        /// The xid that came.
+        current: u32,
+    },
+    /// An item's offset in its segment, or its position in the stream, is not possible.
+    #[error("offset {value} is not within {min} to {max}, or not a multiple of four")]
+    Offset {
+        /// What came.
+        value: u32,
+        /// The least possible value.
+        min: u32,
+        /// The greatest possible value.
+        max: u32,
+    },
+    /// A segment number, the number of them, or the type of an item is not possible.
+    #[error("target buffer segment {value} is not within {min} to {max}, or not usable")]
+    Segment {
+        /// What came.
+        value: u32,
+        /// The least possible value.
+        min: u32,
+        /// The greatest possible value.
+        max: u32,
+    },
+    /// The payload length is not a multiple of four, or does not fit the bytes received.
+    #[error("payload length {value} is not within {min} to {max}, or not a multiple of four")]
+    PayloadLength {
+        /// What came.
+        value: u32,
+        /// The least possible value.
+        min: u32,
+        /// The greatest possible value.
+        max: u32,
+    },
+}
+
+impl Violation {
+    /// How the peer is told. The one place where violations meet error numbers.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match *self {
+            // wire.md N5, E36: what the base protocol forbids is answered by the base protocol.
+            Self::Undecodable(_) | Self::BadHeader(_) => Verdict::BadHeader,
+            Self::UnknownOption { .. } => Verdict::InvalOption,
+            Self::HeaderType { expect, current } => {
+                Verdict::Report(ReptInfo::BadHmt(Mismatch { expect, current }))
+            }
+            Self::OptionType { expect, current } => {
+                Verdict::Report(ReptInfo::BadOmt(Mismatch { expect, current }))
+            }
+            Self::UnexpectedContinuation => Verdict::Report(ReptInfo::BadCont),
+            Self::OutOfSequence { expect, current } | Self::GroupSize { expect, current } => {
+                Verdict::Report(ReptInfo::BadSeq(Mismatch { expect, current }))
+            }
+            Self::ForeignXid { expect, current } => {
+                Verdict::Report(ReptInfo::BadXid(Mismatch { expect, current }))
+            }
+            Self::Offset { value, min, max } => {
+                Verdict::Report(ReptInfo::BadOff(OutOfRange { value, min, max }))
+            }
+            Self::Segment { value, min, max } => {
+                Verdict::Report(ReptInfo::BadTbsn(OutOfRange { value, min, max }))
+            }
+            Self::PayloadLength { value, min, max } => {
+                Verdict::Report(ReptInfo::BadPl(OutOfRange { value, min, max }))
+            }
+        }
+    }
+}
+
+/// The answer to a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// RDMA_ERROR with RDMA_ERR_BAD_HEADER.
+    BadHeader,
+    /// RDMA_ERROR with RDMA_ERR_INVAL_OPTION.
+    InvalOption,
+    /// A report of the round-trip-reduction extension ([RTR] 9.5).
+    Report(ReptInfo),
+}
+
+/// Our caller did what the documentation forbids: fix the code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Misuse(pub &'static str);
+
+/// Why a message is not sent. Nothing has changed when one of these is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// No way within Sends: the message needs explicit RDMA.
+    #[error(
+        "{payload} bytes of payload and {bulk} of items need {transmissions} transmissions where \
+         {limit} are possible: needs explicit RDMA"
+    )]
+    NeedsExplicitRdma {
+        /// Bytes of the payload stream.
+        payload: u32,
+        /// Bytes of all items.
+        bulk: u32,
+        /// Transmissions that the message, or its reply, would need; 0 if no number would do.
+        transmissions: u32,
+        /// Transmissions that are possible.
+        limit: u32,
+    },
+    /// The credits for all transmissions of the call are not there now; they will be.
+    #[error("{need} credits needed, {have} available")]
+    NotEnoughCredits {
+        /// Transmissions of the call.
+        need: u32,
+        /// Credits available.
+        have: u32,
+    },
+    /// The receives for the reply are not there now; they will be.
+    #[error("{need} receives needed for the reply, {have} free")]
+    NotEnoughReceives {
+        /// Transmissions that the reply may have.
+        need: u32,
+        /// Receives not set aside for other replies.
+        have: u32,
+    },
+    /// As many calls are outstanding as the table holds.
+    #[error("all {max} calls are outstanding")]
+    TableFull {
+        /// The size of the table.
+        max: u32,
+    },
+    /// The peer takes no calls in this direction.
+    #[error("the peer takes no backward calls")]
+    NoBackward,
+    /// The properties were not exchanged yet.
+    #[error("the connection is not ready")]
+    NotReady,
+    /// A transmission would be gathered from more pieces than the device takes.
+    #[error("a transmission of {need} gather pieces, where {max} are possible")]
+    TooManyPieces {
+        /// Pieces needed.
+        need: u32,
+        /// Pieces possible.
+        max: u32,
+    },
+    /// The call is not, or no longer, in the table.
+    #[error("no such call is open")]
+    UnknownCall,
+    /// The arguments contradict the documentation.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+}
+
+/// Why a connection is not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// There is no receive left for its floor of one credit.
+    #[error("no receive is left for another connection")]
+    NoReceives,
+    /// The settings contradict themselves.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+}
+
+/// Why a connection must be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Fatal {
+    /// The peer sends more than it was granted: it would starve all others.
+    #[error("the peer oversteps its credits: {outstanding} outstanding, {granted} granted")]
+    CreditOverstep {
+        /// Transmissions not answered, with the offending ones.
+        outstanding: u32,
+        /// The grant.
+        granted: u32,
+    },
+    /// The peer does not speak version two.
+    #[error("the peer speaks versions {low} to {high}")]
+    VersionRefused {
+        /// The lowest version of the peer.
+        low: u32,
+        /// The highest version of the peer.
+        high: u32,
+    },
+}

@@ -1,0 +1,184 @@
+//! What a received transmission means.
+
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
+
+use crate::calls::CallId;
+use crate::error::Fatal;
+use crate::group::Part;
+use crate::property::PropertyAnswer;
+use crate::report::{Refusal, Report};
+
+/// A transmission that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// The engine's name for the receive buffer.
+    pub buffer: u32,
+    /// Bytes received into it.
+    pub byte_len: u32,
+}
+
+/// What a received transmission means, and what becomes of its buffer.
+#[derive(Debug)]
+pub enum Ingress<'a> {
+    /// A whole call. The buffer stays until it is answered.
+    Call(Message<'a>),
+    /// A whole reply to this call. The buffer stays until the call is finished.
+    Reply(CallId, Message<'a>),
+    /// A part of a message. The buffer stays parked; it is the last of the group.
+    Partial,
+    /// The last part of a message. The buffer stays; the group is whole.
+    Complete(Complete),
+    /// A message between the transports; all of it is done. The buffer is free.
+    Control(Control),
+    /// A call of ours failed. The buffer is free.
+    Failed(CallId, Refusal),
+    /// The peer reports a reply of ours as bad. The buffer is free.
+    ReplyRefused {
+        /// The xid of the reply.
+        xid: u32,
+        /// What is wrong with it.
+        refusal: Refusal,
+    },
+    /// A bad message: send the report. The buffer is free.
+    Reject(Report),
+    /// The open group is given up: its parked buffers are free.
+    Aborted(Aborted),
+    /// Nothing is to be done. The buffer is free.
+    Ignored(Ignored),
+    /// The connection must be closed. The buffer is free.
+    Fatal(Fatal),
+}
+
+/// A message whose last part has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Complete {
+    /// A call of the peer.
+    Call,
+    /// The reply to this call.
+    Reply(CallId),
+    /// The reply to a call that was finished meanwhile: all buffers of the group are free.
+    Unwanted,
+}
+
+/// A group given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aborted {
+    /// To be sent.
+    pub report: Report,
+    /// Whether the transmission that ended the group is a message of its own, to be handed in once
+    /// more; otherwise its buffer is free.
+    pub again: bool,
+}
+
+/// What a message between the transports asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Control {
+    /// Whether the connection is ready with this message, and was not before.
+    pub became_ready: bool,
+    /// To be sent.
+    pub answer: Option<ControlSend>,
+}
+
+/// A message of our own between the transports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlSend {
+    /// Our properties.
+    ConnProp {
+        /// The xid that it carries.
+        xid: u32,
+    },
+    /// The answer to a request for changes.
+    RespProp {
+        /// The xid of the request.
+        xid: u32,
+        /// What is done of it.
+        answer: PropertyAnswer,
+    },
+}
+
+/// Which operation carried a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// RDMA_MSG.
+    Msg,
+    /// A transmit request or a transmit response.
+    Xmt,
+}
+
+/// An RPC message, as its first transmission describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// The RPC's xid.
+    pub xid: u32,
+    /// Which operation carried it.
+    pub via: Via,
+    /// The first transmission.
+    pub part: Part,
+    /// The items taken out of the stream.
+    pub dp: Array<'a, MsgItem<'a>>,
+    /// In a call: what shall be done with the items of the reply.
+    pub rsd: Array<'a, RsdSet<'a>>,
+    /// Transmissions.
+    pub count: u32,
+    /// In a call: the most transmissions that the reply may have.
+    pub rsbuf: u32,
+}
+
+impl Message<'_> {
+    /// Whether there is nothing to resolve: one transmission, no item, no direction.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.count == 1 && self.dp.is_empty() && self.rsd.is_empty()
+    }
+
+    /// What must be kept of a call to answer it.
+    #[inline]
+    #[must_use]
+    pub fn reply_to(&self) -> ReplyTo {
+        ReplyTo { xid: self.xid, credits: self.count, rsbuf: self.rsbuf, via: self.via }
+    }
+}
+
+/// What must be kept of a call to answer it: exactly one answer for each call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The RPC's xid.
+    pub xid: u32,
+    /// Credits that the call holds: its transmissions.
+    pub credits: u32,
+    /// The most transmissions that the reply may have.
+    pub rsbuf: u32,
+    /// Which operation carried the call.
+    pub via: Via,
+}
+
+/// Why a transmission was ignored. Each has its counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ignored {
+    /// Shorter than any header (wire.md B12).
+    Short,
+    /// An error of another version, or one that cannot be decoded: errors are never answered.
+    BadError,
+    /// RDMA_DONE (wire.md B6).
+    Done,
+    /// A reply to a call that is not outstanding.
+    UnknownReply,
+    /// A reply that contradicts itself; a reply of the base protocol is never answered by an error.
+    BadReply,
+    /// An error that names no outstanding message of ours.
+    UnmatchedError,
+    /// The rest of a group that was given up.
+    AbortedRest,
+    /// Properties for the second time (wire.md P7).
+    RepeatedProperties,
+    /// The answer to a question that was not asked (wire.md P8).
+    UnaskedProperties,
+}
+
+impl Ignored {
+    /// How many reasons there are.
+    pub const COUNT: usize = Self::UnaskedProperties as usize + 1;
+}

@@ -1,0 +1,57 @@
+//! The protocol state machines of RPC-over-RDMA version two, sans-IO.
+//!
+//! ```text
+//!                    ┌──────────────────── Connection ────────────────────┐
+//!   transmission ──▶ │ group ─▶ resolve      credit      property   calls │ ──▶ Ingress
+//!   CallDemand   ──▶ │ route ─▶ layout ─▶ plan                            │ ──▶ Plan ─▶ Transmission
+//!   ReplyDemand  ──▶ └────────────────────────────────────────────────────┘
+//! ```
+//! Values go in, values come out: no queue, no clock, no buffer, no callback. A [`Connection`]
+//! names buffers by number and speaks of bytes by their place; the engine turns that into memory.
+//! What connections share, the engine keeps in a [`ShardLedger`] and lends to each call.
+//!
+//! Methods of [`Connection`] come in four kinds, in this order in the files: getters; `on_*`, which
+//! take what happened; commands (`open_call`, `begin_call`, `begin_reply`, ...); and what is to be
+//! sent (`next_*`, `encode_*`). None allocates: the one allocation of the crate is the
+//! [`calls::CallTable`], when a [`ShardLedger`] is made.
+//!
+//! All lengths are bytes and fit a `u32`; counts of transmissions are at most 64.
+//!
+//! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
+//! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02); what
+//! they leave open is decided in `docs/wire.md`.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod calls;
+pub mod connection;
+pub mod credit;
+pub mod error;
+pub mod group;
+pub mod ingress;
+pub mod placement;
+pub mod property;
+mod receive;
+pub mod report;
+pub mod route;
+pub mod settings;
+
+pub use calls::{CallId, CallTable};
+pub use connection::{Connection, Counters, Finished, ShardLedger};
+pub use credit::{GrantPool, ReplyReserve};
+pub use error::{Fatal, Misuse, OpenError, SendError, Violation};
+pub use group::Part;
+pub use ingress::{
+    Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
+};
+pub use placement::plan::{BulkItem, Direction, Gather, GroupPlan, InlinePlan, Plan, Transmission};
+pub use placement::resolve::{Piece, Placed, PlacedItem, payload_pieces};
+pub use property::PeerLimits;
+pub use report::{Refusal, Report};
+pub use route::{CallDemand, ReplyDemand};
+pub use settings::{Role, Settings};

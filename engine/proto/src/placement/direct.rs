@@ -1,0 +1,296 @@
+//! Reply directions: what the caller wants done with the items of a reply, and what was done.
+//!
+//! [RTR] 6.2 Table 1 and 7.4 Table 2 are matches here, exhaustive over their rows and columns.
+
+use arrayvec::ArrayVec;
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
+use rpcrdma_xdr::numbers::placement as number;
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
+
+use crate::error::{Misuse, Violation};
+use crate::placement::plan::BulkItem;
+
+/// `xmdp_type` of a reply direction: the rows of Table 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantKind {
+    /// By explicit RDMA.
+    Exrw,
+    /// By Send, in placement segments.
+    Tbsn,
+    /// Either.
+    Choice,
+    /// Either, by the item's size.
+    BySize,
+}
+
+/// `xmdp_type` of an item: the columns of Table 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemKind {
+    /// Moved by explicit RDMA.
+    Exrw,
+    /// Placed by Send.
+    Tbsn,
+    /// In the payload stream, being too short.
+    TooShort,
+    /// No such item.
+    NoItem,
+}
+
+/// What the requester owes after a result ([RTR] 7.4, Table 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duty {
+    /// Nothing: no memory was offered.
+    Nothing,
+    /// The memory offered must be made unreachable before the call completes.
+    Deregister,
+}
+
+impl WantKind {
+    /// The kind of a direction.
+    #[must_use]
+    pub fn of(loc: &RsdLoc<'_>) -> Self {
+        match loc {
+            RsdLoc::Exrw(_) => Self::Exrw,
+            RsdLoc::Tbsn => Self::Tbsn,
+            RsdLoc::Choice(_) => Self::Choice,
+            RsdLoc::BySize { .. } => Self::BySize,
+        }
+    }
+
+    /// Table 2: the duty after `result`, or `None` if the combination is invalid.
+    ///
+    /// CHOICE and BYSIZE answered by Send count as "deregister", other than the table has it: the
+    /// requester did offer memory, and the responder may still write to it (wire.md E41).
+    #[must_use]
+    pub fn duty(self, result: ItemKind) -> Option<Duty> {
+        match (self, result) {
+            (Self::Exrw, ItemKind::Tbsn) | (Self::Tbsn, ItemKind::Exrw) => None,
+            (Self::Tbsn, ItemKind::Tbsn | ItemKind::TooShort | ItemKind::NoItem) => {
+                Some(Duty::Nothing)
+            }
+            (Self::Exrw, ItemKind::Exrw | ItemKind::TooShort | ItemKind::NoItem)
+            | (
+                Self::Choice | Self::BySize,
+                ItemKind::Exrw | ItemKind::Tbsn | ItemKind::TooShort | ItemKind::NoItem,
+            ) => Some(Duty::Deregister),
+        }
+    }
+
+    /// Whether a responder that has no explicit RDMA may place the item by Send.
+    #[must_use]
+    pub fn allows_sends(self) -> bool {
+        match self {
+            Self::Exrw => false,
+            Self::Tbsn | Self::Choice | Self::BySize => true,
+        }
+    }
+}
+
+impl ItemKind {
+    /// The kind of an item.
+    #[must_use]
+    pub fn of(loc: &Loc<'_>) -> Self {
+        match loc {
+            Loc::Exrw(_) => Self::Exrw,
+            Loc::Tbsn { .. } => Self::Tbsn,
+            Loc::TooShort => Self::TooShort,
+            Loc::NoItem => Self::NoItem,
+        }
+    }
+
+    /// The assigned number ([RTR] 6.2).
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Exrw => number::EXRW,
+            Self::Tbsn => number::TBSN,
+            Self::TooShort => number::TOOSHORT,
+            Self::NoItem => number::NOITEM,
+        }
+    }
+
+    /// Table 1, column "xmdp_loc in request"; what is "XDR Invalid" there does not decode.
+    ///
+    /// # Errors
+    /// [`Violation::Segment`] with the type as its value (wire.md E31).
+    pub fn check_in_request(self) -> Result<(), Violation> {
+        match self {
+            Self::Exrw | Self::Tbsn => Ok(()),
+            Self::TooShort | Self::NoItem => Err(Violation::Segment {
+                value: self.number(),
+                min: number::EXRW,
+                max: number::TBSN,
+            }),
+        }
+    }
+}
+
+/// The kinds of all directions of a call, in order: what its reply is checked against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantSet {
+    sends: u64,
+    direct: u64,
+    len: u8,
+}
+
+impl WantSet {
+    /// No direction.
+    pub const NONE: Self = Self { sends: 0, direct: 0, len: 0 };
+
+    /// The directions in these sets.
+    ///
+    /// # Errors
+    /// [`Misuse`] if there are more than 64, or the sets are not disjoint and increasing.
+    pub fn of(sets: &[RsdSet<'_>]) -> Result<Self, Misuse> {
+        let mut wants = Self::NONE;
+        let mut previous_end = 0;
+        for set in sets {
+            if set.begin < previous_end || set.end <= set.begin {
+                return Err(Misuse("reply directions are disjoint and increasing"));
+            }
+            previous_end = set.end;
+            for item in set.items.iter() {
+                wants.push(WantKind::of(&item.loc))?;
+            }
+        }
+        Ok(wants)
+    }
+
+    /// The number of directions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether there is no direction.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bounds within which `result` for direction `index` is valid by Table 2.
+    ///
+    /// # Errors
+    /// [`Violation::Segment`] with the types as its numbers (wire.md E30).
+    pub fn check(&self, index: usize, result: ItemKind) -> Result<(), Violation> {
+        match (self.allows(index, ItemKind::Exrw), self.allows(index, ItemKind::Tbsn), result) {
+            (_, _, ItemKind::TooShort | ItemKind::NoItem)
+            | (true, _, ItemKind::Exrw)
+            | (_, true, ItemKind::Tbsn) => Ok(()),
+            (false, _, ItemKind::Exrw) => Err(wrong_type(result, number::TBSN)),
+            (_, false, ItemKind::Tbsn) => Err(wrong_type(result, number::EXRW)),
+        }
+    }
+
+    fn allows(&self, index: usize, kind: ItemKind) -> bool {
+        let bits = match kind {
+            ItemKind::Exrw => self.direct,
+            ItemKind::Tbsn => self.sends,
+            ItemKind::TooShort | ItemKind::NoItem => return true,
+        };
+        index < self.len() && bits >> index & 1 == 1
+    }
+
+    fn push(&mut self, kind: WantKind) -> Result<(), Misuse> {
+        if u32::from(self.len) == MITEMS_MAX {
+            return Err(Misuse("a call has at most 64 reply directions"));
+        }
+        let bit = 1 << self.len;
+        self.len += 1;
+        if kind.duty(ItemKind::Tbsn).is_some() {
+            self.sends |= bit;
+        }
+        if kind.duty(ItemKind::Exrw).is_some() {
+            self.direct |= bit;
+        }
+        Ok(())
+    }
+}
+
+fn wrong_type(result: ItemKind, allowed: u32) -> Violation {
+    Violation::Segment { value: result.number(), min: allowed, max: allowed }
+}
+
+/// Checks the directions of a received call against its virtual length (wire.md E23, E40).
+///
+/// # Errors
+/// [`Violation::Offset`] if a range is empty, out of order, or beyond the message.
+pub fn check_directions(rsd: &Array<'_, RsdSet<'_>>, virtual_len: u64) -> Result<(), Violation> {
+    let max = u32::try_from(virtual_len).unwrap_or(u32::MAX);
+    let mut previous_end = 0;
+    let mut items = 0;
+    for set in rsd.iter() {
+        // [RTR] 7.4: "disjoint and in strictly increasing order".
+        if set.begin < previous_end {
+            return Err(Violation::Offset { value: set.begin, min: previous_end, max });
+        }
+        if set.end <= set.begin || set.end > max {
+            let min = set.begin.saturating_add(1);
+            return Err(Violation::Offset { value: set.end, min, max });
+        }
+        previous_end = set.end;
+        items += set.items.len();
+    }
+    if items > MITEMS_MAX as usize {
+        return Err(Violation::BadHeader("more than 64 reply directions"));
+    }
+    Ok(())
+}
+
+/// What answers one reply direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// The item of the reply, if there is one for it.
+    pub item: Option<u8>,
+    /// Whether the item may be placed by Send, as far as the direction goes.
+    pub sends: bool,
+}
+
+/// One entry for each direction, in wire order.
+pub type Matches = ArrayVec<Match, { MITEMS_MAX as usize }>;
+
+/// Finds the item of the reply for each direction of the call (wire.md E23, E24).
+///
+/// In each set, the items whose operation begins within the set's range use up the directions in
+/// order; an item below a direction's minimum uses it up without being placed. Items without a
+/// direction stay in the payload stream.
+///
+/// # Errors
+/// [`Misuse`] if items are not in the order of the operations, or there are too many directions.
+pub fn match_items(rsd: &Array<'_, RsdSet<'_>>, items: &[BulkItem]) -> Result<Matches, Misuse> {
+    if items.windows(2).any(|pair| pair[0].origin > pair[1].origin) {
+        return Err(Misuse("the items of a reply are in the order of their operations"));
+    }
+    let mut matches = Matches::new();
+    let mut next = 0;
+    for set in rsd.iter() {
+        while items.get(next).is_some_and(|item| item.origin < set.begin) {
+            next += 1;
+        }
+        for direction in set.items.iter() {
+            let item = items.get(next).filter(|item| item.origin < set.end);
+            let sends = item.is_some_and(|item| {
+                // wire.md E16, E29: an empty item is never taken out of the stream.
+                item.len > 0
+                    && item.len >= direction.min_len
+                    && WantKind::of(&direction.loc).allows_sends()
+            });
+            let entry = Match { item: item.map(|_| next as u8), sends };
+            matches
+                .try_push(entry)
+                .map_err(|_| Misuse("a call has at most 64 reply directions"))?;
+            next += usize::from(item.is_some());
+        }
+    }
+    Ok(matches)
+}
+
+/// An item that is in the payload stream, as a result.
+#[must_use]
+pub fn too_short(item: &BulkItem) -> MsgItem<'static> {
+    MsgItem { disp: item.position, length: item.len, loc: Loc::TooShort }
+}
+
+/// The result of a direction that met no item (wire.md E25).
+pub const NO_ITEM: MsgItem<'static> = MsgItem { disp: 0, length: 0, loc: Loc::NoItem };

@@ -1,0 +1,6 @@
+//! Placement: where the bytes of a message lie in the transmissions that carry it.
+
+pub mod direct;
+pub mod layout;
+pub mod plan;
+pub mod resolve;

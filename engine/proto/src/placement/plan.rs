@@ -1,0 +1,500 @@
+//! The plan of a message: its transmissions, and the pieces that each is gathered from.
+//!
+//! ```text
+//!   GroupPlan ──next_transmission()──▶ Transmission ──pieces()──▶ Payload | Zero | Bulk | Zero | Bulk
+//! ```
+//! A plan holds the decisions (what is placed, in which segments); transmissions and pieces are
+//! worked out when asked for. The *stream* is the payload stream as the peer sees it: the
+//! program's payload bytes with every item that is not placed put back in, padded (wire.md E16).
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::chunk::ChunkLists;
+use rpcrdma_xdr::cursor::{Writer, pad_len};
+use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
+use rpcrdma_xdr::rtr::structure::RecvStructure;
+use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
+
+use crate::placement::direct;
+use crate::placement::layout::{CONT_LEN, Layout, PlacedLen, Run};
+
+/// An item that may leave the payload stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BulkItem {
+    /// Where its first byte is in the stream with nothing excised; a multiple of four.
+    pub position: u32,
+    /// Its bytes, without padding.
+    pub len: u32,
+    /// In a reply: where in the call's stream the operation began that produced it. Else 0.
+    pub origin: u32,
+    /// Memory pieces that it is gathered from, at least 1.
+    pub pieces: u32,
+}
+
+impl BulkItem {
+    /// Bytes that it takes in the stream with nothing excised.
+    #[inline]
+    #[must_use]
+    pub fn padded_len(&self) -> u32 {
+        self.len + pad_len(self.len as usize) as u32
+    }
+}
+
+/// How a message is sent.
+#[derive(Debug)]
+pub enum Plan<'a> {
+    /// In one RDMA_MSG, all of it the program's payload.
+    Inline(InlinePlan),
+    /// In anything else.
+    Group(GroupPlan<'a>),
+}
+
+impl Plan<'_> {
+    /// Transmissions that the message takes.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Inline(_) => 1,
+            Self::Group(plan) => plan.count(),
+        }
+    }
+
+    /// Whether an item is placed; if not, it is in the payload stream.
+    #[must_use]
+    pub fn is_placed(&self, item: usize) -> bool {
+        match self {
+            Self::Inline(_) => false,
+            Self::Group(plan) => plan.is_placed(item),
+        }
+    }
+}
+
+/// A message that is a minimal header and the payload behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InlinePlan {
+    /// The RPC's xid.
+    pub xid: u32,
+    /// Whether it is a call, and so asks for credits, or a reply, and so grants them.
+    pub direction: Direction,
+    /// Bytes of payload.
+    pub payload: u32,
+}
+
+impl InlinePlan {
+    /// Bytes of the header.
+    pub const HEADER_LEN: u32 = rpcrdma_xdr::numbers::size::HEADER_MIN as u32;
+}
+
+/// Which way an RPC message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From requester to responder.
+    Call,
+    /// From responder to requester.
+    Reply,
+}
+
+/// What the first header of a group is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form<'a> {
+    /// RDMA_MSG: a single transmission, nothing placed.
+    Msg(Direction),
+    /// A transmit request.
+    Request { wants: &'a [RsdSet<'a>], rsbuf: u32 },
+    /// A transmit response to these directions.
+    Response { rsd: Array<'a, RsdSet<'a>> },
+}
+
+impl Form<'_> {
+    /// Whether it is a call or a reply.
+    pub(crate) fn direction(&self) -> Direction {
+        match self {
+            Self::Msg(direction) => *direction,
+            Self::Request { .. } => Direction::Call,
+            Self::Response { .. } => Direction::Reply,
+        }
+    }
+}
+
+/// The items of a message by where they go: one entry each, in order.
+type Placement = ArrayVec<Option<Run>, { MITEMS_MAX as usize }>;
+
+/// A message laid out in transmissions.
+#[derive(Debug)]
+pub struct GroupPlan<'a> {
+    form: Form<'a>,
+    xid: u32,
+    stream: u32,
+    items: &'a [BulkItem],
+    placement: Placement,
+    header_len: u32,
+    first_room: u32,
+    cont_room: u32,
+    count: u32,
+    next: u32,
+    bulk: BulkCursor,
+}
+
+/// One transmission of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmission {
+    /// Its number in the group, from 0.
+    pub index: u32,
+    /// Bytes of its header.
+    pub header_len: u32,
+    /// Its part of the stream.
+    pub payload: Range<u32>,
+    /// All its bytes on the wire.
+    pub len: u32,
+    /// Where its items begin.
+    bulk: BulkCursor,
+}
+
+/// What follows the header of a transmission, piece by piece.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gather {
+    /// These bytes of the program's payload.
+    Payload(Range<u32>),
+    /// These bytes of an item.
+    Bulk {
+        /// Its place among the items.
+        item: usize,
+        /// The first byte.
+        start: u32,
+        /// How many.
+        len: u32,
+    },
+    /// So many zero bytes.
+    Zero(u32),
+}
+
+/// How far the placed items are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BulkCursor {
+    /// The item that is next, or under way.
+    item: usize,
+    /// Bytes of it that are sent.
+    done: u32,
+    /// The segment that continues it, counted in the transmission.
+    k: u32,
+}
+
+/// A part of a placed item that lies in one piece in a transmission.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    item: usize,
+    start: u32,
+    len: u32,
+    /// Where it begins in the transmission.
+    at: u32,
+}
+
+/// What a plan is made from.
+pub(crate) struct Sizes<'a> {
+    pub(crate) form: Form<'a>,
+    pub(crate) xid: u32,
+    pub(crate) stream: u32,
+    pub(crate) items: &'a [BulkItem],
+}
+
+impl<'a> GroupPlan<'a> {
+    /// A plan with the items in `placed` where `layout` puts them.
+    pub(crate) fn new(sizes: &Sizes<'a>, placed: &[PlacedLen], layout: &Layout) -> Self {
+        let mut placement = Placement::new();
+        let mut runs = placed.iter().zip(&layout.runs).peekable();
+        for index in 0..sizes.items.len() {
+            let run = runs.next_if(|(placed, _)| usize::from(placed.index) == index);
+            placement.push(run.map(|(_, run)| *run));
+        }
+        Self {
+            form: sizes.form,
+            xid: sizes.xid,
+            stream: sizes.stream,
+            items: sizes.items,
+            placement,
+            header_len: layout.header_len,
+            first_room: layout.first_room,
+            cont_room: layout.cont_room,
+            count: layout.count,
+            next: 0,
+            bulk: BulkCursor { item: 0, done: 0, k: 0 },
+        }
+    }
+
+    /// The next transmission, for buffers of the peer's structure.
+    pub(crate) fn next_transmission(&mut self, structure: &RecvStructure) -> Option<Transmission> {
+        let index = self.next;
+        if index == self.count {
+            return None;
+        }
+        self.next += 1;
+        let header_len = if index == 0 { self.header_len } else { CONT_LEN };
+        let payload = self.payload_of(index);
+        let bulk = self.bulk;
+        let mut len = header_len + (payload.end - payload.start);
+        while let Some(stretch) = self.stretch(structure, index) {
+            debug_assert!(stretch.at >= len, "an item begins behind what is before it");
+            len = stretch.at + stretch.len;
+        }
+        self.bulk.k = 0;
+        Some(Transmission { index, header_len, payload, len, bulk })
+    }
+
+    /// The pieces behind the header of a transmission.
+    pub(crate) fn pieces<'p>(
+        &'p self,
+        structure: &'p RecvStructure,
+        transmission: &Transmission,
+    ) -> Pieces<'p, 'a> {
+        let payload = transmission.payload.clone();
+        Pieces {
+            plan: self,
+            structure,
+            index: transmission.index,
+            at: transmission.header_len,
+            stream: payload,
+            bulk: transmission.bulk,
+            waiting: None,
+        }
+    }
+
+    /// Encodes the header of a transmission, exactly its `header_len` bytes.
+    pub(crate) fn encode_header(
+        &self,
+        transmission: &Transmission,
+        credit: u32,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
+        let pslen = transmission.payload.end - transmission.payload.start;
+        let header = |body| Header { xid: self.xid, vers: VERSION_TWO, credit, body };
+        if transmission.index > 0 {
+            let itype = match self.form.direction() {
+                Direction::Call => opttype::XMTREQ,
+                Direction::Reply => opttype::XMTRESP,
+            };
+            let cont = XmtCont { xnum: transmission.index, itype, pslen };
+            return header(Body::Optional(Optional::XmtCont(cont))).encode(writer);
+        }
+        let mut dp = ArrayVec::<MsgItem<'_>, { MITEMS_MAX as usize }>::new();
+        let optional = match self.form {
+            Form::Msg(_) => return header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
+            Form::Request { wants, rsbuf } => {
+                let placed = (0..self.items.len()).filter(|index| self.is_placed(*index));
+                dp.extend(placed.map(|index| self.entry(index)));
+                let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(wants));
+                Optional::XmtReq(XmtReq { dp, rsd, count: self.count, rsbuf, pslen })
+            }
+            Form::Response { rsd } => {
+                // It matched when the plan was made; directions and items are the same now.
+                let matches = direct::match_items(&rsd, self.items).unwrap_or_default();
+                dp.extend(matches.iter().map(|found| match found.item {
+                    Some(item) => self.entry(usize::from(item)),
+                    None => direct::NO_ITEM,
+                }));
+                let dp = Array::from_slice(&dp);
+                Optional::XmtResp(XmtResp { dp, count: self.count, pslen })
+            }
+        };
+        header(Body::Optional(optional)).encode(writer)
+    }
+
+    /// Transmissions that the message takes.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The RPC's xid.
+    #[must_use]
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// Bytes of the first header.
+    #[must_use]
+    pub fn header_len(&self) -> u32 {
+        self.header_len
+    }
+
+    /// Whether it is a call or a reply.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        self.form.direction()
+    }
+
+    /// Whether an item is placed; if not, it is in the payload stream.
+    #[must_use]
+    pub fn is_placed(&self, item: usize) -> bool {
+        self.run_of(item).is_some()
+    }
+
+    fn run_of(&self, item: usize) -> Option<Run> {
+        self.placement.get(item).copied().flatten()
+    }
+
+    /// How the first header describes an item.
+    fn entry(&self, index: usize) -> MsgItem<'a> {
+        let item = &self.items[index];
+        match self.run_of(index) {
+            Some(Run { first, count }) => {
+                let segments = Tbsns::run(u32::from(first), u32::from(count));
+                // [RTR] 7.3: our items begin at the start of their first segment.
+                let loc = Loc::Tbsn { offset: 0, segments };
+                MsgItem { disp: item.position, length: item.len, loc }
+            }
+            None => direct::too_short(item),
+        }
+    }
+
+    /// The part of the stream that a transmission carries.
+    fn payload_of(&self, index: u32) -> Range<u32> {
+        let start = match index.checked_sub(1) {
+            None => 0,
+            Some(between) => {
+                let before = u64::from(between) * u64::from(self.cont_room);
+                let start = u64::from(self.first_room) + before;
+                u32::try_from(start).unwrap_or(u32::MAX).min(self.stream)
+            }
+        };
+        let room = if index == 0 { self.first_room } else { self.cont_room };
+        start..start.saturating_add(room).min(self.stream)
+    }
+
+    fn stretch(&mut self, structure: &RecvStructure, index: u32) -> Option<Stretch> {
+        let mut bulk = self.bulk;
+        let stretch = self.next_stretch(&mut bulk, structure, index);
+        self.bulk = bulk;
+        stretch
+    }
+
+    /// The next part of a placed item in transmission `index`, and where the one after it begins.
+    fn next_stretch(
+        &self,
+        bulk: &mut BulkCursor,
+        structure: &RecvStructure,
+        index: u32,
+    ) -> Option<Stretch> {
+        if bulk.done == 0 {
+            while bulk.item < self.items.len() && !self.is_placed(bulk.item) {
+                bulk.item += 1;
+            }
+            let first = u32::from(self.run_of(bulk.item)?.first);
+            let k_max = structure.placement_count();
+            bulk.k = first - index * k_max;
+            if bulk.k >= k_max {
+                return None;
+            }
+        }
+        let (item, start) = (bulk.item, bulk.done);
+        let total = self.items.get(item)?.len;
+        let mut at = structure.placement(bulk.k)?;
+        let begins = at.start;
+        loop {
+            bulk.done += at.length.min(total - bulk.done);
+            bulk.k += 1;
+            let end = at.start + at.length;
+            if bulk.done == total {
+                break;
+            }
+            match structure.placement(bulk.k) {
+                Some(next) if next.start == end => at = next,
+                _ => break,
+            }
+        }
+        let len = bulk.done - start;
+        if bulk.done == total {
+            *bulk = BulkCursor { item: item + 1, done: 0, k: 0 };
+        }
+        Some(Stretch { item, start, len, at: begins })
+    }
+
+    /// The piece of the stream that begins at `range.start`, no longer than the range.
+    fn stream_piece(&self, range: &Range<u32>) -> Gather {
+        let left = range.end - range.start;
+        // Where we are in the stream, and how many of its bytes are items and their padding.
+        let (mut excised, mut spliced) = (0, 0);
+        for (index, item) in self.items.iter().enumerate() {
+            if self.is_placed(index) {
+                excised += item.padded_len();
+                continue;
+            }
+            let begin = item.position - excised;
+            if range.start < begin {
+                return payload_piece(range.start - spliced, left.min(begin - range.start));
+            }
+            let within = range.start - begin;
+            if within < item.len {
+                let len = left.min(item.len - within);
+                return Gather::Bulk { item: index, start: within, len };
+            }
+            if within < item.padded_len() {
+                return Gather::Zero(left.min(item.padded_len() - within));
+            }
+            spliced += item.padded_len();
+        }
+        payload_piece(range.start - spliced, left)
+    }
+}
+
+fn payload_piece(start: u32, len: u32) -> Gather {
+    Gather::Payload(start..start + len)
+}
+
+/// The pieces of a transmission behind its header, in order.
+#[derive(Debug, Clone)]
+pub struct Pieces<'p, 'a> {
+    plan: &'p GroupPlan<'a>,
+    structure: &'p RecvStructure,
+    index: u32,
+    at: u32,
+    stream: Range<u32>,
+    bulk: BulkCursor,
+    waiting: Option<Stretch>,
+}
+
+impl Iterator for Pieces<'_, '_> {
+    type Item = Gather;
+
+    fn next(&mut self) -> Option<Gather> {
+        if self.stream.start < self.stream.end {
+            let piece = self.plan.stream_piece(&self.stream);
+            self.stream.start += piece.len();
+            self.at += piece.len();
+            return Some(piece);
+        }
+        let stretch = match self.waiting.take() {
+            Some(stretch) => stretch,
+            None => self.plan.next_stretch(&mut self.bulk, self.structure, self.index)?,
+        };
+        if stretch.at > self.at {
+            let pad = stretch.at - self.at;
+            self.at = stretch.at;
+            self.waiting = Some(stretch);
+            // wire.md E15: the gap is real bytes on the wire.
+            return Some(Gather::Zero(pad));
+        }
+        self.at += stretch.len;
+        let Stretch { item, start, len, .. } = stretch;
+        Some(Gather::Bulk { item, start, len })
+    }
+}
+
+impl Gather {
+    /// Bytes of the piece.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a piece always has bytes")]
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Payload(range) => range.end - range.start,
+            Self::Bulk { len, .. } | Self::Zero(len) => *len,
+        }
+    }
+}

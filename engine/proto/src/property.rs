@@ -1,0 +1,330 @@
+//! The exchange of transport properties, and what came of it: the peer's limits.
+//!
+//! ```text
+//!   client ── CONNPROP(xid) ──▶ server                     wire.md B2
+//!          ◀─ CONNPROP(xid) ──         both know each other
+//!          ◀─ INVAL_OPTION ───         the server speaks version two, without properties: defaults
+//!          ◀─ anything else ──         accepted; the server's properties may still come
+//! ```
+//! Our own properties never change: all of them are stated at the start, marked so.
+
+use arrayvec::ArrayVec;
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::cursor::Writer;
+use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::numbers::limit::{PROPERTIES_MAX, RECV_BUFFER_SIZE_MAX, TRANSMISSIONS_MAX};
+use rpcrdma_xdr::numbers::{VERSION_TWO, default};
+use rpcrdma_xdr::property::{
+    BackwardSupport, ConnProp, PropId, PropSet, PropSubset, Property, ReqProp, RespProp,
+    RtrSupport, UpdProp,
+};
+use rpcrdma_xdr::rtr::structure::RecvStructure;
+
+use crate::placement::layout::{Target, places_items};
+use crate::settings::Settings;
+
+/// What is known of the peer. All sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeerLimits {
+    /// How its receive buffers are cut.
+    pub structure: RecvStructure,
+    /// The longest transmission that it takes.
+    pub recv_size: u32,
+    /// Whether items can be placed in its buffers.
+    pub placement: bool,
+    /// The most transmissions of a call that it takes; at least 1.
+    pub request_rx_limit: u32,
+    /// The most transmissions of a reply that it sends; at least 1.
+    pub response_sx_limit: u32,
+    /// Which operations of the extension it has.
+    pub rtr: RtrSupport,
+    /// Which backward calls it takes.
+    pub backward: BackwardSupport,
+    /// Whether its memory may be invalidated by our replies.
+    pub remote_invalidation: bool,
+}
+
+impl PeerLimits {
+    /// A peer that said nothing, and takes messages of this size.
+    #[must_use]
+    pub fn unstated(recv_size: u32) -> Self {
+        Self {
+            structure: RecvStructure::single(recv_size),
+            recv_size,
+            placement: false,
+            request_rx_limit: default::TRANSMISSIONS,
+            response_sx_limit: default::TRANSMISSIONS,
+            rtr: RtrSupport::empty(),
+            backward: BackwardSupport::Inline,
+            remote_invalidation: false,
+        }
+    }
+
+    /// Its receive buffers, as something to lay messages out for.
+    #[inline]
+    #[must_use]
+    pub fn target(&self) -> Target<'_> {
+        let Self { structure, recv_size: usable, placement, .. } = self;
+        Target { structure, usable: *usable, placement: *placement }
+    }
+
+    fn set_buffers(&mut self, size: Option<u32>, structure: Option<RecvStructure>) {
+        // wire.md E19, E22, P16
+        let cap = |len: u32| len.min(RECV_BUFFER_SIZE_MAX);
+        self.recv_size = cap(match (size, &structure) {
+            (Some(size), Some(structure)) => size.min(structure.total_len()),
+            (None, Some(structure)) => structure.total_len(),
+            (Some(size), None) => size,
+            (None, None) => default::RECV_BUFFER_SIZE,
+        });
+        self.structure = structure.unwrap_or_else(|| RecvStructure::single(self.recv_size));
+        self.placement = places_items(&self.structure, self.recv_size);
+    }
+
+    fn set(&mut self, property: &Property<'_>) {
+        let count = |count: u32| count.clamp(1, TRANSMISSIONS_MAX);
+        match *property {
+            Property::RequesterRemoteInvalidation(yes) => self.remote_invalidation = yes,
+            Property::BackwardSupport(support) => self.backward = support,
+            Property::RequestRxLimit(limit) => self.request_rx_limit = count(limit),
+            Property::ResponseSxLimit(limit) => self.response_sx_limit = count(limit),
+            Property::RtrSupport(support) => self.rtr = support,
+            Property::Default(id) => self.set_default(id),
+            // The two that describe buffers are set together; the others mean nothing to us.
+            Property::RecvBufferSize(_)
+            | Property::RecvStructure(_)
+            | Property::BadStructure(_)
+            | Property::Unknown(_) => {}
+        }
+    }
+
+    fn set_default(&mut self, id: PropId) {
+        let unstated = Self::unstated(default::RECV_BUFFER_SIZE);
+        match id {
+            PropId::REQUESTER_REMOTE_INVALIDATION => {
+                self.remote_invalidation = unstated.remote_invalidation;
+            }
+            PropId::BACKWARD_SUPPORT => self.backward = unstated.backward,
+            PropId::REQUEST_RX_LIMIT => self.request_rx_limit = unstated.request_rx_limit,
+            PropId::RESPONSE_SX_LIMIT => self.response_sx_limit = unstated.response_sx_limit,
+            PropId::RTR_SUPPORT => self.rtr = unstated.rtr,
+            _ => {}
+        }
+    }
+}
+
+/// What a set of properties did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is in effect; so many of its values were not taken, for being unusable or fixed.
+    Taken {
+        /// Values not taken.
+        skipped: u32,
+    },
+    /// A second CONNPROP: the first one counts (wire.md P7).
+    Repeated,
+}
+
+/// The answer to a request for changes: which values of the request are in effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PropertyAnswer {
+    /// A bit for each value of the request that is in effect.
+    done: u64,
+    /// Values in the request.
+    asked: u32,
+}
+
+/// The peer's properties and how far the exchange is.
+#[derive(Debug, Clone)]
+pub struct PropertyExchange {
+    limits: PeerLimits,
+    /// A bit for each property that the peer stated, by its number.
+    stated: u32,
+    /// A bit for each that it said will not change.
+    fixed: u32,
+    received: bool,
+    sent: bool,
+}
+
+impl PropertyExchange {
+    /// Nothing exchanged: the first message has at most 1024 bytes (wire.md B1).
+    #[must_use]
+    pub fn new() -> Self {
+        let limits = PeerLimits::unstated(default::INLINE_V1);
+        Self { limits, stated: 0, fixed: 0, received: false, sent: false }
+    }
+
+    /// The peer turned out to speak version two: what it did not state has its default now.
+    #[inline]
+    pub fn on_accepted(&mut self) {
+        if !self.received && self.limits.recv_size < default::RECV_BUFFER_SIZE {
+            self.limits.set_buffers(None, None);
+        }
+    }
+
+    /// Takes over the peer's properties. They have been checked when they were decoded, so all of
+    /// them apply (wire.md P4).
+    pub fn on_connprop(&mut self, properties: &ConnProp<'_>) -> Applied {
+        if self.received {
+            return Applied::Repeated;
+        }
+        self.received = true;
+        let (mut size, mut structure) = (None, None);
+        let mut skipped = 0;
+        for (index, value) in properties.start.iter().enumerate() {
+            let Ok(property) = Property::decode(value) else { continue };
+            match property {
+                Property::RecvBufferSize(bytes) => size = Some(bytes),
+                Property::Default(PropId::RECV_BUFFER_SIZE) => {
+                    size = Some(default::RECV_BUFFER_SIZE);
+                }
+                Property::RecvStructure(groups) => structure = Some(groups),
+                Property::BadStructure(_) => skipped += 1,
+                ref other => self.limits.set(other),
+            }
+            if value.id.is_known() {
+                let bit = 1 << value.id.0;
+                self.stated |= bit;
+                // wire.md P1
+                self.fixed |= if properties.nochg.contains(index) { bit } else { 0 };
+            }
+        }
+        self.limits.set_buffers(size, structure);
+        Applied::Taken { skipped }
+    }
+
+    /// Takes over changes of the peer's properties. What it did not state at the start, what it
+    /// said to be fixed, and larger or differently cut buffers are skipped (wire.md P6, P11, E21).
+    pub fn on_updprop(&mut self, update: &UpdProp<'_>) -> Applied {
+        let mut skipped = 0;
+        for value in update.now.iter() {
+            let Ok(property) = Property::decode(value) else { continue };
+            if !value.id.is_known() {
+                continue;
+            }
+            let bit = 1 << value.id.0;
+            if self.stated & bit == 0 || self.fixed & bit != 0 {
+                skipped += 1;
+                continue;
+            }
+            match property {
+                Property::RecvBufferSize(size) if size <= self.limits.recv_size => {
+                    self.limits.recv_size = size;
+                    let placement = places_items(&self.limits.structure, size);
+                    self.limits.placement = placement;
+                }
+                Property::RecvBufferSize(_)
+                | Property::RecvStructure(_)
+                | Property::BadStructure(_)
+                | Property::Default(PropId::RECV_BUFFER_SIZE | PropId::RECV_STRUCTURE) => {
+                    skipped += 1;
+                }
+                ref other => self.limits.set(other),
+            }
+        }
+        Applied::Taken { skipped }
+    }
+
+    /// The answer to a request for changes of our properties. All that is ever done is to allow a
+    /// peer to send less than our buffers take (wire.md P11).
+    #[must_use]
+    pub fn on_reqprop(&self, request: &ReqProp<'_>, own: &Settings) -> PropertyAnswer {
+        let mut done = 0;
+        for (index, value) in request.want.iter().enumerate().take(PROPERTIES_MAX as usize) {
+            let allowed = match Property::decode(value) {
+                Ok(Property::RecvBufferSize(size)) => size <= own.structure.total_len(),
+                _ => false,
+            };
+            done |= u64::from(allowed) << index;
+        }
+        PropertyAnswer { done, asked: request.want.len() as u32 }
+    }
+
+    /// Notes that our own properties are on their way.
+    pub fn on_sent(&mut self) {
+        self.sent = true;
+    }
+
+    /// The peer does not know the operation: it is not tried again (wire.md E33).
+    pub fn on_unsupported(&mut self, operation: RtrSupport) {
+        self.limits.rtr.remove(operation);
+    }
+
+    /// Whether our own properties were sent.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.sent
+    }
+
+    /// Whether the peer's properties have arrived.
+    #[must_use]
+    pub fn is_received(&self) -> bool {
+        self.received
+    }
+
+    /// What is known of the peer.
+    #[inline]
+    #[must_use]
+    pub fn limits(&self) -> &PeerLimits {
+        &self.limits
+    }
+}
+
+impl Default for PropertyExchange {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Encodes our properties: at most 400 bytes, well below the 1024 of a first message.
+pub(crate) fn encode_connprop(
+    xid: u32,
+    credit: u32,
+    own: &Settings,
+    writer: &mut Writer<'_>,
+) -> Result<(), NoRoom> {
+    let values = [
+        Property::RecvBufferSize(own.structure.total_len()),
+        Property::RequesterRemoteInvalidation(false),
+        Property::BackwardSupport(own.backward),
+        Property::RecvStructure(own.structure),
+        Property::RequestRxLimit(own.request_rx_limit),
+        Property::ResponseSxLimit(own.response_sx_limit),
+        Property::RtrSupport(own.rtr),
+    ];
+    // Every value has its own bytes; a structure's are the longest.
+    let mut bytes = [[0; 136]; 7];
+    let mut start = ArrayVec::<_, 7>::new();
+    for (value, bytes) in values.iter().zip(&mut bytes) {
+        start.push(value.encode(bytes)?);
+    }
+    // wire.md P1: a bit that is set means "will not change".
+    let nochg = [(1 << start.len()) - 1];
+    let body =
+        ConnProp { start: PropSet::from_slice(&start), nochg: PropSubset::from_words(&nochg) };
+    let body = Body::Optional(Optional::ConnProp(body));
+    Header { xid, vers: VERSION_TWO, credit, body }.encode(writer)
+}
+
+/// Encodes the answer to a request for changes.
+pub(crate) fn encode_resprop(
+    xid: u32,
+    credit: u32,
+    answer: PropertyAnswer,
+    writer: &mut Writer<'_>,
+) -> Result<(), NoRoom> {
+    let all = match answer.asked {
+        0 => 0,
+        asked => u64::MAX >> (64 - asked.min(PROPERTIES_MAX)),
+    };
+    let words = |bits: u64| [bits as u32, (bits >> 32) as u32];
+    let (done, rej) = (words(answer.done), words(all & !answer.done));
+    let body = RespProp {
+        done: PropSubset::from_words(&done),
+        rej: PropSubset::from_words(&rej),
+        other: Array::EMPTY,
+    };
+    let body = Body::Optional(Optional::RespProp(body));
+    Header { xid, vers: VERSION_TWO, credit, body }.encode(writer)
+}

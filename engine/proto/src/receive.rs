@@ -1,0 +1,673 @@
+//! What a received transmission means: the classification of wire.md, and its state changes.
+
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::chunk::ChunkLists;
+use rpcrdma_xdr::error::DecodeError;
+use rpcrdma_xdr::header::{Body, Header, Optional, Prefix, RdmaError};
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc, size};
+use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
+use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
+use rpcrdma_xdr::rtr::report::{MsgId, ReptErr};
+use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
+
+use crate::calls::{CallId, CallState};
+use crate::connection::{Connection, ShardLedger};
+use crate::error::{Fatal, Violation};
+use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
+use crate::ingress::{
+    Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, Via,
+};
+use crate::property::Applied;
+use crate::report::{Refusal, Report, ReportKind, initial_of, subject_of};
+use crate::settings::Role;
+
+/// A transmission whose header is decoded.
+#[derive(Clone, Copy)]
+struct Incoming<'a> {
+    at: Received,
+    /// What lies in the first segment.
+    bytes: &'a [u8],
+    xid: u32,
+    credit: u32,
+    /// Where the payload begins.
+    start: u32,
+}
+
+impl Connection {
+    /// Takes a transmission. `first_segment` holds what was received into the first segment of the
+    /// buffer, no more than `byte_len` bytes: every header must lie in it.
+    ///
+    /// Costs a handful of compares for a call or a reply in one transmission without items.
+    #[inline]
+    pub fn on_transmission<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        at: Received,
+        first_segment: &'a [u8],
+    ) -> Ingress<'a> {
+        debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
+        if let Some(open) = self.group.open().copied()
+            && let Some(ingress) = self.on_while_open(ledger, open, first_segment)
+        {
+            return ingress;
+        }
+        match Header::decode(first_segment) {
+            Ok((Header { xid, vers: VERSION_TWO, credit, body }, len)) => {
+                let start = len as u32;
+                let incoming = Incoming { at, bytes: first_segment, xid, credit, start };
+                match body {
+                    Body::Msg(chunks) if chunks.is_empty() => self.on_msg(ledger, incoming),
+                    Body::Optional(Optional::XmtReq(req)) => self.on_xmtreq(ledger, incoming, &req),
+                    Body::Optional(Optional::XmtResp(resp)) => {
+                        self.on_xmtresp(ledger, incoming, &resp)
+                    }
+                    Body::Optional(Optional::XmtCont(cont)) => {
+                        self.on_xmtcont(ledger, incoming, cont)
+                    }
+                    body => self.on_other(ledger, incoming, &body),
+                }
+            }
+            Ok((Header { xid, body: Body::Error(RdmaError::Vers { low, high }), .. }, _)) => {
+                // wire.md B4: whatever version an ERR_VERS carries.
+                self.on_error(ledger, xid, None, RdmaError::Vers { low, high })
+            }
+            Ok(_) => self.on_undecodable(ledger, first_segment, None),
+            Err(error) => self.on_undecodable(ledger, first_segment, Some(error)),
+        }
+    }
+
+    /// The first transmission of the group that has just been completed, once more: its items and
+    /// directions. `None` if `first_segment` is not what [`Connection::group`] names first.
+    #[must_use]
+    pub fn message<'a>(&self, first_segment: &'a [u8]) -> Option<Message<'a>> {
+        let part = *self.group().first()?;
+        let (header, _) = Header::decode(first_segment).ok()?;
+        let Header { xid, body: Body::Optional(optional), .. } = header else { return None };
+        let (dp, rsd, count, rsbuf) = match optional {
+            Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf, .. }) => (dp, rsd, count, rsbuf),
+            Optional::XmtResp(XmtResp { dp, count, .. }) => (dp, Array::EMPTY, count, 1),
+            _ => return None,
+        };
+        Some(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
+    }
+
+    #[inline]
+    fn on_msg<'a>(&mut self, ledger: &mut ShardLedger, incoming: Incoming<'a>) -> Ingress<'a> {
+        let Incoming { at, xid, start, .. } = incoming;
+        let kind = match incoming.rpc_prefix() {
+            Ok(RpcPrefix { xid: rpc_xid, kind }) if rpc_xid == xid => kind,
+            Ok(RpcPrefix { kind: MsgType::Reply, .. }) => return self.ignore(Ignored::BadReply),
+            Ok(_) => return self.reject(&incoming, XID_MISMATCH, MsgType::Call),
+            Err(error) => {
+                return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
+            }
+        };
+        let part = Part {
+            buffer: at.buffer,
+            byte_len: at.byte_len,
+            payload_start: start,
+            payload_len: at.byte_len - start,
+        };
+        let (dp, rsd) = (Array::EMPTY, Array::EMPTY);
+        let message = Message { xid, via: Via::Msg, part, dp, rsd, count: 1, rsbuf: 1 };
+        match kind {
+            MsgType::Call => match self.admit_call(ledger, &incoming, 1) {
+                Ok(()) => Ingress::Call(message),
+                Err(refused) => refused.into(),
+            },
+            MsgType::Reply => match self.admit_reply(ledger, &incoming) {
+                Some((id, _)) => Ingress::Reply(id, message),
+                None => self.ignore(Ignored::UnknownReply),
+            },
+        }
+    }
+
+    #[inline]
+    fn on_xmtreq<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: Incoming<'a>,
+        req: &XmtReq<'a>,
+    ) -> Ingress<'a> {
+        let XmtReq { dp, rsd, count, rsbuf, pslen } = *req;
+        let part = match self.check_initial(&incoming, RtrSupport::XREQ, MsgType::Call, pslen) {
+            Ok(part) => part,
+            Err(violation) => {
+                return self.reject_initial(&incoming, violation, MsgType::Call, count);
+            }
+        };
+        // wire.md P13: what we take as inline backward calls is single and without placement.
+        if self.role == Role::Client
+            && self.settings.backward != BackwardSupport::General
+            && (count != 1 || !dp.is_empty() || !rsd.is_empty())
+        {
+            let violation = Violation::BadHeader("backward calls are inline only");
+            return self.reject_initial(&incoming, violation, MsgType::Call, count);
+        }
+        let limit = match self.settings.rtr.contains(RtrSupport::XCONT) {
+            true => self.settings.request_rx_limit,
+            false => 1,
+        };
+        let initial = Initial { xid: incoming.xid, dir: MsgType::Call, count, limit };
+        if count > limit.min(GROUP_MAX) {
+            // Judged before the credits: they are not taken for what is rejected.
+            let violation = Violation::GroupSize { expect: limit, current: count };
+            return self.reject_initial(&incoming, violation, MsgType::Call, count);
+        }
+        if count > 0
+            && let Err(refused) = self.admit_call(ledger, &incoming, count)
+        {
+            return refused.into();
+        }
+        match self.group.on_initial(initial, part) {
+            Ok(Step::Complete) => {
+                let xid = incoming.xid;
+                Ingress::Call(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
+            }
+            Ok(Step::Partial) => Ingress::Partial,
+            Err(violation) => self.reject(&incoming, violation, MsgType::Call),
+        }
+    }
+
+    #[inline]
+    fn on_xmtresp<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: Incoming<'a>,
+        resp: &XmtResp<'a>,
+    ) -> Ingress<'a> {
+        let XmtResp { dp, count, pslen } = *resp;
+        let part = match self.check_initial(&incoming, RtrSupport::XRESP, MsgType::Reply, pslen) {
+            Ok(part) => part,
+            Err(violation) => {
+                return self.reject_initial(&incoming, violation, MsgType::Reply, count);
+            }
+        };
+        let xid = incoming.xid;
+        let Some((id, limit)) = self.admit_reply(ledger, &incoming) else {
+            if count > 1 {
+                self.group.drop_rest(xid);
+            }
+            return self.ignore(Ignored::UnknownReply);
+        };
+        let initial = Initial { xid, dir: MsgType::Reply, count, limit };
+        match self.group.on_initial(initial, part) {
+            Ok(Step::Complete) => {
+                let rsd = Array::EMPTY;
+                let message = Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf: 1 };
+                Ingress::Reply(id, message)
+            }
+            Ok(Step::Partial) => {
+                note_reply_count(ledger, id, self.peer, count);
+                Ingress::Partial
+            }
+            Err(violation) => self.reject(&incoming, violation, MsgType::Reply),
+        }
+    }
+
+    fn on_xmtcont<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: Incoming<'a>,
+        cont: XmtCont,
+    ) -> Ingress<'a> {
+        let XmtCont { xnum, itype, pslen } = cont;
+        let xid = incoming.xid;
+        let part = match incoming.part(pslen, 0) {
+            Ok(part) => part,
+            // Whose continuation it is comes first; with its own group open, the length is judged.
+            Err(violation) => match self.group.open().copied() {
+                Some(open) if open.xid == xid && open.next == xnum => {
+                    self.group.abort();
+                    return self.abort(ledger, open, violation, open.id_of(xid, xnum), false);
+                }
+                _ => incoming.empty_part(),
+            },
+        };
+        match self.group.on_continuation(xid, xnum, itype, part) {
+            Ok((step, group)) => {
+                self.on_credit(&incoming, group.dir);
+                match step {
+                    Step::Partial => Ingress::Partial,
+                    Step::Complete => self.on_complete(ledger, group),
+                }
+            }
+            Err(ContinuationError::Aborted(open, violation)) => {
+                self.abort(ledger, open, violation, open.id_of(xid, xnum), false)
+            }
+            Err(ContinuationError::Unexpected(violation)) => {
+                let dir = if itype == opttype::XMTRESP { MsgType::Reply } else { MsgType::Call };
+                self.counters.reported += 1;
+                Ingress::Reject(Report::of(violation, MsgId { xid, dir, seq: xnum }, None))
+            }
+            Err(ContinuationError::Dropped) => self.ignore(Ignored::AbortedRest),
+        }
+    }
+
+    fn on_complete<'a>(&mut self, ledger: &mut ShardLedger, group: OpenGroup) -> Ingress<'a> {
+        match group.dir {
+            MsgType::Call => Ingress::Complete(Complete::Call),
+            MsgType::Reply => match ledger.calls.find(group.xid, self.peer) {
+                Some((id, _)) => Ingress::Complete(Complete::Reply(id)),
+                None => Ingress::Complete(Complete::Unwanted),
+            },
+        }
+    }
+
+    /// Whether a call may come in: backward calls only if we take them, and never more than granted.
+    #[inline]
+    fn admit_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: &Incoming<'_>,
+        count: u32,
+    ) -> Result<(), Refused> {
+        if self.role == Role::Client && self.settings.backward == BackwardSupport::None {
+            let violation = Violation::BadHeader("backward calls are not taken");
+            self.counters.reported += 1;
+            let bad = initial_of(incoming.xid, MsgType::Call);
+            return Err(Refused::Report(Report::of(violation, bad, None)));
+        }
+        self.on_accepted();
+        self.inflow.on_request(incoming.credit);
+        self.inflow.grow(&mut ledger.grants);
+        self.inflow.on_call(count).map_err(|overstep| {
+            let (outstanding, granted) = (overstep.outstanding, overstep.granted);
+            Refused::Fatal(Fatal::CreditOverstep { outstanding, granted })
+        })
+    }
+
+    /// The call that a reply belongs to, and the most transmissions that the reply may have.
+    #[inline]
+    fn admit_reply(
+        &mut self,
+        ledger: &ShardLedger,
+        incoming: &Incoming<'_>,
+    ) -> Option<(CallId, u32)> {
+        self.on_accepted();
+        self.on_credit(incoming, MsgType::Reply);
+        let (id, entry) = ledger.calls.find(incoming.xid, self.peer)?;
+        (entry.state == CallState::Sent).then_some((id, entry.reply_count_max))
+    }
+
+    /// wire.md B11: a call asks for credits, a reply grants them.
+    #[inline]
+    fn on_credit(&mut self, incoming: &Incoming<'_>, dir: MsgType) {
+        match dir {
+            MsgType::Call => self.inflow.on_request(incoming.credit),
+            MsgType::Reply => {
+                self.counters.zero_grants += u32::from(incoming.credit == 0);
+                self.credits.on_grant(incoming.credit);
+            }
+        }
+    }
+
+    /// Any message of our version but an error is an acceptance (wire.md B2).
+    #[inline]
+    fn on_accepted(&mut self) {
+        if !self.accepted {
+            self.accepted = true;
+            self.ready = true;
+            self.exchange.on_accepted();
+        }
+    }
+
+    /// Checks the first transmission of a message of the extension.
+    #[inline]
+    fn check_initial(
+        &self,
+        incoming: &Incoming<'_>,
+        needs: RtrSupport,
+        dir: MsgType,
+        pslen: u32,
+    ) -> Result<Part, Violation> {
+        if !self.settings.rtr.contains(needs) {
+            let opttype = match dir {
+                MsgType::Call => opttype::XMTREQ,
+                MsgType::Reply => opttype::XMTRESP,
+            };
+            return Err(Violation::UnknownOption { opttype });
+        }
+        let part = incoming.part(pslen, RpcPrefix::LEN as u32)?;
+        let prefix = incoming.rpc_prefix().map_err(Violation::Undecodable)?;
+        if prefix.xid != incoming.xid {
+            return Err(XID_MISMATCH);
+        }
+        if prefix.kind != dir {
+            return Err(Violation::BadHeader("the operation and the payload disagree"));
+        }
+        Ok(part)
+    }
+
+    /// While a group is open: a message other than its continuation ends it (wire.md E5).
+    #[cold]
+    fn on_while_open<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        open: OpenGroup,
+        bytes: &[u8],
+    ) -> Option<Ingress<'a>> {
+        let prefix = Prefix::decode(bytes).ok()?;
+        if prefix.vers != VERSION_TWO
+            || prefix.proc == proc::ERROR
+            || bytes.len() < size::HEADER_MIN
+        {
+            return None;
+        }
+        let option = (prefix.proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
+        if option == Some(opttype::XMTCONT) {
+            return None;
+        }
+        let violation = open.intervention(prefix.proc, option);
+        self.group.abort();
+        let bad = MsgId { xid: prefix.xid, dir: open.dir, seq: 0 };
+        Some(self.abort(ledger, open, violation, bad, true))
+    }
+
+    /// Everything that is not part of the data path.
+    #[cold]
+    fn on_other<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: Incoming<'a>,
+        body: &Body<'a>,
+    ) -> Ingress<'a> {
+        let xid = incoming.xid;
+        if !matches!(body, Body::Error(_)) && incoming.at.byte_len < size::HEADER_MIN as u32 {
+            return self.ignore(Ignored::Short);
+        }
+        match body {
+            Body::Error(error) => self.on_error(ledger, xid, Some(incoming.credit), *error),
+            Body::Done => self.ignore(Ignored::Done),
+            Body::Msg(chunks) | Body::NoMsg(chunks) | Body::Msgp { chunks, .. } => {
+                self.on_chunks(ledger, &incoming, body, chunks)
+            }
+            Body::Optional(optional) => self.on_optional(ledger, &incoming, optional),
+        }
+    }
+
+    /// A message that needs explicit RDMA, for which no memory was offered.
+    fn on_chunks<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: &Incoming<'_>,
+        body: &Body<'_>,
+        chunks: &ChunkLists<'_>,
+    ) -> Ingress<'a> {
+        let is_reply = match body {
+            // wire.md B9: a caller fetches nothing, so only a reply has nothing to be fetched.
+            Body::NoMsg(_) => chunks.reads.is_empty(),
+            _ => matches!(incoming.rpc_prefix(), Ok(RpcPrefix { kind: MsgType::Reply, .. })),
+        };
+        if !is_reply {
+            let violation = Violation::BadHeader("explicit RDMA is not supported");
+            return self.reject(incoming, violation, MsgType::Call);
+        }
+        match self.admit_reply(ledger, incoming) {
+            Some((id, _)) => Ingress::Failed(id, Refusal::BadReply),
+            None => self.ignore(Ignored::UnknownReply),
+        }
+    }
+
+    fn on_optional<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: &Incoming<'_>,
+        optional: &Optional<'_>,
+    ) -> Ingress<'a> {
+        if let Optional::ReptErr(report) = optional {
+            return self.on_rept_err(ledger, report);
+        }
+        let opttype = optional.opttype();
+        let known = !matches!(optional, Optional::Unknown { .. });
+        if !known || !self.settings.properties {
+            self.on_accepted();
+            let violation = Violation::UnknownOption { opttype };
+            return self.reject(incoming, violation, MsgType::Call);
+        }
+        // [XCHAR] 2.2, Table 2: no message follows.
+        if incoming.at.byte_len > incoming.start {
+            let violation = Violation::BadHeader("a payload follows a property operation");
+            return self.reject(incoming, violation, MsgType::Call);
+        }
+        let became_ready = !self.ready;
+        self.on_accepted();
+        // wire.md B11
+        match self.role {
+            Role::Client => self.on_credit(incoming, MsgType::Reply),
+            Role::Server => self.on_credit(incoming, MsgType::Call),
+        }
+        self.inflow.grow(&mut ledger.grants);
+        let applied = match optional {
+            Optional::ConnProp(properties) => self.exchange.on_connprop(properties),
+            Optional::UpdProp(update) => self.exchange.on_updprop(update),
+            Optional::ReqProp(request) => {
+                let answer = self.exchange.on_reqprop(request, &self.settings);
+                let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
+                return Ingress::Control(Control { became_ready, answer });
+            }
+            // wire.md P8: we ask for no changes.
+            _ => return self.ignore(Ignored::UnaskedProperties),
+        };
+        match applied {
+            Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
+            Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),
+        }
+        // wire.md B2: the server answers with the xid of the client's message.
+        let due = self.role == Role::Server && !self.exchange.is_sent();
+        let answer = due.then(|| {
+            self.exchange.on_sent();
+            ControlSend::ConnProp { xid: incoming.xid }
+        });
+        Ingress::Control(Control { became_ready, answer })
+    }
+
+    /// RDMA_ERROR: own calls first, then our properties (wire.md B9).
+    fn on_error<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: Option<u32>,
+        error: RdmaError,
+    ) -> Ingress<'a> {
+        self.counters.errors += 1;
+        if let RdmaError::Vers { low, high } = error
+            && !self.accepted
+        {
+            return Ingress::Fatal(Fatal::VersionRefused { low, high });
+        }
+        let grant = credit.filter(|_| self.role == Role::Client);
+        if let Some(id) = self.sent_call(ledger, xid) {
+            if let Some(credit) = grant {
+                self.credits.on_grant(credit);
+            }
+            self.on_accepted();
+            if error == RdmaError::InvalOption {
+                self.exchange.on_unsupported(RtrSupport::XREQ);
+            }
+            return Ingress::Failed(id, error.into());
+        }
+        let asked = self.role == Role::Client && self.exchange.is_sent();
+        if asked && xid == self.control_xid() && !self.exchange.is_received() {
+            // wire.md B3: version two, without properties.
+            let became_ready = !self.ready;
+            if let Some(credit) = grant {
+                self.credits.on_grant(credit);
+            }
+            self.on_accepted();
+            return Ingress::Control(Control { became_ready, answer: None });
+        }
+        self.ignore(Ignored::UnmatchedError)
+    }
+
+    /// REPTERR: never answered (wire.md E34).
+    fn on_rept_err<'a>(&mut self, ledger: &mut ShardLedger, report: &ReptErr) -> Ingress<'a> {
+        self.counters.errors += 1;
+        self.on_accepted();
+        let MsgId { xid, dir, .. } = subject_of(report);
+        let refusal = Refusal::Reported(report.info);
+        match dir {
+            MsgType::Reply => Ingress::ReplyRefused { xid, refusal },
+            MsgType::Call => match self.sent_call(ledger, xid) {
+                Some(id) => Ingress::Failed(id, refusal),
+                None => self.ignore(Ignored::UnmatchedError),
+            },
+        }
+    }
+
+    fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        (entry.state != CallState::Opened).then_some(id)
+    }
+
+    /// A message whose header does not decode, or that has another version.
+    #[cold]
+    fn on_undecodable<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        bytes: &[u8],
+        error: Option<DecodeError>,
+    ) -> Ingress<'a> {
+        let Ok(Prefix { xid, vers, proc, .. }) = Prefix::decode(bytes) else {
+            return self.ignore(Ignored::Short);
+        };
+        if proc == proc::ERROR {
+            return self.ignore(Ignored::BadError);
+        }
+        let Some(error) = error.filter(|_| vers == VERSION_TWO) else {
+            self.counters.reported += 1;
+            return Ingress::Reject(Report { xid, kind: ReportKind::Version { vers } });
+        };
+        if bytes.len() < size::HEADER_MIN {
+            return self.ignore(Ignored::Short);
+        }
+        let option = (proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
+        if option == Some(opttype::REPTERR) {
+            return self.ignore(Ignored::BadError);
+        }
+        let violation = Violation::Undecodable(error);
+        if let Some(open) = self.group.abort() {
+            // Only a continuation gets here with a group open; it counts as the group's own.
+            return self.abort(ledger, open, violation, open.id_of(xid, 0), false);
+        }
+        self.counters.reported += 1;
+        Ingress::Reject(Report::of(violation, initial_of(xid, MsgType::Call), None))
+    }
+
+    /// The end of a group that was just given up: its credits and its call are as before it.
+    fn abort<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        open: OpenGroup,
+        violation: Violation,
+        bad: MsgId,
+        again: bool,
+    ) -> Ingress<'a> {
+        match open.dir {
+            MsgType::Call => self.inflow.on_answer(open.count),
+            MsgType::Reply => {
+                if let Some((_, entry)) = ledger.calls.find_mut(open.xid, self.peer) {
+                    entry.state = CallState::Sent;
+                }
+            }
+        }
+        self.counters.reported += 1;
+        let report = Report::of(violation, bad, Some(initial_of(open.xid, open.dir)));
+        Ingress::Aborted(Aborted { report, again })
+    }
+
+    #[cold]
+    fn reject_initial<'a>(
+        &mut self,
+        incoming: &Incoming<'_>,
+        violation: Violation,
+        dir: MsgType,
+        count: u32,
+    ) -> Ingress<'a> {
+        if count > 1 {
+            self.group.drop_rest(incoming.xid);
+        }
+        self.reject(incoming, violation, dir)
+    }
+
+    #[cold]
+    fn reject<'a>(
+        &mut self,
+        incoming: &Incoming<'_>,
+        violation: Violation,
+        dir: MsgType,
+    ) -> Ingress<'a> {
+        self.counters.reported += 1;
+        Ingress::Reject(Report::of(violation, initial_of(incoming.xid, dir), None))
+    }
+
+    #[cold]
+    fn ignore<'a>(&mut self, reason: Ignored) -> Ingress<'a> {
+        self.counters.ignored[reason as usize] += 1;
+        Ingress::Ignored(reason)
+    }
+}
+
+impl Incoming<'_> {
+    /// xid and direction of the RPC. They must lie in the first segment, as the header does.
+    #[inline]
+    fn rpc_prefix(&self) -> Result<RpcPrefix, DecodeError> {
+        RpcPrefix::decode(self.bytes.get(self.start as usize..).unwrap_or_default())
+    }
+
+    /// The payload, if its length is possible (wire.md E10).
+    #[inline]
+    fn part(&self, pslen: u32, min: u32) -> Result<Part, Violation> {
+        let max = self.at.byte_len - self.start;
+        if pslen % 4 != 0 || pslen < min || pslen > max {
+            return Err(Violation::PayloadLength { value: pslen, min, max });
+        }
+        Ok(Part { payload_len: pslen, ..self.empty_part() })
+    }
+
+    fn empty_part(&self) -> Part {
+        let Received { buffer, byte_len } = self.at;
+        Part { buffer, byte_len, payload_start: self.start, payload_len: 0 }
+    }
+}
+
+impl OpenGroup {
+    fn id_of(&self, xid: u32, seq: u32) -> MsgId {
+        MsgId { xid, dir: self.dir, seq }
+    }
+}
+
+/// The first transmission of a reply tells how many there are: receives beyond them are free
+/// ([RTR] 4.3; wire.md E8).
+fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
+    let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };
+    entry.state = CallState::Replying;
+    let unused = entry.receives.saturating_sub(count);
+    entry.receives -= unused;
+    ledger.replies.release(unused);
+}
+
+const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
+
+/// Why a call is not let in.
+enum Refused {
+    Report(Report),
+    Fatal(Fatal),
+}
+
+impl From<Refused> for Ingress<'_> {
+    #[cold]
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Report(report) => Self::Reject(report),
+            Refused::Fatal(fatal) => Self::Fatal(fatal),
+        }
+    }
+}
+
+/// The big-endian word at `at`; zero beyond the end.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u32::from_be_bytes(*word))
+}

@@ -1,0 +1,102 @@
+//! Reports: how a peer is told what was wrong, and what it means to be told.
+
+use rpcrdma_xdr::cursor::Writer;
+use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
+
+use crate::error::{Verdict, Violation};
+
+/// An error message to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// The xid of the offending message.
+    pub xid: u32,
+    /// What is said about it.
+    pub kind: ReportKind,
+}
+
+/// What a report says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportKind {
+    /// RDMA_ERR_VERS, echoing this version; we speak version two only.
+    Version {
+        /// `rdma_vers` of the offending message.
+        vers: u32,
+    },
+    /// RDMA_ERR_BAD_HEADER.
+    BadHeader,
+    /// RDMA_ERR_INVAL_OPTION.
+    InvalOption,
+    /// A report of the extension ([RTR] 9.5).
+    Rept(ReptErr),
+}
+
+impl Report {
+    /// Encodes the message: at most 68 bytes.
+    pub(crate) fn encode(&self, credit: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let (vers, body) = match self.kind {
+            // wire.md B8: the version is echoed.
+            ReportKind::Version { vers } => {
+                let (low, high) = (VERSION_TWO, VERSION_TWO);
+                (vers, Body::Error(RdmaError::Vers { low, high }))
+            }
+            ReportKind::BadHeader => (VERSION_TWO, Body::Error(RdmaError::BadHeader)),
+            ReportKind::InvalOption => (VERSION_TWO, Body::Error(RdmaError::InvalOption)),
+            ReportKind::Rept(rept) => (VERSION_TWO, Body::Optional(Optional::ReptErr(rept))),
+        };
+        Header { xid: self.xid, vers, credit, body }.encode(writer)
+    }
+
+    /// The report of a violation by transmission `bad`, of a group that began with `lead`.
+    pub(crate) fn of(violation: Violation, bad: MsgId, lead: Option<MsgId>) -> Self {
+        let kind = match violation.verdict() {
+            Verdict::BadHeader => ReportKind::BadHeader,
+            Verdict::InvalOption => ReportKind::InvalOption,
+            Verdict::Report(info) => ReportKind::Rept(ReptErr { bad, lead, info }),
+        };
+        Self { xid: bad.xid, kind }
+    }
+}
+
+/// The first transmission of a message.
+pub(crate) fn initial_of(xid: u32, dir: MsgType) -> MsgId {
+    MsgId { xid, dir, seq: 0 }
+}
+
+/// The message that a report of the peer is about: the one that led to the error, if it is named.
+pub(crate) fn subject_of(report: &ReptErr) -> MsgId {
+    report.lead.unwrap_or(report.bad)
+}
+
+/// Why the peer did not take a message of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not speak our version.
+    Version {
+        /// Its lowest version.
+        low: u32,
+        /// Its highest version.
+        high: u32,
+    },
+    /// Our header is bad, or it cannot answer in the way it must (RDMA_ERR_BAD_HEADER).
+    BadHeader,
+    /// It does not know the operation; it is not used again. The call was not executed.
+    InvalOption,
+    /// A report of the extension.
+    Reported(ReptInfo),
+    /// Its reply cannot be used: it uses explicit RDMA, for which no memory was offered.
+    BadReply,
+}
+
+impl From<RdmaError> for Refusal {
+    fn from(error: RdmaError) -> Self {
+        match error {
+            RdmaError::Vers { low, high } => Self::Version { low, high },
+            RdmaError::BadHeader => Self::BadHeader,
+            RdmaError::InvalOption => Self::InvalOption,
+        }
+    }
+}

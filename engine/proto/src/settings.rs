@@ -1,0 +1,109 @@
+//! What one side brings to a connection: its role, its receive buffers, its limits and features.
+
+use rpcrdma_xdr::numbers::limit::{GROUP_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN};
+use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
+use rpcrdma_xdr::rtr::structure::RecvStructure;
+
+use crate::error::Misuse;
+
+/// Who opened the connection. Either may call the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It connected.
+    Client,
+    /// It accepted.
+    Server,
+}
+
+impl Role {
+    /// The top bit of all xids that this role makes (wire.md B9).
+    #[inline]
+    #[must_use]
+    pub fn xid_bit(self) -> u32 {
+        match self {
+            Self::Client => 0,
+            Self::Server => 1 << 31,
+        }
+    }
+}
+
+/// What the connections of a shard are opened with. All sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The structure of every receive buffer of the shard. Its first segment has at least 1024
+    /// bytes: every header must lie in it.
+    pub structure: RecvStructure,
+    /// Credits that are asked for, for own calls.
+    pub credits_requested: u32,
+    /// The most credits that are granted to one peer.
+    pub credits_granted_max: u32,
+    /// The most transmissions of an own call. 1 switches continued calls off.
+    pub call_count_max: u32,
+    /// The most transmissions of a call that are accepted (`XPROP_REQRXLIM`).
+    pub request_rx_limit: u32,
+    /// The most transmissions of an own reply (`XPROP_RESPSXLIM`).
+    pub response_sx_limit: u32,
+    /// The most transmissions of a reply that are asked for (`optxrq_rsbuf`).
+    pub response_rx_max: u32,
+    /// The longest RPC message that is accepted, placed items and their padding included.
+    pub rpc_len_max: u32,
+    /// Which backward calls are accepted (`PROP_BRS`).
+    pub backward: BackwardSupport,
+    /// Whether properties are exchanged. Without, both sides work with the defaults.
+    pub properties: bool,
+    /// Which operations of the extension are used.
+    pub rtr: RtrSupport,
+}
+
+impl Settings {
+    /// Every feature on, with the limits that need the least thought.
+    #[must_use]
+    pub fn new(structure: RecvStructure) -> Self {
+        Self {
+            structure,
+            credits_requested: 32,
+            credits_granted_max: 32,
+            call_count_max: 16,
+            request_rx_limit: 16,
+            response_sx_limit: 16,
+            response_rx_max: 16,
+            rpc_len_max: 4 << 20,
+            backward: BackwardSupport::Inline,
+            properties: true,
+            rtr: RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT,
+        }
+    }
+
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    /// [`Misuse`] names the first that does not.
+    pub fn check(&self) -> Result<(), Misuse> {
+        let total = self.structure.total_len();
+        if self.first_segment_len() < RECV_BUFFER_SIZE_MIN {
+            return Err(Misuse("the first segment of a receive buffer has less than 1024 bytes"));
+        }
+        if !(RECV_BUFFER_SIZE_MIN..=RECV_BUFFER_SIZE_MAX).contains(&total) {
+            return Err(Misuse("a receive buffer has 1 KiB to 4 MiB"));
+        }
+        if self.credits_requested == 0 || self.credits_granted_max == 0 {
+            return Err(Misuse("at least one credit is asked for and granted"));
+        }
+        let counts = [
+            self.call_count_max,
+            self.request_rx_limit,
+            self.response_sx_limit,
+            self.response_rx_max,
+        ];
+        if counts.iter().any(|count| !(1..=GROUP_MAX).contains(count)) {
+            return Err(Misuse("a message has 1 to 64 transmissions"));
+        }
+        Ok(())
+    }
+
+    /// The length of the first segment of a receive buffer.
+    #[must_use]
+    pub fn first_segment_len(&self) -> u32 {
+        self.structure.segments().next().map_or(0, |segment| segment.length)
+    }
+}
