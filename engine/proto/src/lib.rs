@@ -29,7 +29,9 @@ extern crate alloc;
 extern crate std;
 
 pub mod calls;
+mod command;
 pub mod connection;
+mod control;
 pub mod credit;
 pub mod error;
 pub mod group;

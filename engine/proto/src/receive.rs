@@ -1,37 +1,35 @@
 //! What a received transmission means: the classification of wire.md, and its state changes.
 
 use rpcrdma_xdr::array::Array;
-use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::error::DecodeError;
-use rpcrdma_xdr::header::{Body, Header, Optional, Prefix, RdmaError};
+use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc, size};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
-use rpcrdma_xdr::rtr::report::{MsgId, ReptErr};
+use rpcrdma_xdr::rtr::report::MsgId;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
 use crate::calls::{CallId, CallState};
 use crate::connection::{Connection, ShardLedger};
 use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
-use crate::ingress::{
-    Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, Via,
-};
-use crate::property::Applied;
-use crate::report::{Refusal, Report, ReportKind, initial_of, subject_of};
+use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received, Via};
+use crate::placement::direct::WantSet;
+use crate::placement::resolve::check_count;
+use crate::report::{Report, initial_of};
 use crate::settings::Role;
 
 /// A transmission whose header is decoded.
 #[derive(Clone, Copy)]
-struct Incoming<'a> {
-    at: Received,
+pub(crate) struct Incoming<'a> {
+    pub(crate) at: Received,
     /// What lies in the first segment.
-    bytes: &'a [u8],
-    xid: u32,
-    credit: u32,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) xid: u32,
+    pub(crate) credit: u32,
     /// Where the payload begins.
-    start: u32,
+    pub(crate) start: u32,
 }
 
 impl Connection {
@@ -117,7 +115,7 @@ impl Connection {
                 Err(refused) => refused.into(),
             },
             MsgType::Reply => match self.admit_reply(ledger, &incoming) {
-                Some((id, _)) => Ingress::Reply(id, message),
+                Some(Awaited { id, .. }) => Ingress::Reply(id, message),
                 None => self.ignore(Ignored::UnknownReply),
             },
         }
@@ -185,12 +183,16 @@ impl Connection {
             }
         };
         let xid = incoming.xid;
-        let Some((id, limit)) = self.admit_reply(ledger, &incoming) else {
+        let Some(Awaited { id, limit, wants }) = self.admit_reply(ledger, &incoming) else {
             if count > 1 {
                 self.group.drop_rest(xid);
             }
             return self.ignore(Ignored::UnknownReply);
         };
+        // wire.md E25: judged early, so that a plain message needs no resolution.
+        if let Err(violation) = check_count(dp.len(), &wants) {
+            return self.reject_initial(&incoming, violation, MsgType::Reply, count);
+        }
         let initial = Initial { xid, dir: MsgType::Reply, count, limit };
         match self.group.on_initial(initial, part) {
             Ok(Step::Complete) => {
@@ -214,6 +216,10 @@ impl Connection {
     ) -> Ingress<'a> {
         let XmtCont { xnum, itype, pslen } = cont;
         let xid = incoming.xid;
+        if !self.settings.rtr.contains(RtrSupport::XCONT) {
+            let violation = Violation::UnknownOption { opttype: opttype::XMTCONT };
+            return self.reject(&incoming, violation, MsgType::Call);
+        }
         let part = match incoming.part(pslen, 0) {
             Ok(part) => part,
             // Whose continuation it is comes first; with its own group open, the length is judged.
@@ -278,22 +284,23 @@ impl Connection {
         })
     }
 
-    /// The call that a reply belongs to, and the most transmissions that the reply may have.
+    /// The call that a reply belongs to.
     #[inline]
-    fn admit_reply(
+    pub(crate) fn admit_reply(
         &mut self,
         ledger: &ShardLedger,
         incoming: &Incoming<'_>,
-    ) -> Option<(CallId, u32)> {
+    ) -> Option<Awaited> {
         self.on_accepted();
         self.on_credit(incoming, MsgType::Reply);
         let (id, entry) = ledger.calls.find(incoming.xid, self.peer)?;
-        (entry.state == CallState::Sent).then_some((id, entry.reply_count_max))
+        let (limit, wants) = (entry.reply_count_max, entry.wants);
+        (entry.state == CallState::Sent).then_some(Awaited { id, limit, wants })
     }
 
     /// wire.md B11: a call asks for credits, a reply grants them.
     #[inline]
-    fn on_credit(&mut self, incoming: &Incoming<'_>, dir: MsgType) {
+    pub(crate) fn on_credit(&mut self, incoming: &Incoming<'_>, dir: MsgType) {
         match dir {
             MsgType::Call => self.inflow.on_request(incoming.credit),
             MsgType::Reply => {
@@ -305,7 +312,7 @@ impl Connection {
 
     /// Any message of our version but an error is an acceptance (wire.md B2).
     #[inline]
-    fn on_accepted(&mut self) {
+    pub(crate) fn on_accepted(&mut self) {
         if !self.accepted {
             self.accepted = true;
             self.ready = true;
@@ -340,223 +347,8 @@ impl Connection {
         Ok(part)
     }
 
-    /// While a group is open: a message other than its continuation ends it (wire.md E5).
-    #[cold]
-    fn on_while_open<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        open: OpenGroup,
-        bytes: &[u8],
-    ) -> Option<Ingress<'a>> {
-        let prefix = Prefix::decode(bytes).ok()?;
-        if prefix.vers != VERSION_TWO
-            || prefix.proc == proc::ERROR
-            || bytes.len() < size::HEADER_MIN
-        {
-            return None;
-        }
-        let option = (prefix.proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
-        if option == Some(opttype::XMTCONT) {
-            return None;
-        }
-        let violation = open.intervention(prefix.proc, option);
-        self.group.abort();
-        let bad = MsgId { xid: prefix.xid, dir: open.dir, seq: 0 };
-        Some(self.abort(ledger, open, violation, bad, true))
-    }
-
-    /// Everything that is not part of the data path.
-    #[cold]
-    fn on_other<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        incoming: Incoming<'a>,
-        body: &Body<'a>,
-    ) -> Ingress<'a> {
-        let xid = incoming.xid;
-        if !matches!(body, Body::Error(_)) && incoming.at.byte_len < size::HEADER_MIN as u32 {
-            return self.ignore(Ignored::Short);
-        }
-        match body {
-            Body::Error(error) => self.on_error(ledger, xid, Some(incoming.credit), *error),
-            Body::Done => self.ignore(Ignored::Done),
-            Body::Msg(chunks) | Body::NoMsg(chunks) | Body::Msgp { chunks, .. } => {
-                self.on_chunks(ledger, &incoming, body, chunks)
-            }
-            Body::Optional(optional) => self.on_optional(ledger, &incoming, optional),
-        }
-    }
-
-    /// A message that needs explicit RDMA, for which no memory was offered.
-    fn on_chunks<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        incoming: &Incoming<'_>,
-        body: &Body<'_>,
-        chunks: &ChunkLists<'_>,
-    ) -> Ingress<'a> {
-        let is_reply = match body {
-            // wire.md B9: a caller fetches nothing, so only a reply has nothing to be fetched.
-            Body::NoMsg(_) => chunks.reads.is_empty(),
-            _ => matches!(incoming.rpc_prefix(), Ok(RpcPrefix { kind: MsgType::Reply, .. })),
-        };
-        if !is_reply {
-            let violation = Violation::BadHeader("explicit RDMA is not supported");
-            return self.reject(incoming, violation, MsgType::Call);
-        }
-        match self.admit_reply(ledger, incoming) {
-            Some((id, _)) => Ingress::Failed(id, Refusal::BadReply),
-            None => self.ignore(Ignored::UnknownReply),
-        }
-    }
-
-    fn on_optional<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        incoming: &Incoming<'_>,
-        optional: &Optional<'_>,
-    ) -> Ingress<'a> {
-        if let Optional::ReptErr(report) = optional {
-            return self.on_rept_err(ledger, report);
-        }
-        let opttype = optional.opttype();
-        let known = !matches!(optional, Optional::Unknown { .. });
-        if !known || !self.settings.properties {
-            self.on_accepted();
-            let violation = Violation::UnknownOption { opttype };
-            return self.reject(incoming, violation, MsgType::Call);
-        }
-        // [XCHAR] 2.2, Table 2: no message follows.
-        if incoming.at.byte_len > incoming.start {
-            let violation = Violation::BadHeader("a payload follows a property operation");
-            return self.reject(incoming, violation, MsgType::Call);
-        }
-        let became_ready = !self.ready;
-        self.on_accepted();
-        // wire.md B11
-        match self.role {
-            Role::Client => self.on_credit(incoming, MsgType::Reply),
-            Role::Server => self.on_credit(incoming, MsgType::Call),
-        }
-        self.inflow.grow(&mut ledger.grants);
-        let applied = match optional {
-            Optional::ConnProp(properties) => self.exchange.on_connprop(properties),
-            Optional::UpdProp(update) => self.exchange.on_updprop(update),
-            Optional::ReqProp(request) => {
-                let answer = self.exchange.on_reqprop(request, &self.settings);
-                let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
-                return Ingress::Control(Control { became_ready, answer });
-            }
-            // wire.md P8: we ask for no changes.
-            _ => return self.ignore(Ignored::UnaskedProperties),
-        };
-        match applied {
-            Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
-            Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),
-        }
-        // wire.md B2: the server answers with the xid of the client's message.
-        let due = self.role == Role::Server && !self.exchange.is_sent();
-        let answer = due.then(|| {
-            self.exchange.on_sent();
-            ControlSend::ConnProp { xid: incoming.xid }
-        });
-        Ingress::Control(Control { became_ready, answer })
-    }
-
-    /// RDMA_ERROR: own calls first, then our properties (wire.md B9).
-    fn on_error<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        xid: u32,
-        credit: Option<u32>,
-        error: RdmaError,
-    ) -> Ingress<'a> {
-        self.counters.errors += 1;
-        if let RdmaError::Vers { low, high } = error
-            && !self.accepted
-        {
-            return Ingress::Fatal(Fatal::VersionRefused { low, high });
-        }
-        let grant = credit.filter(|_| self.role == Role::Client);
-        if let Some(id) = self.sent_call(ledger, xid) {
-            if let Some(credit) = grant {
-                self.credits.on_grant(credit);
-            }
-            self.on_accepted();
-            if error == RdmaError::InvalOption {
-                self.exchange.on_unsupported(RtrSupport::XREQ);
-            }
-            return Ingress::Failed(id, error.into());
-        }
-        let asked = self.role == Role::Client && self.exchange.is_sent();
-        if asked && xid == self.control_xid() && !self.exchange.is_received() {
-            // wire.md B3: version two, without properties.
-            let became_ready = !self.ready;
-            if let Some(credit) = grant {
-                self.credits.on_grant(credit);
-            }
-            self.on_accepted();
-            return Ingress::Control(Control { became_ready, answer: None });
-        }
-        self.ignore(Ignored::UnmatchedError)
-    }
-
-    /// REPTERR: never answered (wire.md E34).
-    fn on_rept_err<'a>(&mut self, ledger: &mut ShardLedger, report: &ReptErr) -> Ingress<'a> {
-        self.counters.errors += 1;
-        self.on_accepted();
-        let MsgId { xid, dir, .. } = subject_of(report);
-        let refusal = Refusal::Reported(report.info);
-        match dir {
-            MsgType::Reply => Ingress::ReplyRefused { xid, refusal },
-            MsgType::Call => match self.sent_call(ledger, xid) {
-                Some(id) => Ingress::Failed(id, refusal),
-                None => self.ignore(Ignored::UnmatchedError),
-            },
-        }
-    }
-
-    fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
-        let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        (entry.state != CallState::Opened).then_some(id)
-    }
-
-    /// A message whose header does not decode, or that has another version.
-    #[cold]
-    fn on_undecodable<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        bytes: &[u8],
-        error: Option<DecodeError>,
-    ) -> Ingress<'a> {
-        let Ok(Prefix { xid, vers, proc, .. }) = Prefix::decode(bytes) else {
-            return self.ignore(Ignored::Short);
-        };
-        if proc == proc::ERROR {
-            return self.ignore(Ignored::BadError);
-        }
-        let Some(error) = error.filter(|_| vers == VERSION_TWO) else {
-            self.counters.reported += 1;
-            return Ingress::Reject(Report { xid, kind: ReportKind::Version { vers } });
-        };
-        if bytes.len() < size::HEADER_MIN {
-            return self.ignore(Ignored::Short);
-        }
-        let option = (proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
-        if option == Some(opttype::REPTERR) {
-            return self.ignore(Ignored::BadError);
-        }
-        let violation = Violation::Undecodable(error);
-        if let Some(open) = self.group.abort() {
-            // Only a continuation gets here with a group open; it counts as the group's own.
-            return self.abort(ledger, open, violation, open.id_of(xid, 0), false);
-        }
-        self.counters.reported += 1;
-        Ingress::Reject(Report::of(violation, initial_of(xid, MsgType::Call), None))
-    }
-
     /// The end of a group that was just given up: its credits and its call are as before it.
-    fn abort<'a>(
+    pub(crate) fn abort<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         open: OpenGroup,
@@ -592,7 +384,7 @@ impl Connection {
     }
 
     #[cold]
-    fn reject<'a>(
+    pub(crate) fn reject<'a>(
         &mut self,
         incoming: &Incoming<'_>,
         violation: Violation,
@@ -603,7 +395,7 @@ impl Connection {
     }
 
     #[cold]
-    fn ignore<'a>(&mut self, reason: Ignored) -> Ingress<'a> {
+    pub(crate) fn ignore<'a>(&mut self, reason: Ignored) -> Ingress<'a> {
         self.counters.ignored[reason as usize] += 1;
         Ingress::Ignored(reason)
     }
@@ -612,7 +404,7 @@ impl Connection {
 impl Incoming<'_> {
     /// xid and direction of the RPC. They must lie in the first segment, as the header does.
     #[inline]
-    fn rpc_prefix(&self) -> Result<RpcPrefix, DecodeError> {
+    pub(crate) fn rpc_prefix(&self) -> Result<RpcPrefix, DecodeError> {
         RpcPrefix::decode(self.bytes.get(self.start as usize..).unwrap_or_default())
     }
 
@@ -633,7 +425,7 @@ impl Incoming<'_> {
 }
 
 impl OpenGroup {
-    fn id_of(&self, xid: u32, seq: u32) -> MsgId {
+    pub(crate) fn id_of(&self, xid: u32, seq: u32) -> MsgId {
         MsgId { xid, dir: self.dir, seq }
     }
 }
@@ -650,6 +442,16 @@ fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32)
 
 const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
 
+/// What a reply may be.
+pub(crate) struct Awaited {
+    /// The call that it answers.
+    pub(crate) id: CallId,
+    /// The most transmissions.
+    limit: u32,
+    /// The directions that it answers.
+    wants: WantSet,
+}
+
 /// Why a call is not let in.
 enum Refused {
     Report(Report),
@@ -664,10 +466,4 @@ impl From<Refused> for Ingress<'_> {
             Refused::Fatal(fatal) => Self::Fatal(fatal),
         }
     }
-}
-
-/// The big-endian word at `at`; zero beyond the end.
-fn word(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.map_or(0, |word| u32::from_be_bytes(*word))
 }

@@ -175,7 +175,7 @@ pub fn payload_pieces<'p>(
 }
 
 /// wire.md E25: exactly one item for each direction, none unsolicited.
-fn check_count(items: usize, wants: &WantSet) -> Result<(), Violation> {
+pub(crate) fn check_count(items: usize, wants: &WantSet) -> Result<(), Violation> {
     if items == wants.len() {
         return Ok(());
     }

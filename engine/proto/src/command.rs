@@ -1,0 +1,243 @@
+//! Commands: calls and replies are planned, and what they take is taken.
+
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
+use rpcrdma_xdr::rpc::MsgType;
+
+use crate::calls::{CallId, CallState};
+use crate::connection::{Connection, Finished, ShardLedger};
+use crate::error::{SendError, Violation};
+use crate::ingress::{ControlSend, ReplyTo, Via};
+use crate::placement::direct::WantSet;
+use crate::placement::layout::LayoutError;
+use crate::placement::plan::{InlinePlan, Plan};
+use crate::report::{Report, ReportKind, initial_of};
+use crate::route::{self, Bounds, CALL_OPERATIONS, CallDemand, ReplyDemand};
+use crate::settings::Role;
+
+impl Connection {
+    /// Starts the exchange of properties: the first message of a client.
+    pub fn begin(&mut self) -> Option<ControlSend> {
+        if self.role == Role::Server || !self.settings.properties || self.exchange.is_sent() {
+            return None;
+        }
+        self.exchange.on_sent();
+        Some(ControlSend::ConnProp { xid: self.control_xid() })
+    }
+
+    /// Gives a call its xid. Nothing else is taken yet.
+    ///
+    /// # Errors
+    /// [`SendError::NotReady`], [`SendError::NoBackward`], [`SendError::TableFull`].
+    #[inline]
+    pub fn open_call(&mut self, ledger: &mut ShardLedger, token: u64) -> Result<CallId, SendError> {
+        if !self.ready {
+            return Err(SendError::NotReady);
+        }
+        if self.is_backward() && self.limits().backward == BackwardSupport::None {
+            return Err(SendError::NoBackward);
+        }
+        ledger
+            .calls
+            .open(self.role, self.peer, token)
+            .map_err(|full| SendError::TableFull { max: full.max })
+    }
+
+    /// Plans a call, and takes its credits and the receives for its reply. From here on it ends
+    /// with [`Connection::finish_call`].
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing has changed then, and the call may be tried again.
+    #[inline]
+    pub fn begin_call<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        demand: &CallDemand<'a>,
+    ) -> Result<Plan<'a>, SendError> {
+        let bounds = self.call_bounds();
+        let reply = self.reply_bound(bounds, demand)?;
+        let demand = reply.demand.as_ref().unwrap_or(demand);
+        let wants = match demand.wants {
+            [] => WantSet::NONE,
+            wants => WantSet::of(wants)?,
+        };
+        let plan = route::plan_call(self.limits(), bounds, id.xid(), reply.count, demand)?;
+        let (_, entry) = ledger
+            .calls
+            .find_mut(id.xid(), self.peer)
+            .filter(|(_, entry)| entry.state == CallState::Opened)
+            .ok_or(SendError::UnknownCall)?;
+        let (need, have) = (plan.count(), self.credits.available());
+        if need > have {
+            return Err(SendError::NotEnoughCredits { need, have });
+        }
+        ledger.replies.reserve(reply.count).map_err(|shortage| SendError::NotEnoughReceives {
+            need: shortage.need,
+            have: shortage.have,
+        })?;
+        let taken = self.credits.take(need);
+        debug_assert!(taken.is_ok(), "the credits were just found available");
+        entry.state = CallState::Sent;
+        entry.credits = need;
+        entry.receives = reply.count;
+        entry.reply_count_max = reply.count;
+        entry.wants = wants;
+        Ok(plan)
+    }
+
+    /// Ends an own call: answered, failed, given up, or never sent. Its credits and receives come
+    /// back. `None` if it had ended before.
+    #[inline]
+    pub fn finish_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
+        let entry = ledger.calls.remove(id, self.peer)?;
+        self.credits.give_back(entry.credits);
+        ledger.replies.release(entry.receives);
+        Some(Finished { token: entry.token })
+    }
+
+    /// Plans a reply. The credits of its call are free again, and the grant grows if it can.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing has changed then. The call can still be answered in another way, or
+    /// refused.
+    #[inline]
+    pub fn begin_reply<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        demand: &ReplyDemand<'a>,
+    ) -> Result<Plan<'a>, SendError> {
+        let own = &self.settings;
+        let count_max = match own.rtr.contains(RtrSupport::XCONT) {
+            true => to.rsbuf.clamp(1, GROUP_MAX).min(own.response_sx_limit),
+            false => 1,
+        };
+        let xmt = to.via == Via::Xmt && own.rtr.contains(RtrSupport::XRESP);
+        let plan = route::plan_reply(self.limits(), Bounds { xmt, count_max }, to.xid, demand)?;
+        self.settle(ledger, to);
+        Ok(plan)
+    }
+
+    /// Answers a call by RDMA_ERROR: it was executed or not, and cannot be answered.
+    pub fn refuse(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) -> Report {
+        self.settle(ledger, to);
+        self.counters.reported += 1;
+        Report { xid: to.xid, kind: ReportKind::BadHeader }
+    }
+
+    /// Answers a call that [`Connection::resolve_call`] found bad.
+    pub fn reject_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        violation: Violation,
+    ) -> Report {
+        self.settle(ledger, to);
+        self.counters.reported += 1;
+        Report::of(violation, initial_of(to.xid, MsgType::Call), None)
+    }
+
+    /// Reports a reply that [`Connection::resolve_reply`] found bad. The call stays outstanding:
+    /// the peer may answer once more (wire.md E35).
+    pub fn reject_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        violation: Violation,
+    ) -> Report {
+        if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer) {
+            entry.state = CallState::Sent;
+        }
+        self.counters.reported += 1;
+        Report::of(violation, initial_of(id.xid(), MsgType::Reply), None)
+    }
+
+    /// Whether our own calls go against the direction of the connection.
+    #[inline]
+    fn is_backward(&self) -> bool {
+        self.role == Role::Server
+    }
+
+    /// A call is answered.
+    #[inline]
+    fn settle(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
+        self.inflow.on_answer(to.credits);
+        self.inflow.grow(&mut ledger.grants);
+    }
+
+    #[inline]
+    fn call_bounds(&self) -> Bounds {
+        let (own, peer) = (&self.settings, self.limits());
+        let both = own.rtr & peer.rtr;
+        // wire.md P13: inline backward calls are single and without placement.
+        let free = !self.is_backward() || peer.backward == BackwardSupport::General;
+        let xmt = free && both.contains(CALL_OPERATIONS);
+        let count_max = match both.contains(RtrSupport::XCONT) {
+            // wire.md E6: a group that the grant never allows is not tried.
+            true => own.call_count_max.min(peer.request_rx_limit).min(self.credits.limit()),
+            false => 1,
+        };
+        Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX) }
+    }
+
+    /// How many transmissions the reply may have, if that is possible at all.
+    #[inline]
+    fn reply_bound<'a>(
+        &self,
+        bounds: Bounds,
+        demand: &CallDemand<'a>,
+    ) -> Result<ReplyBound<'a>, SendError> {
+        let room = self.settings.structure.total_len() - InlinePlan::HEADER_LEN;
+        if demand.wants.is_empty() && demand.reply_payload_max <= room {
+            return Ok(ReplyBound { count: 1, demand: None });
+        }
+        self.reply_bound_of_many(bounds, demand, room)
+    }
+
+    #[cold]
+    fn reply_bound_of_many<'a>(
+        &self,
+        bounds: Bounds,
+        demand: &CallDemand<'a>,
+        room: u32,
+    ) -> Result<ReplyBound<'a>, SendError> {
+        let (own, peer) = (&self.settings, self.limits());
+        let bulk = demand.reply_bulk_max.iter().fold(0, |sum: u32, len| sum.saturating_add(*len));
+        let payload = demand.reply_payload_max;
+        let impossible = |transmissions, limit| SendError::NeedsExplicitRdma {
+            payload,
+            bulk,
+            transmissions,
+            limit,
+        };
+        if !bounds.xmt {
+            // Nothing can be placed, so nothing is asked for, and all comes in one message.
+            let padding = 3 * demand.reply_bulk_max.len() as u32;
+            let whole = payload.saturating_add(bulk).saturating_add(padding);
+            let demand = CallDemand { wants: &[], reply_bulk_max: &[], ..*demand };
+            return match whole <= room {
+                true => Ok(ReplyBound { count: 1, demand: Some(demand) }),
+                false => Err(impossible(0, 1)),
+            };
+        }
+        let both = own.rtr & peer.rtr;
+        let limit = match both.contains(RtrSupport::XCONT) {
+            true => own.response_rx_max.min(peer.response_sx_limit),
+            false => 1,
+        };
+        match route::reply_count(own, demand) {
+            Ok(count) if count <= limit => Ok(ReplyBound { count, demand: None }),
+            Ok(count) | Err(LayoutError::Count(count)) => Err(impossible(count, limit)),
+            Err(LayoutError::Pieces(_)) => Err(impossible(0, limit)),
+        }
+    }
+}
+
+/// What a call's reply needs.
+struct ReplyBound<'a> {
+    /// Transmissions; at least 1.
+    count: u32,
+    /// The call as it must be asked instead, if the peer does not place.
+    demand: Option<CallDemand<'a>>,
+}
