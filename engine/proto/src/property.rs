@@ -71,13 +71,13 @@ impl PeerLimits {
 
     fn set_buffers(&mut self, size: Option<u32>, structure: Option<RecvStructure>) {
         // wire.md E19, E22, P16
-        let cap = |len: u32| len.min(RECV_BUFFER_SIZE_MAX);
-        self.recv_size = cap(match (size, &structure) {
+        let recv_size = match (size, &structure) {
             (Some(size), Some(structure)) => size.min(structure.total_len()),
             (None, Some(structure)) => structure.total_len(),
             (Some(size), None) => size,
             (None, None) => default::RECV_BUFFER_SIZE,
-        });
+        };
+        self.recv_size = recv_size.min(RECV_BUFFER_SIZE_MAX);
         self.structure = structure.unwrap_or_else(|| RecvStructure::single(self.recv_size));
         self.placement = places_items(&self.structure, self.recv_size);
     }

@@ -412,7 +412,7 @@ impl Incoming<'_> {
     #[inline]
     fn part(&self, pslen: u32, min: u32) -> Result<Part, Violation> {
         let max = self.at.byte_len - self.start;
-        if pslen % 4 != 0 || pslen < min || pslen > max {
+        if !pslen.is_multiple_of(4) || pslen < min || pslen > max {
             return Err(Violation::PayloadLength { value: pslen, min, max });
         }
         Ok(Part { payload_len: pslen, ..self.empty_part() })

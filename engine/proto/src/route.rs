@@ -255,7 +255,7 @@ impl<'a> Message<'_, 'a> {
         placed: &[PlacedLen],
         count_max: u32,
     ) -> Result<GroupPlan<'a>, SendError> {
-        if self.payload % 4 != 0 {
+        if !self.payload.is_multiple_of(4) {
             return Err(Misuse("a payload is a multiple of four bytes").into());
         }
         let is_placed =

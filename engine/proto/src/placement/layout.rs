@@ -11,6 +11,8 @@
 //! knot is cut by trying the possible beginnings in order: with one beginning given, all else
 //! follows, and the first that leaves room for the payload is taken.
 
+use core::num::NonZeroU16;
+
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
@@ -79,7 +81,7 @@ pub struct Run {
     /// The first.
     pub first: u16,
     /// How many.
-    pub count: u16,
+    pub count: NonZeroU16,
 }
 
 /// One for each placed item, in order.
@@ -175,7 +177,7 @@ fn try_from(
     for item in demand.placed {
         runs.push(walk.place(item)?);
     }
-    let segments: u32 = runs.iter().map(|run| u32::from(run.count)).sum();
+    let segments: u32 = runs.iter().map(|run| u32::from(run.count.get())).sum();
     let entries = demand.placed.len() as u32 * size::MITEM_TBSN as u32;
     let header_len = demand.header_base + entries + 4 * segments;
     if !holds(target, demand, header_len, at) {
@@ -262,7 +264,7 @@ impl Walk<'_> {
             self.next_transmission();
         }
         let first = self.t * k_max + self.k;
-        let mut count = 0;
+        let mut count = 0u16;
         let mut left = item.len;
         let mut previous: Option<SegmentAt> = None;
         loop {
@@ -279,7 +281,7 @@ impl Walk<'_> {
                 }
             }
             count += 1;
-            if count > ITEM_SEGMENTS_MAX {
+            if u32::from(count) > ITEM_SEGMENTS_MAX {
                 return Err(LayoutError::Count(0));
             }
             self.k += 1;
@@ -293,7 +295,9 @@ impl Walk<'_> {
                 previous = None;
             }
         }
-        Ok(Run { first: first as u16, count: count as u16 })
+        let count = NonZeroU16::new(count).ok_or(LayoutError::Count(0))?;
+        // At most 64 segments in each of at most 64 transmissions.
+        Ok(Run { first: first as u16, count })
     }
 
     fn next_transmission(&mut self) {

@@ -48,6 +48,7 @@ impl BulkItem {
 
 /// How a message is sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "written in place; only the variant in use is")]
 pub enum Plan<'a> {
     /// In one RDMA_MSG, all of it the program's payload.
     Inline(InlinePlan),
@@ -344,7 +345,7 @@ impl<'a> GroupPlan<'a> {
         let item = &self.items[index];
         match self.run_of(index) {
             Some(Run { first, count }) => {
-                let segments = Tbsns::run(u32::from(first), u32::from(count));
+                let segments = Tbsns::run(u32::from(first), u32::from(count.get()));
                 // [RTR] 7.3: our items begin at the start of their first segment.
                 let loc = Loc::Tbsn { offset: 0, segments };
                 MsgItem { disp: item.position, length: item.len, loc }
