@@ -31,13 +31,15 @@ impl BulkPool {
         self.blocks.pop()
     }
 
-    /// Takes a loan home, without a locked instruction if it is this pool's; any other goes to its
-    /// own.
+    /// Takes a loan home without a locked instruction.
+    ///
+    /// # Errors
+    /// The loan, if it is another pool's.
     #[inline]
-    pub fn give_back(&mut self, loan: Loan) {
-        if let Ok((_, loan)) = self.home.receive(loan) {
-            self.blocks.push(loan);
-        }
+    pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
+        let (_, loan) = self.home.receive(loan)?;
+        self.blocks.push(loan);
+        Ok(())
     }
 
     /// Takes home the loans that were dropped, on whatever thread. One plain load if there is none.

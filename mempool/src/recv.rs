@@ -99,12 +99,14 @@ impl RecvPool {
         Some(std::mem::replace(&mut self.segments[at], spare))
     }
 
-    /// Takes a loan home, without a locked instruction if it is this pool's; any other goes to its
-    /// own.
-    pub fn give_back(&mut self, loan: Loan) {
-        if let Ok((kind, loan)) = self.home.receive(loan) {
-            self.spares[kind].push(loan);
-        }
+    /// Takes a loan home without a locked instruction.
+    ///
+    /// # Errors
+    /// The loan, if it is another pool's.
+    pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
+        let (kind, loan) = self.home.receive(loan)?;
+        self.spares[kind].push(loan);
+        Ok(())
     }
 
     /// Takes home the loans that were dropped, on whatever thread. One plain load if there is none.

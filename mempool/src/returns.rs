@@ -113,21 +113,23 @@ const EMPTY: u32 = u32::MAX;
 /// The owner is gone.
 const CLOSED: u32 = u32::MAX - 1;
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p rpcrdma-mempool --release --lib returns`.
+/// Run with `RUSTFLAGS="--cfg loom" cargo test -p rpcrdma-mempool --release --lib loom_tests`.
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use loom::cell::UnsafeCell;
     use loom::sync::Arc;
     use loom::thread;
 
     use super::*;
 
     /// What a home holds: the way back, and slots that only their owner touches.
+    ///
+    /// Slots are relaxed: loom shows a reader every value that it could see, so that a missing order
+    /// shows as a stale count.
     struct Shared {
         returns: Returns,
         links: [Link; SLOTS],
-        slots: [UnsafeCell<u32>; SLOTS],
-        freed: UnsafeCell<bool>,
+        uses: [AtomicU32; SLOTS],
+        freed: AtomicU32,
     }
 
     const SLOTS: usize = 2;
@@ -137,35 +139,28 @@ mod loom_tests {
             Arc::new(Shared {
                 returns: Returns::new(),
                 links: std::array::from_fn(|_| Link::new()),
-                slots: std::array::from_fn(|_| UnsafeCell::new(0)),
-                freed: UnsafeCell::new(false),
+                uses: std::array::from_fn(|_| AtomicU32::new(0)),
+                freed: AtomicU32::new(0),
             })
         }
 
-        /// Writes the slot as an application does, then brings it home.
+        /// Uses the slot as an application does, without a locked instruction, then brings it home.
         fn use_and_give(&self, slot: u32) {
-            // SAFETY: loom checks that nobody else accesses the slot at the same time.
-            self.slots[slot as usize].with_mut(|value| unsafe { *value += 1 });
+            let uses = &self.uses[slot as usize];
+            uses.store(uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             if self.returns.give(&self.links, slot) == Memory::Free {
                 self.free();
             }
         }
 
-        /// Accesses everything, exclusively, as freeing does: loom finds whoever is not done yet.
+        /// Whoever frees must come after every use by anybody.
         fn free(&self) {
-            for slot in &self.slots {
-                // SAFETY: as above.
-                slot.with_mut(|value| unsafe { *value = u32::MAX });
-            }
-            // SAFETY: as above.
-            self.freed.with_mut(|freed| unsafe {
-                assert!(!std::mem::replace(&mut *freed, true), "freed twice");
-            });
+            assert!(self.uses.iter().all(|uses| uses.load(Ordering::Relaxed) >= 1), "still used");
+            assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
         }
 
-        fn is_freed(&self) -> bool {
-            // SAFETY: as above.
-            self.freed.with(|freed| unsafe { *freed })
+        fn uses(&self, slot: u32) -> u32 {
+            self.uses[slot as usize].load(Ordering::Relaxed)
         }
     }
 
@@ -183,16 +178,15 @@ mod loom_tests {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
             let mut home = [0; SLOTS];
-            let mut take = || {
+            // Before, between and after the returns: an owner polls.
+            while home.contains(&0) {
                 memory.returns.take(&memory.links, |slot| {
                     home[slot as usize] += 1;
-                    // SAFETY: loom checks that the thread that gave the slot is done with it.
-                    memory.slots[slot as usize].with(|value| assert_eq!(unsafe { *value }, 1));
+                    assert_eq!(memory.uses(slot), 1, "its last use is not visible");
                 });
-            };
-            take();
+                thread::yield_now();
+            }
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            take();
             assert_eq!(home, [1; SLOTS]);
         });
     }
@@ -202,19 +196,20 @@ mod loom_tests {
         loom::model(|| {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
-            let mut taken = Vec::new();
-            memory.returns.take(&memory.links, |slot| taken.push(slot));
-            let again = taken.len();
+            let mut again = Vec::new();
+            while again.is_empty() {
+                memory.returns.take(&memory.links, |slot| again.push(slot));
+                thread::yield_now();
+            }
             // On this thread, at once: the head may be what another thread has just read (ABA).
-            taken.drain(..).for_each(|slot| memory.use_and_give(slot));
+            again.iter().for_each(|&slot| memory.use_and_give(slot));
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            let mut home = 0;
+            let mut home = [0; SLOTS];
             memory.returns.take(&memory.links, |slot| {
-                home += 1;
-                // SAFETY: loom checks that nobody else accesses the slot.
-                memory.slots[slot as usize].with(|value| assert!(unsafe { *value } >= 1));
+                home[slot as usize] += 1;
+                assert_eq!(memory.uses(slot), 1 + u32::from(again.contains(&slot)));
             });
-            assert_eq!(home, SLOTS, "{again} travelled twice");
+            assert_eq!(home, [1; SLOTS]);
         });
     }
 
@@ -227,12 +222,12 @@ mod loom_tests {
                 memory.free();
             }
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            assert!(memory.is_freed());
+            assert_eq!(memory.freed.load(Ordering::Relaxed), 1);
         });
     }
 
     #[test]
-    fn an_owner_that_takes_before_it_closes_counts_what_it_holds() {
+    fn an_owner_that_takes_before_it_closes_returns_what_it_holds() {
         loom::model(|| {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
@@ -244,7 +239,7 @@ mod loom_tests {
             // As a pool's spares do when they are dropped after the owner's end.
             held.into_iter().for_each(|slot| memory.use_and_give(slot));
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            assert!(memory.is_freed());
+            assert_eq!(memory.freed.load(Ordering::Relaxed), 1);
         });
     }
 }
