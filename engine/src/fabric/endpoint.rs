@@ -83,7 +83,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.is_taken_over {
-            self.conn.set(self.side, Progress::Gone);
+            self.conn.set(self.side, Progress::Dropped);
             self.port().give_back(self.num);
             self.link.ports[1 - self.link_side].doze.poke();
         }

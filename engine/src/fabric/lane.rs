@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::core::{Arrival, Core, Posted};
 use super::endpoint::Link;
 use super::port::Port;
-use super::qp::{Fate, State};
+use super::qp::{Fate, QueuePair, State};
 use super::ring::{Acks, Consumer, Producer, Refusal};
 use crate::provider::{WcBatch, WrId};
 
@@ -116,7 +116,8 @@ impl Lane {
             self.idle(core, out);
         } else {
             self.quiet = 0;
-            if self.rx.next().wrapping_sub(self.announced) > self.mask / 4 {
+            let unsaid = self.rx.next().wrapping_sub(self.announced);
+            if unsaid > self.mask / 4 || core.delay_ns != 0 {
                 self.announce();
             }
         }
@@ -297,8 +298,10 @@ impl Lane {
     fn was_refused(&mut self, core: &mut Core, position: u32, why: Refusal) {
         let posted = &mut self.posted[(position & self.mask) as usize];
         let num = posted.qp_num;
-        // A request of a queue pair that is in the error state already stays flushed. A goodbye
-        // has no queue pair and is never refused.
+        if core.qps.find(num).is_none() {
+            return;
+        }
+        // A request of a queue pair that is in the error state already stays flushed.
         if posted.fate.is_success() {
             posted.fate = match why {
                 Refusal::TooLong => Fate::TooLong,
@@ -460,10 +463,12 @@ impl Lane {
         if self.is_dead || self.rx.front().is_some() {
             return;
         }
-        let mut position = self.tx.freed();
         if !self.tx.is_abandoned() {
             return;
         }
+        // What it took before is a success.
+        self.read_ack_line();
+        self.retire(core, Some(out), core.now_if_delayed());
         self.is_dead = true;
         let ours = core.qps.iter().filter(|qp| qp.lane == self.index);
         let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
@@ -472,7 +477,8 @@ impl Lane {
                 core.tell(num);
             }
         }
-        self.tx.reclaim();
+        let mut position = self.tx.freed();
+        self.acked = self.tx.reclaim(self.acked);
         while position != self.tx.head() {
             let posted = self.posted[(position & self.mask) as usize];
             position = position.wrapping_add(1);
@@ -481,6 +487,14 @@ impl Lane {
             }
         }
         self.goodbyes.clear();
+    }
+
+    /// Whether something that a peer has sent before it left may still be in the ring.
+    #[cold]
+    pub(super) fn has_more(&self, qp: &mut QueuePair) -> bool {
+        let behind = self.rx.next().wrapping_add(self.mask + 1);
+        let until = *qp.last_words.get_or_insert(behind);
+        self.rx.front().is_some() && until.wrapping_sub(self.rx.next()) as i32 > 0
     }
 
     /// Whether a poll would find something, and if not, when it might: time in ns.

@@ -29,6 +29,8 @@ mod queues;
 mod ring;
 mod srq;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

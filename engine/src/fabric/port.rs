@@ -86,8 +86,10 @@ pub(super) enum Progress {
     Made = 0,
     /// Its queue pair can receive.
     Attached = 1,
-    /// It is gone, perhaps without ever having been attached.
-    Gone = 2,
+    /// It was attached and is gone; what it sent before is in the ring.
+    Left = 2,
+    /// It is gone and never was attached.
+    Dropped = 3,
 }
 
 impl Conn {
@@ -99,7 +101,8 @@ impl Conn {
         match self.sides[side].load(Ordering::Acquire) {
             0 => Progress::Made,
             1 => Progress::Attached,
-            _ => Progress::Gone,
+            2 => Progress::Left,
+            _ => Progress::Dropped,
         }
     }
 

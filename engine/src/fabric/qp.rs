@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::port::{Conn, index_bits};
+use super::port::{Conn, Progress, index_bits};
 use super::ring::Body;
 use crate::provider::{WcStatus, WrId};
 
@@ -87,6 +87,8 @@ pub(super) struct QueuePair {
     /// Its program has learned that the peer is gone, or has itself disconnected.
     pub is_told: bool,
     pub backlog: Backlog,
+    /// The peer has left: what it sent lies before this position of the lane's ring.
+    pub last_words: Option<u32>,
     /// Which side of `conn` is ours.
     pub side: u8,
     pub conn: Option<Arc<Conn>>,
@@ -107,8 +109,22 @@ impl QueuePair {
             is_waiting: false,
             is_told: false,
             backlog: Backlog::EMPTY,
+            last_words: None,
             side: 0,
             conn: None,
+        }
+    }
+
+    /// How far the peer is.
+    pub(super) fn peer_progress(&self) -> Progress {
+        let conn = self.conn.as_ref();
+        conn.map_or(Progress::Dropped, |conn| conn.progress(1 - usize::from(self.side)))
+    }
+
+    /// Lets the peer know that we are gone.
+    pub(super) fn leave(&self) {
+        if let Some(conn) = &self.conn {
+            conn.set(self.side.into(), Progress::Left);
         }
     }
 }

@@ -121,6 +121,9 @@ impl Queues for FabricQueues {
 
     unsafe fn post_send(&mut self, qp: FabricQp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
         self.core.keys.refresh();
+        if !self.core.opening.is_empty() {
+            self.open();
+        }
         let now = self.core.now_if_delayed();
         let Core { qps, keys, backlog, .. } = &mut self.core;
         let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
@@ -151,8 +154,11 @@ impl Queues for FabricQueues {
             let dst = qp.peer;
             let fill = |body: &mut Body| {
                 (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
-                if byte_len as usize <= INLINE_LEN {
-                    // SAFETY: the caller keeps the memory readable during the call.
+                if !is_allowed {
+                    body.pieces = 0;
+                } else if byte_len as usize <= INLINE_LEN {
+                    // SAFETY: the caller keeps the memory readable during the call; keys that do
+                    // not name it were sorted out.
                     unsafe { dma::copy_in(wr.sgl, body) };
                 } else {
                     dma::refer(wr.sgl, keys, body);
@@ -190,9 +196,7 @@ impl Queues for FabricQueues {
         };
         qp.is_told = true;
         let peer = qp.peer;
-        if let Some(conn) = &qp.conn {
-            conn.set(qp.side.into(), Progress::Gone);
-        }
+        qp.leave();
         let lane = &mut self.lanes[qp.lane as usize];
         // What the peer took before is a success.
         lane.read_ack_line();
@@ -210,9 +214,6 @@ impl Queues for FabricQueues {
         let lane = &mut self.lanes[qp.lane as usize];
         while !qp.backlog.is_empty() {
             backlog.pop(&mut qp.backlog);
-        }
-        if let Some(conn) = &qp.conn {
-            conn.set(qp.side.into(), Progress::Gone);
         }
         lane.silence(num);
         lane.qps -= 1;
@@ -273,9 +274,7 @@ impl FabricQueues {
                 return false;
             };
             let lane = &mut lanes[qp.lane as usize];
-            let peer =
-                qp.conn.as_ref().map_or(Progress::Gone, |c| c.progress(1 - usize::from(qp.side)));
-            match peer {
+            match qp.peer_progress() {
                 Progress::Made => return true,
                 Progress::Attached => {
                     qp.state = State::Ready;
@@ -283,7 +282,9 @@ impl FabricQueues {
                         lane.enqueue(num);
                     }
                 }
-                Progress::Gone => {
+                // Its goodbye may have come before we were there to hear it.
+                Progress::Left if lane.has_more(qp) => return true,
+                Progress::Left | Progress::Dropped => {
                     lane.fail(core, num);
                     core.tell(num);
                 }
@@ -324,10 +325,7 @@ impl FabricQueues {
     }
 
     fn can_open(&self) -> bool {
-        let is_decided = |qp: &QueuePair| match &qp.conn {
-            Some(conn) => conn.progress(1 - usize::from(qp.side)) != Progress::Made,
-            None => false,
-        };
+        let is_decided = |qp: &QueuePair| qp.peer_progress() != Progress::Made;
         let mut opening = self.core.opening.iter();
         opening.any(|num| self.core.qps.peek(*num).is_some_and(is_decided))
     }
@@ -335,11 +333,7 @@ impl FabricQueues {
 
 impl Drop for FabricQueues {
     fn drop(&mut self) {
-        for qp in self.core.qps.iter() {
-            if let Some(conn) = &qp.conn {
-                conn.set(qp.side.into(), Progress::Gone);
-            }
-        }
+        self.core.qps.iter().for_each(QueuePair::leave);
         for lane in self.lanes.drain(..) {
             let peer = Arc::clone(&lane.peer);
             // Closes its rings.

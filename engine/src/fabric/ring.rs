@@ -238,12 +238,14 @@ impl Producer {
         self.ring.abandoned.load(Ordering::Acquire) != 0
     }
 
-    /// Takes all slots back if the consumer is gone.
+    /// Takes all slots back, as if they had been acked, if the consumer is gone.
     #[cold]
-    pub(super) fn reclaim(&mut self) {
-        if self.is_abandoned() {
-            self.freed = self.head;
+    pub(super) fn reclaim(&mut self, acks: Acks) -> Acks {
+        if !self.is_abandoned() {
+            return acks;
         }
+        self.freed = self.head;
+        Acks::of(self.head, acks.refused())
     }
 
     #[inline]

@@ -1,0 +1,204 @@
+//! A set of queues with memory, driven by hand.
+#![expect(unsafe_code, reason = "posting is unsafe; the memory lives as long as the queues")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Sge};
+
+use crate::fabric::{Fabric, FabricClock, FabricCm, FabricEndpoint, FabricOptions, FabricQueues};
+use crate::provider::{
+    Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr, QueueEvent,
+    Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
+};
+
+pub(super) type Qp = crate::fabric::FabricQp;
+
+pub(super) const SMALL: QueueAttr =
+    QueueAttr { srq_depth: 32, cq_depth: 256, qp_max: 8, send_depth: 64, send_sge: 4, recv_sge: 3 };
+
+/// Bytes of the memory of a host.
+const MEMORY: usize = 256 << 10;
+
+pub(super) struct Host {
+    pub queues: FabricQueues,
+    pub keys: Keys,
+    region: Arc<Region>,
+}
+
+impl Host {
+    pub(super) fn new(fabric: &Fabric, attr: &QueueAttr) -> Host {
+        let region = Arc::new(map(MEMORY));
+        let keys = fabric.registrar().register(&region, Access::LOCAL_WRITE).unwrap();
+        Host { queues: fabric.open_queues(attr).unwrap(), keys, region }
+    }
+
+    pub(super) fn sge(&self, offset: usize, length: u32) -> Sge {
+        let addr = self.region.base().as_ptr() as u64 + offset as u64;
+        Sge { addr, length, lkey: self.keys.lkey }
+    }
+
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= MEMORY);
+        // SAFETY: within the region, which lives as long as the host; no reference to it exists.
+        unsafe {
+            self.region
+                .base()
+                .as_ptr()
+                .wrapping_add(offset)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        }
+    }
+
+    pub(super) fn read(&self, offset: usize, len: usize) -> Vec<u8> {
+        assert!(offset + len <= MEMORY);
+        let mut bytes = vec![0; len];
+        // SAFETY: as in `write`.
+        unsafe {
+            self.region
+                .base()
+                .as_ptr()
+                .wrapping_add(offset)
+                .copy_to_nonoverlapping(bytes.as_mut_ptr(), len)
+        }
+        bytes
+    }
+
+    pub(super) fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Result<(), PostError> {
+        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
+        unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }
+    }
+
+    /// Posts a Receive of `len` bytes at `offset`.
+    pub(super) fn recv(&mut self, id: u64, offset: usize, len: u32) {
+        let sgl = [self.sge(offset, len)];
+        self.recv_at(id, &sgl).unwrap();
+    }
+
+    pub(super) fn send_from(
+        &mut self,
+        qp: Qp,
+        id: u64,
+        sgl: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), PostError> {
+        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
+        unsafe { self.queues.post_send(qp, &[SendWr { wr_id: WrId(id), sgl, flags }]) }
+    }
+
+    /// Sends `bytes`, signaled, out of memory that may be overwritten at once.
+    pub(super) fn send(&mut self, qp: Qp, id: u64, bytes: &[u8]) -> Result<(), PostError> {
+        self.write(MEMORY - 4096, bytes);
+        let sgl = [self.sge(MEMORY - 4096, bytes.len() as u32)];
+        self.send_from(qp, id, &sgl, SendFlags::SIGNALED | SendFlags::INLINE)
+    }
+
+    pub(super) fn poll(&mut self) -> Vec<WorkCompletion> {
+        let mut out = WcBatch::new();
+        self.queues.poll_cq(&mut out).unwrap();
+        out.to_vec()
+    }
+
+    /// Polls until nothing more comes: more often than an ack is withheld.
+    pub(super) fn poll_dry(&mut self) -> Vec<WorkCompletion> {
+        let mut all = Vec::new();
+        let mut quiet = 0;
+        while quiet < 40 {
+            let some = self.poll();
+            quiet = if some.is_empty() { quiet + 1 } else { 0 };
+            all.extend(some);
+        }
+        all
+    }
+
+    pub(super) fn events(&mut self) -> Vec<QueueEvent> {
+        std::iter::from_fn(|| self.queues.next_event()).collect()
+    }
+}
+
+/// Two hosts with a connection.
+pub(super) struct Pair {
+    pub fabric: Fabric,
+    pub a: Host,
+    pub b: Host,
+    /// The queue pair of `a` and that of `b`.
+    pub qa: Attached<Qp>,
+    pub qb: Attached<Qp>,
+}
+
+impl Pair {
+    pub(super) fn new() -> Pair {
+        Pair::with(FabricOptions { slots: 16, ..FabricOptions::default() }, &SMALL, 7)
+    }
+
+    pub(super) fn with(options: FabricOptions, attr: &QueueAttr, rnr_retry: u8) -> Pair {
+        let fabric = Fabric::with_options(options).unwrap();
+        let mut a = Host::new(&fabric, attr);
+        let mut b = Host::new(&fabric, attr);
+        let (qa, qb) = connect(&fabric, &mut a, &mut b, rnr_retry);
+        Pair { fabric, a, b, qa, qb }
+    }
+
+    pub(super) fn another(&mut self) -> (Attached<Qp>, Attached<Qp>) {
+        connect(&self.fabric, &mut self.a, &mut self.b, 7)
+    }
+}
+
+pub(super) fn connect(
+    fabric: &Fabric,
+    a: &mut Host,
+    b: &mut Host,
+    rnr_retry: u8,
+) -> (Attached<Qp>, Attached<Qp>) {
+    let (ours, theirs) = endpoints(fabric, a, b, rnr_retry);
+    (a.queues.attach(ours).unwrap(), b.queues.attach(theirs).unwrap())
+}
+
+/// Connects, and attaches neither end.
+pub(super) fn endpoints(
+    fabric: &Fabric,
+    a: &Host,
+    b: &Host,
+    rnr_retry: u8,
+) -> (FabricEndpoint, FabricEndpoint) {
+    let mut cm = fabric.open_cm().unwrap();
+    let at = cm.listen("[::1]:0".parse().unwrap()).unwrap();
+    let param = ConnParam { private: &[], rnr_retry };
+    cm.connect(at, &a.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };
+    let theirs = cm.accept(request, &b.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Connected { endpoint, .. }) = next(&mut cm) else { panic!("no answer") };
+    (endpoint, theirs)
+}
+
+/// The next event, which is there already if there is one.
+pub(super) fn next(cm: &mut FabricCm) -> Option<CmEvent<FabricCm>> {
+    cm.next(&Waker::new().unwrap(), Duration::ZERO)
+}
+
+pub(super) fn map(bytes: usize) -> Region {
+    let mut spec = RegionSpec::new(bytes);
+    spec.pages = rpcrdma_mempool::PageSize::Base4K;
+    spec.lock = false;
+    Region::map(&spec).unwrap()
+}
+
+pub(super) fn virtual_clock() -> (Arc<AtomicU64>, FabricClock) {
+    let now = Arc::new(AtomicU64::new(1_000));
+    (Arc::clone(&now), FabricClock::Virtual(now))
+}
+
+pub(super) fn advance(clock: &AtomicU64, ns: u64) {
+    clock.fetch_add(ns, Ordering::Release);
+}
+
+/// What a completion is judged by.
+pub(super) fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
+    completions.iter().map(|wc| (wc.wr_id.0, wc.status)).collect()
+}
+
+pub(super) fn received(wr_id: u64, qp: Attached<Qp>, byte_len: u32) -> WorkCompletion {
+    let (qp_num, status, opcode) = (qp.qp_num, WcStatus::Success, WcOpcode::Recv);
+    WorkCompletion { wr_id: WrId(wr_id), qp_num, status, opcode, byte_len }
+}
