@@ -83,3 +83,32 @@ impl RegisteredSlice {
 pub struct BytesId(u64);
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bulk::BulkPool;
+    use crate::pool::PoolSpec;
+    use crate::testing::memory;
+
+    #[test]
+    fn slices_name_their_bytes_and_their_source() {
+        let spec = PoolSpec { slots: 2, slot_len: 100, align: 1 };
+        let mut memory = memory(spec.bulk_region_len().expect("small"));
+        let mut pool = BulkPool::new(&mut memory, &spec).expect("enough");
+        let mut loan = pool.take().expect("two");
+        loan[10..13].copy_from_slice(b"abc");
+        let bytes = RegisteredBytes::new(loan);
+        assert_eq!(&bytes[10..13], b"abc");
+
+        let slice = bytes.slice(10..13).expect("inside");
+        assert_eq!((slice.len(), slice.is_empty(), slice.source()), (3, false, bytes.id()));
+        assert_eq!(slice.sge().addr, bytes.as_ptr().addr() as u64 + 10);
+        assert!(bytes.slice(100..100).expect("the end").is_empty());
+        assert_eq!(bytes.slice(99..101), None);
+        assert_eq!(bytes.slice(std::ops::Range { start: 2, end: 1 }), None);
+
+        let other = RegisteredBytes::new(pool.take().expect("two"));
+        assert_ne!(other.id(), bytes.id());
+    }
+}

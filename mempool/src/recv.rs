@@ -261,3 +261,123 @@ struct Shape {
 fn whole(loan: &Loan) -> Sge {
     loan.sge(0..loan.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory;
+    use rpcrdma_xdr::SegmentGroup;
+
+    fn spec(buffers: u32, placement_spares: u32) -> RecvSpec {
+        let inline = SegmentGroup { count: 1, length: 1024, align: 0, placement: false };
+        let placed = SegmentGroup { count: 2, length: 4096, align: 4096, placement: true };
+        let structure = RecvStructure::new(&[inline, placed]).expect("valid");
+        RecvSpec { structure, buffers, inline_spares: 0, placement_spares }
+    }
+
+    fn pool(spec: &RecvSpec) -> RecvPool {
+        let mut memory = memory(spec.region_len().expect("small"));
+        RecvPool::new(&mut memory, spec).expect("as much as was asked for")
+    }
+
+    #[test]
+    fn a_detached_segment_leaves_with_its_bytes_and_a_spare_takes_its_place() {
+        let mut pool = pool(&spec(1, 1));
+        let mut token = pool.take().expect("at home");
+        pool.fill(&mut token, 7);
+        let before = pool.scatter(&token).to_vec();
+        let loan = pool.detach(&mut token, 2).expect("a spare");
+        assert_eq!(loan.as_ptr().addr() as u64, before[2].addr);
+        assert!(loan.iter().all(|byte| *byte == 7));
+        let after = pool.scatter(&token);
+        assert_eq!(after[..2], before[..2]);
+        assert_ne!(after[2].addr, before[2].addr);
+        assert_eq!((after[2].length, after[2].addr % 4096), (4096, 0));
+        assert!(pool.detach(&mut token, 1).is_none(), "spares are out");
+        assert!(pool.detach(&mut token, 0).is_none(), "there was never one of this kind");
+        pool.give_back(loan).expect("its own");
+        assert_eq!(pool.spares(1), 1);
+        assert!(pool.detach(&mut token, 1).is_some());
+        pool.put(token);
+    }
+
+    #[test]
+    fn a_loan_dropped_elsewhere_is_found_when_spares_are_out() {
+        let mut pool = pool(&spec(1, 1));
+        let mut token = pool.take().expect("at home");
+        let loan = pool.detach(&mut token, 1).expect("a spare");
+        std::thread::scope(|scope| scope.spawn(|| drop(loan)).join().expect("does not panic"));
+        assert_eq!(pool.spares(1), 0);
+        assert!(pool.detach(&mut token, 1).is_some());
+        pool.put(token);
+    }
+
+    #[test]
+    fn poison_is_in_every_buffer_and_spare_at_home() {
+        let mut pool = pool(&spec(2, 1));
+        let mine = pool.take().expect("at home");
+        pool.poison(0xDB);
+        assert!(pool.segment(&mine, 0).iter().all(|byte| *byte == 0));
+        let mut fresh = pool.take().expect("at home");
+        for segment in 0..3 {
+            assert!(pool.segment(&fresh, segment).iter().all(|byte| *byte == 0xDB));
+        }
+        let _loan = pool.detach(&mut fresh, 1).expect("a spare");
+        assert!(pool.segment(&fresh, 1).iter().all(|byte| *byte == 0xDB), "the spare");
+        pool.put(mine);
+        pool.put(fresh);
+    }
+
+    #[test]
+    fn memory_is_freed_with_the_pool_unless_a_device_may_have_it() {
+        let spec = spec(2, 1);
+        for (posted, recalled, mapped) in
+            [(false, false, false), (true, false, true), (true, true, false)]
+        {
+            let mut memory = memory(spec.region_len().expect("small"));
+            let alive = memory.carve(0, 1).expect("an empty part").watch();
+            let mut pool = RecvPool::new(&mut memory, &spec).expect("enough");
+            drop(memory);
+            if posted {
+                let _ = pool.take().expect("at home").into_raw();
+            }
+            if recalled {
+                pool.recall(crate::token::quiet());
+            }
+            drop(pool);
+            assert_eq!(alive(), mapped, "posted {posted}, recalled {recalled}");
+        }
+    }
+
+    #[test]
+    fn a_loan_keeps_the_memory_of_its_pool() {
+        let spec = spec(1, 1);
+        let mut memory = memory(spec.region_len().expect("small"));
+        let alive = memory.carve(0, 1).expect("an empty part").watch();
+        let mut pool = RecvPool::new(&mut memory, &spec).expect("enough");
+        let mut token = pool.take().expect("at home");
+        let mut loan = pool.detach(&mut token, 1).expect("a spare");
+        pool.put(token);
+        drop((pool, memory));
+        loan.fill(1);
+        assert!(alive());
+        drop(loan);
+        assert!(!alive());
+    }
+
+    #[test]
+    #[should_panic(expected = "is not this pool's")]
+    fn a_buffer_of_another_pool_is_refused() {
+        let (mut one, other) = (pool(&spec(1, 0)), pool(&spec(1, 0)));
+        let token = one.take().expect("at home");
+        let _ = other.scatter(&token);
+    }
+
+    #[test]
+    #[should_panic(expected = "out of bounds")]
+    fn a_segment_that_the_structure_has_not_is_refused() {
+        let mut pool = pool(&spec(2, 0));
+        let token = pool.take().expect("at home");
+        let _ = pool.segment(&token, 3);
+    }
+}

@@ -189,3 +189,85 @@ impl ZeroPage {
         self.zeros.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory;
+
+    const SPEC: SendSpec = SendSpec { slots: 2, payload_len: 256 };
+
+    fn pool() -> SendPool {
+        let mut memory = memory(SPEC.region_len().expect("small"));
+        SendPool::new(&mut memory, &SPEC).expect("as much as was asked for")
+    }
+
+    #[test]
+    fn header_and_payload_leave_as_one_piece() {
+        let mut pool = pool();
+        let mut token = pool.pop().expect("at home");
+        pool.payload_mut(&mut token)[..8].copy_from_slice(b"payload.");
+        pool.header_mut(&mut token, 7).copy_from_slice(b"header/");
+        let sge = pool.sge(&token, 7, 8);
+        assert_eq!((sge.length, sge.lkey), (15, 0x100));
+        assert_eq!(sge.addr + 7, pool.payload(&token).as_ptr().addr() as u64);
+        let (headroom, payload) = pool.parts_mut(&mut token);
+        assert_eq!((headroom.len(), payload.len()), (HEADROOM, 256));
+        assert_eq!((&headroom[HEADROOM - 7..], &payload[..8]), (&b"header/"[..], &b"payload."[..]));
+        assert_eq!(pool.payload_sge(&token, 2..8).addr, sge.addr + 9);
+        pool.push(token);
+    }
+
+    #[test]
+    fn payloads_begin_at_a_line_of_the_cache() {
+        let mut pool = pool();
+        assert_eq!((pool.payload_len(), pool.capacity()), (256, 2));
+        while let Some(token) = pool.pop() {
+            assert!(pool.payload(&token).as_ptr().addr().is_multiple_of(64));
+            let _ = token.into_raw();
+        }
+        assert_eq!(pool.free(), 0);
+        pool.recall(crate::token::quiet());
+        assert_eq!(pool.free(), 2);
+    }
+
+    /// Whether an entry is refused.
+    fn refused(entry: impl Fn(&SendPool, &Token<kind::Send>) -> Sge) -> bool {
+        let mut pool = pool();
+        let token = pool.pop().expect("at home");
+        let call = std::panic::AssertUnwindSafe(|| entry(&pool, &token));
+        std::panic::catch_unwind(call).is_err()
+    }
+
+    #[test]
+    fn entries_beyond_header_or_payload_are_refused() {
+        assert!(!refused(|pool, token| pool.sge(token, HEADROOM, 256)));
+        assert!(refused(|pool, token| pool.sge(token, HEADROOM + 1, 256)));
+        assert!(refused(|pool, token| pool.sge(token, HEADROOM, 257)));
+        assert!(refused(|pool, token| pool.sge(token, usize::MAX, 0)));
+        assert!(refused(|pool, token| pool.sge(token, 0, usize::MAX)));
+        assert!(!refused(|pool, token| pool.payload_sge(token, 0..256)));
+        assert!(refused(|pool, token| pool.payload_sge(token, 0..257)));
+        assert!(refused(|pool, token| pool.payload_sge(token, usize::MAX - 511..usize::MAX)));
+    }
+
+    #[test]
+    fn poison_is_what_a_fresh_slot_holds() {
+        let mut pool = pool();
+        pool.poison(0x5A);
+        let mut token = pool.pop().expect("at home");
+        let (headroom, payload) = pool.parts_mut(&mut token);
+        assert!(headroom.iter().chain(&*payload).all(|byte| *byte == 0x5A));
+        pool.push(token);
+    }
+
+    #[test]
+    fn the_zero_page_is_zero_and_bounded() {
+        let mut memory = memory(ZeroPage::region_len(4096).expect("small"));
+        let zeros = ZeroPage::new(&mut memory, 4096).expect("as much as was asked for");
+        assert_eq!((zeros.len(), zeros.sge(12).length), (4096, 12));
+        assert!(zeros.zeros.iter().all(|byte| *byte == 0));
+        let beyond = std::panic::AssertUnwindSafe(|| zeros.sge(4097));
+        assert!(std::panic::catch_unwind(beyond).is_err());
+    }
+}
