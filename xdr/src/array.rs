@@ -1,4 +1,4 @@
-//! Counted arrays and linked lists: checked once when decoded, then iterated in place without errors.
+//! Counted arrays and linked lists: checked once when decoded, then iterated in place.
 //!
 //! ```text
 //!   Array   | count | item | item | ...            (XDR  T name<>)

@@ -5,7 +5,7 @@ use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{limit, size};
 
-/// A piece of registered memory (RFC 8166 3.4.3, [V2] 4.2; also what [RTR] calls
+/// A piece of registered memory (RFC 8166 3.4.3, \[V2\] 4.2; also what \[RTR\] calls
 /// `rpcrdma1_segment`, wire.md X3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RdmaSegment {

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from the wire, and the one thing that can be wrong with our own: no room.
+//! What can be wrong with bytes from the wire, and the one thing wrong with our own: no room.
 
 use thiserror::Error;
 

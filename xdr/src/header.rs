@@ -88,7 +88,7 @@ pub enum Body<'a> {
     Optional(Optional<'a>),
 }
 
-/// A transport error (RFC 8166 4.5, [V2] 3.1).
+/// A transport error (RFC 8166 4.5, \[V2\] 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RdmaError {
     /// The version is not supported; these are.
@@ -104,7 +104,7 @@ pub enum RdmaError {
     InvalOption,
 }
 
-/// An operation of version two (`rpcrdma2_optional`, [V2] 4.2; numbered as wire.md N1 says).
+/// An operation of version two (`rpcrdma2_optional`, \[V2\] 4.2; numbered as wire.md N1 says).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optional<'a> {
     /// Specify properties at connection.

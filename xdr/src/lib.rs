@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   one Send
-//!   | header                                              | payload stream   | padding | placed items
-//!   | xid vers credit proc | body                         | xid dir ...
+//!   | header                      | payload stream   | padding | placed items
+//!   | xid vers credit proc | body | xid dir ...
 //!                            MSG, NOMSG: chunk lists
 //!                            ERROR: error
 //!                            OPTIONAL: opttype, length, a structure
@@ -14,8 +14,8 @@
 //! decoding is strict: for every header accepted, encoding what was decoded gives the same bytes.
 //!
 //! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
-//! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02); what
-//! they leave open is decided, with a number, in `docs/wire.md`.
+//! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02);
+//! what they leave open is decided, with a number, in `docs/wire.md`.
 //!
 //! ```
 //! use rpcrdma_xdr::{Body, ChunkLists, Header, RpcPrefix, Writer};
@@ -47,6 +47,8 @@ pub mod private_data;
 pub mod property;
 pub mod rpc;
 pub mod rtr;
+#[cfg(feature = "text")]
+mod text;
 
 pub use array::{Array, List, Wire};
 pub use chunk::{ChunkLists, RdmaSegment, ReadList, ReadSegment, WriteChunk, WriteList};

@@ -3,15 +3,15 @@
 //! Re-numbering the protocol is a change to this file and to nothing else. There is no choice of
 //! numbering at run time and no mark of our own on the wire (wire.md, "Numbers").
 //!
-//! `[V2]` is draft-cel-nfsv4-rpcrdma-version-two-00, `[XCHAR]` draft-dnoveck-nfsv4-rpcrdma-xcharext-03,
-//! `[RTR]` draft-dnoveck-nfsv4-rpcrdma-rtrext-02.
+//! `[V2]` is draft-cel-nfsv4-rpcrdma-version-two-00, `[XCHAR]` is
+//! draft-dnoveck-nfsv4-rpcrdma-xcharext-03, `[RTR]` is draft-dnoveck-nfsv4-rpcrdma-rtrext-02.
 
 /// `rdma_vers` of version one (RFC 8166 4.2.2).
 pub const VERSION_ONE: u32 = 1;
-/// `rdma_vers` of version two ([V2] 4.2; wire.md N6 on later drafts that use the same number).
+/// `rdma_vers` of version two (\[V2\] 4.2; wire.md N6 on later drafts that use the same number).
 pub const VERSION_TWO: u32 = 2;
 
-/// Values of `rdma_proc` (RFC 8166 4.1.2, [V2] 4.2).
+/// Values of `rdma_proc` (RFC 8166 4.1.2, \[V2\] 4.2).
 pub mod proc {
     /// A payload stream follows the header.
     pub const MSG: u32 = 0;
@@ -27,7 +27,7 @@ pub mod proc {
     pub const OPTIONAL: u32 = 5;
 }
 
-/// Values of `rdma_err` (RFC 8166 4.1.2, [V2] 4.2).
+/// Values of `rdma_err` (RFC 8166 4.1.2, \[V2\] 4.2).
 pub mod errcode {
     /// The version is not supported.
     pub const VERS: u32 = 1;
@@ -39,43 +39,43 @@ pub mod errcode {
 
 /// Values of `rdma_opttype` (wire.md N1).
 pub mod opttype {
-    /// Specify properties at connection ([XCHAR] 4.1).
+    /// Specify properties at connection (\[XCHAR\] 4.1).
     pub const CONNPROP: u32 = 1;
-    /// Request property modification ([XCHAR] 4.2).
+    /// Request property modification (\[XCHAR\] 4.2).
     pub const REQPROP: u32 = 2;
-    /// Respond to a modification request ([XCHAR] 4.3).
+    /// Respond to a modification request (\[XCHAR\] 4.3).
     pub const RESPROP: u32 = 3;
-    /// Report updated properties ([XCHAR] 4.4).
+    /// Report updated properties (\[XCHAR\] 4.4).
     pub const UPDPROP: u32 = 4;
-    /// Transmit request ([RTR] 9.2, Table 4).
+    /// Transmit request (\[RTR\] 9.2, Table 4).
     pub const XMTREQ: u32 = 5;
-    /// Transmit response ([RTR] 9.3, Table 4).
+    /// Transmit response (\[RTR\] 9.3, Table 4).
     pub const XMTRESP: u32 = 6;
-    /// Transmit continue ([RTR] 9.4, Table 4).
+    /// Transmit continue (\[RTR\] 9.4, Table 4).
     pub const XMTCONT: u32 = 7;
-    /// Report error ([RTR] 9.5, Table 4).
+    /// Report error (\[RTR\] 9.5, Table 4).
     pub const REPTERR: u32 = 8;
 }
 
 /// Values of `pv_which` (wire.md N2).
 pub mod propid {
-    /// Receive Buffer Size ([XCHAR] 3.1).
+    /// Receive Buffer Size (\[XCHAR\] 3.1).
     pub const RBSIZ: u32 = 1;
-    /// Requester Remote Invalidation ([XCHAR] 3.2).
+    /// Requester Remote Invalidation (\[XCHAR\] 3.2).
     pub const REQREMINV: u32 = 2;
-    /// Backward Request Support ([XCHAR] 3.3).
+    /// Backward Request Support (\[XCHAR\] 3.3).
     pub const BRS: u32 = 3;
-    /// Receive Buffer Structure ([RTR] 8.3).
+    /// Receive Buffer Structure (\[RTR\] 8.3).
     pub const RBSTRUCT: u32 = 4;
-    /// Request Transmission Receive Limit ([RTR] 8.4).
+    /// Request Transmission Receive Limit (\[RTR\] 8.4).
     pub const REQRXLIM: u32 = 5;
-    /// Response Transmission Send Limit ([RTR] 8.5).
+    /// Response Transmission Send Limit (\[RTR\] 8.5).
     pub const RESPSXLIM: u32 = 6;
-    /// RTR Support ([RTR] 8.2 says 3, which [XCHAR] had given away).
+    /// RTR Support (\[RTR\] 8.2 says 3, which \[XCHAR\] had given away).
     pub const RTRSUPP: u32 = 7;
 }
 
-/// Values of `bkreqsup` ([XCHAR] 3.3).
+/// Values of `bkreqsup` (\[XCHAR\] 3.3).
 pub mod bkreqsup {
     /// Backward messages are not received.
     pub const NONE: u32 = 0;
@@ -85,7 +85,7 @@ pub mod bkreqsup {
     pub const GENL: u32 = 2;
 }
 
-/// Bits of the RTR Support property ([RTR] 8.2; wire.md E33).
+/// Bits of the RTR Support property (\[RTR\] 8.2; wire.md E33).
 pub mod rtrs {
     /// Transmit Request.
     pub const XREQ: u32 = 1;
@@ -95,7 +95,7 @@ pub mod rtrs {
     pub const XCONT: u32 = 4;
 }
 
-/// Values of `xmdp_type` ([RTR] 6.2; wire.md N3).
+/// Values of `xmdp_type` (\[RTR\] 6.2; wire.md N3).
 pub mod placement {
     /// Explicit RDMA.
     pub const EXRW: u32 = 1;
@@ -111,13 +111,13 @@ pub mod placement {
     pub const NOITEM: u32 = 6;
 }
 
-/// Bits of `xmrseg_flags` ([RTR] 7.2).
+/// Bits of `xmrseg_flags` (\[RTR\] 7.2).
 pub mod segment_flag {
     /// The segment is a target for placed data (`XMRSFLAG_PLT`).
     pub const PLT: u32 = 1;
 }
 
-/// Values of `optr_err` ([RTR] 9.5; wire.md N4).
+/// Values of `optr_err` (\[RTR\] 9.5; wire.md N4).
 pub mod report {
     /// Another `rdma_proc` was expected.
     pub const BADHMT: u32 = 1;
@@ -187,11 +187,11 @@ pub mod limit {
 
 /// What holds until the peer says otherwise.
 pub mod default {
-    /// Receive buffer size of version two, in bytes ([XCHAR] 3, Table 1; wire.md P3).
+    /// Receive buffer size of version two, in bytes (\[XCHAR\] 3, Table 1; wire.md P3).
     pub const RECV_BUFFER_SIZE: u32 = 4096;
     /// Inline threshold of version one and of the first message, in bytes (wire.md B1).
     pub const INLINE_V1: u32 = 1024;
-    /// Both transmission limits ([RTR] 8.1, Table 3).
+    /// Both transmission limits (\[RTR\] 8.1, Table 3).
     pub const TRANSMISSIONS: u32 = 1;
 }
 

@@ -14,7 +14,7 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{bkreqsup, limit, propid, rtrs};
 use crate::rtr::structure::{RecvStructure, StructureError};
 
-/// Which property (`propid`, [XCHAR] 2.1; numbered as wire.md N2 says).
+/// Which property (`propid`, \[XCHAR\] 2.1; numbered as wire.md N2 says).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PropId(pub u32);
 
@@ -41,7 +41,7 @@ impl PropId {
     }
 }
 
-/// One value, still as bytes (`propval`, [XCHAR] 2.1).
+/// One value, still as bytes (`propval`, \[XCHAR\] 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropVal<'a> {
     /// Which property (`pv_which`).
@@ -65,7 +65,7 @@ impl<'a> Wire<'a> for PropVal<'a> {
     }
 }
 
-/// A set of values (`propvalset`, [XCHAR] 2.1).
+/// A set of values (`propvalset`, \[XCHAR\] 2.1).
 pub type PropSet<'a> = Array<'a, PropVal<'a>>;
 
 /// Decodes a set and checks every value that we know: all or nothing (wire.md P4, P5).
@@ -92,7 +92,7 @@ fn decode_set<'a>(reader: &mut Reader<'a>) -> Result<PropSet<'a>, DecodeError> {
     Ok(set)
 }
 
-/// Some of a set's values, by their place in the set (`propvalsubset`, [XCHAR] 2.1).
+/// Some of a set's values, by their place in the set (`propvalsubset`, \[XCHAR\] 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PropSubset<'a> {
     words: Array<'a, u32>,
@@ -126,7 +126,7 @@ impl<'a> PropSubset<'a> {
     }
 }
 
-/// How backward requests may be sent to the peer (`bkreqsup`, [XCHAR] 3.3; wire.md B10, P13).
+/// How backward requests may be sent to the peer (`bkreqsup`, \[XCHAR\] 3.3; wire.md B10, P13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BackwardSupport {
@@ -141,7 +141,7 @@ pub enum BackwardSupport {
 
 bitflags! {
     /// Which operations of round-trip reduction the peer sends and receives
-    /// (`xpr_rtrs`, [RTR] 8.2; wire.md E33). Unknown bits are kept and mean nothing.
+    /// (`xpr_rtrs`, \[RTR\] 8.2; wire.md E33). Unknown bits are kept and mean nothing.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct RtrSupport: u32 {
         /// Transmit Request.
@@ -174,7 +174,8 @@ pub enum Property<'a> {
     RtrSupport(RtrSupport),
     /// A known property at its default: the value had no bytes (wire.md P3).
     Default(PropId),
-    /// A receive buffer structure that cannot be used, to be ignored and counted (wire.md E19, E20).
+    /// A receive buffer structure that cannot be used, to be ignored and counted
+    /// (wire.md E19, E20).
     BadStructure(StructureError),
     /// A property that we do not know, to be skipped (wire.md P4).
     Unknown(PropVal<'a>),
@@ -279,7 +280,7 @@ impl<'a> Property<'a> {
     }
 }
 
-/// Properties stated at connection (`optinfo_connprop`, [XCHAR] 4.1).
+/// Properties stated at connection (`optinfo_connprop`, \[XCHAR\] 4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnProp<'a> {
     /// The values (`opticonnpr_start`).
@@ -288,14 +289,14 @@ pub struct ConnProp<'a> {
     pub nochg: PropSubset<'a>,
 }
 
-/// A request to change properties (`optinfo_reqprop`, [XCHAR] 4.2).
+/// A request to change properties (`optinfo_reqprop`, \[XCHAR\] 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReqProp<'a> {
     /// The values wanted (`optreqpr_want`).
     pub want: PropSet<'a>,
 }
 
-/// The answer to a request to change properties (`optinfo_resprop`, [XCHAR] 4.3; wire.md P8).
+/// The answer to a request to change properties (`optinfo_resprop`, \[XCHAR\] 4.3; wire.md P8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RespProp<'a> {
     /// Values of the request now in effect (`optrespr_done`).
@@ -306,7 +307,7 @@ pub struct RespProp<'a> {
     pub other: PropSet<'a>,
 }
 
-/// Properties that have changed (`optinfo_updprop`, [XCHAR] 4.4).
+/// Properties that have changed (`optinfo_updprop`, \[XCHAR\] 4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpdProp<'a> {
     /// The values now (`optupdpr_now`).

@@ -1,8 +1,8 @@
 //! Our coder against the C coder that rpcgen makes of `spec/rpcrdma.x`, both ways, byte for byte.
 //!
 //! Needs rpcgen, gcc and libtirpc (Debian: `apt-get install rpcsvc-proto libtirpc-dev gcc`). Without
-//! them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The messages are the
-//! same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names its seed.
+//! them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The messages are
+//! the same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names its seed.
 
 #[path = "support/fields.rs"]
 mod fields;
@@ -22,8 +22,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rpcrdma_xdr::{DecodeError, Header, Writer};
 
-const PACKAGES: &str = "the rpcgen oracle needs the Debian packages rpcsvc-proto, libtirpc-dev and gcc \
-    (apt-get install rpcsvc-proto libtirpc-dev gcc), or RPCRDMA_SKIP_ORACLE=1 to go without";
+const PACKAGES: &str = "the rpcgen oracle needs the Debian packages rpcsvc-proto, libtirpc-dev and \
+    gcc (apt-get install rpcsvc-proto libtirpc-dev gcc), or RPCRDMA_SKIP_ORACLE=1 to go without";
 
 const MESSAGES: usize = 5_000;
 
@@ -33,7 +33,7 @@ struct Request {
     data: Vec<u8>,
 }
 
-/// The folder of a run of the C program, which is built once; `None` if the oracle is to be skipped.
+/// The folder of the C program, which is built once; `None` if the oracle is to be skipped.
 fn oracle() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     BUILT
@@ -42,7 +42,7 @@ fn oracle() -> Option<&'static Path> {
                 // Not eprintln!: the harness would keep it to itself.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "SKIPPED rpcgen_oracle: RPCRDMA_SKIP_ORACLE=1, our coder is not compared with C's"
+                    "SKIPPED rpcgen_oracle (RPCRDMA_SKIP_ORACLE=1): our coder is not compared with C"
                 );
                 return None;
             }

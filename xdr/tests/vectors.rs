@@ -92,6 +92,19 @@ fn a_header_with_any_word_replaced_is_an_error_or_another_exact_header() {
     }
 }
 
+#[cfg(feature = "text")]
+#[test]
+fn every_vector_looks_on_one_line_as_it_is_annotated() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors");
+    for vector in golden::load() {
+        let (header, _) = Header::decode(&vector.message).expect("the vector is valid");
+        let text = std::fs::read_to_string(folder.join(format!("{}.hex", vector.name)))
+            .expect("the vector was read before");
+        let expected = text.lines().find_map(|line| line.strip_prefix("#= "));
+        assert_eq!(Some(header.to_string().as_str()), expected, "{}", vector.name);
+    }
+}
+
 /// What the vectors are for: nothing that the wire can carry is missing among them.
 #[test]
 fn the_vectors_cover_every_kind_of_header() {

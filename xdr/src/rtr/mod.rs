@@ -1,11 +1,11 @@
-//! Round-trip reduction: message continuation and placement by Send ([RTR]).
+//! Round-trip reduction: message continuation and placement by Send (\[RTR\]).
 //!
 //! | file | subject | source |
 //! |---|---|---|
-//! | `transmit` | the headers of a group's transmissions | [RTR] 9.2 - 9.4 |
-//! | `placement` | where excised items are, and where a reply's shall go | [RTR] 7.3, 7.4 |
-//! | `structure` | how a receive buffer is cut into segments | [RTR] 7.2, 8.3 |
-//! | `report` | what was wrong with a transmission | [RTR] 9.5 |
+//! | `transmit` | the headers of a group's transmissions | \[RTR\] 9.2 - 9.4 |
+//! | `placement` | where excised items are, and where a reply's shall go | \[RTR\] 7.3, 7.4 |
+//! | `structure` | how a receive buffer is cut into segments | \[RTR\] 7.2, 8.3 |
+//! | `report` | what was wrong with a transmission | \[RTR\] 9.5 |
 
 pub mod placement;
 pub mod report;

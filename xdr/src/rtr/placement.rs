@@ -1,10 +1,13 @@
 //! Where the items taken out of a payload stream are, and where those of a reply shall go.
 //!
 //! ```text
-//!   MsgItem  | disp | length | type | EXRW: segment<>          RsdSet   | begin | end | RsdItem<> |
-//!                                   | TBSN: offset, number<>   RsdItem  | min_len | type | EXRW, CHOICE: segment<>
-//!                                   | TOOSHORT, NOITEM: -                                | BYSIZE: over, segment<>
-//!                                                                                        | TBSN: -
+//!   MsgItem  | disp | length | type | EXRW: segment<>
+//!                                   | TBSN: offset, number<>
+//!                                   | TOOSHORT, NOITEM: nothing
+//!   RsdSet   | begin | end | RsdItem<> |
+//!   RsdItem  | min_len | type | EXRW, CHOICE: segment<>
+//!                             | BYSIZE: over, segment<>
+//!                             | TBSN: nothing
 //! ```
 //! Displacements are in the virtual XDR stream, the one without anything excised (wire.md E16, E23).
 
@@ -16,7 +19,7 @@ use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{limit, placement, size};
 
-/// One excised item (`xmdp_mitem`, [RTR] 7.3).
+/// One excised item (`xmdp_mitem`, \[RTR\] 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsgItem<'a> {
     /// Where in the virtual XDR stream the item begins (`xmdmi_disp`).
@@ -27,7 +30,7 @@ pub struct MsgItem<'a> {
     pub loc: Loc<'a>,
 }
 
-/// Where an excised item is, or why it was not excised (`xmdp_loc`, [RTR] 7.3; wire.md X4, X5).
+/// Where an excised item is, or why it was not excised (`xmdp_loc`, \[RTR\] 7.3; wire.md X4, X5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loc<'a> {
     /// In memory reached by explicit RDMA (`xmdl_ex`).
@@ -93,7 +96,7 @@ impl<'a> Wire<'a> for MsgItem<'a> {
     }
 }
 
-/// Target buffer segment numbers (`xmdp_tbsn`, [RTR] 6.2; counted as wire.md E12 says).
+/// Target buffer segment numbers (`xmdp_tbsn`, \[RTR\] 6.2; counted as wire.md E12 says).
 #[derive(Clone, Copy)]
 pub struct Tbsns<'a> {
     numbers: Numbers<'a>,
@@ -238,7 +241,7 @@ impl Iterator for TbsnIter<'_> {
 
 impl ExactSizeIterator for TbsnIter<'_> {}
 
-/// Directions for the results of one range of the request (`xmdp_rsdset`, [RTR] 7.4).
+/// Directions for the results of one range of the request (`xmdp_rsdset`, \[RTR\] 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RsdSet<'a> {
     /// First byte of the range in the request's virtual stream (`xmdrsdr_begin`; wire.md E23).
@@ -268,7 +271,7 @@ impl<'a> Wire<'a> for RsdSet<'a> {
     }
 }
 
-/// What to do with one result (`xmdp_rsditem`, [RTR] 7.4).
+/// What to do with one result (`xmdp_rsditem`, \[RTR\] 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RsdItem<'a> {
     /// A result shorter than so many bytes stays in the payload stream
@@ -278,7 +281,7 @@ pub struct RsdItem<'a> {
     pub loc: RsdLoc<'a>,
 }
 
-/// Where a result shall go (`xmdp_rsdloc`, [RTR] 7.4; wire.md X4, X5).
+/// Where a result shall go (`xmdp_rsdloc`, \[RTR\] 7.4; wire.md X4, X5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RsdLoc<'a> {
     /// By RDMA Write to these segments (`xmdrsdl_ex`).

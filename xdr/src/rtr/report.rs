@@ -5,7 +5,7 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::report;
 use crate::rpc::MsgType;
 
-/// A transmission, named (`xms_id`, [RTR] 6.1; wire.md X7, X8).
+/// A transmission, named (`xms_id`, \[RTR\] 6.1; wire.md X7, X8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsgId {
     /// `rdma_xid` of the transmission.
@@ -30,7 +30,7 @@ impl MsgId {
     }
 }
 
-/// An error report (`optrept_err`, [RTR] 9.5).
+/// An error report (`optrept_err`, \[RTR\] 9.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReptErr {
     /// The transmission in which the error was found (`optre_bad`).
@@ -41,7 +41,7 @@ pub struct ReptErr {
     pub info: ReptInfo,
 }
 
-/// The eight errors (`optr_info`, [RTR] 9.5; numbered as wire.md N4 says).
+/// The eight errors (`optr_info`, \[RTR\] 9.5; numbered as wire.md N4 says).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReptInfo {
     /// Another `rdma_proc` was due.

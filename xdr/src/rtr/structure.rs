@@ -14,7 +14,7 @@ use crate::numbers::{limit, segment_flag, size};
 
 const GROUPS_MAX: usize = limit::STRUCTURE_GROUPS_MAX as usize;
 
-/// Adjacent segments of one shape (`xmrbs_group`, [RTR] 7.2).
+/// Adjacent segments of one shape (`xmrbs_group`, \[RTR\] 7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentGroup {
     /// How many segments (`xmrgrp_count`).
@@ -50,7 +50,7 @@ const NO_GROUP: Placed = Placed {
     placement: false,
 };
 
-/// The segments of every receive buffer of a connection (`xmrbs_buf`, [RTR] 7.2; wire.md E21).
+/// The segments of every receive buffer of a connection (`xmrbs_buf`, \[RTR\] 7.2; wire.md E21).
 ///
 /// All questions are answered without a division, in at most [`limit::STRUCTURE_GROUPS_MAX`] steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

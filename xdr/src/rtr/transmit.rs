@@ -1,4 +1,4 @@
-//! The headers of a group's transmissions: the first of a request, the first of a response, the rest.
+//! The headers of a group's transmissions: first of a request, first of a response, the rest.
 //!
 //! ```text
 //!   XMTREQ   | dp<> | rsd<> | count | rsbuf | pslen |      then pslen bytes of payload stream
@@ -13,7 +13,7 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::limit;
 use crate::rtr::placement::{MsgItem, RsdSet};
 
-/// The first, or only, transmission of a request (`optxmt_req`, [RTR] 9.2).
+/// The first, or only, transmission of a request (`optxmt_req`, \[RTR\] 9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XmtReq<'a> {
     /// The items excised from the payload stream (`optxrq_dp`).
@@ -57,7 +57,7 @@ impl<'a> XmtReq<'a> {
     }
 }
 
-/// The first, or only, transmission of a response (`optxmt_resp`, [RTR] 9.3).
+/// The first, or only, transmission of a response (`optxmt_resp`, \[RTR\] 9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XmtResp<'a> {
     /// What became of each item that the request directed (`optxrs_dp`; wire.md E25).
@@ -85,7 +85,7 @@ impl<'a> XmtResp<'a> {
     }
 }
 
-/// Every further transmission of a group (`optxmt_cont`, [RTR] 9.4; wire.md X6).
+/// Every further transmission of a group (`optxmt_cont`, \[RTR\] 9.4; wire.md X6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XmtCont {
     /// Which transmission of the group this is; the first continuation is 1

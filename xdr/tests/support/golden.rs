@@ -1,7 +1,7 @@
 //! The golden vectors of `tests/vectors`: headers written by hand, each word named and explained.
 //!
-//! A line is hex words and `name=value`, the field they are; `#` begins a comment; what follows
-//! `@payload` belongs to the payload stream.
+//! A line is hex words and `name=value`, the field they are; `#` begins a comment, `#=` the header
+//! as feature `text` prints it; what follows `@payload` belongs to the payload stream.
 
 use std::path::Path;
 

@@ -111,7 +111,7 @@ static void bytes(struct walk *w, const char *name, u_int *len, char **val)
 			(val) = zeroed(length, sizeof *(val));                                     \
 	} while (0)
 
-/* The structure inside an opaque: decoded before a walk that writes, encoded after one that reads. */
+/* The structure inside an opaque: decoded before a walk that writes, encoded after the walk. */
 #define INSIDE(w, type, walker, length, val)                                                       \
 	do {                                                                                       \
 		type s_;                                                                           \
