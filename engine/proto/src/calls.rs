@@ -199,3 +199,111 @@ fn next_generation(last: u32, slot_bits: u32) -> u32 {
         generation => generation,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn the_top_bit_tells_the_role_and_no_call_has_the_control_xid() {
+        let mut table = CallTable::new(1);
+        for round in 0..5000 {
+            let role = if round % 2 == 0 { Role::Client } else { Role::Server };
+            let id = table.open(role, 0, 0).expect("free");
+            assert_eq!(id.xid() >> 31 == 1, role == Role::Server);
+            assert_ne!(id.xid(), role.xid_bit());
+            table.remove(id, 0).expect("open");
+        }
+    }
+
+    #[test]
+    fn generations_wrap_without_meeting_zero() {
+        assert_eq!(next_generation(0, 4), 1);
+        assert_eq!(next_generation((1 << 27) - 1, 4), 1);
+        // The role's bit above the generation is not part of it.
+        assert_eq!(next_generation(1 << 27 | 5, 4), 6);
+        assert_eq!(next_generation((1 << 11) - 1, 20), 1);
+    }
+
+    #[test]
+    fn a_late_reply_finds_nothing_in_the_reused_slot() {
+        let mut table = CallTable::new(1);
+        let old = table.open(Role::Client, 5, 1).expect("free");
+        assert_eq!(table.open(Role::Client, 5, 2), Err(TableFull { max: 1 }));
+        table.remove(old, 5).expect("open");
+        let new = table.open(Role::Client, 5, 3).expect("free again");
+        assert!(table.find(old.xid(), 5).is_none());
+        assert!(table.remove(old, 5).is_none());
+        assert_eq!(table.find(new.xid(), 5).map(|(_, entry)| entry.token), Some(3));
+    }
+
+    #[test]
+    fn another_peer_does_not_find_the_call() {
+        let mut table = CallTable::new(4);
+        let id = table.open(Role::Client, 1, 9).expect("free");
+        assert!(table.find(id.xid(), 2).is_none());
+        assert!(table.find_mut(id.xid(), 2).is_none());
+        assert!(table.remove(id, 2).is_none());
+        assert!(table.find(id.xid(), 1).is_some());
+        // Nor does an xid of the other direction.
+        assert!(table.find(id.xid() ^ 1 << 31, 1).is_none());
+    }
+
+    #[test]
+    fn the_calls_of_a_lost_peer_are_found_one_by_one() {
+        let mut table = CallTable::new(8);
+        let ids: Vec<_> =
+            (0..6).map(|n| table.open(Role::Client, n % 2, 0).expect("free")).collect();
+        let mut found = Vec::new();
+        let mut after = None;
+        while let Some(id) = table.next_of(1, after) {
+            table.remove(id, 1).expect("open");
+            found.push(id);
+            after = Some(id);
+        }
+        assert_eq!(found, [ids[1], ids[3], ids[5]]);
+        assert_eq!(table.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_behaves_as_a_map(
+            size in 1u32..9,
+            ops in proptest::collection::vec((any::<bool>(), 0u32..3, any::<u8>()), 0..200),
+        ) {
+            let mut table = CallTable::new(size);
+            let mut model: HashMap<u32, (u32, u64)> = HashMap::new();
+            let mut ids = Vec::new();
+            for (serial, (open, peer, pick)) in ops.into_iter().enumerate() {
+                if open {
+                    match table.open(Role::Client, peer, serial as u64) {
+                        Ok(id) => {
+                            prop_assert!(model.insert(id.xid(), (peer, serial as u64)).is_none());
+                            ids.push(id);
+                        }
+                        Err(full) => {
+                            prop_assert_eq!(full.max, size);
+                            prop_assert_eq!(model.len() as u32, size);
+                        }
+                    }
+                } else if !ids.is_empty() {
+                    let id = ids[usize::from(pick) % ids.len()];
+                    let expected = model.get(&id.xid()).copied().filter(|(of, _)| *of == peer);
+                    let found = table.find(id.xid(), peer).map(|(_, entry)| entry.token);
+                    prop_assert_eq!(found, expected.map(|(_, token)| token));
+                    let removed = table.remove(id, peer).map(|entry| entry.token);
+                    prop_assert_eq!(removed, expected.map(|(_, token)| token));
+                    if expected.is_some() {
+                        model.remove(&id.xid());
+                    }
+                }
+                prop_assert_eq!(table.len() as usize, model.len());
+                prop_assert_eq!(table.is_empty(), model.is_empty());
+            }
+        }
+    }
+}

@@ -302,3 +302,149 @@ impl ReplyReserve {
         self.reserved
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn one_credit_until_the_first_grant() {
+        let mut ledger = CreditLedger::new(32);
+        assert_eq!(ledger.available(), 1);
+        assert_eq!(ledger.take(2), Err(Shortage { need: 2, have: 1 }));
+        ledger.take(1).expect("one is there");
+        assert_eq!(ledger.take(1), Err(Shortage { need: 1, have: 0 }));
+        ledger.on_grant(8);
+        assert_eq!((ledger.available(), ledger.in_flight()), (7, 1));
+    }
+
+    #[test]
+    fn a_grant_of_zero_is_one_and_none_exceeds_the_request() {
+        let mut ledger = CreditLedger::new(4);
+        ledger.on_grant(0);
+        assert_eq!(ledger.limit(), 1);
+        ledger.on_grant(100);
+        assert_eq!(ledger.limit(), 4);
+        ledger.take(4).expect("exactly the limit");
+        assert_eq!(ledger.take(1), Err(Shortage { need: 1, have: 0 }));
+    }
+
+    #[test]
+    fn a_lower_grant_does_not_call_back_what_is_in_flight() {
+        let mut ledger = CreditLedger::new(8);
+        ledger.on_grant(8);
+        ledger.take(6).expect("granted");
+        ledger.on_grant(2);
+        assert_eq!(ledger.available(), 0);
+        ledger.give_back(5);
+        assert_eq!(ledger.available(), 1);
+    }
+
+    #[test]
+    fn a_peer_may_use_its_grant_and_not_one_more() {
+        let mut pool = GrantPool::new(10, 2);
+        pool.open().expect("first");
+        let mut inflow = Inflow::new(4);
+        inflow.on_request(100);
+        inflow.grow(&mut pool);
+        assert_eq!(inflow.granted(), 4, "no more than the own maximum");
+        inflow.on_call(3).expect("granted");
+        let overstep = Overstep { outstanding: 5, granted: 4 };
+        assert_eq!(inflow.on_call(2), Err(overstep));
+        assert_eq!(inflow.outstanding(), 3, "the offender is not counted");
+        inflow.on_call(1).expect("the last one");
+        inflow.on_answer(4);
+        inflow.on_call(4).expect("all of them again");
+        assert_eq!(inflow.on_call(u32::MAX), Err(Overstep { outstanding: u32::MAX, granted: 4 }));
+    }
+
+    #[test]
+    fn the_floor_of_later_connections_is_never_given_away() {
+        let mut pool = GrantPool::new(5, 3);
+        pool.open().expect("first");
+        let mut greedy = Inflow::new(64);
+        greedy.on_request(64);
+        greedy.grow(&mut pool);
+        assert_eq!((greedy.granted(), pool.free()), (3, 0));
+        pool.open().expect("second has its floor");
+        pool.open().expect("third has its floor");
+        assert_eq!(pool.open(), Err(Shortage { need: 1, have: 0 }));
+        pool.close(greedy.granted());
+        assert_eq!(pool.free(), 2, "what it had beyond its floor");
+    }
+
+    #[test]
+    fn there_are_no_more_connections_than_receives() {
+        let mut pool = GrantPool::new(1, 100);
+        pool.open().expect("first");
+        assert_eq!(pool.open(), Err(Shortage { need: 1, have: 0 }));
+    }
+
+    #[test]
+    fn reply_receives_are_reserved_and_returned() {
+        let mut reserve = ReplyReserve::new(4);
+        reserve.reserve(3).expect("there");
+        assert_eq!(reserve.reserve(2), Err(Shortage { need: 2, have: 1 }));
+        reserve.release(2);
+        reserve.reserve(3).expect("returned");
+        assert_eq!((reserve.free(), reserve.reserved()), (0, 4));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Open(u32),
+        Ask(usize, u32),
+        Close(usize),
+    }
+
+    fn any_op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1u32..20).prop_map(Op::Open),
+            (0usize..8, 0u32..30).prop_map(|(index, credit)| Op::Ask(index, credit)),
+            (0usize..8).prop_map(Op::Close),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_of_all_grants_stays_within_the_receives(
+            receives in 0u32..40,
+            connections_max in 0u32..10,
+            ops in proptest::collection::vec(any_op(), 0..60),
+        ) {
+            let mut pool = GrantPool::new(receives, connections_max);
+            let mut open: Vec<(Inflow, u32)> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Open(max) => {
+                        let room = (open.len() as u32) < connections_max.min(receives);
+                        prop_assert_eq!(pool.open().is_ok(), room);
+                        if room {
+                            open.push((Inflow::new(max), max));
+                        }
+                    }
+                    Op::Ask(index, credit) if index < open.len() => {
+                        let before = open[index].0.granted();
+                        open[index].0.on_request(credit);
+                        open[index].0.grow(&mut pool);
+                        let (inflow, max) = &open[index];
+                        prop_assert!(inflow.granted() >= before, "a grant never shrinks");
+                        prop_assert!(inflow.granted() <= before.max(credit).min(*max));
+                    }
+                    Op::Close(index) if index < open.len() => {
+                        let (inflow, _) = open.swap_remove(index);
+                        pool.close(inflow.granted());
+                    }
+                    Op::Ask(..) | Op::Close(_) => {}
+                }
+                let sum: u32 = open.iter().map(|(inflow, _)| inflow.granted()).sum();
+                prop_assert_eq!(sum, pool.granted());
+                prop_assert!(sum <= receives);
+                prop_assert!(open.iter().all(|(inflow, _)| inflow.granted() >= 1));
+            }
+        }
+    }
+}

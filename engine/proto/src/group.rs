@@ -243,3 +243,203 @@ impl OpenGroup {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    const LIMIT: u32 = 3;
+
+    /// What can arrive, as far as groups care.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Event {
+        Initial { xid: u32, count: u32 },
+        Cont { xid: u32, number: u32, itype: u32 },
+        Other,
+    }
+
+    /// What a transmission led to; an abort comes before what its message itself leads to.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    enum Outcome {
+        Delivered(Vec<u32>),
+        Parked,
+        Aborted(Violation),
+        Rejected(Violation),
+        Dropped,
+        Passed,
+    }
+
+    fn events() -> Vec<Event> {
+        let mut events = vec![Event::Other];
+        for xid in [7, 8] {
+            events.extend((0..=LIMIT + 1).map(|count| Event::Initial { xid, count }));
+            for number in 0..=3 {
+                let itypes = [0, opttype::XMTREQ, opttype::XMTRESP];
+                events.extend(itypes.map(|itype| Event::Cont { xid, number, itype }));
+            }
+        }
+        events
+    }
+
+    fn part(buffer: u32) -> Part {
+        Part { buffer, byte_len: 100, payload_start: 36, payload_len: 64 }
+    }
+
+    /// As the connection uses the assembler.
+    fn feed(group: &mut GroupAssembler, event: Event, buffer: u32) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let option = match event {
+            Event::Cont { .. } => None,
+            Event::Initial { .. } => Some((proc::OPTIONAL, Some(opttype::XMTREQ))),
+            Event::Other => Some((proc::MSG, None)),
+        };
+        if let (Some((proc, option)), Some(open)) = (option, group.open().copied()) {
+            group.abort().expect("it is open");
+            outcomes.push(Outcome::Aborted(open.intervention(proc, option)));
+        }
+        outcomes.push(match event {
+            Event::Other => Outcome::Passed,
+            Event::Initial { xid, count } => {
+                let initial = Initial { xid, dir: MsgType::Call, count, limit: LIMIT };
+                match group.on_initial(initial, part(buffer)) {
+                    Ok(Step::Complete) => Outcome::Delivered(vec![buffer]),
+                    Ok(Step::Partial) => Outcome::Parked,
+                    Err(violation) => Outcome::Rejected(violation),
+                }
+            }
+            Event::Cont { xid, number, itype } => {
+                match group.on_continuation(xid, number, itype, part(buffer)) {
+                    Ok((Step::Complete, _)) => {
+                        Outcome::Delivered(group.parts().iter().map(|part| part.buffer).collect())
+                    }
+                    Ok((Step::Partial, _)) => Outcome::Parked,
+                    Err(ContinuationError::Aborted(_, violation)) => Outcome::Aborted(violation),
+                    Err(ContinuationError::Unexpected(violation)) => Outcome::Rejected(violation),
+                    Err(ContinuationError::Dropped) => Outcome::Dropped,
+                }
+            }
+        });
+        outcomes
+    }
+
+    /// The rules again, told from the history: which transmissions still belong together.
+    #[derive(Default)]
+    struct Model {
+        parked: Vec<u32>,
+        due: Option<(u32, u32)>,
+        dead: Option<u32>,
+    }
+
+    impl Model {
+        fn feed(&mut self, event: Event, buffer: u32) -> Vec<Outcome> {
+            match event {
+                Event::Other => self.intervene(Violation::HeaderType { expect: 5, current: 0 }, {
+                    vec![Outcome::Passed]
+                }),
+                Event::Initial { xid, count } => {
+                    let violation = Violation::OptionType { expect: 7, current: 5 };
+                    let aborted = self.intervene(violation, vec![]);
+                    let own = match count {
+                        1 => {
+                            self.dead = self.dead.filter(|dead| *dead != xid);
+                            Outcome::Delivered(vec![buffer])
+                        }
+                        0 => {
+                            self.dead = Some(xid);
+                            Outcome::Rejected(Violation::GroupSize { expect: 1, current: 0 })
+                        }
+                        2..=LIMIT => {
+                            (self.parked, self.due, self.dead) =
+                                (vec![buffer], Some((xid, count)), None);
+                            Outcome::Parked
+                        }
+                        _ => {
+                            self.dead = Some(xid);
+                            Outcome::Rejected(Violation::GroupSize { expect: 3, current: count })
+                        }
+                    };
+                    [aborted, vec![own]].concat()
+                }
+                Event::Cont { xid, number, itype } => vec![self.cont(xid, number, itype, buffer)],
+            }
+        }
+
+        fn cont(&mut self, xid: u32, number: u32, itype: u32, buffer: u32) -> Outcome {
+            let Some((open, count)) = self.due else {
+                return match self.dead == Some(xid) {
+                    true => Outcome::Dropped,
+                    false => Outcome::Rejected(Violation::UnexpectedContinuation),
+                };
+            };
+            let next = self.parked.len() as u32;
+            let wrong = if open != xid {
+                Violation::ForeignXid { expect: open, current: xid }
+            } else if number != next {
+                Violation::OutOfSequence { expect: next, current: number }
+            } else if itype == 6 {
+                Violation::OptionType { expect: 5, current: 6 }
+            } else {
+                self.parked.push(buffer);
+                if next + 1 < count {
+                    return Outcome::Parked;
+                }
+                self.due = None;
+                return Outcome::Delivered(self.parked.clone());
+            };
+            (self.due, self.dead) = (None, Some(open));
+            Outcome::Aborted(wrong)
+        }
+
+        fn intervene(&mut self, violation: Violation, then: Vec<Outcome>) -> Vec<Outcome> {
+            let Some((xid, _)) = self.due.take() else { return then };
+            self.dead = Some(xid);
+            [vec![Outcome::Aborted(violation)], then].concat()
+        }
+    }
+
+    #[test]
+    fn every_sequence_of_four_transmissions_is_as_the_model_has_it() {
+        let events = events();
+        let n = events.len();
+        for code in 0..n.pow(4) {
+            let mut group = GroupAssembler::new();
+            let mut model = Model::default();
+            for place in 0..4 {
+                let event = events[code / n.pow(place) % n];
+                let expected = model.feed(event, place);
+                assert_eq!(feed(&mut group, event, place), expected, "{event:?} of {code}");
+                assert_eq!(group.open().is_some(), model.due.is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_of_the_largest_size_is_taken_and_one_more_is_not() {
+        let mut group = GroupAssembler::new();
+        let initial = |count| Initial { xid: 1, dir: MsgType::Reply, count, limit: 1000 };
+        let violation = Violation::GroupSize { expect: GROUP_MAX, current: GROUP_MAX + 1 };
+        assert_eq!(group.on_initial(initial(GROUP_MAX + 1), part(0)), Err(violation));
+        assert_eq!(group.on_initial(initial(GROUP_MAX), part(0)), Ok(Step::Partial));
+        for number in 1..GROUP_MAX {
+            let (step, open) = group
+                .on_continuation(1, number, opttype::XMTRESP, part(number))
+                .expect("in sequence");
+            assert_eq!(step == Step::Complete, number + 1 == GROUP_MAX);
+            assert_eq!(open.dir, MsgType::Reply);
+        }
+        assert_eq!(group.parts().len() as u32, GROUP_MAX);
+    }
+
+    #[test]
+    fn an_initial_type_of_zero_is_tolerated_and_the_wrong_one_is_not() {
+        for (itype, fine) in [(0, true), (opttype::XMTREQ, true), (opttype::XMTRESP, false)] {
+            let mut group = GroupAssembler::new();
+            let initial = Initial { xid: 1, dir: MsgType::Call, count: 2, limit: 2 };
+            group.on_initial(initial, part(0)).expect("within the limit");
+            assert_eq!(group.on_continuation(1, 1, itype, part(1)).is_ok(), fine);
+        }
+    }
+}

@@ -266,8 +266,8 @@ impl<'a> Message<'_, 'a> {
             bulk += u64::from(item.len);
             if !is_placed(index) {
                 stream += u64::from(item.padded_len());
-                // The item, its padding, and the payload behind it.
-                stream_pieces += item.pieces + 2;
+                // The item, its padding if there is any, and the payload behind it.
+                stream_pieces += item.pieces + u32::from(item.padded_len() > item.len) + 1;
             }
         }
         // The check of the items has found the sum of all to be a u32.

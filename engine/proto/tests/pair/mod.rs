@@ -1,0 +1,182 @@
+//! Two connections facing each other: what one plans becomes bytes, and the bytes go to the other.
+
+#![expect(dead_code, reason = "each test file uses its part")]
+
+use rpcrdma_proto::*;
+use rpcrdma_xdr::{RecvStructure, SegmentGroup, Writer};
+
+/// Bytes that no message contains by intent: they stand for what a buffer held before.
+pub const STALE: u8 = 0xee;
+
+/// One end.
+pub struct Side {
+    pub conn: Connection,
+    pub ledger: ShardLedger,
+    pub settings: Settings,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Side {
+    pub fn new(role: Role, settings: Settings) -> Self {
+        let mut ledger = ShardLedger::new(16, 4, 256, 256);
+        let conn = Connection::open(role, 3, &settings, &mut ledger).expect("room for one");
+        Self { conn, ledger, settings, buffers: Vec::new() }
+    }
+
+    /// Receives a transmission into a fresh buffer, and says what it means.
+    pub fn receive(&mut self, wire: &[u8]) -> Ingress<'static> {
+        let total = self.settings.structure.total_len() as usize;
+        assert!(wire.len() <= total, "{} bytes for a buffer of {total}", wire.len());
+        let buffer = self.buffers.len() as u32;
+        let mut bytes = vec![STALE; total];
+        bytes[..wire.len()].copy_from_slice(wire);
+        self.buffers.push(bytes);
+        self.hand_in(buffer, wire.len())
+    }
+
+    /// Hands a buffer in that was received before.
+    pub fn hand_in(&mut self, buffer: u32, len: usize) -> Ingress<'static> {
+        let at = Received { buffer, byte_len: len as u32 };
+        let first = len.min(self.settings.first_segment_len() as usize);
+        // A test's buffers live as long as the test; leaking them keeps the tests simple.
+        let bytes: &'static [u8] = self.buffers[buffer as usize][..first].to_vec().leak();
+        self.conn.on_transmission(&mut self.ledger, at, bytes)
+    }
+
+    /// The buffer received last.
+    pub fn last_buffer(&self) -> u32 {
+        self.buffers.len() as u32 - 1
+    }
+
+    /// The message of a group that was just completed, with its parts.
+    pub fn completed(&self) -> (Message<'static>, Vec<Part>) {
+        let parts = self.conn.group().to_vec();
+        let len = self.settings.first_segment_len().min(parts[0].byte_len) as usize;
+        let bytes = self.buffers[parts[0].buffer as usize][..len].to_vec().leak();
+        (self.conn.message(bytes).expect("a group begins with its header"), parts)
+    }
+
+    /// The bytes of some pieces, each of which must lie within the bytes received.
+    pub fn gather(&self, parts: &[Part], pieces: impl Iterator<Item = Piece>) -> Vec<u8> {
+        let segments: Vec<_> = self.settings.structure.segments().collect();
+        let mut bytes = Vec::new();
+        for Piece { part, segment, offset, len } in pieces {
+            let part = parts[part as usize];
+            let segment = segments[segment as usize];
+            assert!(len > 0, "a piece has bytes");
+            assert!(offset + len <= segment.length, "a piece stays in its segment");
+            let (start, end) = (segment.start + offset, segment.start + offset + len);
+            assert!(end <= part.byte_len, "a piece names received bytes only");
+            let buffer = &self.buffers[part.buffer as usize];
+            bytes.extend_from_slice(&buffer[start as usize..end as usize]);
+        }
+        bytes
+    }
+
+    /// The bytes of a plan's transmissions.
+    pub fn transmit(&self, plan: &mut Plan<'_>, payload: &[u8], bulk: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        match plan {
+            Plan::Inline(plan) => {
+                let mut bytes = vec![0; InlinePlan::HEADER_LEN as usize];
+                let mut writer = Writer::new(&mut bytes);
+                self.conn.encode_inline(plan, &mut writer).expect("28 bytes");
+                assert_eq!(writer.position(), InlinePlan::HEADER_LEN as usize);
+                bytes.extend_from_slice(payload);
+                out.push(bytes);
+            }
+            Plan::Group(plan) => {
+                while let Some(next) = self.conn.next_transmission(plan) {
+                    out.push(self.bytes_of(plan, &next, payload, bulk));
+                }
+                assert_eq!(out.len() as u32, plan.count());
+            }
+        }
+        out
+    }
+
+    fn bytes_of(
+        &self,
+        plan: &GroupPlan<'_>,
+        next: &Transmission,
+        payload: &[u8],
+        bulk: &[Vec<u8>],
+    ) -> Vec<u8> {
+        let mut bytes = vec![0; next.header_len as usize];
+        let mut writer = Writer::new(&mut bytes);
+        self.conn.encode_header(plan, next, &mut writer).expect("as planned");
+        assert_eq!(writer.position(), next.header_len as usize, "exactly the planned header");
+        for piece in self.conn.pieces(plan, next) {
+            assert!(piece.len() > 0, "no empty piece");
+            match piece {
+                Gather::Payload(range) => {
+                    bytes.extend_from_slice(&payload[range.start as usize..range.end as usize]);
+                }
+                Gather::Bulk { item, start, len } => {
+                    bytes.extend_from_slice(&bulk[item][start as usize..(start + len) as usize]);
+                }
+                Gather::Zero(len) => bytes.extend(std::iter::repeat_n(0, len as usize)),
+            }
+        }
+        assert_eq!(bytes.len() as u32, next.len, "the length is known beforehand");
+        assert!(next.len <= self.conn.limits().recv_size, "the peer's buffer is not overrun");
+        bytes
+    }
+
+    pub fn control(&self, control: ControlSend) -> Vec<u8> {
+        let mut bytes = vec![0; 1024];
+        let mut writer = Writer::new(&mut bytes);
+        self.conn.encode_control(&control, &mut writer).expect("at most 1024 bytes");
+        let len = writer.position();
+        bytes.truncate(len);
+        bytes
+    }
+
+    pub fn report(&self, report: Report) -> Vec<u8> {
+        let mut bytes = vec![0; 68];
+        let mut writer = Writer::new(&mut bytes);
+        self.conn.encode_report(&report, &mut writer).expect("at most 68 bytes");
+        let len = writer.position();
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// A client and a server that have exchanged their properties.
+pub fn connected(client: Settings, server: Settings) -> (Side, Side) {
+    let mut client = Side::new(Role::Client, client);
+    let mut server = Side::new(Role::Server, server);
+    let hello = client.conn.begin().expect("the first message");
+    let hello = client.control(hello);
+    let Ingress::Control(Control { became_ready: true, answer: Some(answer) }) =
+        server.receive(&hello)
+    else {
+        panic!("the server answers properties by its own");
+    };
+    let answer = server.control(answer);
+    let Ingress::Control(Control { became_ready: true, answer: None }) = client.receive(&answer)
+    else {
+        panic!("the client is ready with the answer");
+    };
+    (client, server)
+}
+
+/// A first segment, and placement segments behind it.
+pub fn structure(first: u32, count: u32, length: u32) -> RecvStructure {
+    let inline = SegmentGroup { count: 1, length: first, align: 64, placement: false };
+    let target = SegmentGroup { count, length, align: 4096, placement: true };
+    match count {
+        0 => RecvStructure::new(&[inline]).expect("valid"),
+        _ => RecvStructure::new(&[inline, target]).expect("valid"),
+    }
+}
+
+/// Payload bytes of an RPC message: xid, direction, then bytes that tell their place.
+pub fn rpc(xid: u32, reply: bool, len: usize) -> Vec<u8> {
+    assert!(len >= 8 && len.is_multiple_of(4));
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(&xid.to_be_bytes());
+    bytes.extend_from_slice(&u32::from(reply).to_be_bytes());
+    bytes.extend((8..len).map(|at| (at % 251) as u8));
+    bytes
+}

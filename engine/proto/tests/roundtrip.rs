@@ -1,0 +1,348 @@
+//! What is planned on one side arrives on the other: every byte, where it belongs.
+
+mod pair;
+
+use pair::{Side, connected, rpc, structure};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::{Array, RecvStructure, RsdItem, RsdLoc, RsdSet, SegmentGroup};
+
+/// A message as a program has it: the payload without its items, and the items.
+#[derive(Debug, Clone)]
+struct Content {
+    payload: Vec<u8>,
+    items: Vec<BulkItem>,
+    bulk: Vec<Vec<u8>>,
+}
+
+impl Content {
+    /// Items lie behind the given gaps of payload.
+    fn new(xid: u32, reply: bool, gaps: &[u32], lens: &[u32], tail: u32) -> Self {
+        let mut position = 8;
+        let mut payload_len = 8;
+        let (mut items, mut bulk) = (Vec::new(), Vec::new());
+        for (index, (gap, len)) in gaps.iter().zip(lens).enumerate() {
+            position += gap * 4;
+            payload_len += gap * 4;
+            items.push(BulkItem { position, len: *len, origin: 0, pieces: 1 });
+            bulk.push((0..*len).map(|at| (at % 241) as u8 ^ (index as u8) << 4).collect());
+            position += (len + 3) & !3;
+        }
+        let payload = rpc(xid, reply, (payload_len + tail * 4) as usize);
+        Self { payload, items, bulk }
+    }
+
+    /// The stream with nothing excised, with zero padding.
+    fn stream(&self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        let mut taken = 0;
+        for (item, bulk) in self.items.iter().zip(&self.bulk) {
+            let gap = item.position as usize - stream.len();
+            stream.extend_from_slice(&self.payload[taken..taken + gap]);
+            taken += gap;
+            stream.extend_from_slice(bulk);
+            stream.resize(stream.len().next_multiple_of(4), 0);
+        }
+        stream.extend_from_slice(&self.payload[taken..]);
+        stream
+    }
+}
+
+/// Delivers a message and puts its stream together again.
+fn deliver(side: &mut Side, wire: &[Vec<u8>]) -> (Message<'static>, Option<CallId>, Vec<u8>) {
+    let mut last = None;
+    for (index, wire_bytes) in wire.iter().enumerate() {
+        let ingress = side.receive(wire_bytes);
+        if index + 1 < wire.len() {
+            assert!(matches!(ingress, Ingress::Partial), "{ingress:?}");
+        } else {
+            last = Some(ingress);
+        }
+    }
+    let (message, id, parts) = match last.expect("at least one transmission") {
+        Ingress::Call(message) => (message, None, vec![message.part]),
+        Ingress::Reply(id, message) => (message, Some(id), vec![message.part]),
+        Ingress::Complete(Complete::Call) => {
+            let (message, parts) = side.completed();
+            (message, None, parts)
+        }
+        Ingress::Complete(Complete::Reply(id)) => {
+            let (message, parts) = side.completed();
+            (message, Some(id), parts)
+        }
+        other => panic!("not a message: {other:?}"),
+    };
+    let placed = match id {
+        None => side.conn.resolve_call(&message, &parts),
+        Some(id) => side.conn.resolve_reply(&side.ledger, id, &message, &parts),
+    };
+    let placed = placed.expect("what was planned is valid");
+    let structure = side.settings.structure;
+    let payload = side.gather(&parts, payload_pieces(&structure, &parts));
+    assert_eq!(payload.len() as u32, placed.payload_len());
+    let mut stream = Vec::new();
+    let mut rest = &payload[..];
+    for item in placed.iter() {
+        let (gap, behind) = rest.split_at(item.position as usize - stream.len());
+        stream.extend_from_slice(gap);
+        rest = behind;
+        let bytes = side.gather(&parts, item.pieces(&structure));
+        assert_eq!(bytes.len() as u32, item.len);
+        stream.extend_from_slice(&bytes);
+        stream.resize(stream.len().next_multiple_of(4), 0);
+    }
+    stream.extend_from_slice(rest);
+    assert_eq!(stream.len() as u32, placed.virtual_len());
+    (message, id, stream)
+}
+
+fn any_structure() -> impl Strategy<Value = RecvStructure> {
+    let group = (1u32..4, 1u32..9000, any::<bool>())
+        .prop_map(|(count, length, placement)| SegmentGroup { count, length, align: 4, placement });
+    (1024u32..5000, vec(group, 0..5)).prop_map(|(first, mut groups)| {
+        groups.insert(0, SegmentGroup { count: 1, length: first, align: 64, placement: false });
+        RecvStructure::new(&groups).expect("within the limits")
+    })
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    (any_structure(), 1u32..=64, 1u32..=64).prop_map(|(structure, count, limit)| Settings {
+        credits_requested: 64,
+        credits_granted_max: 64,
+        call_count_max: count,
+        request_rx_limit: limit,
+        response_sx_limit: count,
+        response_rx_max: limit,
+        ..Settings::new(structure)
+    })
+}
+
+fn any_items() -> impl Strategy<Value = (Vec<u32>, Vec<u32>, u32)> {
+    let len = prop_oneof![0u32..70, 1u32..20_000, Just(4096)];
+    (vec(0u32..600, 0..5), vec(len, 0..5), 0u32..4000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn every_byte_arrives_where_it_says(
+        client in any_settings(),
+        server in any_settings(),
+        call in any_items(),
+        reply in any_items(),
+        min_len in prop_oneof![Just(0), 0u32..5000],
+        want_count in 0usize..6,
+        gather_max in 4u32..20,
+    ) {
+        let (mut client, mut server) = connected(client, server);
+        let id = client.conn.open_call(&mut client.ledger, 7).expect("ready");
+        let content = Content::new(id.xid(), false, &call.0, &call.1, call.2);
+        let answer = Content::new(id.xid(), true, &reply.0, &reply.1, reply.2);
+        let virtual_len = content.stream().len() as u32;
+
+        let wanted = vec![RsdItem { min_len, loc: RsdLoc::Tbsn }; want_count];
+        let sets = [RsdSet { begin: 0, end: virtual_len, items: Array::from_slice(&wanted) }];
+        let wants = if want_count == 0 { &[][..] } else { &sets[..] };
+        let maxima: Vec<u32> =
+            (0..want_count).map(|index| reply.1.get(index).copied().unwrap_or(0)).collect();
+        let demand = CallDemand {
+            payload: content.payload.len() as u32,
+            items: &content.items,
+            wants,
+            reply_payload_max: answer.stream().len() as u32,
+            reply_bulk_max: &maxima,
+            gather_max,
+        };
+        let plan = client.conn.begin_call(&mut client.ledger, id, &demand);
+        let mut plan = match plan {
+            Ok(plan) => plan,
+            Err(SendError::NeedsExplicitRdma { .. } | SendError::TooManyPieces { .. }) => {
+                prop_assert_eq!(client.conn.credits_available(), client.conn.credits_limit());
+                prop_assert_eq!(client.ledger.replies.reserved(), 0);
+                return Ok(());
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+        prop_assert!(wire.len() as u32 <= server.settings.request_rx_limit);
+        let (message, _, stream) = deliver(&mut server, &wire);
+        prop_assert!(stream == content.stream());
+
+        let demand = ReplyDemand {
+            payload: answer.payload.len() as u32,
+            items: &answer.items,
+            rsd: message.rsd,
+            gather_max,
+        };
+        let to = message.reply_to();
+        let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand);
+        let mut plan = match plan {
+            Ok(plan) => plan,
+            Err(SendError::NeedsExplicitRdma { .. } | SendError::TooManyPieces { .. }) => {
+                prop_assert_eq!(server.conn.inflow().outstanding(), to.credits);
+                let report = server.conn.refuse(&mut server.ledger, &to);
+                let failed = client.receive(&server.report(report));
+                prop_assert!(matches!(failed, Ingress::Failed(of, Refusal::BadHeader) if of == id));
+                return Ok(());
+            }
+            Err(other) => panic!("{other}"),
+        };
+        prop_assert!(plan.count() <= to.rsbuf.max(1));
+        let wire = server.transmit(&mut plan, &answer.payload, &answer.bulk);
+        let (_, replied, stream) = deliver(&mut client, &wire);
+        prop_assert_eq!(replied, Some(id));
+        prop_assert!(stream == answer.stream());
+
+        let finished = client.conn.finish_call(&mut client.ledger, id);
+        prop_assert_eq!(finished.map(|finished| finished.token), Some(7));
+        prop_assert_eq!(client.conn.credits_available(), client.conn.credits_limit());
+        prop_assert_eq!(client.ledger.replies.reserved(), 0);
+        prop_assert_eq!(server.conn.inflow().outstanding(), 0);
+    }
+
+    #[test]
+    fn no_transmission_is_gathered_from_more_pieces_than_allowed(
+        peer in any_structure(),
+        call in any_items(),
+        gather_max in 2u32..12,
+    ) {
+        let settings = Settings {
+            request_rx_limit: 64,
+            call_count_max: 64,
+            credits_requested: 64,
+            credits_granted_max: 64,
+            ..Settings::new(peer)
+        };
+        let (mut client, _) = connected(settings, settings);
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let content = Content::new(id.xid(), false, &call.0, &call.1, call.2);
+        let payload = content.payload.len() as u32;
+        let items = &content.items;
+        let demand = CallDemand { items, gather_max, ..CallDemand::inline(payload, 0) };
+        let Ok(Plan::Group(mut plan)) = client.conn.begin_call(&mut client.ledger, id, &demand)
+        else {
+            return Ok(());
+        };
+        while let Some(next) = client.conn.next_transmission(&mut plan) {
+            let pieces = 1 + client.conn.pieces(&plan, &next).count() as u32;
+            prop_assert!(pieces <= gather_max, "{pieces} pieces");
+        }
+    }
+}
+
+/// A write of 64 KiB into a structure made for it: one transmission, one piece for the data.
+#[test]
+fn a_block_goes_to_its_segment_in_one_transmission() {
+    let settings = Settings::new(structure(4096, 1, 65536));
+    let (mut client, mut server) = connected(settings, settings);
+    let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+    let content = Content::new(id.xid(), false, &[30], &[65536], 2);
+    let payload = content.payload.len() as u32;
+    let items = &content.items;
+    let demand = CallDemand { items, gather_max: 4, ..CallDemand::inline(payload, 100) };
+    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    assert!(plan.is_placed(0));
+    let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+    assert_eq!(wire.len(), 1);
+    assert_eq!(wire[0].len(), 4096 + 65536);
+    // The gap between payload and segment is zeros, and nothing but the gap.
+    let header = 44 + 24;
+    assert!(wire[0][header + payload as usize..4096].iter().all(|byte| *byte == 0));
+    let (_, _, stream) = deliver(&mut server, &wire);
+    assert_eq!(stream, content.stream());
+}
+
+/// 1 MiB over segments of 4 KiB, 16 to a buffer: consecutive numbers over transmissions.
+#[test]
+fn a_block_larger_than_a_buffer_continues_in_the_next() {
+    let settings = Settings {
+        call_count_max: 64,
+        request_rx_limit: 64,
+        ..Settings::new(structure(4096, 16, 4096))
+    };
+    let (mut client, mut server) = connected(settings, settings);
+    let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+    let content = Content::new(id.xid(), false, &[3], &[1 << 20], 0);
+    let items = &content.items;
+    let payload = content.payload.len() as u32;
+    let demand = CallDemand { items, gather_max: 4, ..CallDemand::inline(payload, 100) };
+    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+    assert_eq!(wire.len(), 16);
+    let (message, _, stream) = deliver(&mut server, &wire);
+    assert_eq!(message.count, 16);
+    assert_eq!(stream, content.stream());
+}
+
+#[test]
+fn a_payload_longer_than_a_buffer_is_continued() {
+    let settings = Settings::new(structure(4096, 0, 0));
+    let (mut client, mut server) = connected(settings, settings);
+    // The edge: what fits one RDMA_MSG is one, four bytes more are two transmissions.
+    for (len, count) in [(4096 - 28, 1), (4096 - 24, 2), (4096 - 44 + 4096 - 36, 2), (8116, 3)] {
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+        let payload = rpc(id.xid(), false, len);
+        let demand = CallDemand::inline(len as u32, 8);
+        let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let wire = client.transmit(&mut plan, &payload, &[]);
+        assert_eq!(wire.len(), count, "{len} bytes");
+        let (message, _, stream) = deliver(&mut server, &wire);
+        assert_eq!(stream, payload);
+        server.conn.refuse(&mut server.ledger, &message.reply_to());
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+    }
+}
+
+#[test]
+fn without_the_extension_all_of_it_is_inline() {
+    let settings = Settings {
+        rtr: rpcrdma_xdr::RtrSupport::empty(),
+        ..Settings::new(structure(4096, 1, 8192))
+    };
+    let (mut client, mut server) = connected(settings, settings);
+    let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+    let content = Content::new(id.xid(), false, &[5], &[1001], 3);
+    let wanted = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
+    let wants = [RsdSet { begin: 0, end: 20, items: Array::from_slice(&wanted) }];
+    let demand = CallDemand {
+        payload: content.payload.len() as u32,
+        items: &content.items,
+        wants: &wants,
+        reply_payload_max: 100,
+        reply_bulk_max: &[1000],
+        gather_max: 8,
+    };
+    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    assert!(!plan.is_placed(0));
+    let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+    let (message, _, stream) = deliver(&mut server, &wire);
+    assert_eq!(message.via, Via::Msg);
+    assert!(message.rsd.is_empty(), "what the peer cannot do is not asked for");
+    assert_eq!(stream, content.stream());
+}
+
+#[test]
+fn what_fits_no_way_says_so_with_numbers() {
+    let settings = Settings {
+        request_rx_limit: 2,
+        response_sx_limit: 2,
+        ..Settings::new(structure(4096, 1, 8192))
+    };
+    let (mut client, _) = connected(settings, settings);
+    let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+    let content = Content::new(id.xid(), false, &[5], &[30_000], 3);
+    let payload = content.payload.len() as u32;
+    let items = &content.items;
+    let demand = CallDemand { items, gather_max: 8, ..CallDemand::inline(payload, 100) };
+    let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("too long");
+    let expected =
+        SendError::NeedsExplicitRdma { payload, bulk: 30_000, transmissions: 3, limit: 2 };
+    assert_eq!(error, expected);
+    // A reply that could be too long is found out before the call.
+    let demand = CallDemand::inline(100, 50_000);
+    let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("too long");
+    assert!(matches!(error, SendError::NeedsExplicitRdma { transmissions: 5, limit: 2, .. }));
+    assert_eq!(client.ledger.replies.reserved(), 0);
+}
