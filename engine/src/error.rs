@@ -20,6 +20,9 @@ pub enum SetupError {
         /// The device.
         device: String,
     },
+    /// The configuration does not fit the device or the machine.
+    #[error("configuration: {0}")]
+    Config(String),
     /// A call of the system or of a foreign library failed.
     #[error("{call} failed: {source}; {hint}")]
     System {
@@ -58,7 +61,7 @@ pub enum SetupError {
     #[error("core {core}: {reason}")]
     Core {
         /// The core.
-        core: usize,
+        core: u32,
         /// Why not.
         reason: String,
     },
@@ -75,4 +78,81 @@ pub enum SetupError {
     /// The engine is stopping or stopped.
     #[error("the engine is stopped")]
     Stopped,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// This side closed it.
+    #[error("closed by this side")]
+    Local,
+    /// The shard was stopped.
+    #[error("the shard was stopped")]
+    Stopped,
+    /// The peer disconnected or died.
+    #[error("the peer disconnected")]
+    PeerGone,
+    /// The peer broke a rule that leaves nothing to answer.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(rpcrdma_proto::Fatal),
+    /// A work request of this connection failed.
+    #[error("a work request failed: {0:?}")]
+    Transport(crate::provider::WcStatus),
+    /// The peer let a group of transmissions stand open, or did not answer the opening, too long.
+    #[error("the peer did not go on in time")]
+    TimedOut,
+    /// The handler turned the connection down.
+    #[error("refused by the handler")]
+    Refused,
+    /// The completion queue is lost, and every connection of the shard with it.
+    #[error("the completion queue failed: {0}")]
+    Queue(crate::provider::CqError),
+}
+
+impl CloseReason {
+    /// The same, said of a connection that did not come up.
+    pub(crate) fn as_connect_error(self) -> ConnectError {
+        match self {
+            CloseReason::TimedOut => ConnectError::TimedOut,
+            CloseReason::Refused => ConnectError::Rejected,
+            _ => ConnectError::Lost,
+        }
+    }
+}
+
+/// Why a call did not get its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The connection ended first. Whether the call was executed is not known.
+    #[error("the connection was lost: {0}")]
+    ConnectionLost(CloseReason),
+    /// The peer reported an error; the call was not executed.
+    #[error("the peer rejected the call: {0:?}")]
+    Rejected(rpcrdma_proto::Refusal),
+    /// The reply broke the rules of placement or continuation.
+    #[error("the reply was malformed: {0:?}")]
+    BadReply(rpcrdma_proto::Violation),
+}
+
+/// Why a call could not be sent. Nothing of it has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallRefused {
+    /// There is no such connection any more.
+    #[error("there is no such connection")]
+    NoPeer,
+    /// The shard is stopping.
+    #[error("the shard is stopping")]
+    Stopping,
+    /// All send slots or call slots are in use: poll, then try again.
+    #[error("no send slot or call slot is free: poll and try again")]
+    Busy,
+    /// The payload is longer than the send slots of one message hold.
+    #[error("the payload is longer than one message can hold")]
+    PayloadTooLong,
+    /// More bulk items, or more pieces of them, than one message can carry.
+    #[error("more bulk items or pieces than one message can carry")]
+    TooManyPieces,
+    /// The protocol does not let it go out, or not now.
+    #[error("the call cannot be sent: {0:?}")]
+    Protocol(rpcrdma_proto::SendError),
 }

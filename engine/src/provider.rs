@@ -8,6 +8,7 @@
 //! ```
 //!
 //! The type of the provider is chosen once, at the top; nothing below is `dyn` on the fast path.
+#![expect(unsafe_code, reason = "whoever posts memory makes a promise about it")]
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -188,6 +189,12 @@ pub enum ConnectError {
     /// No answer in time.
     #[error("the peer did not answer in time")]
     TimedOut,
+    /// This side has as many connections as it was configured for.
+    #[error("this side has as many connections as its configuration allows (connections.max)")]
+    NoRoom,
+    /// The connection was lost before it could be used.
+    #[error("the connection was lost before it could be used")]
+    Lost,
 }
 
 /// What a device can do. All counts are maxima.

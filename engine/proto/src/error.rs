@@ -238,3 +238,44 @@ pub enum Fatal {
         high: u32,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_violation_has_its_number() {
+        let (expect, current, value, min, max) = (1, 2, 3, 4, 5);
+        let mismatch = Mismatch { expect, current };
+        let range = OutOfRange { value, min, max };
+        let table = [
+            (Violation::BadHeader("x"), Verdict::BadHeader),
+            (Violation::Undecodable(DecodeError::NoChunk), Verdict::BadHeader),
+            (Violation::UnknownOption { opttype: 9 }, Verdict::InvalOption),
+            (
+                Violation::HeaderType { expect, current },
+                Verdict::Report(ReptInfo::BadHmt(mismatch)),
+            ),
+            (
+                Violation::OptionType { expect, current },
+                Verdict::Report(ReptInfo::BadOmt(mismatch)),
+            ),
+            (Violation::UnexpectedContinuation, Verdict::Report(ReptInfo::BadCont)),
+            (
+                Violation::OutOfSequence { expect, current },
+                Verdict::Report(ReptInfo::BadSeq(mismatch)),
+            ),
+            (Violation::GroupSize { expect, current }, Verdict::Report(ReptInfo::BadSeq(mismatch))),
+            (
+                Violation::ForeignXid { expect, current },
+                Verdict::Report(ReptInfo::BadXid(mismatch)),
+            ),
+            (Violation::Offset { value, min, max }, Verdict::Report(ReptInfo::BadOff(range))),
+            (Violation::Segment { value, min, max }, Verdict::Report(ReptInfo::BadTbsn(range))),
+            (Violation::PayloadLength { value, min, max }, Verdict::Report(ReptInfo::BadPl(range))),
+        ];
+        for (violation, verdict) in table {
+            assert_eq!(violation.verdict(), verdict, "{violation}");
+        }
+    }
+}

@@ -294,3 +294,151 @@ pub fn too_short(item: &BulkItem) -> MsgItem<'static> {
 
 /// The result of a direction that met no item (wire.md E25).
 pub const NO_ITEM: MsgItem<'static> = MsgItem { disp: 0, length: 0, loc: Loc::NoItem };
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use rpcrdma_xdr::rtr::placement::RsdItem;
+
+    use super::*;
+
+    const WANTS: [WantKind; 4] =
+        [WantKind::Exrw, WantKind::Tbsn, WantKind::Choice, WantKind::BySize];
+    const RESULTS: [ItemKind; 4] =
+        [ItemKind::Exrw, ItemKind::Tbsn, ItemKind::TooShort, ItemKind::NoItem];
+
+    fn loc(kind: WantKind) -> RsdLoc<'static> {
+        match kind {
+            WantKind::Exrw => RsdLoc::Exrw(Array::EMPTY),
+            WantKind::Tbsn => RsdLoc::Tbsn,
+            WantKind::Choice => RsdLoc::Choice(Array::EMPTY),
+            WantKind::BySize => RsdLoc::BySize { over: 1, segments: Array::EMPTY },
+        }
+    }
+
+    fn direction(min_len: u32, kind: WantKind) -> RsdItem<'static> {
+        RsdItem { min_len, loc: loc(kind) }
+    }
+
+    fn item(position: u32, len: u32, origin: u32) -> BulkItem {
+        BulkItem { position, len, origin, pieces: 1 }
+    }
+
+    #[test]
+    fn table_2_is_as_printed_but_for_the_cells_that_are_wrong() {
+        use Duty::{Deregister as Dr, Nothing as Ndr};
+        // Rows and columns as in [RTR] 7.4; CHOICE and BYSIZE to TBSN differ (wire.md E41).
+        let table = [
+            [Some(Dr), None, Some(Dr), Some(Dr)],
+            [None, Some(Ndr), Some(Ndr), Some(Ndr)],
+            [Some(Dr), Some(Dr), Some(Dr), Some(Dr)],
+            [Some(Dr), Some(Dr), Some(Dr), Some(Dr)],
+        ];
+        for (want, row) in WANTS.iter().zip(table) {
+            for (result, duty) in RESULTS.iter().zip(row) {
+                assert_eq!(want.duty(*result), duty, "{want:?} {result:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_of_wants_checks_results_by_table_2() {
+        let items: Vec<_> = WANTS.iter().map(|kind| direction(0, *kind)).collect();
+        let sets = [RsdSet { begin: 0, end: 8, items: Array::from_slice(&items) }];
+        let wants = WantSet::of(&sets).expect("four directions");
+        assert_eq!(wants.len(), 4);
+        for (index, want) in WANTS.iter().enumerate() {
+            for result in RESULTS {
+                let valid = want.duty(result).is_some();
+                assert_eq!(wants.check(index, result).is_ok(), valid, "{want:?} {result:?}");
+            }
+        }
+        let violation = Violation::Segment { value: 2, min: 1, max: 1 };
+        assert_eq!(wants.check(0, ItemKind::Tbsn), Err(violation));
+        // No direction allows no placed item.
+        assert!(WantSet::NONE.check(0, ItemKind::Tbsn).is_err());
+    }
+
+    #[test]
+    fn table_1_lets_placed_items_only_into_a_request() {
+        assert!(ItemKind::Exrw.check_in_request().is_ok());
+        assert!(ItemKind::Tbsn.check_in_request().is_ok());
+        for (kind, value) in [(ItemKind::TooShort, 5), (ItemKind::NoItem, 6)] {
+            let violation = Violation::Segment { value, min: 1, max: 2 };
+            assert_eq!(kind.check_in_request(), Err(violation));
+        }
+    }
+
+    #[test]
+    fn sixty_four_directions_are_the_most() {
+        let many = [direction(0, WantKind::Tbsn); 64];
+        let one = [direction(0, WantKind::Tbsn)];
+        let full = RsdSet { begin: 0, end: 4, items: Array::from_slice(&many) };
+        let extra = RsdSet { begin: 4, end: 8, items: Array::from_slice(&one) };
+        assert_eq!(WantSet::of(&[full]).map(|wants| wants.len()), Ok(64));
+        assert!(WantSet::of(&[full, extra]).is_err());
+        let directions = [full, extra];
+        assert!(check_directions(&Array::from_slice(&directions), 8).is_err());
+    }
+
+    #[test]
+    fn ranges_are_disjoint_increasing_and_within_the_call() {
+        let range = |begin, end| RsdSet { begin, end, items: Array::EMPTY };
+        let check = |sets: &[RsdSet<'_>]| check_directions(&Array::from_slice(sets), 100);
+        assert_eq!(check(&[range(0, 40), range(40, 100)]), Ok(()));
+        let offset = |value, min| Err(Violation::Offset { value, min, max: 100 });
+        assert_eq!(check(&[range(0, 40), range(39, 100)]), offset(39, 40));
+        assert_eq!(check(&[range(8, 8)]), offset(8, 9));
+        assert_eq!(check(&[range(8, 101)]), offset(101, 9));
+        assert!(WantSet::of(&[range(0, 40), range(39, 100)]).is_err());
+        assert!(WantSet::of(&[range(8, 8)]).is_err());
+    }
+
+    #[test]
+    fn items_use_up_the_directions_of_their_operation_in_order() {
+        let first = [direction(100, WantKind::Tbsn), direction(0, WantKind::Tbsn)];
+        let second = [direction(0, WantKind::Exrw), direction(0, WantKind::Choice)];
+        let sets = [
+            RsdSet { begin: 0, end: 40, items: Array::from_slice(&first) },
+            RsdSet { begin: 80, end: 120, items: Array::from_slice(&second) },
+        ];
+        let items = [
+            item(8, 99, 0),     // below the minimum: uses the first direction up
+            item(108, 50, 39),  // placed by the second
+            item(160, 50, 39),  // no direction is left in its set
+            item(212, 50, 79),  // between the sets
+            item(264, 50, 80),  // explicit RDMA is asked for, which is not there
+            item(316, 0, 81),   // an empty item is never placed
+            item(316, 50, 500), // behind all sets
+        ];
+        let matches = match_items(&Array::from_slice(&sets), &items).expect("in order");
+        let expected = [(Some(0), false), (Some(1), true), (Some(4), false), (Some(5), false)];
+        let expected = expected.map(|(item, sends)| Match { item, sends });
+        assert_eq!(matches[..], expected);
+    }
+
+    #[test]
+    fn directions_that_meet_no_item_are_left_over() {
+        let wanted = [direction(0, WantKind::Tbsn); 2];
+        let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+        let matches = match_items(&Array::from_slice(&sets), &[item(8, 5, 0)]).expect("in order");
+        let expected = [Match { item: Some(0), sends: true }, Match { item: None, sends: false }];
+        assert_eq!(matches[..], expected);
+    }
+
+    #[test]
+    fn the_minimum_length_itself_is_long_enough() {
+        for (len, sends) in [(99, false), (100, true), (101, true)] {
+            let wanted = [direction(100, WantKind::Tbsn)];
+            let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+            let matches = match_items(&Array::from_slice(&sets), &[item(8, len, 0)]);
+            assert_eq!(matches.expect("in order")[0].sends, sends);
+        }
+    }
+
+    #[test]
+    fn items_out_of_the_order_of_operations_are_a_misuse() {
+        assert!(match_items(&Array::EMPTY, &[item(8, 4, 1), item(12, 4, 0)]).is_err());
+    }
+}

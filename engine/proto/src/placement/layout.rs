@@ -311,3 +311,131 @@ impl Walk<'_> {
 fn round_down(len: u32) -> u32 {
     len & !3
 }
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_xdr::rtr::structure::SegmentGroup;
+
+    use super::*;
+
+    const INLINE: SegmentGroup =
+        SegmentGroup { count: 1, length: 4096, align: 64, placement: false };
+
+    fn plt(count: u32, length: u32) -> SegmentGroup {
+        SegmentGroup { count, length, align: 4096, placement: true }
+    }
+
+    fn structure(groups: &[SegmentGroup]) -> RecvStructure {
+        RecvStructure::new(groups).expect("valid")
+    }
+
+    fn demand(stream: u32, placed: &[PlacedLen]) -> Demand<'_> {
+        let (header_base, stream_pieces, count_max, gather_max) = (44, 1, 64, 32);
+        Demand { header_base, stream, stream_pieces, placed, count_max, gather_max }
+    }
+
+    fn item(index: u8, len: u32) -> PlacedLen {
+        PlacedLen { index, len, pieces: 1 }
+    }
+
+    fn lay_in(structure: &RecvStructure, demand: &Demand<'_>) -> Result<Layout, LayoutError> {
+        let usable = structure.total_len();
+        lay(Target { structure, usable, placement: places_items(structure, usable) }, demand)
+    }
+
+    fn runs(layout: &Layout) -> ArrayVec<(u16, u16), 64> {
+        layout.runs.iter().map(|run| (run.first, run.count.get())).collect()
+    }
+
+    #[test]
+    fn a_payload_that_just_fits_before_the_segments_stays_there() {
+        let structure = structure(&[INLINE, plt(2, 8192)]);
+        let placed = [item(0, 8192)];
+        let header = 44 + 24;
+        let fits = lay_in(&structure, &demand(4096 - header, &placed)).expect("fits");
+        assert_eq!((runs(&fits)[0], fits.count, fits.header_len), ((0, 1), 1, header));
+        // Four bytes more reach into segment 0, which then is not free.
+        let beyond = lay_in(&structure, &demand(4096 - header + 4, &placed)).expect("fits");
+        assert_eq!((runs(&beyond)[0], beyond.count), ((1, 1), 1));
+    }
+
+    #[test]
+    fn a_payload_of_more_than_a_buffer_is_before_the_items() {
+        let structure = structure(&[INLINE, plt(1, 8192)]);
+        let placed = [item(0, 8192)];
+        // The whole first buffer, and what is before the segment of the second.
+        let most = (4096 + 8192 - 68) + (4096 - 36);
+        let layout = lay_in(&structure, &demand(most, &placed)).expect("fits");
+        assert_eq!((runs(&layout)[0], layout.count), ((1, 1), 2));
+        let layout = lay_in(&structure, &demand(most + 4, &placed)).expect("fits");
+        assert_eq!((runs(&layout)[0], layout.count), ((2, 1), 3));
+    }
+
+    #[test]
+    fn items_take_consecutive_segments_over_transmissions() {
+        let structure = structure(&[INLINE, plt(2, 100)]);
+        let placed = [item(0, 101), item(3, 100), item(4, 201)];
+        let layout = lay_in(&structure, &demand(8, &placed)).expect("fits");
+        assert_eq!(runs(&layout)[..], [(0, 2), (2, 1), (3, 3)]);
+        assert_eq!(layout.count, 3);
+        assert_eq!(layout.header_len, 44 + 3 * 20 + 4 * 6);
+    }
+
+    #[test]
+    fn the_limit_of_transmissions_is_kept_to_the_byte() {
+        let structure = structure(&[INLINE, plt(2, 100)]);
+        let (fits, beyond) = ([item(0, 400)], [item(0, 401)]);
+        let limited = |placed| Demand { count_max: 2, ..demand(8, placed) };
+        assert_eq!(lay_in(&structure, &limited(&fits)).expect("fits").count, 2);
+        let error = lay_in(&structure, &limited(&beyond)).expect_err("one byte too many");
+        assert_eq!(error, LayoutError::Count(3));
+    }
+
+    #[test]
+    fn a_crowded_transmission_leaves_the_next_item_to_the_next() {
+        let structure = structure(&[INLINE, plt(4, 100)]);
+        let placed = [item(0, 8), item(1, 8), item(2, 8)];
+        // Header, payload, and padding and data of one item: four; a second item makes six.
+        for (gather_max, firsts) in [(4, [0, 4, 8]), (6, [0, 1, 4]), (8, [0, 1, 2])] {
+            let demand = Demand { gather_max, ..demand(8, &placed) };
+            // In the later transmissions there is no payload: one more item fits five pieces.
+            let layout = lay_in(&structure, &demand).expect("fits");
+            let found: ArrayVec<u16, 3> = layout.runs.iter().map(|run| run.first).collect();
+            assert_eq!(found[..], firsts, "{gather_max} pieces");
+        }
+        let demand = Demand { gather_max: 2, ..demand(8, &placed) };
+        assert_eq!(lay_in(&structure, &demand).expect_err("too few"), LayoutError::Pieces(3));
+    }
+
+    #[test]
+    fn a_header_that_leaves_its_first_segment_is_not_sent() {
+        let first = SegmentGroup { length: 64, ..INLINE };
+        let second = SegmentGroup { length: 8192, ..INLINE };
+        let structure = structure(&[first, second, plt(1, 100)]);
+        assert_eq!(lay_in(&structure, &demand(8, &[])).expect("fits").header_len, 44);
+        let placed = [item(0, 8)];
+        assert!(lay_in(&structure, &demand(8, &placed)).is_err(), "68 and 8 bytes");
+    }
+
+    #[test]
+    fn an_item_of_more_segments_than_may_be_named_is_not_placed() {
+        let structure = structure(&[INLINE, plt(60, 4)]);
+        let (most, beyond) = ([item(0, 4 * 256)], [item(0, 4 * 256 + 1)]);
+        assert_eq!(runs(&lay_in(&structure, &demand(8, &most)).expect("256"))[0], (0, 256));
+        assert_eq!(
+            lay_in(&structure, &demand(8, &beyond)).expect_err("257"),
+            LayoutError::Count(0)
+        );
+    }
+
+    #[test]
+    fn structures_that_cannot_take_items_are_recognised() {
+        let plain = structure(&[INLINE]);
+        assert!(!places_items(&plain, 4096));
+        let good = structure(&[INLINE, plt(2, 100)]);
+        assert!(places_items(&good, 4296));
+        assert!(!places_items(&good, 4295), "the last segment is not all usable");
+        let short = structure(&[SegmentGroup { length: 35, ..INLINE }, plt(1, 5000)]);
+        assert!(!places_items(&short, 5035), "a continuation's header reaches in");
+    }
+}

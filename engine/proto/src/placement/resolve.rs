@@ -302,3 +302,290 @@ impl<'s> Check<'s> {
         Violation::Segment { value, min: 0, max: numbers.saturating_sub(1) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use rpcrdma_xdr::rtr::structure::SegmentGroup;
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    const MAX: u32 = 1 << 20;
+
+    /// 1000 bytes, then four placement segments of 100.
+    fn structure() -> RecvStructure {
+        RecvStructure::new(&[
+            SegmentGroup { count: 1, length: 1000, align: 1, placement: false },
+            SegmentGroup { count: 4, length: 100, align: 1, placement: true },
+        ])
+        .expect("valid")
+    }
+
+    fn part(payload_len: u32, byte_len: u32) -> Part {
+        Part { buffer: 0, byte_len, payload_start: 100, payload_len }
+    }
+
+    fn tbsn(disp: u32, length: u32, offset: u32, numbers: &[u32]) -> MsgItem<'_> {
+        MsgItem { disp, length, loc: Loc::Tbsn { offset, segments: Tbsns::from_slice(numbers) } }
+    }
+
+    fn in_call<'a>(parts: &[Part], items: &'a [MsgItem<'a>]) -> Result<Placed<'a>, Violation> {
+        resolve(&structure(), parts, Array::from_slice(items), Rule::Request, MAX)
+    }
+
+    fn segment(value: u32, max: u32) -> Option<Violation> {
+        Some(Violation::Segment { value, min: 0, max })
+    }
+
+    #[test]
+    fn an_item_is_found_over_segments_and_transmissions() {
+        let parts = [part(40, 1400), part(0, 1150)];
+        let items = [tbsn(8, 150, 0, &[1, 2]), tbsn(160, 170, 80, &[3, 4, 5])];
+        let placed = in_call(&parts, &items).expect("valid");
+        assert_eq!((placed.payload_len(), placed.virtual_len()), (40, 40 + 152 + 172));
+        let found: Vec<_> = placed.iter().collect();
+        assert_eq!((found[0].index, found[0].position, found[0].len), (0, 8, 150));
+        let structure = structure();
+        let piece = |part, segment, offset, len| Piece { part, segment, offset, len };
+        let first: Vec<_> = found[0].pieces(&structure).collect();
+        assert_eq!(first, [piece(0, 2, 0, 100), piece(0, 3, 0, 50)]);
+        let second: Vec<_> = found[1].pieces(&structure).collect();
+        assert_eq!(second, [piece(0, 4, 80, 20), piece(1, 1, 0, 100), piece(1, 2, 0, 50)]);
+    }
+
+    #[test]
+    fn a_number_beyond_the_group_is_bad() {
+        let items = [tbsn(8, 4, 0, &[3])];
+        assert!(in_call(&[part(40, 1400)], &items).is_ok());
+        let items = [tbsn(8, 4, 0, &[4])];
+        assert_eq!(in_call(&[part(40, 1400)], &items).err(), segment(4, 3));
+        let items = [tbsn(8, 4, 0, &[u32::MAX])];
+        assert_eq!(in_call(&[part(40, 1400)], &items).err(), segment(u32::MAX, 3));
+    }
+
+    #[test]
+    fn no_byte_beyond_those_received_is_named() {
+        let items = [tbsn(8, 100, 0, &[0])];
+        assert!(in_call(&[part(40, 1100)], &items).is_ok());
+        assert_eq!(in_call(&[part(40, 1099)], &items).err(), segment(0, 3));
+    }
+
+    #[test]
+    fn no_byte_of_header_or_payload_is_named() {
+        let items = [tbsn(8, 50, 48, &[0])];
+        assert!(in_call(&[part(948, 1100)], &items).is_ok(), "behind the payload's end");
+        assert_eq!(in_call(&[part(952, 1100)], &items).err(), segment(0, 3));
+    }
+
+    #[test]
+    fn no_segment_is_named_twice() {
+        let twice = [tbsn(8, 4, 0, &[1]), tbsn(12, 4, 0, &[1])];
+        assert_eq!(in_call(&[part(40, 1400)], &twice).err(), segment(1, 3));
+        // Out of order is strange, but not wrong.
+        let backwards = [tbsn(8, 4, 0, &[2]), tbsn(12, 4, 0, &[1]), tbsn(16, 4, 0, &[0])];
+        assert!(in_call(&[part(40, 1400)], &backwards).is_ok());
+        let again = [tbsn(8, 4, 0, &[2]), tbsn(12, 4, 0, &[1]), tbsn(16, 4, 0, &[2])];
+        assert_eq!(in_call(&[part(40, 1400)], &again).err(), segment(2, 3));
+    }
+
+    #[test]
+    fn the_number_of_segments_is_exactly_what_the_length_needs() {
+        let parts = [part(40, 1400)];
+        assert!(in_call(&parts, &[tbsn(8, 200, 0, &[0, 1])]).is_ok());
+        assert_eq!(in_call(&parts, &[tbsn(8, 201, 0, &[0, 1])]).err(), segment(2, 3));
+        assert_eq!(in_call(&parts, &[tbsn(8, 100, 0, &[0, 1])]).err(), segment(1, 3));
+        assert_eq!(in_call(&parts, &[tbsn(8, 4, 0, &[])]).err(), segment(0, 3));
+        assert_eq!(in_call(&parts, &[tbsn(8, 0, 0, &[])]).err(), segment(0, 3));
+    }
+
+    #[test]
+    fn an_offset_lies_in_its_segment_on_a_word_boundary() {
+        let parts = [part(40, 1400)];
+        assert!(in_call(&parts, &[tbsn(8, 4, 96, &[0])]).is_ok());
+        for value in [100, 2, u32::MAX - 3] {
+            let violation = Violation::Offset { value, min: 0, max: 96 };
+            assert_eq!(in_call(&parts, &[tbsn(8, 4, value, &[0])]).err(), Some(violation));
+        }
+    }
+
+    #[test]
+    fn positions_are_in_order_aligned_and_within_the_stream() {
+        let parts = [part(40, 1400)];
+        let offset = |value, min, max| Some(Violation::Offset { value, min, max });
+        assert!(in_call(&parts, &[tbsn(40, 4, 0, &[0])]).is_ok(), "at the very end");
+        assert_eq!(in_call(&parts, &[tbsn(44, 4, 0, &[0])]).err(), offset(44, 8, 40));
+        assert_eq!(in_call(&parts, &[tbsn(10, 4, 0, &[0])]).err(), offset(10, 8, 40));
+        assert_eq!(in_call(&parts, &[tbsn(4, 4, 0, &[0])]).err(), offset(4, 8, 40));
+        let overlap = [tbsn(8, 5, 0, &[0]), tbsn(12, 4, 0, &[1])];
+        assert_eq!(in_call(&parts, &overlap).err(), offset(12, 16, 48));
+        let touching = [tbsn(8, 5, 0, &[0]), tbsn(16, 4, 0, &[1])];
+        assert!(in_call(&parts, &touching).is_ok());
+    }
+
+    #[test]
+    fn explicit_rdma_is_refused_and_at_position_zero_it_is_senseless() {
+        let exrw = |disp| [MsgItem { disp, length: 4, loc: Loc::Exrw(Array::EMPTY) }];
+        let parts = [part(40, 1400)];
+        assert!(matches!(in_call(&parts, &exrw(8)), Err(Violation::BadHeader(_))));
+        let violation = Violation::Offset { value: 0, min: 8, max: 40 };
+        assert_eq!(in_call(&parts, &exrw(0)).err(), Some(violation));
+    }
+
+    #[test]
+    fn results_have_no_place_in_a_call() {
+        for (loc, value) in [(Loc::TooShort, 5), (Loc::NoItem, 6)] {
+            let items = [MsgItem { disp: 8, length: 4, loc }];
+            let violation = Violation::Segment { value, min: 1, max: 2 };
+            assert_eq!(in_call(&[part(40, 1400)], &items).err(), Some(violation));
+        }
+    }
+
+    #[test]
+    fn a_message_longer_than_accepted_is_refused() {
+        let items = [tbsn(8, 99, 0, &[0])];
+        let resolved = |max| {
+            let items = Array::from_slice(&items);
+            resolve(&structure(), &[part(40, 1400)], items, Rule::Request, max).is_ok()
+        };
+        assert!(resolved(140));
+        assert!(!resolved(139));
+    }
+
+    #[test]
+    fn a_payload_is_found_over_segments() {
+        let structure = structure();
+        let parts = [
+            Part { buffer: 0, byte_len: 1160, payload_start: 44, payload_len: 1116 },
+            Part { buffer: 1, byte_len: 36, payload_start: 36, payload_len: 0 },
+            Part { buffer: 2, byte_len: 44, payload_start: 36, payload_len: 8 },
+        ];
+        let pieces: Vec<_> = payload_pieces(&structure, &parts).collect();
+        let piece = |part, segment, offset, len| Piece { part, segment, offset, len };
+        let expected =
+            vec![piece(0, 0, 44, 956), piece(0, 1, 0, 100), piece(0, 2, 0, 60), piece(2, 0, 36, 8)];
+        assert_eq!(pieces, expected);
+    }
+
+    fn any_structure() -> impl Strategy<Value = RecvStructure> {
+        let group = (1u32..4, 1u32..40, any::<bool>()).prop_map(|(count, length, placement)| {
+            SegmentGroup { count, length: length * 2, align: 1, placement }
+        });
+        vec(group, 1..5).prop_map(|groups| RecvStructure::new(&groups).expect("valid"))
+    }
+
+    /// What the bytes of each transmission may still be used for, told byte by byte.
+    fn naive(
+        structure: &RecvStructure,
+        parts: &[Part],
+        items: &[(u32, u32, u32, Vec<u32>)],
+    ) -> Option<Vec<Vec<(usize, u32)>>> {
+        let targets: Vec<_> = structure.segments().filter(|segment| segment.placement).collect();
+        let mut free: Vec<Vec<bool>> = parts
+            .iter()
+            .map(|part| (0..part.byte_len).map(|at| at >= part.payload_end()).collect())
+            .collect();
+        let payload: u32 = parts.iter().map(|part| part.payload_len).sum();
+        let mut used = Vec::new();
+        let mut virtual_end = 8;
+        let mut excised = 0;
+        let mut found = Vec::new();
+        for (disp, length, offset, numbers) in items {
+            if disp % 4 != 0 || *disp < virtual_end || *disp > payload + excised || *length == 0 {
+                return None;
+            }
+            virtual_end = disp + length.next_multiple_of(4);
+            excised += length.next_multiple_of(4);
+            // Every byte of every segment named, from the offset on; the item is the first of them.
+            let mut bytes = Vec::new();
+            for (nth, number) in numbers.iter().enumerate() {
+                let number = *number as usize;
+                if targets.is_empty() || number >= targets.len() * parts.len() {
+                    return None;
+                }
+                let segment = targets[number % targets.len()];
+                let skip = if nth == 0 { *offset } else { 0 };
+                if skip % 4 != 0 || skip >= segment.length || used.contains(&number) {
+                    return None;
+                }
+                used.push(number);
+                // A segment that the item does not reach is one too many.
+                if bytes.len() as u32 >= *length {
+                    return None;
+                }
+                let transmission = number / targets.len();
+                bytes.extend((skip..segment.length).map(|at| (transmission, segment.start + at)));
+            }
+            if (bytes.len() as u32) < *length {
+                return None;
+            }
+            bytes.truncate(*length as usize);
+            for (transmission, at) in &bytes {
+                let byte = free[*transmission].get_mut(*at as usize)?;
+                if !core::mem::take(byte) {
+                    return None;
+                }
+            }
+            found.push(bytes);
+        }
+        Some(found)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn resolution_agrees_with_a_map_of_bytes(
+            structure in any_structure(),
+            shapes in vec((0u32..8, 0u32..30, 0u32..120), 1..4),
+            items in vec((0u32..5, 0u32..100, 0u32..4, vec(0u32..20, 0..4), any::<bool>()), 0..4),
+        ) {
+            let parts: Vec<_> = shapes
+                .iter()
+                .map(|(start, payload, beyond)| {
+                    let (payload_start, payload_len) = (start * 4, payload * 4);
+                    let byte_len = (payload_start + payload_len + beyond)
+                        .min(structure.total_len());
+                    let payload_start = payload_start.min(byte_len);
+                    let payload_len = payload_len.min(byte_len - payload_start) & !3;
+                    Part { buffer: 0, byte_len, payload_start, payload_len }
+                })
+                .collect();
+            // Mostly sensible items: positions behind each other, numbers in a run.
+            let mut position = 8;
+            let items: Vec<_> = items
+                .into_iter()
+                .map(|(gap, length, offset, mut numbers, run)| {
+                    let disp = position + gap * 4;
+                    position = disp + length.next_multiple_of(4);
+                    if run && let Some(first) = numbers.first().copied() {
+                        for (nth, number) in numbers.iter_mut().enumerate() {
+                            *number = first + nth as u32;
+                        }
+                    }
+                    (disp, length, offset * 2, numbers)
+                })
+                .collect();
+            let encoded: Vec<_> = items
+                .iter()
+                .map(|(disp, length, offset, numbers)| tbsn(*disp, *length, *offset, numbers))
+                .collect();
+            let array = Array::from_slice(&encoded);
+            let resolved = resolve(&structure, &parts, array, Rule::Request, MAX);
+            let segments: Vec<_> = structure.segments().collect();
+            let bytes = resolved.ok().map(|placed| {
+                let bytes_of = |piece: Piece| {
+                    let start = segments[piece.segment as usize].start + piece.offset;
+                    (start..start + piece.len).map(move |at| (piece.part as usize, at))
+                };
+                placed
+                    .iter()
+                    .map(|item| item.pieces(&structure).flat_map(bytes_of).collect::<Vec<_>>())
+                    .collect::<Vec<_>>()
+            });
+            prop_assert_eq!(bytes, naive(&structure, &parts, &items));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Every depth and count of a shard, summed from the configuration, with the reason beside each.
+//!
+//! After this nothing runs out by surprise: what is not in these sums is refused with an error.
+
+use rpcrdma_config::{Config, Limits};
+use rpcrdma_proto::Settings;
+use rpcrdma_xdr::property::RtrSupport;
+
+use crate::error::SetupError;
+use crate::io::Depths;
+use crate::provider::{DeviceCaps, QueueAttr};
+
+/// What one shard is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget {
+    /// Receive buffers, all of them posted.
+    pub receives: u32,
+    /// Of these, for calls of peers: the sum of all grants.
+    pub grants: u32,
+    /// Of these, for replies to own calls.
+    pub replies: u32,
+    /// Send slots, and messages: each has at least one slot.
+    pub messages: u32,
+    /// Own calls outstanding.
+    pub calls: u32,
+    /// Connections.
+    pub peers: u32,
+    /// Pieces that the largest message that is accepted can lie in.
+    pub pieces: usize,
+    /// Calls that can be deferred: no more than can be open.
+    pub tickets: u32,
+    /// Gather entries of one work request.
+    pub gather: u32,
+    /// For the queues.
+    pub queues: QueueAttr,
+    /// For posting.
+    pub depths: Depths,
+    /// For the protocol.
+    pub settings: Settings,
+}
+
+impl Budget {
+    /// Adds everything up, and checks it against the device.
+    pub fn new(config: &Config, caps: &DeviceCaps) -> Result<Budget, SetupError> {
+        config
+            .check_device(&Limits {
+                recv_sge: caps.recv_sge,
+                srq_depth: caps.srq_depth,
+                message_len: caps.message_len,
+            })
+            .map_err(|error| SetupError::Config(error.to_string()))?;
+        let (receive, send, connections) = (config.receive(), config.send(), config.connections());
+        let receives = receive.buffers.value();
+        let grants = config.grants_max();
+        let peers = connections.max.value();
+        let calls = connections.calls_max.value();
+        let messages = send.slots.value();
+        let signal_every = send.signal_every.value();
+        // A work request is signaled in time if half of the queue is left when it is.
+        let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
+        let structure = *config.recv_structure();
+        let segments = structure.segment_count() as usize;
+        let settings = settings(config);
+        let transmissions = settings.request_rx_limit.max(settings.response_rx_max) as usize;
+        let completions = u64::from(receives) + u64::from(peers) * u64::from(send_depth);
+        let cq_depth = u32::try_from(completions).unwrap_or(u32::MAX).min(caps.cq_depth);
+        Ok(Budget {
+            receives,
+            grants,
+            replies: receive.replies.value(),
+            messages,
+            calls,
+            peers,
+            pieces: transmissions * segments,
+            tickets: grants + calls,
+            // Header, padding, and pieces of bulk; more than that is several transmissions' worth.
+            gather: caps.send_sge,
+            queues: QueueAttr {
+                srq_depth: receives,
+                cq_depth,
+                qp_max: peers,
+                send_depth,
+                send_sge: caps.send_sge,
+                recv_sge: segments as u32,
+            },
+            depths: Depths {
+                send_depth,
+                signal_every: signal_every.min(send_depth / 2),
+                inline_len: send.inline_max.value().min(caps.inline_len),
+                low_water: (messages as usize / 2).min((grants + calls) as usize),
+            },
+            settings,
+        })
+    }
+}
+
+/// What the protocol is told of the configuration.
+fn settings(config: &Config) -> Settings {
+    let (connections, features) = (config.connections(), config.features());
+    let mut settings = Settings::new(*config.recv_structure());
+    settings.credits_requested = connections.credits_requested.value();
+    settings.credits_granted_max = connections.credits.value();
+    settings.call_count_max = connections.call_transmissions_max.value();
+    settings.response_rx_max = connections.reply_transmissions_max.value();
+    settings.request_rx_limit = connections.request_transmissions_max.value();
+    settings.response_sx_limit = connections.response_transmissions_max.value();
+    settings.rpc_len_max = connections.rpc_len_max.value();
+    settings.properties = features.properties;
+    settings.rtr = RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT;
+    if !features.continuation {
+        settings.rtr.remove(RtrSupport::XCONT);
+        settings.call_count_max = 1;
+        settings.response_rx_max = 1;
+        settings.request_rx_limit = 1;
+        settings.response_sx_limit = 1;
+    }
+    if !features.placement && !features.continuation {
+        settings.rtr = RtrSupport::empty();
+    }
+    settings
+}
+
+/// Work requests of the smallest send queue.
+const SEND_DEPTH_MIN: u32 = 128;

@@ -1,0 +1,153 @@
+//! A call under construction.
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::{CallDemand, CallId};
+use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::rtr::placement::{RsdItem, RsdLoc, RsdSet};
+
+use crate::error::CallRefused;
+use crate::payload::Payload;
+use crate::shard::outbox::Outbox;
+use crate::shard::peers::{Peer, PeerId, Peers, Phase};
+use crate::shard::turn::CALL;
+
+/// Data items that a call may want placed.
+pub const WANTS_MAX: usize = 8;
+
+/// A data item of the reply that is wanted outside of the payload stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// If the item is shorter, it is wanted in line. 0 wants it placed whatever its length.
+    pub len_min: u32,
+    /// How long it can be. Receives are reserved for it.
+    pub len_max: u32,
+}
+
+/// A call under construction. Dropping it takes it back.
+#[must_use = "a call is sent by `submit`"]
+pub struct CallBuilder<'a> {
+    payload: Payload<'a>,
+    peer: &'a mut Peer,
+    id: CallId,
+    wants: ArrayVec<Want, WANTS_MAX>,
+    reply_payload_max: u32,
+    submitted: bool,
+}
+
+impl<'a> CallBuilder<'a> {
+    /// Begins a call: takes a send slot and a call slot.
+    #[inline]
+    pub(crate) fn begin(
+        outbox: &'a mut Outbox,
+        peers: &'a mut Peers,
+        peer: PeerId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'a>, CallRefused> {
+        let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
+        let peer = peer.ok_or(CallRefused::NoPeer)?;
+        let Some(index) = outbox.begin() else {
+            outbox.stats.busy_local.add(1);
+            return Err(CallRefused::Busy);
+        };
+        match peer.conn.open_call(&mut outbox.ledger, cookie) {
+            Ok(id) => Ok(CallBuilder {
+                payload: Payload::begin(outbox, index, id.xid(), CALL),
+                peer,
+                id,
+                wants: ArrayVec::new(),
+                reply_payload_max: REPLY_PAYLOAD_DEFAULT,
+                submitted: false,
+            }),
+            Err(why) => {
+                outbox.release(index);
+                Err(CallRefused::Protocol(why))
+            }
+        }
+    }
+
+    /// The payload, to be written from behind transaction id and message type.
+    #[inline]
+    pub fn payload(&mut self) -> &mut Payload<'a> {
+        &mut self.payload
+    }
+
+    /// Wants one more data item of the reply placed. Items are matched in order ([RTR] 7.4).
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already.
+    pub fn want(&mut self, want: Want) -> &mut CallBuilder<'a> {
+        self.wants.push(want);
+        self
+    }
+
+    /// Says how long the payload of the reply can be, placed items not counted, from the
+    /// transaction id on. 1024 bytes if nothing is said.
+    pub fn reply_payload_max(&mut self, bytes: u32) -> &mut CallBuilder<'a> {
+        self.reply_payload_max = bytes;
+        self
+    }
+
+    /// Sends the call with the next poll.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way; nothing has been sent.
+    #[inline]
+    pub fn submit(mut self) -> Result<(), CallRefused> {
+        self.lay_out()?;
+        let index = self.payload.index();
+        let outbox = self.payload.outbox();
+        outbox.stats.calls_out.add(1);
+        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, index);
+        self.payload.submitted();
+        self.submitted = true;
+        Ok(())
+    }
+
+    #[inline]
+    fn lay_out(&mut self) -> Result<(), CallRefused> {
+        if let Some(why) = self.payload.refused() {
+            return Err(why);
+        }
+        let index = self.payload.index();
+        let payload = self.payload.written();
+        let end = self.payload.position();
+        let is_plain = self.payload.is_plain() && self.wants.is_empty();
+        let outbox = self.payload.outbox();
+        let items = if is_plain { Default::default() } else { outbox.items(index) };
+        let wanted: ArrayVec<RsdItem<'_>, WANTS_MAX> = self
+            .wants
+            .iter()
+            .map(|want| RsdItem { min_len: want.len_min, loc: RsdLoc::Tbsn })
+            .collect();
+        let bulk_max: ArrayVec<u32, WANTS_MAX> =
+            self.wants.iter().map(|want| want.len_max).collect();
+        let set = RsdSet { begin: 0, end, items: Array::from_slice(&wanted) };
+        let demand = CallDemand {
+            payload,
+            items: &items,
+            wants: if wanted.is_empty() { &[] } else { core::slice::from_ref(&set) },
+            reply_payload_max: self.reply_payload_max,
+            reply_bulk_max: &bulk_max,
+            gather_max: outbox.gather_max,
+        };
+        let plan = self
+            .peer
+            .conn
+            .begin_call(&mut outbox.ledger, self.id, &demand)
+            .map_err(CallRefused::Protocol)?;
+        outbox.lay_out(index, &self.peer.conn, plan)
+    }
+}
+
+impl Drop for CallBuilder<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.submitted {
+            let outbox = self.payload.outbox();
+            self.peer.conn.finish_call(&mut outbox.ledger, self.id);
+        }
+    }
+}
+
+/// What the payload of a reply is taken to be if the caller says nothing.
+const REPLY_PAYLOAD_DEFAULT: u32 = 1024;

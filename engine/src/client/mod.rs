@@ -1,0 +1,131 @@
+//! The client: a shard that calls, polled by its program.
+
+pub mod call;
+pub mod completion;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{CallRefused, SetupError};
+use crate::provider::{ConnectError, ConnectId, Provider};
+use crate::server::call::Call;
+use crate::server::handler::{Handler, RefuseCalls};
+use crate::server::reply::{Answer, Reply};
+use crate::shard::letters::ShardHandle;
+use crate::shard::peers::PeerId;
+use crate::shard::run::Shard;
+use crate::shard::turn::Turn;
+use call::CallBuilder;
+use completion::Completion;
+
+/// The convenient face of a shard that calls others: no second engine.
+///
+/// The thread that owns it polls it; nothing happens in between.
+pub struct Client<P: Provider> {
+    shard: Shard<P, RefuseCalls>,
+    clock: Clock,
+    /// Attempts that failed and that nobody has asked for yet.
+    refused: Vec<(ConnectId, ConnectError)>,
+}
+
+impl<P: Provider> Client<P> {
+    pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
+        Client { shard, clock: Clock::new(), refused: Vec::new() }
+    }
+
+    /// Connects and waits until calls can be made. Completions of other calls that arrive
+    /// meanwhile are lost: connect first. Needs an engine with a control thread.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn connect(&mut self, to: SocketAddr) -> Result<PeerId, SetupError> {
+        let id = self.begin_connect(to)?;
+        loop {
+            let now = self.clock.now();
+            if !self.poll(now, |done| drop(done)) {
+                self.shard.wait(Duration::from_millis(1));
+            }
+            match self.connected(id) {
+                Some(Ok(peer)) => return Ok(peer),
+                Some(Err(reason)) => return Err(SetupError::Connect { to, reason }),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for a connection; [`Client::connected`] tells the outcome after some polls.
+    ///
+    /// # Errors
+    /// If this client has as many connections as its configuration allows.
+    pub fn begin_connect(&mut self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+        self.shard.connect(to)
+    }
+
+    /// What became of an attempt to connect; `None` if that is open. A failure is told once.
+    pub fn connected(&mut self, id: ConnectId) -> Option<Result<PeerId, ConnectError>> {
+        if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == id) {
+            return Some(Err(self.refused.swap_remove(at).1));
+        }
+        self.shard.core.connected(id).map(Ok)
+    }
+
+    /// Begins a call. `cookie` comes back with its completion.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way. Never waits.
+    #[inline]
+    pub fn call(&mut self, peer: PeerId, cookie: u64) -> Result<CallBuilder<'_>, CallRefused> {
+        self.shard.core.begin_call(peer, cookie)
+    }
+
+    /// Sends what was submitted, takes in what has arrived and hands every completion to `done`.
+    /// True if there was something to do. `now` is in nanoseconds of any clock that does not go
+    /// back, such as [`Clock`].
+    #[inline]
+    pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
+        let mut handler = Completing { done, refused: &mut self.refused };
+        self.shard.poll_with(now, &mut handler)
+    }
+
+    /// Waits until there may be something to do, at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.shard.wait(timeout);
+    }
+
+    /// The shard as its program may use it between polls.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.shard.turn(now)
+    }
+
+    /// The means to reach this client from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        self.shard.handle()
+    }
+
+    /// The shard behind this client.
+    pub fn shard(&mut self) -> &mut Shard<P, RefuseCalls> {
+        &mut self.shard
+    }
+}
+
+/// The handler of a client for one poll.
+struct Completing<'a, F> {
+    done: F,
+    refused: &'a mut Vec<(ConnectId, ConnectError)>,
+}
+
+impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.refuse()
+    }
+
+    #[inline]
+    fn on_reply(&mut self, done: Completion<'_>) {
+        (self.done)(done);
+    }
+
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        self.refused.push((id, why));
+    }
+}

@@ -1,0 +1,244 @@
+//! The engine: a device, its control plane, and the threads of its shards.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use rpcrdma_config::{Config, Cores, IdlePolicy};
+use rpcrdma_mempool::{Topology, allowed_cores, pin_to};
+
+use crate::client::Client;
+use crate::control::{Control, Office};
+use crate::error::SetupError;
+use crate::fabric::Fabric;
+use crate::provider::Provider;
+use crate::server::handler::{Handler, RefuseCalls};
+use crate::shard::core::Core;
+use crate::shard::letters::ShardHandle;
+use crate::shard::run::Shard;
+
+/// A device with shards on it. The type of the device is chosen here and nowhere else.
+///
+/// Dropping the engine stops its threads and waits for them.
+pub struct Engine<P: Provider = Fabric> {
+    provider: Arc<P>,
+    config: Arc<Config>,
+    office: Arc<Office<P>>,
+    control: Option<JoinHandle<()>>,
+    threads: Vec<(ShardHandle, JoinHandle<()>)>,
+}
+
+impl<P: Provider> Engine<P> {
+    /// An engine with a control thread of its own.
+    ///
+    /// # Errors
+    /// If the device has no connection manager, or no thread can be made.
+    pub fn new(provider: P, config: Config) -> Result<Engine<P>, SetupError> {
+        let (mut engine, control) = Engine::without_threads(provider, config)?;
+        let thread = std::thread::Builder::new()
+            .name("rpcrdma-control".into())
+            .spawn(move || control.run())
+            .map_err(thread_error)?;
+        engine.control = Some(thread);
+        Ok(engine)
+    }
+
+    /// An engine whose control plane is stepped by the caller: for hosts with a loop of their own,
+    /// and for tests that want every step in their hands.
+    ///
+    /// # Errors
+    /// If the device has no connection manager.
+    pub fn without_threads(
+        provider: P,
+        config: Config,
+    ) -> Result<(Engine<P>, Control<P>), SetupError> {
+        let control = Control::new(&provider, &config)?;
+        let engine = Engine {
+            provider: Arc::new(provider),
+            config: Arc::new(config),
+            office: control.office(),
+            control: None,
+            threads: Vec::new(),
+        };
+        Ok((engine, control))
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The device.
+    pub fn provider(&self) -> &P {
+        &self.provider
+    }
+
+    /// Listens. Connections go in turn to the shards that serve. Port 0 takes a free one; the
+    /// address taken is returned. Not for an engine without threads: there [`Control::listen`].
+    ///
+    /// # Errors
+    /// If the address is taken or not to be had.
+    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        if self.control.is_none() {
+            return Err(SetupError::Stopped);
+        }
+        self.office.listen(at)
+    }
+
+    /// A shard for the calling thread to poll. It serves the engine's listeners.
+    ///
+    /// # Errors
+    /// If memory or queues cannot be had.
+    pub fn shard<H: Handler>(&self, handler: H) -> Result<Shard<P, H>, SetupError> {
+        self.maker().make(true, |_| handler)
+    }
+
+    /// A client for the calling thread to poll: a shard that calls others and refuses calls.
+    ///
+    /// # Errors
+    /// If memory or queues cannot be had.
+    pub fn client(&self) -> Result<Client<P>, SetupError> {
+        Ok(Client::new(self.maker().make(false, |_| RefuseCalls)?))
+    }
+
+    /// Starts as many shards as the configuration says, each on a thread of its own, and returns
+    /// when all of them serve. `factory` runs on the new threads, once for each.
+    ///
+    /// # Errors
+    /// The first error of any shard; those started before it go on until [`Engine::stop`].
+    pub fn start<H, F>(&mut self, factory: F) -> Result<Vec<ShardHandle>, SetupError>
+    where
+        H: Handler,
+        F: Fn(ShardHandle) -> H + Send + Clone + 'static,
+    {
+        let mut handles = Vec::new();
+        for core in self.cores()? {
+            let (maker, factory) = (self.maker(), factory.clone());
+            let (report, outcome) = mpsc::channel();
+            let thread = std::thread::Builder::new()
+                .name("rpcrdma-shard".into())
+                .spawn(move || match maker.make_pinned(core, factory) {
+                    Ok(mut shard) => {
+                        let _ = report.send(Ok(shard.handle().clone()));
+                        shard.run();
+                    }
+                    Err(error) => {
+                        let _ = report.send(Err(error));
+                    }
+                })
+                .map_err(thread_error)?;
+            let handle: ShardHandle = outcome.recv().map_err(|_| SetupError::Stopped)??;
+            self.threads.push((handle.clone(), thread));
+            handles.push(handle);
+        }
+        Ok(handles)
+    }
+
+    /// Stops the threads of all shards, gracefully for as long as the configuration allows, and
+    /// waits for them.
+    pub fn stop(&mut self) {
+        for (handle, _) in &self.threads {
+            handle.stop();
+        }
+        for (_, thread) in self.threads.drain(..) {
+            // A panic of a handler was reported by its thread; here it ends with the others.
+            let _ = thread.join();
+        }
+    }
+
+    fn maker(&self) -> Maker<P> {
+        Maker {
+            provider: self.provider.clone(),
+            config: self.config.clone(),
+            office: self.office.clone(),
+        }
+    }
+
+    /// The core of each shard; `None` for a shard that the system may move about.
+    fn cores(&self) -> Result<Vec<Option<u32>>, SetupError> {
+        let allowed = allowed_cores();
+        let present: Vec<usize> = allowed.iter().map(|&core| core as usize).collect();
+        self.config.check_cores(&present).map_err(|error| SetupError::Config(error.to_string()))?;
+        let engine = self.config.engine();
+        let count = engine.shards.as_usize();
+        Ok(match &engine.cores {
+            Cores::List(cores) => {
+                cores.iter().take(count).map(|&core| u32::try_from(core).ok()).collect()
+            }
+            // Who spins wants a core of his own; the first is left to the rest of the machine.
+            Cores::Auto if engine.idle.policy == IdlePolicy::Spin => {
+                let preferred = Topology::detect().cores_by_preference(None);
+                let mut usable: Vec<u32> =
+                    preferred.into_iter().filter(|core| allowed.contains(core)).collect();
+                usable.reverse();
+                usable.into_iter().take(count).map(Some).collect()
+            }
+            Cores::Auto => vec![None; count],
+        })
+    }
+}
+
+impl<P: Provider> Drop for Engine<P> {
+    fn drop(&mut self) {
+        self.stop();
+        self.office.stop();
+        if let Some(control) = self.control.take() {
+            let _ = control.join();
+        }
+    }
+}
+
+/// What it takes to make a shard, on whatever thread.
+struct Maker<P: Provider> {
+    provider: Arc<P>,
+    config: Arc<Config>,
+    office: Arc<Office<P>>,
+}
+
+impl<P: Provider> Maker<P> {
+    /// Makes a shard whose thread stays on one core, with memory from that core's node.
+    fn make_pinned<H: Handler>(
+        self,
+        core: Option<u32>,
+        factory: impl FnOnce(ShardHandle) -> H,
+    ) -> Result<Shard<P, H>, SetupError> {
+        if let Some(core) = core {
+            pin_to(core).map_err(|error| SetupError::Core { core, reason: error.to_string() })?;
+        }
+        self.make(true, factory)
+    }
+
+    /// Makes a shard on the core that this thread is on.
+    fn make<H: Handler>(
+        self,
+        serves: bool,
+        factory: impl FnOnce(ShardHandle) -> H,
+    ) -> Result<Shard<P, H>, SetupError> {
+        let shard = SHARDS.fetch_add(1, Ordering::Relaxed);
+        let mut core = Core::new(&self.provider, &self.config, shard, self.numa_node())?;
+        let connections_max = self.config.connections().max.as_usize();
+        let attachment = self.office.attach(&mut core, serves, connections_max);
+        let handler = factory(core.handle.clone());
+        Ok(Shard::new(core, handler, &self.config, attachment))
+    }
+
+    /// The node that memory is to come from: that of the only core that this thread may run on.
+    fn numa_node(&self) -> Option<u32> {
+        let allowed = allowed_cores();
+        let [core] = allowed.as_slice() else { return None };
+        let wanted = self.config.engine().numa_bind;
+        wanted.then(|| Topology::detect().core(*core).map(|core| core.node)).flatten()
+    }
+}
+
+fn thread_error(source: std::io::Error) -> SetupError {
+    SetupError::System {
+        call: "pthread_create",
+        source,
+        hint: "the limit of threads may be reached (ulimit -u)",
+    }
+}
+
+/// Numbers the shards of the process.
+static SHARDS: AtomicU32 = AtomicU32::new(0);

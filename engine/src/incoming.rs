@@ -1,0 +1,307 @@
+//! A message that has arrived: its payload stream and its placed items, where they landed.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
+use rpcrdma_proto::{Part, Piece, Placed};
+use rpcrdma_xdr::RecvStructure;
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+
+use crate::stats::SharedStats;
+
+/// The receive buffers of one message.
+pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
+
+/// An RPC message, read where it landed.
+///
+/// Payload and items are borrowed from the receive buffers, which go back to the device when the
+/// message has been dealt with. A placed segment can be taken out and kept.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    pool: &'a mut RecvPool,
+    buffers: &'a mut [RecvToken],
+    map: &'a mut Map,
+    stats: &'a SharedStats,
+}
+
+/// Where the parts of one message are. One of them a shard, filled for each message that needs it.
+#[derive(Debug)]
+pub(crate) struct Map {
+    payload: Vec<Piece>,
+    items: Vec<ItemAt>,
+    pieces: Vec<Piece>,
+    taken: Vec<bool>,
+}
+
+/// A placed item in the map.
+#[derive(Debug, Clone, Copy)]
+struct ItemAt {
+    position: u32,
+    len: u32,
+    first: u32,
+    count: u32,
+}
+
+impl Map {
+    /// Room for messages of `pieces_max` pieces in all; more are never needed.
+    pub fn new(pieces_max: usize, items_max: usize) -> Map {
+        Map {
+            payload: Vec::with_capacity(pieces_max),
+            items: Vec::with_capacity(items_max),
+            pieces: Vec::with_capacity(pieces_max),
+            taken: Vec::with_capacity(pieces_max),
+        }
+    }
+
+    /// Forgets the last message; the payload of the next is one piece of the first segment. False
+    /// if it is not.
+    #[inline]
+    pub fn set_single(&mut self, first_segment_len: u32, part: &Part) -> bool {
+        if part.payload_start + part.payload_len > first_segment_len {
+            return false;
+        }
+        self.payload.clear();
+        self.items.clear();
+        self.pieces.clear();
+        self.payload.push(Piece {
+            part: 0,
+            segment: 0,
+            offset: part.payload_start,
+            len: part.payload_len,
+        });
+        true
+    }
+
+    /// Forgets the last message and notes where the payload of the next is.
+    pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
+        self.payload.clear();
+        self.items.clear();
+        self.pieces.clear();
+        for piece in pieces {
+            debug_assert!(self.payload.len() < self.payload.capacity(), "sized by the budget");
+            self.payload.push(piece);
+        }
+    }
+
+    /// Notes where the items are that were placed.
+    pub fn set_items(&mut self, structure: &RecvStructure, placed: &Placed<'_>) {
+        for item in placed.iter() {
+            let first = self.pieces.len() as u32;
+            self.pieces.extend(item.pieces(structure));
+            let count = self.pieces.len() as u32 - first;
+            let (position, len) = (item.position, item.len);
+            self.items.push(ItemAt { position, len, first, count });
+        }
+        self.taken.clear();
+        self.taken.resize(self.pieces.len(), false);
+    }
+}
+
+impl<'a> Incoming<'a> {
+    pub(crate) fn new(
+        pool: &'a mut RecvPool,
+        buffers: &'a mut [RecvToken],
+        map: &'a mut Map,
+        stats: &'a SharedStats,
+    ) -> Incoming<'a> {
+        Incoming { pool, buffers, map, stats }
+    }
+
+    /// The payload stream: the RPC message without its placed items, from the transaction id on.
+    /// One slice for a message of one transmission whose payload lies in the first segment.
+    #[inline]
+    pub fn payload(&self) -> PayloadStream<'_> {
+        PayloadStream { incoming: self, next: 0 }
+    }
+
+    /// The payload stream as one slice, if it is one: always so for short messages.
+    #[inline]
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        match self.map.payload.as_slice() {
+            [piece] => Some(self.bytes(piece)),
+            _ => None,
+        }
+    }
+
+    /// A reader of the payload stream, standing behind transaction id and message type.
+    pub fn reader(&self) -> PayloadReader<'_> {
+        let mut reader = PayloadReader { stream: self.payload(), slice: &[] };
+        let mut prefix = [0; 8];
+        // The engine read these two words to learn that the message is a call.
+        let _ = reader.fixed_into(&mut prefix);
+        reader
+    }
+
+    /// The items that were placed outside of the payload stream, in stream order.
+    pub fn placed(&self) -> impl ExactSizeIterator<Item = PlacedItem<'_>> {
+        (0..self.map.items.len()).map(|index| PlacedItem { incoming: self, index })
+    }
+
+    /// Takes a segment of an item out of its receive buffer; a spare takes its place.
+    ///
+    /// `piece` counts the slices of [`PlacedItem::segments`]. Read the payload first: the message
+    /// is borrowed anew. Cost: one pool operation, no copy.
+    ///
+    /// # Errors
+    /// [`TakeError`] says why not; the bytes can still be read and copied.
+    pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
+        let entry = *self.map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
+        if piece >= entry.count as usize {
+            return Err(TakeError::NoSuchPiece);
+        }
+        let at = entry.first as usize + piece;
+        let Piece { part, segment, offset, len } = self.map.pieces[at];
+        if self.map.taken[at] {
+            return Err(TakeError::Taken);
+        }
+        // Payload that ran into the segment lies before the item.
+        if offset != 0 {
+            return Err(TakeError::Shared { offset });
+        }
+        let buffer = &mut self.buffers[part as usize];
+        let Some(mut loan) = self.pool.detach(buffer, segment as usize) else {
+            self.stats.spares_out.add(1);
+            return Err(TakeError::NoSpare);
+        };
+        self.map.taken[at] = true;
+        self.stats.taken.add(1);
+        loan.truncate(len as usize);
+        Ok(loan)
+    }
+
+    #[inline]
+    fn bytes(&self, piece: &Piece) -> &[u8] {
+        let segment = self.pool.segment(&self.buffers[piece.part as usize], piece.segment as usize);
+        &segment[piece.offset as usize..(piece.offset + piece.len) as usize]
+    }
+}
+
+/// Why a segment could not be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TakeError {
+    /// The message has no such item, or the item no such piece.
+    #[error("there is no such piece")]
+    NoSuchPiece,
+    /// It was taken before.
+    #[error("the segment was taken before")]
+    Taken,
+    /// The segment holds something else in front of the item.
+    #[error("the segment holds {offset} bytes of something else in front of the item")]
+    Shared {
+        /// Where the item begins.
+        offset: u32,
+    },
+    /// All spares are out: loans must come home first.
+    #[error("no spare segment is left to put in its place")]
+    NoSpare,
+}
+
+/// An item that was placed outside of the payload stream.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacedItem<'a> {
+    incoming: &'a Incoming<'a>,
+    index: usize,
+}
+
+impl<'a> PlacedItem<'a> {
+    /// Where it belongs in the unreduced XDR stream.
+    pub fn position(&self) -> u32 {
+        self.incoming.map.items[self.index].position
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u32 {
+        self.incoming.map.items[self.index].len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its bytes, segment by segment. Slices that were taken are empty.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let incoming = self.incoming;
+        let ItemAt { first, count, .. } = incoming.map.items[self.index];
+        (first as usize..(first + count) as usize).map(move |at| {
+            if incoming.map.taken[at] { &[] } else { incoming.bytes(&incoming.map.pieces[at]) }
+        })
+    }
+}
+
+/// The slices of a payload stream, in order.
+#[derive(Debug, Clone)]
+pub struct PayloadStream<'a> {
+    incoming: &'a Incoming<'a>,
+    next: usize,
+}
+
+impl<'a> Iterator for PayloadStream<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let piece = self.incoming.map.payload.get(self.next)?;
+        self.next += 1;
+        Some(self.incoming.bytes(piece))
+    }
+}
+
+/// Reads XDR from a payload stream, across its slices.
+#[derive(Debug, Clone)]
+pub struct PayloadReader<'a> {
+    stream: PayloadStream<'a>,
+    slice: &'a [u8],
+}
+
+/// The payload stream is shorter than what was to be read from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the message ends too early")]
+pub struct EndOfMessage;
+
+impl<'a> PayloadReader<'a> {
+    /// An unsigned integer.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, EndOfMessage> {
+        if let Some((word, rest)) = self.slice.split_first_chunk() {
+            self.slice = rest;
+            return Ok(u32::from_be_bytes(*word));
+        }
+        let mut word = [0; 4];
+        self.fixed_into(&mut word)?;
+        Ok(u32::from_be_bytes(word))
+    }
+
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self) -> Result<u64, EndOfMessage> {
+        Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
+    }
+
+    /// Fixed-length opaque data, without padding, to where `out` is.
+    pub fn fixed_into(&mut self, mut out: &mut [u8]) -> Result<(), EndOfMessage> {
+        while !out.is_empty() {
+            let part = self.some(out.len())?;
+            let (now, later) = out.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Passes over `len` bytes.
+    pub fn skip(&mut self, mut len: usize) -> Result<(), EndOfMessage> {
+        while len > 0 {
+            len -= self.some(len)?.len();
+        }
+        Ok(())
+    }
+
+    /// At most `max` bytes, as many as lie together; at least one.
+    pub fn some(&mut self, max: usize) -> Result<&'a [u8], EndOfMessage> {
+        while self.slice.is_empty() {
+            self.slice = self.stream.next().ok_or(EndOfMessage)?;
+        }
+        let (now, later) = self.slice.split_at(max.min(self.slice.len()));
+        self.slice = later;
+        Ok(now)
+    }
+}

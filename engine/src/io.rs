@@ -1,0 +1,323 @@
+//! The ledger of what is in the device's hands, and the only caller of the posting functions.
+//!
+//! ```text
+//!   RecvToken ───post_recv──▶ (a number in the device's hands) ──take_recv──▶ RecvToken
+//!   message in a lane ──flush──▶ lane.flight ──on_sent──▶ released to its pools
+//! ```
+//! A receive buffer that was posted has no Rust name until its completion. A message that was
+//! posted sits in its lane's `flight` list, where nobody looks at its bytes, until a completion of
+//! its sequence number or a later one. So the promises that posting asks for are kept here.
+#![expect(unsafe_code, reason = "posting hands memory to the device")]
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
+
+use crate::provider::{
+    CqError, PostError, Queues, RecvWr, SendFlags, SendWr, WC_BATCH, WcBatch, WrId,
+};
+use crate::shard::lane::Lane;
+use crate::shard::outbox::Outbox;
+
+/// Work requests of one doorbell.
+const CHAIN: usize = 16;
+/// Marks the work requests of sends; the rest of the number is the sequence in its lane.
+const SEND: u64 = 1 << 63;
+/// Work requests of a lane that may hold memory without a signal.
+const HOLD_MAX: u32 = 16;
+
+/// Receive buffers on their way back to the device.
+pub(crate) type Refill = ArrayVec<RecvToken, { 2 * WC_BATCH }>;
+
+/// What a completion is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A Receive.
+    Recv,
+    /// Sends up to and including this sequence number.
+    Sent(u32),
+}
+
+/// How far a lane was emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// Nothing is pending.
+    Empty,
+    /// The send queue is full: go on when a send has completed.
+    Full,
+    /// The device took fewer than it has room for: go on next turn.
+    Refused,
+    /// The queue pair sends no more.
+    Gone,
+}
+
+/// The queues of a shard together with what they hold.
+pub(crate) struct Io<Q: Queues> {
+    /// There until the shard is torn down.
+    queues: Option<Q>,
+    qps: Box<[Option<Q::Qp>]>,
+    /// The number of each receive buffer's token while the buffer is in the device's hands.
+    posted: Box<[Option<u32>]>,
+    depths: Depths,
+}
+
+/// What the queues were opened with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Depths {
+    /// Work requests of one queue pair's send queue.
+    pub send_depth: u32,
+    /// Sends of which one is signaled.
+    pub signal_every: u32,
+    /// Bytes that are copied while posting.
+    pub inline_len: u32,
+    /// With fewer send slots free than this, every send that holds one is signaled.
+    pub low_water: usize,
+}
+
+impl<Q: Queues> Io<Q> {
+    pub fn new(queues: Q, peers_max: usize, buffers: usize, depths: Depths) -> Io<Q> {
+        let qps = (0..peers_max).map(|_| None).collect();
+        Io { queues: Some(queues), qps, posted: vec![None; buffers].into(), depths }
+    }
+
+    /// The queues, for what is not posting.
+    #[inline]
+    pub fn queues(&mut self) -> &mut Q {
+        self.queues.as_mut().expect("queues are there until the shard is torn down")
+    }
+
+    /// Remembers the queue pair of a peer.
+    pub fn bind(&mut self, peer: u32, qp: Q::Qp) {
+        self.qps[peer as usize] = Some(qp);
+    }
+
+    /// Forgets the queue pair of a peer, here and in the device. Nothing of it is in flight.
+    pub fn unbind(&mut self, peer: u32) {
+        if let Some(qp) = self.qps[peer as usize].take() {
+            self.queues().destroy(qp);
+        }
+    }
+
+    /// Polls the completion queue.
+    #[inline]
+    pub fn poll(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.queues().poll_cq(out)
+    }
+
+    /// What a completion with this number is about.
+    #[inline]
+    pub fn work(id: WrId) -> Work {
+        if id.0 & SEND != 0 { Work::Sent(id.0 as u32) } else { Work::Recv }
+    }
+
+    /// The receive buffer of a completion. `None` if the device does not hold it: a device that
+    /// completes twice, or what was never posted.
+    #[inline]
+    pub fn take_recv(&mut self, id: WrId) -> Option<RecvToken> {
+        let raw = self.posted.get_mut(usize::try_from(id.0).ok()?)?.take()?;
+        // SAFETY: the number was put there by `post_recv`, which got it from `into_raw`, and is
+        // taken out here once; the completion says that the device is done with the buffer.
+        Some(unsafe { RecvToken::from_raw(raw) })
+    }
+
+    /// Posts receive buffers in one chain. What the device does not take stays in `refill`.
+    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> Result<(), PostError> {
+        if refill.is_empty() {
+            return Ok(());
+        }
+        let chain: ArrayVec<RecvWr<'_>, { 2 * WC_BATCH }> = refill
+            .iter()
+            .map(|token| RecvWr { wr_id: WrId(token.index().into()), sgl: pool.scatter(token) })
+            .collect();
+        // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
+        // those that are taken the tokens go out of existence below, before anybody else runs, and
+        // come back only from `take_recv`, when the completion was polled.
+        let result = unsafe { self.queues().post_srq_recv(&chain) };
+        let taken = match &result {
+            Ok(()) => chain.len(),
+            Err(error) => error.taken(),
+        };
+        drop(chain);
+        for token in refill.drain(..taken) {
+            let index = token.index() as usize;
+            self.posted[index] = Some(token.into_raw());
+        }
+        result
+    }
+
+    /// Posts what is pending in a lane, as many work requests as there is room for.
+    #[inline]
+    pub fn flush(&mut self, outbox: &mut Outbox, lane: &mut Lane, peer: u32) -> Flush {
+        let Some(qp) = self.qps[peer as usize] else { return Flush::Gone };
+        loop {
+            if lane.pending.front().is_none() {
+                return Flush::Empty;
+            }
+            let room = self.depths.send_depth.saturating_sub(lane.outstanding());
+            if room == 0 {
+                return Flush::Full;
+            }
+            match self.post_chain(outbox, lane, qp, (room as usize).min(CHAIN)) {
+                Ok(()) => {}
+                Err(PostError::QueueFull { .. }) => return Flush::Refused,
+                Err(PostError::QpGone { .. } | PostError::Invalid { .. }) => return Flush::Gone,
+            }
+        }
+    }
+
+    /// Posts the first work requests of a lane with one doorbell.
+    fn post_chain(
+        &mut self,
+        outbox: &mut Outbox,
+        lane: &mut Lane,
+        qp: Q::Qp,
+        room: usize,
+    ) -> Result<(), PostError> {
+        let mut links = ArrayVec::<Link, CHAIN>::new();
+        self.choose(outbox, lane, room, &mut links);
+        let seq = lane.next_seq();
+        let chain: ArrayVec<SendWr<'_>, CHAIN> = links
+            .iter()
+            .enumerate()
+            .map(|(i, link)| SendWr {
+                wr_id: WrId(SEND | u64::from(seq.wrapping_add(i as u32))),
+                sgl: match link.request {
+                    None => core::slice::from_ref(&link.sge),
+                    Some(request) => outbox.messages.body(link.message).request(request.into()),
+                },
+                flags: link.flags,
+            })
+            .collect();
+        // SAFETY: every gather list names slots, loans and registered bytes that its message owns.
+        // The message stays in `pending` or goes to `flight` below, in which state nobody touches
+        // them, until `on_sent` learns that its last sequence number has completed. A request with
+        // the inline flag was copied on return.
+        let result = unsafe { self.queues().post_send(qp, &chain) };
+        let taken = match &result {
+            Ok(()) => chain.len(),
+            Err(error) => error.taken(),
+        };
+        drop(chain);
+        outbox.stats.doorbells.add(1);
+        outbox.stats.sent.add(taken as u64);
+        for link in links.drain(..).take(taken) {
+            let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
+            let head = outbox.messages.head_mut(link.message);
+            head.posted += 1;
+            if head.posted < head.requests {
+                continue;
+            }
+            head.seq = seq;
+            lane.pending.pop(&outbox.messages);
+            if link.flags.contains(SendFlags::INLINE) {
+                outbox.stats.sent_inline.add(1);
+                outbox.release(link.message);
+            } else {
+                lane.flight.push(&mut outbox.messages, link.message);
+            }
+        }
+        result
+    }
+
+    /// Chooses the next work requests of a lane and how they are signaled.
+    #[inline]
+    fn choose(&self, outbox: &Outbox, lane: &Lane, room: usize, links: &mut ArrayVec<Link, CHAIN>) {
+        let mut unsignaled = lane.unsignaled();
+        let mut next = lane.pending.front();
+        while let Some(message) = next {
+            let head = outbox.messages.head(message);
+            let whole = head.requests == 0;
+            for request in head.posted..head.requests.max(1) {
+                if links.len() == room {
+                    return;
+                }
+                let mut link = Link {
+                    message,
+                    request: (!whole).then_some(request),
+                    sge: Sge::default(),
+                    flags: SendFlags::empty(),
+                };
+                let is_last = !whole && request + 1 == head.requests;
+                let is_inline =
+                    whole && head.header_len + head.payload_len <= self.depths.inline_len;
+                if whole {
+                    link.sge = outbox.single(head);
+                }
+                if is_inline {
+                    link.flags |= SendFlags::INLINE;
+                }
+                unsignaled += 1;
+                let holds = !is_inline
+                    && (unsignaled >= HOLD_MAX || outbox.send.free() < self.depths.low_water);
+                if is_last || holds || unsignaled >= self.depths.signal_every {
+                    link.flags |= SendFlags::SIGNALED;
+                    unsignaled = 0;
+                }
+                links.push(link);
+            }
+            next = outbox.messages.next(message);
+        }
+    }
+
+    /// Takes in that all sends of a lane up to `seq` have completed, one way or the other. False
+    /// if no such send is outstanding.
+    #[inline]
+    pub fn on_sent(&mut self, outbox: &mut Outbox, lane: &mut Lane, seq: u32) -> bool {
+        if !lane.on_completed(seq) {
+            return false;
+        }
+        while let Some(message) = lane.flight.front() {
+            if !lane.is_done(outbox.messages.head(message).seq) {
+                break;
+            }
+            lane.flight.pop(&outbox.messages);
+            outbox.release(message);
+        }
+        true
+    }
+
+    /// Moves a queue pair to the error state and posts a last send behind all others, whose
+    /// completion says that the device holds no memory of this lane any more. False if the device
+    /// does not take it.
+    pub fn drain(&mut self, lane: &mut Lane, peer: u32) -> bool {
+        let Some(qp) = self.qps[peer as usize] else { return false };
+        self.queues().disconnect(qp);
+        let marker = SendWr {
+            wr_id: WrId(SEND | u64::from(lane.next_seq())),
+            sgl: &[],
+            flags: SendFlags::SIGNALED,
+        };
+        // SAFETY: the marker names no memory.
+        let result = unsafe { self.queues().post_send(qp, &[marker]) };
+        if result.is_ok() {
+            lane.on_posted(true);
+        }
+        result.is_ok()
+    }
+
+    /// Destroys the queues and takes every buffer home that the device had for receiving. All other
+    /// buffers must be at home already.
+    pub fn destroy(&mut self, pool: &mut RecvPool) {
+        drop(self.queues.take());
+        let posted = self.posted_receives();
+        self.posted.fill(None);
+        if pool.free() + posted == pool.capacity() {
+            // SAFETY: the buffers that are not at home are those whose numbers `posted` held, which
+            // were the only way back to a token and are gone. The queues that they were posted to
+            // are destroyed, and only those queues, polled, write to them.
+            pool.recall(unsafe { Quiet::assume() });
+        }
+    }
+
+    /// Receive buffers in the device's hands.
+    pub fn posted_receives(&self) -> usize {
+        self.posted.iter().flatten().count()
+    }
+}
+
+/// A work request that was chosen.
+struct Link {
+    message: u32,
+    request: Option<u16>,
+    sge: Sge,
+    flags: SendFlags,
+}

@@ -1,0 +1,50 @@
+//! ONC RPC over RDMA: polling shards, server and client, over a software fabric or real devices.
+//!
+//! ```text
+//!        program                    shard (one thread, one core)                      device
+//!   Handler::on_call ◀── Call ◀── rx ◀── proto ◀── xdr ◀── Io::take_recv ◀── CQ ◀── SRQ
+//!   Reply::send ──────▶ outbox ──▶ proto plans ──▶ xdr ──▶ Io::flush ──────▶ SQ ──▶ wire
+//! ```
+//!
+//! Start with [`engine::Engine`]; serve with a [`server::handler::Handler`], call with a
+//! [`client::Client`].
+#![deny(unsafe_code)]
+
+mod budget;
+pub mod client;
+pub mod clock;
+pub mod control;
+pub mod engine;
+pub mod error;
+pub mod fabric;
+pub mod incoming;
+mod io;
+pub mod payload;
+pub mod provider;
+pub mod server;
+pub mod shard;
+pub mod stats;
+pub mod waker;
+
+pub use client::Client;
+pub use client::call::{CallBuilder, Want};
+pub use client::completion::Completion;
+pub use clock::Clock;
+pub use engine::Engine;
+pub use error::{CallError, CallRefused, CloseReason, SetupError};
+pub use fabric::Fabric;
+pub use incoming::{Incoming, PlacedItem, TakeError};
+pub use payload::Payload;
+pub use provider::Provider;
+pub use rpcrdma_config::Config;
+pub use rpcrdma_mempool::Loan;
+pub use rpcrdma_proto::PeerLimits;
+pub use server::call::Call;
+pub use server::handler::{Admission, Handler, RefuseCalls};
+pub use server::reply::{Answer, Reply};
+pub use server::ticket::{Finished, Ticket};
+pub use shard::letters::ShardHandle;
+pub use shard::message::Bulk;
+pub use shard::peers::PeerId;
+pub use shard::run::Shard;
+pub use shard::turn::Turn;

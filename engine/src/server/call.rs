@@ -1,0 +1,45 @@
+//! A call that has arrived.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::incoming::Incoming;
+use crate::shard::peers::PeerId;
+
+/// A call, read where it landed. The message itself is an [`Incoming`], to which this derefs.
+#[derive(Debug)]
+pub struct Call<'a> {
+    peer: PeerId,
+    xid: u32,
+    incoming: Incoming<'a>,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    pub(crate) fn new(peer: PeerId, xid: u32, incoming: Incoming<'a>) -> Call<'a> {
+        Call { peer, xid, incoming }
+    }
+
+    /// Who calls.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// The transaction id, unique among the open calls of this peer.
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+}
+
+impl<'a> Deref for Call<'a> {
+    type Target = Incoming<'a>;
+
+    fn deref(&self) -> &Incoming<'a> {
+        &self.incoming
+    }
+}
+
+impl<'a> DerefMut for Call<'a> {
+    fn deref_mut(&mut self) -> &mut Incoming<'a> {
+        &mut self.incoming
+    }
+}

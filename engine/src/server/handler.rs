@@ -1,0 +1,69 @@
+//! What a program brings to a shard: its handler.
+
+use rpcrdma_proto::PeerLimits;
+
+use super::call::Call;
+use super::reply::{Answer, Reply};
+use crate::client::completion::Completion;
+use crate::error::CloseReason;
+use crate::provider::{ConnectError, ConnectId};
+use crate::shard::peers::PeerId;
+use crate::shard::turn::Turn;
+
+/// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
+pub trait Handler {
+    /// A call has arrived. It is answered at once ([`Reply::send`]), later ([`Reply::defer`]) or
+    /// not at all ([`Reply::refuse`]): only these three make the [`Answer`] that is to be returned.
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a>;
+
+    /// A call of this shard is over: its reply has arrived, or never will.
+    fn on_reply(&mut self, done: Completion<'_>) {
+        drop(done);
+    }
+
+    /// Once a turn, after the queues: the place to poll a disk or a timer and to finish tickets.
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        let _ = turn;
+    }
+
+    /// A connection is up: the peers know each other's properties. `attempt` is what
+    /// [`Shard::connect`](crate::Shard::connect) returned, if this side asked for it.
+    fn on_connect(
+        &mut self,
+        peer: PeerId,
+        attempt: Option<ConnectId>,
+        limits: &PeerLimits,
+    ) -> Admission {
+        let _ = (peer, attempt, limits);
+        Admission::Accept
+    }
+
+    /// A connection that this shard asked for could not be had.
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        let _ = (id, why);
+    }
+
+    /// A connection has ended. Its calls have been completed before; its tickets are void.
+    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+        let _ = (peer, why);
+    }
+}
+
+/// Whether a connection is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It stays.
+    Accept,
+    /// It is closed.
+    Refuse,
+}
+
+/// Refuses every call: the handler of a shard that only calls others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RefuseCalls;
+
+impl Handler for RefuseCalls {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.refuse()
+    }
+}

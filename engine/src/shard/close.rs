@@ -1,0 +1,192 @@
+//! How connections and shards end, and what must not take too long.
+//!
+//! ```text
+//!   close ─▶ calls completed, groups freed, on_close ─▶ queue pair in error, marker posted
+//!         ─▶ marker completed: nothing in flight ─▶ forgotten
+//!         └▶ time over: what is in flight is never used again
+//! ```
+
+use std::time::Duration;
+
+use rpcrdma_config::section::Connections;
+
+use super::core::Core;
+use super::peers::Phase;
+use crate::error::{CallError, CloseReason};
+use crate::provider::Provider;
+use crate::server::handler::Handler;
+
+/// How far the life of a shard has gone, and its times. In nanoseconds of the shard's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Life {
+    stopping: Option<u64>,
+    next_tick: u64,
+    group_timeout: u64,
+    connect_timeout: u64,
+    stop_timeout: u64,
+}
+
+/// How often times are looked at.
+const TICK: u64 = 10_000_000;
+
+impl Life {
+    pub fn new(connections: &Connections) -> Life {
+        Life {
+            stopping: None,
+            next_tick: 0,
+            group_timeout: nanos(connections.group_timeout),
+            connect_timeout: nanos(connections.connect_timeout),
+            stop_timeout: nanos(connections.stop_timeout),
+        }
+    }
+
+    #[inline]
+    pub fn is_due(&self, now: u64) -> bool {
+        now >= self.next_tick
+    }
+
+    #[inline]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// Begins to stop.
+    pub fn stop(&mut self, now: u64) {
+        self.stopping.get_or_insert(now.saturating_add(self.stop_timeout));
+        self.next_tick = now;
+    }
+
+    /// Until when a group may stand open.
+    pub fn group_until(&self, now: u64) -> u64 {
+        now.saturating_add(self.group_timeout)
+    }
+
+    /// Until when the peers must have met.
+    pub fn opening_until(&self, now: u64) -> u64 {
+        now.saturating_add(self.connect_timeout)
+    }
+}
+
+impl<P: Provider> Core<P> {
+    /// Ends a connection. Its calls are completed and its handler told before this returns; the
+    /// memory that the device still holds comes back later.
+    #[cold]
+    pub fn close<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
+        let until = now.saturating_add(self.life.stop_timeout);
+        let Some(peer) = self.peers.at(index) else { return };
+        let was = core::mem::replace(&mut peer.phase, Phase::Closing { until });
+        if matches!(was, Phase::Closing { .. }) {
+            peer.phase = was;
+            return;
+        }
+        let (id, connect) = (peer.id, peer.connect);
+        self.free_parked(index);
+        self.fail_calls(index, why, handler);
+        let Some(peer) = self.peers.at(index) else { return };
+        self.outbox.discard_pending(&mut peer.lane);
+        self.stats.closed.add(1);
+        match (was, connect) {
+            (Phase::Opening { .. }, Some(attempt)) => {
+                handler.on_refused(attempt, why.as_connect_error());
+            }
+            (Phase::Opening { .. }, None) => {}
+            _ => handler.on_close(id, why),
+        }
+        let Some(peer) = self.peers.at(index) else { return };
+        self.io.drain(&mut peer.lane, index);
+        self.finish_close(index);
+    }
+
+    /// Forgets a closing connection if nothing of it is in flight.
+    pub fn finish_close(&mut self, index: u32) {
+        let Some(peer) = self.peers.at(index) else { return };
+        if peer.lane.outstanding() > 0 {
+            return;
+        }
+        debug_assert!(peer.lane.flight.front().is_none(), "nothing outstanding, nothing held");
+        self.forget(index);
+    }
+
+    /// Ends every connection.
+    #[cold]
+    pub fn close_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
+        for index in 0..self.peers.capacity() {
+            self.close(index, why, now, handler);
+        }
+    }
+
+    /// Looks at everything that has a deadline.
+    #[cold]
+    pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        self.life.next_tick = now.saturating_add(TICK);
+        for index in 0..self.peers.capacity() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            match peer.phase {
+                Phase::Closing { until } if now >= until => self.leak(index),
+                Phase::Opening { until } if now >= until => {
+                    self.close(index, CloseReason::TimedOut, now, handler);
+                }
+                // wire.md E39: a group is not left open for ever.
+                _ if peer.group_until.is_some_and(|until| now >= until) => {
+                    self.close(index, CloseReason::TimedOut, now, handler);
+                }
+                _ => {}
+            }
+        }
+        if let Some(until) = self.life.stopping {
+            self.wind_down(now >= until, now, handler);
+        }
+    }
+
+    /// Whether the shard was told to stop and has.
+    pub fn is_stopped(&self) -> bool {
+        self.life.is_stopping() && self.peers.len() == 0
+    }
+
+    /// Closes the connections that have nothing left to finish; all of them if time is over.
+    fn wind_down<H: Handler>(&mut self, is_over: bool, now: u64, handler: &mut H) {
+        self.life.next_tick = now;
+        for index in 0..self.peers.capacity() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            let is_quiet = peer.open_calls == 0
+                && peer.lane.pending.front().is_none()
+                && peer.lane.flight.front().is_none()
+                && self.outbox.ledger.calls.next_of(index, None).is_none();
+            if is_quiet || is_over {
+                self.close(index, CloseReason::Stopped, now, handler);
+            }
+        }
+    }
+
+    /// Completes every call to a peer with the loss of its connection.
+    fn fail_calls<H: Handler>(&mut self, index: u32, why: CloseReason, handler: &mut H) {
+        while let Some(id) = self.outbox.ledger.calls.next_of(index, None) {
+            self.fail_call(index, id, CallError::ConnectionLost(why), handler);
+        }
+    }
+
+    /// The device did not give the sends of a closing connection back in time. It may still read
+    /// their memory: the messages stay out of use for good.
+    fn leak(&mut self, index: u32) {
+        let Some(peer) = self.peers.at(index) else { return };
+        let mut count = 0;
+        while peer.lane.flight.pop(&self.outbox.messages).is_some() {
+            count += 1;
+        }
+        self.stats.leaked.add(count);
+        self.outbox.leaked += count;
+        self.forget(index);
+    }
+
+    fn forget(&mut self, index: u32) {
+        self.io.unbind(index);
+        if let Some(peer) = self.peers.remove(index) {
+            peer.conn.close(&mut self.outbox.ledger);
+            self.handle.bell().disconnected();
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,449 @@
+//! The core of a shard: what it owns, and its turn, top to bottom.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use rpcrdma_config::Config;
+use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
+use rpcrdma_proto::{Connection, Role, Settings, ShardLedger};
+
+use super::close::Life;
+use super::inbox::{Bell, Inbox};
+use super::letters::{Arrival, Order, ShardHandle};
+use super::memory::{Memory, Regions};
+use super::message::Messages;
+use super::outbox::Outbox;
+use super::peers::{Peer, PeerId, Peers, Phase};
+use super::rx::Waiting;
+use super::turn::{Turn, release};
+use crate::budget::Budget;
+use crate::client::call::CallBuilder;
+use crate::error::{CallRefused, CloseReason, SetupError};
+use crate::incoming::Map;
+use crate::io::{Flush, Io, Refill, Work};
+use crate::provider::{
+    ConnectId, Endpoint, Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion,
+};
+use crate::server::handler::{Admission, Handler};
+use crate::server::ticket::Directions;
+use crate::stats::{SharedStats, Stats};
+
+/// The core of a shard, short of its handler.
+pub(crate) struct Core<P: Provider> {
+    // Declared, and so dropped, before the memory that the device may touch.
+    pub io: Io<P::Queues>,
+    pub pool: RecvPool,
+    pub bulk: BulkPool,
+    pub outbox: Outbox,
+    pub peers: Peers,
+    /// Buffers of open groups, by their number.
+    pub parked: Box<[Option<RecvToken>]>,
+    /// Messages that arrived while no send slot was free to answer them.
+    pub waiting: VecDeque<Waiting>,
+    pub map: Map,
+    pub directions: Directions,
+    pub refill: Refill,
+    pub life: Life,
+    pub settings: Settings,
+    pub handle: ShardHandle,
+    pub stats: SharedStats,
+    arrivals: Arc<Inbox<Arrival<P>>>,
+    batch: WcBatch,
+    /// What all of the above lives in: dropped last.
+    pub regions: Regions<P>,
+}
+
+impl<P: Provider> Core<P> {
+    /// Maps and registers the memory of a shard, opens its queues and posts its Receives. To be
+    /// called on the thread, and so the core, that the shard will run on.
+    pub fn new(
+        provider: &Arc<P>,
+        config: &Config,
+        shard: u32,
+        numa_node: Option<u32>,
+    ) -> Result<Core<P>, SetupError> {
+        let budget = Budget::new(config, provider.caps())?;
+        let memory = Memory::new(config, &budget, provider, numa_node)?;
+        let Memory { recv: pool, send, headers, zero, bulk, regions } = memory;
+        let queues = provider.open_queues(&budget.queues)?;
+        let waker = Waker::new().map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "the process may have no file descriptor left (ulimit -n)",
+        })?;
+        let bell = Arc::new(Bell::new(waker));
+        let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
+        let ledger =
+            ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
+        let peers_max = budget.peers as usize;
+        let outbox = Outbox::new(
+            (send, headers, zero),
+            Messages::new(budget.messages as usize),
+            ledger,
+            stats.clone(),
+            (budget.gather, peers_max),
+        );
+        let receives = budget.receives as usize;
+        let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;
+        let mut core = Core {
+            io: Io::new(queues, peers_max, receives, budget.depths),
+            pool,
+            bulk,
+            outbox,
+            peers: Peers::new(peers_max),
+            parked: (0..receives).map(|_| None).collect(),
+            waiting: VecDeque::with_capacity(receives),
+            map: Map::new(budget.pieces, items_max),
+            directions: Directions::none(),
+            refill: Refill::new(),
+            life: Life::new(config.connections()),
+            settings: budget.settings,
+            handle: ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize),
+            stats,
+            arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
+            batch: WcBatch::new(),
+            regions,
+        };
+        while core.pool.free() > 0 {
+            core.top_up();
+            if !core.refill.is_empty() {
+                return Err(SetupError::Limit {
+                    what: "Receives of a shared receive queue",
+                    needed: receives as u64,
+                    limit: core.io.posted_receives() as u64,
+                    device: provider.caps().name.clone(),
+                });
+            }
+        }
+        Ok(core)
+    }
+
+    /// Where the connection manager leaves connections.
+    pub fn arrivals(&self) -> Arc<Inbox<Arrival<P>>> {
+        self.arrivals.clone()
+    }
+
+    /// Does everything there is to do at `now`, once. True if there was something.
+    pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+        let mut busy = false;
+        if self.handle.bell().answer() {
+            busy = true;
+            self.read_letters(now, handler);
+        }
+        self.flush(now, handler);
+        let mut batch = core::mem::take(&mut self.batch);
+        if let Err(error) = self.io.poll(&mut batch) {
+            self.close_all(CloseReason::Queue(error), now, handler);
+        }
+        busy |= !batch.is_empty();
+        if !self.waiting.is_empty() {
+            self.serve_waiting(now, handler);
+        }
+        for completion in batch.drain(..) {
+            self.on_completion(completion, now, handler);
+        }
+        self.batch = batch;
+        self.top_up();
+        while let Some(event) = self.io.queues().next_event() {
+            let QueueEvent::Disconnected { qp_num } = event;
+            if let Some(index) = self.peers.find(qp_num) {
+                self.close(index, CloseReason::PeerGone, now, handler);
+            }
+            busy = true;
+        }
+        handler.on_turn(&mut self.lend(now));
+        if !self.outbox.is_idle() {
+            self.flush(now, handler);
+            busy = true;
+        }
+        self.take_loans_home();
+        if self.life.is_due(now) {
+            self.tick(now, handler);
+        }
+        busy
+    }
+
+    /// Begins a call.
+    #[inline]
+    pub fn begin_call(
+        &mut self,
+        peer: PeerId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
+        if self.life.is_stopping() {
+            return Err(CallRefused::Stopping);
+        }
+        CallBuilder::begin(&mut self.outbox, &mut self.peers, peer, cookie)
+    }
+
+    /// The shard as its program may use it between polls.
+    #[inline]
+    pub fn lend(&mut self, now: u64) -> Turn<'_> {
+        Turn {
+            outbox: &mut self.outbox,
+            peers: &mut self.peers,
+            pool: &mut self.pool,
+            bulk: &mut self.bulk,
+            handle: &self.handle,
+            stopping: self.life.is_stopping(),
+            now,
+        }
+    }
+
+    /// Posts everything that is pending.
+    pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        let mut again = None;
+        while let Some(index) = self.outbox.pop_ready() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            peer.lane.ready = false;
+            match self.io.flush(&mut self.outbox, &mut peer.lane, index) {
+                // A full lane is taken up again when one of its sends has completed.
+                Flush::Empty | Flush::Full => {}
+                // At most one refusal a turn: whoever refuses has trouble beyond this lane.
+                Flush::Refused => {
+                    again = Some(index);
+                    break;
+                }
+                Flush::Gone => self.close(index, CloseReason::PeerGone, now, handler),
+            }
+        }
+        if let Some(index) = again
+            && let Some(peer) = self.peers.at(index)
+        {
+            self.outbox.retry(&mut peer.lane, index);
+        }
+    }
+
+    /// Posts Receives until every buffer at home is posted again, or the device refuses.
+    #[inline]
+    pub fn top_up(&mut self) {
+        loop {
+            while !self.refill.is_full()
+                && let Some(token) = self.pool.take()
+            {
+                self.refill.push(token);
+            }
+            // A refusal is not lost: the buffers stay in `refill` and are posted next turn.
+            if self.refill.is_empty() || self.io.post_recv(&self.pool, &mut self.refill).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A buffer that nobody needs any more: to be posted at the end of the turn.
+    #[inline]
+    pub fn free_buffer(&mut self, token: RecvToken) {
+        if let Err(full) = self.refill.try_push(token) {
+            self.pool.put(full.element());
+        }
+    }
+
+    #[inline]
+    fn on_completion<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        match Io::<P::Queues>::work(wc.wr_id) {
+            Work::Recv => {
+                let Some(token) = self.io.take_recv(wc.wr_id) else {
+                    self.stats.failed_completions.add(1);
+                    return;
+                };
+                if wc.status == WcStatus::Success {
+                    self.on_receive(token, wc.byte_len, wc.qp_num, now, handler);
+                } else {
+                    self.free_buffer(token);
+                    self.on_failure(wc, now, handler);
+                }
+            }
+            Work::Sent(seq) => self.on_sent(wc, seq, now, handler),
+        }
+    }
+
+    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, seq: u32, now: u64, handler: &mut H) {
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        let Some(peer) = self.peers.at(index) else { return };
+        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, seq) {
+            self.stats.late.add(1);
+            return;
+        }
+        if matches!(peer.phase, Phase::Closing { .. }) {
+            self.finish_close(index);
+        } else if wc.status != WcStatus::Success {
+            self.on_failure(wc, now, handler);
+        } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
+            self.outbox.retry(&mut peer.lane, index);
+        }
+    }
+
+    /// A work request failed: only its name, its status and its queue pair are known.
+    #[cold]
+    fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        self.stats.failed_completions.add(1);
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        self.close(index, CloseReason::Transport(wc.status), now, handler);
+    }
+
+    #[cold]
+    fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        while let Some(arrival) = self.arrivals.pop() {
+            match arrival {
+                Arrival::Accepted { endpoint } => {
+                    self.admit(Role::Server, endpoint, None, now, handler);
+                }
+                Arrival::Connected { id, endpoint } => {
+                    self.admit(Role::Client, endpoint, Some(id), now, handler);
+                }
+                Arrival::Refused { id, reason } => handler.on_refused(id, reason),
+            }
+        }
+        while let Some((ticket, finished)) = self.handle.pop_finished() {
+            let mut turn = self.lend(now);
+            if let Err((ticket, finished)) = turn.finish(ticket, finished)
+                && turn.is_open(&ticket)
+            {
+                // No send slot is free: once more in the next turn, which has freed some.
+                let _ = self.handle.finish(ticket, finished);
+                break;
+            }
+        }
+        while let Some(order) = self.handle.pop_order() {
+            let Order::Close(id) = order;
+            if self.peers.named(id).is_some() {
+                self.close(id.index, CloseReason::Local, now, handler);
+            }
+        }
+        if self.handle.bell().is_stop_wanted() {
+            self.life.stop(now);
+        }
+    }
+
+    /// Takes over a connection that the connection manager has made.
+    fn admit<H: Handler>(
+        &mut self,
+        role: Role,
+        endpoint: Endpoint<P::Cm>,
+        connect: Option<ConnectId>,
+        now: u64,
+        handler: &mut H,
+    ) {
+        let Ok(attached) = self.io.queues().attach(endpoint) else {
+            self.turn_down(None, connect, handler);
+            return;
+        };
+        let Some(id) = self.peers.vacancy() else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let ledger = &mut self.outbox.ledger;
+        let Ok(conn) = Connection::open(role, id.index, &self.settings, ledger) else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let qp_num = attached.qp_num;
+        let peer = Peer::new(conn, id, qp_num, connect, self.life.opening_until(now));
+        if let Err(peer) = self.peers.insert(peer) {
+            peer.conn.close(&mut self.outbox.ledger);
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        }
+        self.io.bind(id.index, attached.qp);
+        let Some(peer) = self.peers.at(id.index) else { return };
+        if let Some(send) = peer.conn.begin() {
+            self.outbox.control(peer, &send);
+        }
+        self.note_ready(id.index, now, handler);
+    }
+
+    /// There is no room for a connection, or the device gave it a name that cannot be.
+    #[cold]
+    fn turn_down<H: Handler>(
+        &mut self,
+        qp: Option<<P::Queues as Queues>::Qp>,
+        connect: Option<ConnectId>,
+        handler: &mut H,
+    ) {
+        if let Some(qp) = qp {
+            self.io.queues().disconnect(qp);
+            self.io.queues().destroy(qp);
+        }
+        self.handle.bell().disconnected();
+        self.stats.turned_down.add(1);
+        if let Some(id) = connect {
+            handler.on_refused(id, crate::provider::ConnectError::NoRoom);
+        }
+    }
+
+    /// Notes that the properties of a peer are known, if they are and were not.
+    pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        if !matches!(peer.phase, Phase::Opening { .. }) || !peer.conn.is_ready() {
+            return;
+        }
+        peer.phase = Phase::Up;
+        self.stats.connected.add(1);
+        let (id, connect) = (peer.id, peer.connect);
+        if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
+            self.close(index, CloseReason::Refused, now, handler);
+        }
+    }
+
+    /// Gives loans that left with a message, or that were dropped elsewhere, back to their pools.
+    #[inline]
+    fn take_loans_home(&mut self) {
+        if !self.outbox.returned.is_empty() {
+            for loan in self.outbox.returned.drain(..) {
+                release(&mut self.pool, &mut self.bulk, loan);
+            }
+        }
+        self.pool.reclaim();
+        self.bulk.reclaim();
+    }
+
+    /// Sleeps until there may be something to do, at most `timeout`.
+    pub fn sleep(&mut self, timeout: Duration) {
+        if !self.outbox.is_idle() || !self.refill.is_empty() || !self.waiting.is_empty() {
+            return;
+        }
+        let bell = self.handle.bell().clone();
+        if bell.fall_asleep() {
+            self.stats.sleeps.add(1);
+            // A device that cannot wait is polled; it will say what is wrong then.
+            let _ = self.io.queues().wait(&bell.waker, timeout);
+            bell.wake_up();
+            bell.waker.drain();
+        }
+    }
+
+    /// The name of the connection that an attempt became, once it is up.
+    pub fn connected(&self, id: ConnectId) -> Option<PeerId> {
+        let mut up = self.peers.iter().filter(|peer| peer.phase == Phase::Up);
+        up.find(|peer| peer.connect == Some(id)).map(|peer| peer.id)
+    }
+}
+
+impl<P: Provider> Drop for Core<P> {
+    /// Brings all memory home before it is unmapped; what the device may still read is leaked.
+    fn drop(&mut self) {
+        let parked = self.parked.iter_mut().filter_map(Option::take);
+        let waiting = self.waiting.drain(..).map(Waiting::into_token);
+        for token in parked.chain(waiting).chain(self.refill.drain(..)) {
+            self.pool.put(token);
+        }
+        self.io.destroy(&mut self.pool);
+        let mut is_quiet = self.outbox.leaked == 0;
+        for index in 0..self.peers.capacity() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            is_quiet &= peer.lane.outstanding() == 0;
+            self.outbox.discard_pending(&mut peer.lane);
+        }
+        if !is_quiet {
+            self.outbox.messages.forget();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What other threads may say to a shard.
+
+use std::sync::Arc;
+
+use super::inbox::{Bell, Inbox};
+use super::peers::PeerId;
+use crate::provider::{ConnectError, ConnectId, Endpoint, Provider};
+use crate::server::ticket::{Finished, Ticket};
+use crate::stats::{SharedStats, Snapshot};
+
+/// Reaches a shard from any thread.
+#[derive(Clone)]
+pub struct ShardHandle(Arc<Desk>);
+
+struct Desk {
+    shard: u32,
+    stats: SharedStats,
+    bell: Arc<Bell>,
+    finished: Inbox<(Ticket, Finished)>,
+    orders: Inbox<Order>,
+}
+
+/// What a shard can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// End a connection.
+    Close(PeerId),
+}
+
+/// What the connection manager brings to a shard.
+pub(crate) enum Arrival<P: Provider> {
+    /// A connection that a peer asked for.
+    Accepted { endpoint: Endpoint<P::Cm> },
+    /// A connection that this shard asked for.
+    Connected { id: ConnectId, endpoint: Endpoint<P::Cm> },
+    /// A connection that this shard asked for and cannot have.
+    Refused { id: ConnectId, reason: ConnectError },
+}
+
+impl ShardHandle {
+    pub(crate) fn new(
+        shard: u32,
+        bell: Arc<Bell>,
+        stats: SharedStats,
+        tickets_max: usize,
+    ) -> ShardHandle {
+        ShardHandle(Arc::new(Desk {
+            shard,
+            stats,
+            finished: Inbox::new(tickets_max.max(1), bell.clone()),
+            orders: Inbox::new(ORDERS_MAX, bell.clone()),
+            bell,
+        }))
+    }
+
+    /// The number of the shard, unique in its process.
+    pub fn shard(&self) -> u32 {
+        self.0.shard
+    }
+
+    /// The counters of the shard.
+    pub fn stats(&self) -> Snapshot {
+        self.0.stats.snapshot()
+    }
+
+    /// Connections that the shard has.
+    pub fn connections(&self) -> usize {
+        self.0.bell.connections()
+    }
+
+    /// Answers a deferred call from any thread. The shard sends it in its next turn; if the
+    /// connection has ended meanwhile, the answer is dropped, and its memory goes home.
+    ///
+    /// # Errors
+    /// Both back, if the ticket is another shard's, or if more answers wait than tickets can be
+    /// out, which happens only after the shard was dropped.
+    pub fn finish(&self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
+        if ticket.shard != self.0.shard {
+            return Err((ticket, finished));
+        }
+        self.0.finished.send((ticket, finished))
+    }
+
+    /// Ends a connection. False if the shard has a long list of such orders to work off.
+    pub fn close(&self, peer: PeerId) -> bool {
+        self.0.orders.send(Order::Close(peer)).is_ok()
+    }
+
+    /// Stops the shard: calls that were delivered are answered, own calls completed, for as long
+    /// as the configuration says; then every connection is closed.
+    pub fn stop(&self) {
+        self.0.bell.want_stop();
+    }
+
+    pub(crate) fn pop_finished(&self) -> Option<(Ticket, Finished)> {
+        self.0.finished.pop()
+    }
+
+    pub(crate) fn pop_order(&self) -> Option<Order> {
+        self.0.orders.pop()
+    }
+
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.0.bell
+    }
+}
+
+impl core::fmt::Debug for ShardHandle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "ShardHandle({})", self.0.shard)
+    }
+}
+
+/// Orders that wait at one time.
+const ORDERS_MAX: usize = 1024;

@@ -1,0 +1,142 @@
+//! The registered memory of a shard, and the pools that it is carved into.
+
+use std::sync::Arc;
+
+use rpcrdma_config::{Config, Pages};
+use rpcrdma_mempool::{
+    Access, BulkPool, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec, Registered,
+    Registrar, SendPool, SendSpec, ZeroPage,
+};
+
+use super::message::Headers;
+use crate::budget::Budget;
+use crate::error::SetupError;
+use crate::provider::Provider;
+
+/// The pools of a shard.
+pub(crate) struct Memory<P: Provider> {
+    pub recv: RecvPool,
+    pub send: SendPool,
+    pub headers: Pool<Headers>,
+    pub zero: ZeroPage,
+    pub bulk: BulkPool,
+    /// What the pools were carved from; registered until the pools are gone.
+    pub regions: Regions<P>,
+}
+
+/// Registered regions, with what was obtained for each. Dropping them takes the registrations of
+/// those back that nothing lives in any more.
+pub(crate) struct Regions<P: Provider> {
+    provider: Arc<P>,
+    list: Vec<(&'static str, Registered)>,
+}
+
+impl<P: Provider> Regions<P> {
+    /// The page size obtained for each region, and what was refused on the way there.
+    pub fn report(&self) -> impl Iterator<Item = (&'static str, &Region)> {
+        self.list.iter().map(|(name, registered)| (*name, registered.region()))
+    }
+}
+
+impl<P: Provider> Drop for Regions<P> {
+    fn drop(&mut self) {
+        for (_, registered) in self.list.drain(..) {
+            if let Err(in_use) = registered.deregister(self.provider.registrar()) {
+                // Loans are out, or a device may still write: the memory must stay as it is.
+                core::mem::forget(in_use);
+            }
+        }
+    }
+}
+
+impl<P: Provider> Memory<P> {
+    /// Maps, registers and carves everything that one shard needs.
+    pub fn new(
+        config: &Config,
+        budget: &Budget,
+        provider: &Arc<P>,
+        numa_node: Option<u32>,
+    ) -> Result<Memory<P>, SetupError> {
+        let maker = Maker { config, registrar: provider.registrar(), numa_node };
+        let recv_spec = RecvSpec {
+            structure: *config.recv_structure(),
+            buffers: budget.receives,
+            inline_spares: 0,
+            placement_spares: config.receive().spares.value(),
+        };
+        let send_spec =
+            SendSpec { slots: budget.messages, payload_len: config.send().payload_len.as_usize() };
+        let headers_spec = PoolSpec { slots: budget.messages, slot_len: HEADERS_LEN, align: 64 };
+        let zero_len = config.send().zero_len.as_usize();
+        let bulk = config.app().bulk;
+        let bulk_spec =
+            PoolSpec { slots: bulk.count.value(), slot_len: bulk.len.as_usize(), align: 4096 };
+
+        let mut recv = maker.region("receive buffers", recv_spec.region_len(), RECEIVED)?;
+        let send_len = sum(send_spec.region_len(), headers_spec.region_len());
+        let mut send = maker.region("send slots", send_len, SENT)?;
+        let mut zero = maker.region("padding", ZeroPage::region_len(zero_len), SENT)?;
+        let mut big = maker.region("bulk buffers", bulk_spec.bulk_region_len(), RECEIVED)?;
+        Ok(Memory {
+            recv: RecvPool::new(&mut recv, &recv_spec).map_err(of("receive buffers"))?,
+            send: SendPool::new(&mut send, &send_spec).map_err(of("send slots"))?,
+            headers: Pool::new(&mut send, &headers_spec).map_err(of("header slots"))?,
+            zero: ZeroPage::new(&mut zero, zero_len).map_err(of("padding"))?,
+            bulk: BulkPool::new(&mut big, &bulk_spec).map_err(of("bulk buffers"))?,
+            regions: Regions {
+                provider: provider.clone(),
+                list: vec![
+                    ("receive buffers", recv),
+                    ("send slots", send),
+                    ("padding", zero),
+                    ("bulk buffers", big),
+                ],
+            },
+        })
+    }
+}
+
+/// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
+/// a first header that is longer than the headroom of its slot.
+const HEADERS_LEN: usize = 4096;
+/// What the device may do with memory that messages are received into. Never a remote key.
+const RECEIVED: Access = Access::LOCAL_WRITE;
+/// What the device may do with memory that messages are sent from: read it.
+const SENT: Access = Access::empty();
+
+struct Maker<'a> {
+    config: &'a Config,
+    registrar: &'a dyn Registrar,
+    numa_node: Option<u32>,
+}
+
+impl Maker<'_> {
+    fn region<E: core::fmt::Display>(
+        &self,
+        what: &'static str,
+        len: Result<usize, E>,
+        access: Access,
+    ) -> Result<Registered, SetupError> {
+        let memory = self.config.memory();
+        let mut spec = RegionSpec::new(len.map_err(of(what))?.max(1));
+        spec.pages = match memory.pages {
+            Pages::OneGiB => PageSize::Huge1G,
+            Pages::TwoMiB => PageSize::Huge2M,
+            Pages::Transparent => PageSize::Transparent,
+            Pages::FourKiB => PageSize::Base4K,
+        };
+        spec.lock = memory.lock;
+        spec.prefault = memory.prefault;
+        spec.numa_node = self.numa_node;
+        let region = Region::map(&spec).map_err(of(what))?;
+        Registered::new(region, self.registrar, access).map_err(of(what))
+    }
+}
+
+fn sum<E>(left: Result<usize, E>, right: Result<usize, E>) -> Result<usize, E> {
+    Ok(left?.saturating_add(right?))
+}
+
+fn of<E: core::fmt::Display>(what: &'static str) -> impl Fn(E) -> SetupError {
+    move |error| SetupError::Memory { what, reason: error.to_string() }
+}

@@ -1,0 +1,18 @@
+//! A shard: one thread's share of the engine, and everything it owns.
+//!
+//! ```text
+//!   turn:  letters ─▶ flush ─▶ poll ─▶ completions ─▶ refill ─▶ events ─▶ on_turn ─▶ flush
+//! ```
+
+pub(crate) mod close;
+pub(crate) mod core;
+pub(crate) mod inbox;
+pub(crate) mod lane;
+pub mod letters;
+pub(crate) mod memory;
+pub mod message;
+pub(crate) mod outbox;
+pub mod peers;
+pub mod run;
+pub(crate) mod rx;
+pub mod turn;

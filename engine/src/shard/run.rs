@@ -1,0 +1,166 @@
+//! The public face of a shard: polled by the host, or run on a thread of its own.
+
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_config::section::{Idle, IdlePolicy};
+use rpcrdma_mempool::Region;
+
+use super::core::Core;
+use super::letters::ShardHandle;
+use super::turn::Turn;
+use crate::clock::Clock;
+use crate::control::Attachment;
+use crate::error::SetupError;
+use crate::provider::{ConnectId, Provider};
+use crate::server::handler::Handler;
+
+/// A shard with its handler: one thread's share of the engine.
+///
+/// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) makes a pinned thread for
+/// it, [`Shard::run`] runs it on the thread that calls, [`Shard::poll_once`] inside of the host's
+/// own loop.
+pub struct Shard<P: Provider, H> {
+    pub(crate) core: Core<P>,
+    handler: H,
+    idle: Idle,
+    attachment: Attachment<P>,
+}
+
+impl<P: Provider, H: Handler> Shard<P, H> {
+    pub(crate) fn new(
+        core: Core<P>,
+        handler: H,
+        config: &Config,
+        attachment: Attachment<P>,
+    ) -> Shard<P, H> {
+        Shard { core, handler, idle: config.engine().idle, attachment }
+    }
+
+    /// Does everything there is to do, once, and returns whether there was something. `now` is in
+    /// nanoseconds of any clock that does not go back. Never blocks, never allocates unless a
+    /// connection comes or goes.
+    #[inline]
+    pub fn poll_once(&mut self, now: u64) -> bool {
+        self.core.turn(now, &mut self.handler)
+    }
+
+    /// As [`Shard::poll_once`], with another handler than the shard's own for this turn.
+    #[inline]
+    pub(crate) fn poll_with(&mut self, now: u64, handler: &mut impl Handler) -> bool {
+        self.core.turn(now, handler)
+    }
+
+    /// Polls until the shard is stopped, and waits by the idle policy of the configuration.
+    pub fn run(&mut self) {
+        let clock = Clock::new();
+        let mut waiting = Waiting::new(self.idle);
+        while !self.is_stopped() {
+            let now = clock.now();
+            let busy = self.poll_once(now);
+            waiting.after_turn(&mut self.core, busy, now);
+        }
+    }
+
+    /// The shard as its program may use it between polls. What it sends leaves with the next poll.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.core.lend(now)
+    }
+
+    /// The handler.
+    pub fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// The means to reach this shard from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        &self.core.handle
+    }
+
+    /// Asks for a connection. The outcome comes to the handler.
+    ///
+    /// # Errors
+    /// If the shard is full, or the engine stopped.
+    pub fn connect(&mut self, to: std::net::SocketAddr) -> Result<ConnectId, SetupError> {
+        self.attachment.connect(to)
+    }
+
+    /// Whether the shard was told to stop and has.
+    pub fn is_stopped(&self) -> bool {
+        self.core.is_stopped()
+    }
+
+    /// The regions that the shard's memory lies in, with the page size that was obtained for each.
+    pub fn regions(&self) -> impl Iterator<Item = (&'static str, &Region)> {
+        self.core.regions.report()
+    }
+
+    /// Sleeps until there may be something to do, at most `timeout`. For hosts that poll.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.core.sleep(timeout);
+    }
+}
+
+impl<P: Provider, H> Drop for Shard<P, H> {
+    fn drop(&mut self) {
+        self.attachment.detach();
+    }
+}
+
+/// What a shard does when there is nothing to do.
+pub(crate) struct Waiting {
+    idle: Idle,
+    spin_ns: u64,
+    idle_since: Option<u64>,
+    pauses: u32,
+}
+
+impl Waiting {
+    pub fn new(idle: Idle) -> Waiting {
+        let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
+        Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
+    }
+
+    /// Waits, or not, after a turn.
+    #[inline]
+    pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) {
+        if busy || self.idle.policy == IdlePolicy::Spin {
+            self.idle_since = None;
+            self.pauses = 0;
+            return;
+        }
+        self.rest(core, now);
+    }
+
+    #[cold]
+    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) {
+        core.stats.idle_turns.add(1);
+        let since = *self.idle_since.get_or_insert(now);
+        if now.saturating_sub(since) < self.spin_ns {
+            std::hint::spin_loop();
+            return;
+        }
+        match self.idle.policy {
+            IdlePolicy::Spin => {}
+            IdlePolicy::Backoff => self.back_off(),
+            IdlePolicy::Block => core.sleep(SLEEP_MAX),
+        }
+    }
+
+    /// Pauses, longer and longer, and lets other threads run.
+    fn back_off(&mut self) {
+        self.pauses = (self.pauses + 1).min(PAUSES_MAX);
+        if self.pauses < PAUSES_MAX {
+            for _ in 0..1 << self.pauses {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The longest sleep: deadlines are looked at in between.
+const SLEEP_MAX: Duration = Duration::from_millis(10);
+/// Pauses that double before the thread yields.
+const PAUSES_MAX: u32 = 8;

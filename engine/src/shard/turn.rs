@@ -1,0 +1,127 @@
+//! What a handler may do once a turn.
+
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
+use rpcrdma_proto::PeerLimits;
+
+use super::letters::ShardHandle;
+use super::outbox::Outbox;
+use super::peers::{PeerId, Peers, Phase};
+use crate::client::call::CallBuilder;
+use crate::error::CallRefused;
+use crate::payload::Payload;
+use crate::server::reply::{Answer, Reply};
+use crate::server::ticket::{Finished, Ticket};
+
+/// RPC message types (RFC 5531 section 9).
+pub(crate) const CALL: u32 = 0;
+pub(crate) const REPLY: u32 = 1;
+
+/// The shard, lent to its program between two polls.
+pub struct Turn<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) pool: &'a mut RecvPool,
+    pub(crate) bulk: &'a mut BulkPool,
+    pub(crate) handle: &'a ShardHandle,
+    pub(crate) stopping: bool,
+    pub(crate) now: u64,
+}
+
+impl Turn<'_> {
+    /// The time of this turn, in nanoseconds of the clock that the shard is polled with.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The means to reach this shard from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        self.handle
+    }
+
+    /// Begins a call. `cookie` comes back with its completion.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way. Never waits.
+    #[inline]
+    pub fn call(&mut self, peer: PeerId, cookie: u64) -> Result<CallBuilder<'_>, CallRefused> {
+        if self.stopping {
+            return Err(CallRefused::Stopping);
+        }
+        CallBuilder::begin(self.outbox, self.peers, peer, cookie)
+    }
+
+    /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is
+    /// void), if it is another shard's, or if no send slot is free (then try again next turn).
+    pub fn resume(
+        &mut self,
+        ticket: Ticket,
+        answer: impl for<'r> FnOnce(Reply<'r>) -> Answer<'r>,
+    ) -> Result<(), Ticket> {
+        if ticket.shard != self.handle.shard() {
+            return Err(ticket);
+        }
+        let Some(peer) = self.peers.named(ticket.peer).filter(|peer| peer.phase == Phase::Up)
+        else {
+            return Err(ticket);
+        };
+        let Some(index) = self.outbox.begin() else { return Err(ticket) };
+        let payload = Payload::begin(self.outbox, index, ticket.to.xid, REPLY);
+        let _answer =
+            answer(Reply::new(payload, peer, ticket.to, &ticket.directions, ticket.shard));
+        Ok(())
+    }
+
+    /// As [`Turn::resume`], with an answer that was made elsewhere.
+    pub fn finish(&mut self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
+        let mut finished = Some(finished);
+        self.resume(ticket, |mut reply| {
+            let Finished { head, bulk, tail } = finished.take().unwrap_or_default();
+            reply.payload().put_fixed(&head);
+            if !bulk.is_empty() {
+                reply.payload().place_pieces(bulk.into_iter().map(Into::into));
+            }
+            reply.payload().put_fixed(&tail);
+            reply.send()
+        })
+        .map_err(|ticket| (ticket, finished.take().unwrap_or_default()))
+    }
+
+    /// Whether a ticket can still be answered.
+    pub fn is_open(&mut self, ticket: &Ticket) -> bool {
+        ticket.shard == self.handle.shard()
+            && self.peers.named(ticket.peer).is_some_and(|peer| peer.phase == Phase::Up)
+    }
+
+    /// A registered buffer of the program's own, of the length that the configuration says.
+    pub fn buffer(&mut self) -> Option<Loan> {
+        self.bulk.take().or_else(|| {
+            self.bulk.reclaim();
+            self.bulk.take()
+        })
+    }
+
+    /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
+    /// costs.
+    pub fn release(&mut self, loan: Loan) {
+        release(self.pool, self.bulk, loan);
+    }
+
+    /// What is known of a peer.
+    pub fn limits(&mut self, peer: PeerId) -> Option<&PeerLimits> {
+        self.peers.named(peer).map(|peer| peer.conn.limits())
+    }
+
+    /// Transmissions that may be sent to a peer now.
+    pub fn credits(&mut self, peer: PeerId) -> u32 {
+        self.peers.named(peer).map_or(0, |peer| peer.conn.credits_available())
+    }
+}
+
+/// Gives a loan back to the pool of the shard that it is of; any other goes home on its own.
+pub(crate) fn release(pool: &mut RecvPool, bulk: &mut BulkPool, loan: Loan) {
+    if let Err(other) = bulk.give_back(loan)
+        && let Err(foreign) = pool.give_back(other)
+    {
+        drop(foreign);
+    }
+}

@@ -1,0 +1,108 @@
+//! Counters of a shard: written by its thread alone, read from any.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossbeam_utils::CachePadded;
+
+/// One counter. A plain load and store for its writer: there is only one.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts `n` more. Only the owning shard calls this.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The count so far.
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a shard has counted since it started.
+        #[derive(Debug, Default)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// The counters of a shard at one moment.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Snapshot {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Reads every counter, one after the other.
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.count(),)* }
+            }
+        }
+
+        impl Snapshot {
+            /// Name and value of every counter, in the order of declaration.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Transmissions received.
+    received,
+    /// Transmissions sent.
+    sent,
+    /// Work requests posted inline: copied while posting.
+    sent_inline,
+    /// Calls from `post_send`: doorbells.
+    doorbells,
+    /// Calls handed to the handler.
+    calls_in,
+    /// Replies sent, deferred ones included.
+    replies_out,
+    /// Calls sent.
+    calls_out,
+    /// Calls completed, failures included.
+    calls_done,
+    /// Calls completed with an error.
+    calls_failed,
+    /// Calls not sent because the peer's credits were used up.
+    busy_credits,
+    /// Calls not sent because this side had no slot, buffer or Receive left.
+    busy_local,
+    /// Groups completed that took more than one transmission, in either direction.
+    groups,
+    /// Segments that a handler or a client took out of a receive buffer.
+    taken,
+    /// Segments wanted by a handler or a client while no spare was left.
+    spares_out,
+    /// Transmissions ignored, for whatever reason the protocol has.
+    ignored,
+    /// Errors of peers that were reported to them.
+    violations,
+    /// Errors reported by peers.
+    reported,
+    /// Connections that came up.
+    connected,
+    /// Connections that ended.
+    closed,
+    /// Connections turned down because the shard was full.
+    turned_down,
+    /// Completions of queue pairs that were gone already.
+    late,
+    /// Completions with an error.
+    failed_completions,
+    /// Turns that found nothing to do, as long as the idle policy counts them.
+    idle_turns,
+    /// Sleeps under the idle policy `block`.
+    sleeps,
+    /// Buffers given up for good because a queue pair could not be drained.
+    leaked,
+}
+
+/// The counters of one shard, shared with whoever watches it; on a cache line of its own.
+pub type SharedStats = std::sync::Arc<CachePadded<Stats>>;
