@@ -8,8 +8,8 @@
 //!                              └──── reclaim ◀──── chain of returns ◀───────┘ drop
 //! ```
 //!
-//! A loan holds a pointer to its [`Home`] and no count of it. That the home outlives the loan is
-//! counted once, when the pool is dropped, see [`Returns`].
+//! A loan holds a pointer to its `Home` and no count of it. That the home outlives the loan is
+//! counted once, when the pool is dropped, see `Returns`.
 #![expect(unsafe_code, reason = "a loan points to its bytes and to its home")]
 
 use std::fmt;

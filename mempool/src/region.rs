@@ -579,10 +579,12 @@ mod tests {
         let region = map(RegionSpec { lock: false, ..spec });
         let fd = region.memfd().expect("shared regions have a file").try_clone_to_owned();
         let again = MmapRaw::map_raw(&File::from(fd.expect("a number is free"))).expect("mapped");
+        let last = region.base().as_ptr().wrapping_add(8191);
         // SAFETY: the last byte of the region, which only this test knows.
-        unsafe { region.base().as_ptr().add(8191).write_volatile(7) };
+        unsafe { last.write_volatile(7) };
+        let last = again.as_ptr().wrapping_add(8191);
         // SAFETY: the last byte of the second mapping, which is as long.
-        let seen = unsafe { again.as_ptr().add(8191).read_volatile() };
+        let seen = unsafe { last.read_volatile() };
         assert_eq!((again.len(), seen), (8192, 7));
     }
 
