@@ -70,10 +70,10 @@ fn headers(c: &mut Criterion) {
             rsbuf: 8,
             pslen: 200,
         };
-        let name = format!("XMTREQ with {count} items and a direction");
+        let name = format!("XMTREQ with a direction, items: {count}");
         both_ways(c, &name, &optional(Optional::XmtReq(request)));
         let response = XmtResp { dp: Array::from_slice(&dp), count: 8, pslen: 200 };
-        let name = format!("XMTRESP with {count} items");
+        let name = format!("XMTRESP, items: {count}");
         both_ways(c, &name, &optional(Optional::XmtResp(response)));
     }
 }

@@ -73,7 +73,7 @@ pub struct Traffic {
 pub const CALL_HEADER_LEN: usize = 40;
 /// Bytes of the header of an accepted RPC reply with AUTH_NONE (RFC 5531).
 pub const REPLY_HEADER_LEN: usize = 24;
-/// Bytes of an RPC-over-RDMA header with three empty chunk lists ([V2] 4.2).
+/// Bytes of an RPC-over-RDMA header with three empty chunk lists (`[V2]` 4.2).
 pub const INLINE_HEADER_LEN: usize = 28;
 
 /// The next multiple of four: how XDR pads opaque data.

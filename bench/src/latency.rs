@@ -103,6 +103,12 @@ impl Latency {
     }
 }
 
+impl Default for Latency {
+    fn default() -> Latency {
+        Latency::new()
+    }
+}
+
 /// What a report shows of a distribution. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {

@@ -4,26 +4,11 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-
-mod args;
-mod call;
-mod cores;
-mod env;
-mod error;
-mod floor;
-mod jitter;
-mod latency;
-mod meter;
-mod pair;
-mod plan;
-mod progress;
-mod raw;
-mod report;
-mod rounds;
-mod run;
+use rpcrdma_bench::args::Args;
+use rpcrdma_bench::run;
 
 fn main() -> ExitCode {
-    match run::run(&args::Args::parse()) {
+    match run::run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rpcrdma-bench: {error}");

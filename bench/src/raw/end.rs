@@ -1,15 +1,14 @@
 //! One end of the ping-pong: its queues, its buffers, and what of them is in the device's hands.
 //!
 //! ```text
-//!   home ──send──▶ in_flight (sent - freed, oldest first) ──signaled completion──▶ home
-//!   home ──refill──▶ shared receive queue ──poll──▶ arrived ──refill──▶ shared receive queue
+//!   send buffers      free ──send──▶ freed..sent ──signaled completion──▶ free
+//!   receive buffers   arrived ──refill──▶ shared receive queue ──poll──▶ arrived
 //! ```
 #![expect(
     unsafe_code,
     reason = "this is the ping-pong on the seam itself, whose posting is unsafe"
 )]
 
-use std::collections::VecDeque;
 use std::hint::black_box;
 
 use arrayvec::ArrayVec;
@@ -18,8 +17,7 @@ use rpcrdma_engine::provider::{
     WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{
-    Access, PageSize, Pool, PoolSpec, RecvToken, Region, RegionSpec, Registered, SendToken, Sge,
-    Token, kind,
+    Access, PageSize, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind,
 };
 
 use super::WHO;
@@ -27,37 +25,75 @@ use crate::error::BenchError;
 
 /// Bytes of the messages of one end.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lengths {
+pub struct Lengths {
+    /// Of what it sends.
     pub send: usize,
+    /// Of what it receives.
     pub recv: usize,
 }
 
 /// One end of a connection with buffers of its own.
-pub(super) struct End<Q: Queues> {
+///
+/// Send buffers are a ring: message `n` leaves from buffer `n` modulo the depth of the send queue,
+/// and messages `freed..sent` are in the device's hands. Everything that does not change from
+/// message to message is filled in beforehand.
+pub struct End<Q: Queues> {
     queues: Q,
     qp: Q::Qp,
     recv: Pool<kind::Recv>,
     send: Pool<kind::Send>,
+    recv_buffers: Buffers<kind::Recv>,
+    sends: SendRing,
     lengths: Lengths,
-    flags: SendFlags,
     pages: PageSize,
     /// Every message after its number, for the whole comparison.
     pattern: Box<[u8]>,
     completions: WcBatch,
     /// Receive buffers that were read and not yet posted again.
-    arrived: ArrayVec<RecvToken, WC_BATCH>,
-    /// Send buffers in the device's hands, by the raw number of their token, oldest first.
-    in_flight: VecDeque<u32>,
+    arrived: ArrayVec<u32, WC_BATCH>,
     /// Messages whose place in the send queue is free again.
     freed: u64,
     sent: u64,
     received: u64,
-    signal_every: u64,
-    send_depth: u64,
+}
+
+/// Send buffers in a ring, and how their requests look.
+struct SendRing {
+    buffers: Buffers<kind::Send>,
+    flags: SendFlags,
+    /// Powers of two less one: how many sends for a signal, how many buffers.
+    signal_mask: u64,
+    mask: u64,
+}
+
+impl SendRing {
+    /// The work request of a message.
+    #[inline]
+    fn request(&self, number: u64) -> SendWr<'_> {
+        let is_signaled = number & self.signal_mask == self.signal_mask;
+        let signal = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
+        let sgl = &self.buffers.sgls[(number & self.mask) as usize];
+        SendWr { wr_id: WrId(SEND | number), sgl, flags: self.flags | signal }
+    }
+}
+
+/// Buffers by number, and how each is named to the device.
+struct Buffers<K> {
+    tokens: Box<[Token<K>]>,
+    sgls: Box<[[Sge; 1]]>,
+}
+
+impl<K> Buffers<K> {
+    /// All buffers of a pool.
+    fn of(pool: &mut Pool<K>, len: usize) -> Buffers<K> {
+        let tokens: Box<[Token<K>]> = std::iter::from_fn(|| pool.pop()).collect();
+        let sgls = tokens.iter().map(|token| [pool.sge(token, 0..len)]).collect();
+        Buffers { tokens, sgls }
+    }
 }
 
 /// What both ends need of their queues for a window.
-pub(super) fn attr(window: u32) -> QueueAttr {
+pub fn attr(window: u32) -> QueueAttr {
     let srq_depth = receives(window);
     let send_depth = send_depth(window);
     QueueAttr {
@@ -72,7 +108,7 @@ pub(super) fn attr(window: u32) -> QueueAttr {
 
 impl<Q: Queues> End<Q> {
     /// Maps and registers memory, fills the send buffers and posts all Receives.
-    pub(super) fn new<P: Provider<Queues = Q>>(
+    pub fn new<P: Provider<Queues = Q>>(
         provider: &P,
         queues: Q,
         qp: Q::Qp,
@@ -89,24 +125,31 @@ impl<Q: Queues> End<Q> {
         let mut registered =
             Registered::new(region, provider.registrar(), Access::LOCAL_WRITE).map_err(memory)?;
         let is_inline = lengths.send <= provider.caps().inline_len as usize;
-        let send_depth = u64::from(send_depth(window));
+        let mut recv = Pool::new(&mut registered, &recv_spec).map_err(memory)?;
+        let mut send = Pool::new(&mut registered, &send_spec).map_err(memory)?;
+        let recv_buffers = Buffers::of(&mut recv, lengths.recv);
+        let mask = u64::from(send_depth(window)) - 1;
+        let sends = SendRing {
+            buffers: Buffers::of(&mut send, lengths.send),
+            flags: if is_inline { SendFlags::INLINE } else { SendFlags::empty() },
+            signal_mask: mask >> 2,
+            mask,
+        };
         let mut end = End {
             queues,
             qp,
-            recv: Pool::new(&mut registered, &recv_spec).map_err(memory)?,
-            send: Pool::new(&mut registered, &send_spec).map_err(memory)?,
+            recv,
+            send,
+            recv_buffers,
+            sends,
             lengths,
-            flags: if is_inline { SendFlags::INLINE } else { SendFlags::empty() },
             pages,
             pattern: pattern(lengths.recv.max(lengths.send)),
             completions: WcBatch::new(),
             arrived: ArrayVec::new(),
-            in_flight: VecDeque::with_capacity(send_depth as usize),
             freed: 0,
             sent: 0,
             received: 0,
-            signal_every: send_depth / 4,
-            send_depth,
         };
         end.fill_send_buffers();
         end.post_all_receives()?;
@@ -115,94 +158,90 @@ impl<Q: Queues> End<Q> {
 
     /// Sends up to `count` messages with one doorbell, as many as the send queue and a chain take.
     #[inline]
-    pub(super) fn send(&mut self, count: u64) -> Result<(), BenchError> {
-        let room = self.send_depth - (self.sent - self.freed);
+    pub fn send(&mut self, count: u64) -> Result<(), BenchError> {
+        let room = self.sends.mask + 1 - (self.sent - self.freed);
         let count = count.min(room).min(WC_BATCH as u64);
-        let mut tokens: ArrayVec<SendToken, WC_BATCH> = ArrayVec::new();
-        let mut sges: ArrayVec<[Sge; 1], WC_BATCH> = ArrayVec::new();
         for number in self.sent..self.sent + count {
-            let mut token = self.send.pop().expect("there are as many buffers as places to send");
-            self.send.bytes_mut(&mut token)[..NUMBER_LEN].copy_from_slice(&number.to_le_bytes());
-            sges.push([self.send.sge(&token, 0..self.lengths.send)]);
-            tokens.push(token);
+            let token = &mut self.sends.buffers.tokens[(number & self.sends.mask) as usize];
+            self.send.bytes_mut(token)[..NUMBER_LEN].copy_from_slice(&number.to_le_bytes());
         }
-        let mut requests: ArrayVec<SendWr<'_>, WC_BATCH> = ArrayVec::new();
-        for (number, sgl) in (self.sent..).zip(&sges) {
-            let signaled = (number + 1).is_multiple_of(self.signal_every);
-            let signal = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-            let wr_id = WrId(SEND | number);
-            requests.push(SendWr { wr_id, sgl, flags: self.flags | signal });
-        }
-        // SAFETY: every gather entry names a send buffer whose token was taken from the pool above.
-        // Unless the bytes are copied by the call, the token becomes a number in `in_flight`, and
-        // a token again only in `sent_until`, after a completion of it or a later message.
-        let posted = unsafe { self.queues.post_send(self.qp, &requests) };
-        posted.map_err(device)?;
-        self.sent += count;
-        if self.flags.contains(SendFlags::INLINE) {
-            tokens.into_iter().for_each(|token| self.send.push(token));
+        let posted = if count == 1 {
+            let request = self.sends.request(self.sent);
+            // SAFETY: the buffer of message `sent` is in no one's hands: `room` was not 0, so the
+            // message before it in this buffer was freed by a completion of itself or of a later
+            // message. It is written again only when `freed` has passed this message, too.
+            unsafe { self.queues.post_send(self.qp, &[request]) }
         } else {
-            self.in_flight.extend(tokens.into_iter().map(Token::into_raw));
-        }
-        Ok(())
+            let numbers = self.sent..self.sent + count;
+            let requests: ArrayVec<SendWr<'_>, WC_BATCH> =
+                numbers.map(|number| self.sends.request(number)).collect();
+            // SAFETY: as above, for each of `count` messages, of which `room` allows as many.
+            unsafe { self.queues.post_send(self.qp, &requests) }
+        };
+        self.sent += count;
+        posted.map_err(device)
     }
 
-    /// Polls once, and touches and checks what has arrived: how many messages it was. Nothing new
-    /// may arrive before [`End::refill`] has posted their buffers again.
+    /// Polls once, and touches and checks what has arrived: how many messages it was. Their
+    /// buffers must be posted again by [`End::refill`] before the next poll.
     #[inline]
-    pub(super) fn poll(&mut self) -> Result<u64, BenchError> {
+    pub fn poll(&mut self) -> Result<u64, BenchError> {
         self.completions.clear();
         self.queues.poll_cq(&mut self.completions).map_err(device)?;
-        let mut count = 0;
+        let before = self.received;
         for index in 0..self.completions.len() {
             let completion = self.completions[index];
             if completion.status != WcStatus::Success {
                 return Err(failed(completion));
             }
             match completion.opcode {
-                WcOpcode::Recv => {
-                    self.take(completion)?;
-                    count += 1;
-                }
-                WcOpcode::Send => self.sent_until(completion.wr_id.0 & !SEND),
+                WcOpcode::Recv => self.take(completion)?,
+                WcOpcode::Send => self.freed = (completion.wr_id.0 & !SEND) + 1,
             }
         }
-        Ok(count)
+        Ok(self.received - before)
     }
 
     /// Posts the buffers that were read by [`End::poll`] again.
     #[inline]
-    pub(super) fn refill(&mut self) -> Result<(), BenchError> {
-        let sges: ArrayVec<[Sge; 1], WC_BATCH> =
-            self.arrived.iter().map(|token| [self.recv.sge(token, 0..self.lengths.recv)]).collect();
-        let mut requests: ArrayVec<RecvWr<'_>, WC_BATCH> = ArrayVec::new();
-        for (token, sgl) in self.arrived.drain(..).zip(&sges) {
-            requests.push(RecvWr { wr_id: WrId(token.into_raw().into()), sgl });
-        }
-        // SAFETY: every scatter entry names a receive buffer whose token has just become the
-        // number of the work request; `take` makes it a token again from the completion.
-        unsafe { self.queues.post_srq_recv(&requests) }.map_err(device)
+    pub fn refill(&mut self) -> Result<(), BenchError> {
+        let sgls = &self.recv_buffers.sgls;
+        let request =
+            |buffer: u32| RecvWr { wr_id: WrId(buffer.into()), sgl: &sgls[buffer as usize] };
+        let posted = if let [buffer] = self.arrived[..] {
+            // SAFETY: the buffer's Receive has completed and was read; it is read again only after
+            // the completion of this one.
+            unsafe { self.queues.post_srq_recv(&[request(buffer)]) }
+        } else {
+            let requests: ArrayVec<RecvWr<'_>, WC_BATCH> =
+                self.arrived.iter().map(|buffer| request(*buffer)).collect();
+            // SAFETY: as above, for each of them; none is listed twice, since each was pushed by
+            // its own completion.
+            unsafe { self.queues.post_srq_recv(&requests) }
+        };
+        self.arrived.clear();
+        posted.map_err(device)
     }
 
     /// Messages sent since the connection was made.
-    pub(super) fn sent(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Messages received since the connection was made.
-    pub(super) fn received(&self) -> u64 {
+    pub fn received(&self) -> u64 {
         self.received
     }
 
     /// From now on takes the next message to have this number.
     #[cfg(test)]
-    pub(super) fn expect_number(&mut self, number: u64) {
+    pub fn expect_number(&mut self, number: u64) {
         self.received = number;
     }
 
     /// Its memory, for the report.
-    pub(super) fn note(&self) -> String {
-        let how = if self.flags.contains(SendFlags::INLINE) { "inline" } else { "gathered" };
+    pub fn note(&self) -> String {
+        let how = if self.sends.flags.contains(SendFlags::INLINE) { "inline" } else { "gathered" };
         format!(
             "{} Receives of {} bytes and {how} sends of {} in pages of {}",
             self.recv.capacity(),
@@ -215,13 +254,12 @@ impl<Q: Queues> End<Q> {
     /// One message: length, number, a byte of every line, and now and then all bytes.
     #[inline]
     fn take(&mut self, completion: WorkCompletion) -> Result<(), BenchError> {
-        // SAFETY: the number is that of a receive buffer's token, given up in `refill` for this one
-        // completion, and a completed Receive is no longer the device's.
-        let token: RecvToken = unsafe { Token::from_raw(completion.wr_id.0 as u32) };
-        let bytes = &self.recv.bytes(&token)[..self.lengths.recv];
+        let buffer = completion.wr_id.0 as u32;
+        let token = &self.recv_buffers.tokens[buffer as usize];
+        let bytes = &self.recv.bytes(token)[..self.lengths.recv];
         let number = self.received;
         let (head, rest) = bytes.split_at(NUMBER_LEN);
-        let lines = rest.iter().step_by(LINE).fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        let lines = rest.chunks(LINE).fold(0u8, |sum, line| sum.wrapping_add(line[0]));
         black_box(lines);
         let is_right = completion.byte_len as usize == self.lengths.recv
             && head == number.to_le_bytes()
@@ -230,36 +268,20 @@ impl<Q: Queues> End<Q> {
             return Err(wrong(number, completion.byte_len, bytes));
         }
         self.received += 1;
-        self.arrived.push(token);
+        self.arrived.push(buffer);
         Ok(())
     }
 
-    /// Everything up to message `last` has left: its buffers come home.
-    fn sent_until(&mut self, last: u64) {
-        while self.freed <= last {
-            self.freed += 1;
-            if let Some(raw) = self.in_flight.pop_front() {
-                // SAFETY: the number was given up in `send` and is taken out of the list once; the
-                // completion of this message or a later one says that the device is done with it.
-                let token = unsafe { Token::from_raw(raw) };
-                self.send.push(token);
-            }
-        }
-    }
-
     fn fill_send_buffers(&mut self) {
-        let mut tokens = Vec::new();
-        while let Some(mut token) = self.send.pop() {
-            let bytes = &mut self.send.bytes_mut(&mut token)[NUMBER_LEN..];
+        for token in &mut self.sends.buffers.tokens {
+            let bytes = &mut self.send.bytes_mut(token)[NUMBER_LEN..];
             bytes.copy_from_slice(&self.pattern[..bytes.len()]);
-            tokens.push(token);
         }
-        tokens.into_iter().for_each(|token| self.send.push(token));
     }
 
     fn post_all_receives(&mut self) -> Result<(), BenchError> {
-        while let Some(token) = self.recv.pop() {
-            self.arrived.push(token);
+        for buffer in 0..self.recv_buffers.tokens.len() as u32 {
+            self.arrived.push(buffer);
             if self.arrived.is_full() {
                 self.refill()?;
             }

@@ -15,7 +15,7 @@ use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
 use crate::rounds::Contender;
 
-mod end;
+pub mod end;
 mod link;
 
 use end::{End, Lengths};
@@ -42,20 +42,9 @@ impl<P: Provider> Raw<P> {
         traffic: Traffic,
         timed: bool,
     ) -> Result<Raw<P>, BenchError> {
-        assert!(traffic.window > 0, "a window of 0 would never send");
-        let Traffic { request_len, reply_len, window } = traffic;
-        let mut client = provider.open_queues(&end::attr(window))?;
-        let mut server = provider.open_queues(&end::attr(window))?;
-        let link = link::connect(provider, at, &mut client, &mut server)?;
-        let there = Lengths { send: request_len, recv: reply_len };
-        let back = Lengths { send: reply_len, recv: request_len };
-        Ok(Raw {
-            cores,
-            window: window.into(),
-            timed: timed && window == 1,
-            client: End::new(provider, client, link.client, there, window)?,
-            server: End::new(provider, server, link.server, back, window)?,
-        })
+        let window = traffic.window;
+        let Ends { client, server } = Ends::connect(provider, at, traffic)?;
+        Ok(Raw { cores, window: window.into(), timed: timed && window == 1, client, server })
     }
 
     /// What it uses, for the report.
@@ -81,6 +70,38 @@ impl<P: Provider> Contender for Raw<P> {
             move |stop| answer(server, stop),
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+}
+
+/// Both ends of a connection.
+pub struct Ends<Q: Queues> {
+    /// Sends requests.
+    pub client: End<Q>,
+    /// Sends replies.
+    pub server: End<Q>,
+}
+
+impl<Q: Queues> Ends<Q> {
+    /// Opens queues for both, connects them and gives each its memory.
+    ///
+    /// # Errors
+    /// When the provider has not enough of something, or the connection is not to be had.
+    pub fn connect<P: Provider<Queues = Q>>(
+        provider: &P,
+        at: SocketAddr,
+        traffic: Traffic,
+    ) -> Result<Ends<Q>, BenchError> {
+        let Traffic { request_len, reply_len, window } = traffic;
+        assert!(window > 0, "a window of 0 would never send");
+        let mut client = provider.open_queues(&end::attr(window))?;
+        let mut server = provider.open_queues(&end::attr(window))?;
+        let link = link::connect(provider, at, &mut client, &mut server)?;
+        let there = Lengths { send: request_len, recv: reply_len };
+        let back = Lengths { send: reply_len, recv: request_len };
+        Ok(Ends {
+            client: End::new(provider, client, link.client, there, window)?,
+            server: End::new(provider, server, link.server, back, window)?,
+        })
     }
 }
 
@@ -144,7 +165,7 @@ fn answer<Q: Queues>(end: &mut End<Q>, stop: &Stop) -> Result<(), BenchError> {
     }
 }
 
-pub(crate) const WHO: &str = "raw";
+pub(super) const WHO: &str = "raw";
 
 #[cfg(test)]
 mod tests {

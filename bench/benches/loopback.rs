@@ -1,0 +1,46 @@
+//! The fabric by itself: both ends on one thread, so that no cache line travels.
+//!
+//! What is left is software: what posting, polling, matching and copying cost on both sides.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rpcrdma_bench::call::Traffic;
+use rpcrdma_bench::raw::Ends;
+use rpcrdma_engine::fabric::{Fabric, FabricQueues};
+
+fn connect(request_len: usize, reply_len: usize, window: u32) -> Ends<FabricQueues> {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let traffic = Traffic { request_len, reply_len, window };
+    Ends::connect(&Fabric::new(), any, traffic).expect("the fabric has room")
+}
+
+/// `count` requests and their replies, each way with one doorbell per turn.
+fn round_trips(ends: &mut Ends<FabricQueues>, count: u64) {
+    let Ends { client, server } = ends;
+    let until = client.received() + count;
+    client.send(count).expect("the window is open");
+    while client.received() < until {
+        server.poll().expect("requests are right");
+        server.refill().expect("as many Receives as before");
+        server.send(server.received() - server.sent()).expect("the send queue has room");
+        client.poll().expect("replies are right");
+        client.refill().expect("as many Receives as before");
+    }
+}
+
+fn loopback(c: &mut Criterion) {
+    let mut group = c.benchmark_group("round trip on one thread");
+    for (name, request_len, reply_len, window) in [
+        ("136 bytes there, 120 back", 136, 120, 1),
+        ("136 bytes there, 120 back, 32 at a time", 136, 120, 32),
+        ("80 bytes there, 4 KiB back", 80, 4096 + 56, 1),
+        ("80 bytes there, 64 KiB back", 80, 65_536 + 56, 1),
+    ] {
+        let mut ends = connect(request_len, reply_len, window);
+        group.throughput(Throughput::Elements(window.into()));
+        group.bench_function(name, |b| b.iter(|| round_trips(&mut ends, window.into())));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, loopback);
+criterion_main!(benches);

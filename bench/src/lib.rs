@@ -1,0 +1,25 @@
+//! The parts of `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor.
+//!
+//! ```text
+//!   args ──▶ plan ──▶ contenders: floor, raw, ... ──▶ rounds (interleaved) ──▶ report
+//!                         └ pair: two pinned threads; meter: warm-up, samples, enough
+//! ```
+//! Made for the command and for the criterion benches beside it, and for nobody else.
+#![deny(unsafe_code)]
+
+pub mod args;
+pub mod call;
+pub mod cores;
+pub mod env;
+pub mod error;
+pub mod floor;
+pub mod jitter;
+pub mod latency;
+pub mod meter;
+pub mod pair;
+pub mod plan;
+pub mod progress;
+pub mod raw;
+pub mod report;
+pub mod rounds;
+pub mod run;
