@@ -21,6 +21,7 @@ mod core;
 mod dma;
 mod doze;
 mod endpoint;
+pub mod fault;
 mod keys;
 mod lane;
 mod port;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Sge};
 
-use crate::fabric::{Fabric, FabricClock, FabricCm, FabricEndpoint, FabricOptions, FabricQueues};
+use crate::fabric::{
+    Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
+};
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr, QueueEvent,
     Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
@@ -21,17 +23,23 @@ pub(super) const SMALL: QueueAttr =
 /// Bytes of the memory of a host.
 const MEMORY: usize = 256 << 10;
 
-pub(super) struct Host {
-    pub queues: FabricQueues,
+pub(super) struct Host<Q = FabricQueues> {
+    pub queues: Q,
     pub keys: Keys,
-    region: Arc<Region>,
+    region: Region,
 }
 
 impl Host {
     pub(super) fn new(fabric: &Fabric, attr: &QueueAttr) -> Host {
-        let region = Arc::new(map(MEMORY));
+        Host::wrap(fabric, fabric.open_queues(attr).unwrap())
+    }
+}
+
+impl<Q: Queues<Qp = Qp>> Host<Q> {
+    pub(super) fn wrap(fabric: &Fabric, queues: Q) -> Host<Q> {
+        let region = map(MEMORY);
         let keys = fabric.registrar().register(&region, Access::LOCAL_WRITE).unwrap();
-        Host { queues: fabric.open_queues(attr).unwrap(), keys, region }
+        Host { queues, keys, region }
     }
 
     pub(super) fn sge(&self, offset: usize, length: u32) -> Sge {
@@ -87,6 +95,11 @@ impl Host {
         unsafe { self.queues.post_send(qp, &[SendWr { wr_id: WrId(id), sgl, flags }]) }
     }
 
+    pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+        // SAFETY: the region lives as long as the host, and the tests let posted memory be.
+        unsafe { self.queues.post_send(qp, wr) }
+    }
+
     /// Sends `bytes`, signaled, out of memory that may be overwritten at once.
     pub(super) fn send(&mut self, qp: Qp, id: u64, bytes: &[u8]) -> Result<(), PostError> {
         self.write(MEMORY - 4096, bytes);
@@ -117,6 +130,13 @@ impl Host {
     }
 }
 
+/// The fabric's queues, or something around them.
+pub(super) trait OnFabric:
+    Queues<Qp = Qp, Handle = FabricHandle, Endpoint = FabricEndpoint>
+{
+}
+impl<Q: Queues<Qp = Qp, Handle = FabricHandle, Endpoint = FabricEndpoint>> OnFabric for Q {}
+
 /// Two hosts with a connection.
 pub(super) struct Pair {
     pub fabric: Fabric,
@@ -145,10 +165,10 @@ impl Pair {
     }
 }
 
-pub(super) fn connect(
+pub(super) fn connect<A: OnFabric, B: OnFabric>(
     fabric: &Fabric,
-    a: &mut Host,
-    b: &mut Host,
+    a: &mut Host<A>,
+    b: &mut Host<B>,
     rnr_retry: u8,
 ) -> (Attached<Qp>, Attached<Qp>) {
     let (ours, theirs) = endpoints(fabric, a, b, rnr_retry);
@@ -156,10 +176,10 @@ pub(super) fn connect(
 }
 
 /// Connects, and attaches neither end.
-pub(super) fn endpoints(
+pub(super) fn endpoints<A: OnFabric, B: OnFabric>(
     fabric: &Fabric,
-    a: &Host,
-    b: &Host,
+    a: &Host<A>,
+    b: &Host<B>,
     rnr_retry: u8,
 ) -> (FabricEndpoint, FabricEndpoint) {
     let mut cm = fabric.open_cm().unwrap();

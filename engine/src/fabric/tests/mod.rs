@@ -2,6 +2,7 @@
 
 mod connect;
 mod delay;
+mod fault;
 mod host;
 mod model;
 mod rules;

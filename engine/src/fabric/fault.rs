@@ -1,0 +1,407 @@
+//! Faults on purpose: any provider, with a seeded plan of what goes wrong.
+//!
+//! ```text
+//!   program ──▶ Faulty ──▶ Queues of the fabric, or of a device
+//!                 │ posts: refused, or taken in part        Receives: handed on late
+//!                 │ completions: late, never out of order within a queue pair
+//!                 └ connections lost, the completion queue lost, bytes of messages changed
+//! ```
+//!
+//! What happens depends on the seed and on the calls, and on nothing else: a run that is driven
+//! in the same order fails in the same way. A program that does not name these types has none of
+//! their code.
+#![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rpcrdma_mempool::{Registrar, Sge};
+
+use crate::error::SetupError;
+use crate::provider::{
+    Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
+    Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
+    WcOpcode, WcStatus, WorkCompletion, WrId,
+};
+
+/// What goes wrong, and how often. Chances are in millionths; the default has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultPlan {
+    /// Where the pseudo-random numbers begin.
+    pub seed: u64,
+    /// Of a post of sends: it is refused, queue full.
+    pub send_refused_ppm: u32,
+    /// Of a post of two or more sends: only some are taken, queue full.
+    pub send_cut_ppm: u32,
+    /// Of a post of Receives: it is refused, queue full.
+    pub recv_refused_ppm: u32,
+    /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
+    /// find none.
+    pub recv_withheld_ppm: u32,
+    /// Of a completion: it and all later ones of its queue pair are late.
+    pub completion_delayed_ppm: u32,
+    /// How many polls late at most, at least one.
+    pub polls_late_max: u32,
+    /// Of a poll: a queue pair fails, as if the peer had gone.
+    pub disconnect_ppm: u32,
+    /// Of a poll: the completion queue is overrun, and stays so.
+    pub overrun_ppm: u32,
+    /// Of a received message: up to four bytes are changed.
+    pub bytes_changed_ppm: u32,
+    /// Bytes from the beginning of a message within which they are changed.
+    pub header_len: u32,
+}
+
+/// Queues with faults.
+pub struct Faulty<Q: Queues> {
+    inner: Q,
+    plan: FaultPlan,
+    random: SplitMix,
+    polls: u64,
+    qps: Vec<Attached<Q::Qp>>,
+    events: VecDeque<QueueEvent>,
+    /// Receives that the provider has, in the order of posting.
+    posted: VecDeque<Recv>,
+    /// Receives that the provider does not have yet.
+    withheld: VecDeque<Recv>,
+    /// When the withheld ones are handed on, counted in polls.
+    withheld_until: u64,
+    late: Vec<Late>,
+    ready: VecDeque<WorkCompletion>,
+    is_overrun: bool,
+}
+
+/// A Receive, copied.
+struct Recv {
+    wr_id: WrId,
+    sgl: Vec<Sge>,
+}
+
+/// A completion that is kept back.
+struct Late {
+    until: u64,
+    completion: WorkCompletion,
+}
+
+impl<Q: Queues> Faulty<Q> {
+    /// Wraps queues.
+    pub fn new(inner: Q, plan: FaultPlan) -> Faulty<Q> {
+        Faulty {
+            inner,
+            plan,
+            random: SplitMix(plan.seed),
+            polls: 0,
+            qps: Vec::new(),
+            events: VecDeque::new(),
+            posted: VecDeque::new(),
+            withheld: VecDeque::new(),
+            withheld_until: 0,
+            late: Vec::new(),
+            ready: VecDeque::new(),
+            is_overrun: false,
+        }
+    }
+
+    /// Changes the plan; the pseudo-random numbers go on.
+    pub fn set_plan(&mut self, plan: FaultPlan) {
+        self.plan = plan;
+    }
+
+    fn delay(&mut self) -> u64 {
+        self.polls + 1 + self.random.below(self.plan.polls_late_max.max(1).into())
+    }
+
+    /// Hands withheld Receives on, in order, as many as the provider takes.
+    fn hand_on(&mut self) {
+        if self.polls < self.withheld_until {
+            return;
+        }
+        while let Some(recv) = self.withheld.pop_front() {
+            let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
+            // SAFETY: who posted it to us keeps the memory until the completion has been polled.
+            if unsafe { self.inner.post_srq_recv(&[wr]) }.is_err() {
+                self.withheld.push_front(recv);
+                return;
+            }
+            self.posted.push_back(recv);
+        }
+    }
+
+    fn accept_completion(&mut self, completion: WorkCompletion) {
+        if completion.opcode == WcOpcode::Recv || completion.status != WcStatus::Success {
+            self.received(&completion);
+        }
+        let is_behind = self.late.iter().any(|late| late.completion.qp_num == completion.qp_num);
+        let is_late = self.random.chance(self.plan.completion_delayed_ppm);
+        if is_late || is_behind {
+            let until = if is_late { self.delay() } else { 0 };
+            self.late.push(Late { until, completion });
+        } else {
+            self.ready.push_back(completion);
+        }
+    }
+
+    /// The Receive is the program's again, once it is told; the last chance to change its bytes.
+    fn received(&mut self, completion: &WorkCompletion) {
+        let Some(at) = self.posted.iter().position(|recv| recv.wr_id == completion.wr_id) else {
+            return;
+        };
+        let Some(recv) = self.posted.remove(at) else { return };
+        let is_message = completion.status == WcStatus::Success && completion.byte_len > 0;
+        if !is_message || !self.random.chance(self.plan.bytes_changed_ppm) {
+            return;
+        }
+        let within = completion.byte_len.min(self.plan.header_len.max(1));
+        for _ in 0..=self.random.below(4) {
+            let offset = self.random.below(within.into()) as u32;
+            let mask = 1 + self.random.below(255) as u8;
+            if let Some(byte) = byte_at(&recv.sgl, offset) {
+                // SAFETY: the byte lies in the part of the Receive that the message has filled;
+                // it is the device's, which we are a part of, until the completion is polled.
+                let old = unsafe { byte.read() };
+                // SAFETY: as above.
+                unsafe { byte.write(old ^ mask) };
+            }
+        }
+    }
+
+    /// Releases late completions whose time has come, each after those before it of its queue pair.
+    fn release(&mut self) {
+        let mut at = 0;
+        while let Some(late) = self.late.get(at) {
+            let qp_num = late.completion.qp_num;
+            let is_first = self.late.iter().take(at).all(|other| other.completion.qp_num != qp_num);
+            if is_first && late.until <= self.polls {
+                self.ready.push_back(self.late.remove(at).completion);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn lose_a_connection(&mut self) {
+        if self.qps.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.qps.len() as u64) as usize;
+        let lost = self.qps.swap_remove(at);
+        self.inner.disconnect(lost.qp);
+        self.events.push_back(QueueEvent::Disconnected { qp_num: lost.qp_num });
+    }
+}
+
+impl<Q: Queues> Queues for Faulty<Q> {
+    type Qp = Q::Qp;
+    type Endpoint = Q::Endpoint;
+    type Handle = Q::Handle;
+
+    fn handle(&self) -> Q::Handle {
+        self.inner.handle()
+    }
+
+    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
+        let attached = self.inner.attach(endpoint)?;
+        self.qps.push(attached);
+        Ok(attached)
+    }
+
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.polls += 1;
+        self.is_overrun |= self.random.chance(self.plan.overrun_ppm);
+        if self.is_overrun {
+            return Err(CqError::Overrun);
+        }
+        self.hand_on();
+        if self.random.chance(self.plan.disconnect_ppm) {
+            self.lose_a_connection();
+        }
+        self.release();
+        let mut batch = WcBatch::new();
+        self.inner.poll_cq(&mut batch)?;
+        for completion in batch {
+            self.accept_completion(completion);
+        }
+        let count = out.remaining_capacity().min(self.ready.len());
+        out.extend(self.ready.drain(..count));
+        Ok(())
+    }
+
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+        if self.random.chance(self.plan.recv_refused_ppm) {
+            return Err(PostError::QueueFull { taken: 0 });
+        }
+        let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
+        if self.random.chance(self.plan.recv_withheld_ppm) {
+            self.withheld_until = self.delay();
+        }
+        if !self.withheld.is_empty() || self.polls < self.withheld_until {
+            self.withheld.extend(copies);
+            return Ok(());
+        }
+        // SAFETY: the caller's promise is passed on.
+        let outcome = unsafe { self.inner.post_srq_recv(wr) };
+        let taken = outcome.as_ref().err().map_or(wr.len(), PostError::taken);
+        self.posted.extend(copies.take(taken));
+        outcome
+    }
+
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+        if self.random.chance(self.plan.send_refused_ppm) {
+            return Err(PostError::QueueFull { taken: 0 });
+        }
+        if wr.len() < 2 || !self.random.chance(self.plan.send_cut_ppm) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.inner.post_send(qp, wr) };
+        }
+        let taken = 1 + self.random.below(wr.len() as u64 - 1) as usize;
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.post_send(qp, &wr[..taken])? };
+        Err(PostError::QueueFull { taken })
+    }
+
+    fn disconnect(&mut self, qp: Q::Qp) {
+        self.qps.retain(|attached| attached.qp != qp);
+        self.inner.disconnect(qp);
+    }
+
+    fn destroy(&mut self, qp: Q::Qp) {
+        self.qps.retain(|attached| attached.qp != qp);
+        self.inner.destroy(qp);
+    }
+
+    fn next_event(&mut self) -> Option<QueueEvent> {
+        let event = self.events.pop_front().or_else(|| self.inner.next_event())?;
+        let QueueEvent::Disconnected { qp_num } = event;
+        self.qps.retain(|attached| attached.qp_num != qp_num);
+        Some(event)
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        let is_busy = !self.withheld.is_empty() || !self.late.is_empty() || !self.ready.is_empty();
+        if is_busy || !self.events.is_empty() {
+            return Ok(());
+        }
+        self.inner.wait(waker, timeout)
+    }
+}
+
+/// A provider whose queues have faults.
+pub struct FaultyProvider<P> {
+    inner: P,
+    plan: FaultPlan,
+    opened: AtomicU64,
+}
+
+impl<P: Provider> FaultyProvider<P> {
+    /// Wraps a provider. Each of its queues gets the plan with a seed of its own.
+    pub fn new(inner: P, plan: FaultPlan) -> FaultyProvider<P> {
+        FaultyProvider { inner, plan, opened: AtomicU64::new(0) }
+    }
+}
+
+impl<P: Provider> Provider for FaultyProvider<P> {
+    type Queues = Faulty<P::Queues>;
+    type Cm = FaultyCm<P::Cm>;
+
+    fn caps(&self) -> &DeviceCaps {
+        self.inner.caps()
+    }
+
+    fn registrar(&self) -> &dyn Registrar {
+        self.inner.registrar()
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<Faulty<P::Queues>, SetupError> {
+        let inner = self.inner.open_queues(attr)?;
+        let which = self.opened.fetch_add(1, Ordering::Relaxed);
+        let seed = SplitMix(self.plan.seed.wrapping_add(which)).next();
+        Ok(Faulty::new(inner, FaultPlan { seed, ..self.plan }))
+    }
+
+    fn open_cm(&self) -> Result<FaultyCm<P::Cm>, SetupError> {
+        Ok(FaultyCm(self.inner.open_cm()?))
+    }
+}
+
+/// The connection manager of a [`FaultyProvider`]: it has no faults of its own.
+pub struct FaultyCm<C>(C);
+
+impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
+    type Queues = Faulty<C::Queues>;
+    type Request = C::Request;
+
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.0.listen(at)
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        self.0.connect(to, on, param)
+    }
+
+    fn accept(
+        &mut self,
+        request: C::Request,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint<Self>, SetupError> {
+        self.0.accept(request, on, param)
+    }
+
+    fn reject(&mut self, request: C::Request, private: &[u8]) {
+        self.0.reject(request, private);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
+        Some(match self.0.next(waker, timeout)? {
+            CmEvent::Request { request, from, private } => {
+                CmEvent::Request { request, from, private }
+            }
+            CmEvent::Connected { id, endpoint, private } => {
+                CmEvent::Connected { id, endpoint, private }
+            }
+            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
+        })
+    }
+}
+
+/// The address of a byte of a message in its scatter list.
+fn byte_at(sgl: &[Sge], mut offset: u32) -> Option<*mut u8> {
+    for sge in sgl {
+        if offset < sge.length {
+            let address = sge.addr as usize + offset as usize;
+            return Some(std::ptr::with_exposed_provenance_mut(address));
+        }
+        offset -= sge.length;
+    }
+    None
+}
+
+/// Steele, Lea and Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
+#[derive(Debug, Clone)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly from 0 to `bound` - 1, as even as 64 bits allow.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.below(1_000_000) < u64::from(ppm)
+    }
+}

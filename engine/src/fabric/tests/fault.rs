@@ -1,0 +1,226 @@
+//! Faults: each alone, and the same ones for the same seed.
+
+use std::time::Duration;
+
+use super::host::*;
+use crate::fabric::fault::{FaultPlan, Faulty, FaultyProvider};
+use crate::fabric::{Fabric, FabricQueues};
+use crate::provider::{
+    Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
+    QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WrId,
+};
+
+const ALWAYS: u32 = 1_000_000;
+
+/// A plain sender and a receiver with faults.
+struct Rig {
+    a: Host,
+    b: Host<Faulty<FabricQueues>>,
+    qa: Attached<Qp>,
+    qb: Attached<Qp>,
+    fabric: Fabric,
+}
+
+impl Rig {
+    fn new(plan: FaultPlan) -> Rig {
+        let fabric = Fabric::new();
+        let mut a = Host::new(&fabric, &SMALL);
+        let queues = Faulty::new(fabric.open_queues(&SMALL).unwrap(), plan);
+        let mut b = Host::wrap(&fabric, queues);
+        let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
+        Rig { a, b, qa, qb, fabric }
+    }
+}
+
+#[test]
+fn without_chances_nothing_goes_wrong() {
+    let mut rig = Rig::new(FaultPlan::default());
+    for id in 0..20 {
+        rig.b.recv(id, id as usize * 64, 64);
+        rig.a.send(rig.qa.qp, id, b"x").unwrap();
+    }
+    let got = rig.b.poll_dry();
+    assert_eq!(got, (0..20).map(|id| received(id, rig.qb, 1)).collect::<Vec<_>>());
+    assert_eq!(rig.b.events(), []);
+}
+
+#[test]
+fn posts_are_refused() {
+    let plan =
+        FaultPlan { send_refused_ppm: ALWAYS, recv_refused_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    let full = Err(PostError::QueueFull { taken: 0 });
+    assert_eq!(rig.b.send(rig.qb.qp, 1, b"x"), full);
+    let sgl = [rig.b.sge(0, 64)];
+    assert_eq!(rig.b.recv_at(1, &sgl), full);
+    assert_eq!(rig.a.poll_dry(), []);
+}
+
+#[test]
+fn posts_are_taken_in_part() {
+    let plan = FaultPlan { send_cut_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    let sgl = [rig.b.sge(0, 8)];
+    let flags = SendFlags::INLINE;
+    let wr: Vec<_> = (0..5).map(|id| SendWr { wr_id: WrId(id), sgl: &sgl, flags }).collect();
+    let taken = rig.b.send_all(rig.qb.qp, &wr).unwrap_err().taken();
+    assert!((1..5).contains(&taken));
+    for id in 0..5 {
+        rig.a.recv(id, 0, 64);
+    }
+    assert_eq!(rig.a.poll_dry().len(), taken);
+}
+
+#[test]
+fn withheld_receives_are_handed_on_later_and_in_order() {
+    let plan = FaultPlan { recv_withheld_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.recv(10, 0, 64);
+    rig.b.recv(11, 64, 64);
+    rig.a.send(rig.qa.qp, 1, b"x").unwrap();
+    rig.a.send(rig.qa.qp, 2, b"yy").unwrap();
+    assert_eq!(rig.b.poll(), [], "at least one poll late");
+    let got = rig.b.poll_dry();
+    assert_eq!(got, [received(10, rig.qb, 1), received(11, rig.qb, 2)]);
+}
+
+#[test]
+fn late_completions_keep_the_order_of_their_queue_pair() {
+    let plan = FaultPlan {
+        seed: 3,
+        completion_delayed_ppm: ALWAYS / 2,
+        polls_late_max: 8,
+        ..FaultPlan::default()
+    };
+    let mut rig = Rig::new(plan);
+    let second = connect(&rig.fabric, &mut rig.a, &mut rig.b, 7);
+    let mut got = Vec::new();
+    for id in 0..200 {
+        let qp = if id % 2 == 0 { rig.qa } else { second.0 };
+        rig.b.recv(id, 0, 64);
+        rig.a.send(qp.qp, id, b"x").unwrap();
+        got.extend(rig.b.poll());
+        rig.a.poll();
+    }
+    got.extend(rig.b.poll_dry());
+    let ids: Vec<u64> = got.iter().map(|wc| wc.wr_id.0).collect();
+    assert_eq!(ids.len(), 200);
+    assert!(!ids.is_sorted(), "they overtake each other between queue pairs");
+    for parity in 0..2 {
+        assert!(ids.iter().filter(|id| *id % 2 == parity).is_sorted());
+    }
+}
+
+#[test]
+fn connections_are_lost_on_both_sides() {
+    let plan = FaultPlan { disconnect_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [QueueEvent::Disconnected { qp_num: rig.qb.qp_num }]);
+    rig.a.poll();
+    assert_eq!(rig.a.events(), [QueueEvent::Disconnected { qp_num: rig.qa.qp_num }]);
+    assert_eq!(rig.b.send(rig.qb.qp, 1, b"x"), Err(PostError::QpGone { taken: 0 }));
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [], "no queue pair is left to be lost");
+}
+
+#[test]
+fn an_overrun_stays() {
+    let mut rig = Rig::new(FaultPlan { overrun_ppm: ALWAYS, ..FaultPlan::default() });
+    let mut out = WcBatch::new();
+    assert_eq!(rig.b.queues.poll_cq(&mut out), Err(CqError::Overrun));
+    rig.b.queues.set_plan(FaultPlan::default());
+    assert_eq!(rig.b.queues.poll_cq(&mut out), Err(CqError::Overrun));
+}
+
+#[test]
+fn bytes_change_only_within_the_header() {
+    let plan = FaultPlan { bytes_changed_ppm: ALWAYS, header_len: 28, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    let bytes = [0x5A; 100];
+    for id in 0..32 {
+        rig.b.recv_at(id, &[rig.b.sge(0, 10), rig.b.sge(64, 90)]).unwrap();
+        rig.a.send(rig.qa.qp, id, &bytes).unwrap();
+        assert_eq!(rig.b.poll().len(), 1);
+        rig.a.poll();
+        let mut got = rig.b.read(0, 10);
+        got.extend(rig.b.read(64, 90));
+        let changed: Vec<_> = (0..100).filter(|i| got[*i] != bytes[*i]).collect();
+        assert!(changed.len() <= 4 && changed.iter().all(|i| *i < 28));
+    }
+}
+
+#[test]
+fn a_sleeper_with_something_kept_back_returns_at_once() {
+    let plan = FaultPlan { recv_withheld_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.recv(1, 0, 64);
+    rig.b.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
+}
+
+/// Drives both sides in a fixed order and writes down what is seen.
+fn trace(seed: u64) -> Vec<String> {
+    let mut rig = Rig::new(FaultPlan {
+        seed,
+        send_refused_ppm: 50_000,
+        send_cut_ppm: 50_000,
+        recv_refused_ppm: 50_000,
+        recv_withheld_ppm: 50_000,
+        completion_delayed_ppm: 100_000,
+        polls_late_max: 5,
+        disconnect_ppm: 2_000,
+        overrun_ppm: 0,
+        bytes_changed_ppm: 100_000,
+        header_len: 28,
+    });
+    let mut seen = Vec::new();
+    for id in 0..300 {
+        let sgl = [rig.b.sge(0, 64)];
+        seen.push(format!("{:?}", rig.b.recv_at(id, &sgl)));
+        seen.push(format!("{:?}", rig.a.send(rig.qa.qp, id, &[1; 40])));
+        seen.push(format!("{:?}", rig.b.send(rig.qb.qp, id, b"back")));
+        seen.push(format!("{:?} {:?}", brief(&rig.b.poll()), rig.b.events()));
+        seen.push(format!("{:?}", rig.b.read(0, 40)));
+        seen.push(format!("{:?} {:?}", brief(&rig.a.poll()), rig.a.events()));
+    }
+    seen
+}
+
+#[test]
+fn the_same_seed_gives_the_same_faults() {
+    assert_eq!(trace(1), trace(1));
+    assert_ne!(trace(1), trace(2));
+}
+
+#[test]
+fn a_provider_wraps_its_queues_and_its_connection_manager() {
+    let plan = FaultPlan { completion_delayed_ppm: ALWAYS / 2, ..FaultPlan::default() };
+    let provider = FaultyProvider::new(Fabric::new(), plan);
+    let fabric = Fabric::new();
+    assert_eq!(provider.caps(), fabric.caps());
+    let mut queues = [0, 1].map(|_| provider.open_queues(&SMALL).unwrap());
+    let mut cm = provider.open_cm().unwrap();
+    let waker = Waker::new().unwrap();
+    let param = ConnParam { private: &[], rnr_retry: 7 };
+    let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    let nowhere = "10.0.0.2:1".parse().unwrap();
+    cm.connect(nowhere, &queues[0].handle(), &param).unwrap();
+    let refused = cm.next(&waker, Duration::ZERO);
+    assert!(matches!(refused, Some(CmEvent::Refused { reason: ConnectError::Unreachable, .. })));
+    cm.connect(at, &queues[0].handle(), &param).unwrap();
+    let Some(CmEvent::Request { request, .. }) = cm.next(&waker, Duration::ZERO) else { panic!() };
+    let theirs = cm.accept(request, &queues[1].handle(), &param).unwrap();
+    let Some(CmEvent::Connected { endpoint, .. }) = cm.next(&waker, Duration::ZERO) else {
+        panic!()
+    };
+    let qp = queues[0].attach(endpoint).unwrap();
+    let peer = queues[1].attach(theirs).unwrap();
+    queues[1].disconnect(peer.qp);
+    let mut out = WcBatch::new();
+    queues[0].poll_cq(&mut out).unwrap();
+    assert_eq!(queues[0].next_event(), Some(QueueEvent::Disconnected { qp_num: qp.qp_num }));
+    queues[0].destroy(qp.qp);
+    cm.connect(at, &queues[0].handle(), &param).unwrap();
+    let Some(CmEvent::Request { request, .. }) = cm.next(&waker, Duration::ZERO) else { panic!() };
+    cm.reject(request, &[]);
+}
