@@ -1,8 +1,8 @@
 //! Reader and writer: XDR's primitives over a borrowed buffer, bounded and never panicking.
 //!
 //! XDR (RFC 4506) is a sequence of big-endian 32-bit words. An opaque of a length that is no
-//! multiple of four is followed by one to three zero bytes; those must be zero here, so that decoding
-//! and encoding are exact inverses.
+//! multiple of four is followed by one to three zero bytes; here they must be zero indeed
+//! (wire.md W5), so that decoding and encoding are exact inverses.
 
 use crate::error::{DecodeError, NoRoom};
 

@@ -42,7 +42,8 @@ pub enum DecodeError {
         /// The largest value allowed.
         max: u32,
     },
-    /// A byte between the end of an opaque and the next word boundary is not zero (RFC 4506 4.10).
+    /// A byte between the end of an opaque and the next word boundary is not zero
+    /// (RFC 4506 4.10; wire.md W5).
     #[error("the padding at byte {at} is not zero")]
     BadPadding {
         /// Where the padding starts.

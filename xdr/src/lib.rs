@@ -10,8 +10,8 @@
 //!                               CONNPROP REQPROP RESPROP UPDPROP    properties
 //!                               XMTREQ XMTRESP XMTCONT REPTERR      round-trip reduction
 //! ```
-//! Everything borrows from its input, nothing allocates, nothing panics, every count is bounded, and
-//! decoding is strict: for every header accepted, encoding what was decoded gives the same bytes.
+//! Everything borrows from its input, nothing allocates, nothing panics, every count is bounded,
+//! and decoding is strict: encoding a header that was decoded gives the same bytes.
 //!
 //! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
 //! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02);

@@ -173,7 +173,7 @@ pub mod limit {
     pub const PROPERTIES_MAX: u32 = 64;
     /// Words in one subset of properties: a bit for each of [`PROPERTIES_MAX`].
     pub const SUBSET_WORDS_MAX: u32 = PROPERTIES_MAX / 32;
-    /// Groups in a receive buffer structure.
+    /// Groups in a receive buffer structure (wire.md W4).
     pub const STRUCTURE_GROUPS_MAX: u32 = 8;
     /// Segments in a receive buffer structure (wire.md E20).
     pub const STRUCTURE_SEGMENTS_MAX: u32 = 64;

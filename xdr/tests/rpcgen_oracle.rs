@@ -1,7 +1,7 @@
 //! Our coder against the C coder that rpcgen makes of `spec/rpcrdma.x`, both ways, byte for byte.
 //!
-//! Needs rpcgen, gcc and libtirpc (Debian: `apt-get install rpcsvc-proto libtirpc-dev gcc`). Without
-//! them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The messages are
+//! Needs rpcgen, gcc and libtirpc (Debian: `apt-get install rpcsvc-proto libtirpc-dev gcc`).
+//! Without them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The messages are
 //! the same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names its seed.
 
 #[path = "support/fields.rs"]
@@ -42,7 +42,7 @@ fn oracle() -> Option<&'static Path> {
                 // Not eprintln!: the harness would keep it to itself.
                 let _ = writeln!(
                     std::io::stderr(),
-                    "SKIPPED rpcgen_oracle (RPCRDMA_SKIP_ORACLE=1): our coder is not compared with C"
+                    "SKIPPED rpcgen_oracle (RPCRDMA_SKIP_ORACLE=1): nothing is compared with C"
                 );
                 return None;
             }

@@ -9,7 +9,7 @@
 //!                             | BYSIZE: over, segment<>
 //!                             | TBSN: nothing
 //! ```
-//! Displacements are in the virtual XDR stream, the one without anything excised (wire.md E16, E23).
+//! Displacements are in the virtual XDR stream, which has nothing excised (wire.md E16, E23).
 
 use core::fmt;
 

@@ -94,7 +94,7 @@ pub struct SegmentAt {
 /// Why groups of segments are not a usable structure.
 ///
 /// A peer's structure of this kind is ignored, as if it had stated none: the property only advises
-/// and has a default (wire.md E19, E20).
+/// and has a default (wire.md E19, E20, W4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum StructureError {
     /// There is no segment at all.
