@@ -19,6 +19,36 @@
 //!    pool that is dropped with tokens out does so; `recall` is for those who know that the device
 //!    is quiet.
 //! 4. What was asked for and not obtained is reported: see [`Region::notes`].
+//!
+//! ```
+//! use rpcrdma_mempool::{
+//!     Access, BulkPool, Keys, PageSize, PoolSpec, Region, RegionSpec, RegisterError, Registered,
+//!     Registrar,
+//! };
+//! # struct Device;
+//! # impl Registrar for Device {
+//! #     fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
+//! #         Ok(Keys { lkey: 7, rkey: 8 })
+//! #     }
+//! #     fn deregister(&self, _: Keys) {}
+//! # }
+//! # let device = Device;
+//! let blocks = PoolSpec { slots: 4, slot_len: 64 << 10, align: 4096 };
+//! let spec = RegionSpec { pages: PageSize::Huge2M, ..RegionSpec::new(blocks.bulk_region_len()?) };
+//! let region = Region::map(&spec)?;
+//! println!("{} pages", region.page_size());
+//! region.notes().iter().for_each(|note| println!("{note}"));
+//!
+//! let mut memory = Registered::new(region, &device, Access::LOCAL_WRITE)?;
+//! let mut pool = BulkPool::new(&mut memory, &blocks)?;
+//! let mut block = pool.take().expect("four are at home");
+//! block.fill(1);
+//! assert_eq!(block.sge(0..4096).lkey, 7);
+//! std::thread::spawn(move || drop(block)).join().expect("does not panic");
+//! pool.reclaim();
+//! assert_eq!(pool.free(), 4);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 
 pub mod bulk;

@@ -31,7 +31,7 @@ pub struct Loan {
     bytes: NonNull<u8>,
     home: NonNull<Home>,
     len: u32,
-    slot: u32,
+    slot: Slot,
 }
 
 // SAFETY: a loan owns its bytes: of each slot there is one loan at a time. What it reads of its
@@ -97,7 +97,7 @@ impl Drop for Loan {
     fn drop(&mut self) {
         // SAFETY: the home is alive until this loan has been returned, below.
         let (returns, links) = unsafe { Home::shared_parts(self.home) };
-        if returns.give(links, self.slot) == Memory::Free {
+        if returns.give(links, self.slot.number()) == Memory::Free {
             // SAFETY: `give` has answered that this was the last one and the owner is gone.
             unsafe { free(self.home) };
         }
@@ -106,7 +106,27 @@ impl Drop for Loan {
 
 impl fmt::Debug for Loan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Loan({} bytes, slot {})", self.len, self.slot)
+        write!(f, "Loan({} bytes, slot {})", self.len, self.slot.number())
+    }
+}
+
+/// A slot of a home: its kind in the upper four bits, its number in the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot(u32);
+
+impl Slot {
+    fn new(kind: usize, number: u32) -> Slot {
+        Slot((kind as u32) << NUMBER_BITS | number)
+    }
+
+    #[inline]
+    fn kind(self) -> usize {
+        (self.0 >> NUMBER_BITS) as usize
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self.0 & ((1 << NUMBER_BITS) - 1)
     }
 }
 
@@ -151,7 +171,6 @@ impl LoanHome {
     ) -> Result<(LoanHome, Vec<Vec<Loan>>), PoolError> {
         let (classes, bytes, align) = lay_out(kinds)?;
         let span = memory.carve(bytes, align)?;
-        let base = span.base();
         let slots = classes.last().map_or(0, |class| class.end);
         let links: Box<[Link]> = (0..slots).map(|_| Link::new()).collect();
         let home = Box::new(Home {
@@ -163,27 +182,22 @@ impl LoanHome {
         });
         let home = NonNull::from(Box::leak(home));
         let owner = LoanHome { home, slots: slots as usize };
-        let loans = owner
-            .classes()
-            .iter()
-            // Each number is lent once here, and from now on only when it has come home.
-            .map(|class| (class.first..class.end).rev().map(|slot| class.lend(slot, base, home)))
-            .map(Iterator::collect)
-            .collect();
+        let mut loans: Vec<Vec<Loan>> = kinds.iter().map(|_| Vec::new()).collect();
+        // Each number is lent once here, and from now on only when it has come home.
+        for number in (0..slots).rev() {
+            let loan = owner.shared().lend(number, home);
+            loans[loan.slot.kind()].push(loan);
+        }
         Ok((owner, loans))
     }
 
     /// Gives every loan that was dropped to `each`, whole again, with its kind. One plain load if
     /// there is none.
     #[inline]
-    pub(crate) fn reclaim(&mut self, mut each: impl FnMut(usize, Loan)) {
-        let home = self.shared();
-        // SAFETY: the home is alive, as in `shared`.
-        let (returns, links) = unsafe { Home::shared_parts(self.home) };
-        returns.take(links, |slot| {
-            let kind = home.kind_of(slot);
-            each(kind, home.classes[kind].lend(slot, home.span.base(), self.home));
-        });
+    pub(crate) fn reclaim(&mut self, each: impl FnMut(usize, Loan)) {
+        if self.shared().returns.any() {
+            self.reclaim_chain(each);
+        }
     }
 
     /// The kind of a loan, which is made whole again, or the loan if it is another pool's.
@@ -192,10 +206,19 @@ impl LoanHome {
         if loan.home != self.home {
             return Err(loan);
         }
-        let home = self.shared();
-        let kind = home.kind_of(loan.slot);
-        loan.len = home.classes[kind].slot_len;
+        let kind = loan.slot.kind();
+        loan.len = self.shared().classes[kind].slot_len;
         Ok((kind, loan))
+    }
+
+    #[cold]
+    fn reclaim_chain(&mut self, mut each: impl FnMut(usize, Loan)) {
+        // SAFETY: the home is alive, as in `shared`.
+        let (returns, links) = unsafe { Home::shared_parts(self.home) };
+        returns.take(links, |number| {
+            let loan = self.shared().lend(number, self.home);
+            each(loan.slot.kind(), loan);
+        });
     }
 
     fn classes(&self) -> &[ClassLayout] {
@@ -241,20 +264,15 @@ impl Home {
         (returns, unsafe { &*links })
     }
 
-    /// At most as many steps as there are kinds, which is 16.
-    #[inline]
-    fn kind_of(&self, slot: u32) -> usize {
-        self.classes.iter().take_while(|class| class.end <= slot).count()
-    }
-}
-
-impl ClassLayout {
-    /// Makes the loan for a slot of this class. Called once for every time that the slot is at
-    /// home.
-    fn lend(&self, slot: u32, base: NonNull<u8>, home: NonNull<Home>) -> Loan {
-        let offset = self.start + (slot - self.first) as usize * self.stride;
-        let bytes = NonNull::new(base.as_ptr().wrapping_add(offset)).expect("lies in the span");
-        Loan { bytes, home, len: self.slot_len, slot }
+    /// Makes the loan for a slot. Called once for every time that the slot is at home.
+    fn lend(&self, number: u32, home: NonNull<Home>) -> Loan {
+        // At most as many steps as there are kinds.
+        let kind = self.classes.iter().take_while(|class| class.end <= number).count();
+        let class = &self.classes[kind];
+        let offset = class.start + (number - class.first) as usize * class.stride;
+        let first = self.span.base().as_ptr().wrapping_add(offset);
+        let bytes = NonNull::new(first).expect("a slot lies in its span");
+        Loan { bytes, home, len: class.slot_len, slot: Slot::new(kind, number) }
     }
 }
 
@@ -272,7 +290,7 @@ fn lay_out(kinds: &[PoolSpec]) -> Result<(Vec<ClassLayout>, usize, usize), PoolE
         let slot_len = kind.slot_len as u32;
         classes.push(ClassLayout { first, end, start, stride: layout.stride, slot_len });
     }
-    if end >= LOANS_MAX {
+    if end > 1 << NUMBER_BITS || kinds.len() > 1 << (u32::BITS - NUMBER_BITS) {
         return Err(PoolError::TooLarge);
     }
     Ok((classes, bytes, align))
@@ -295,8 +313,8 @@ unsafe fn free(home: NonNull<Home>) {
     drop(unsafe { Box::from_raw(home.links) });
 }
 
-/// Numbers beyond are marks of [`Returns`].
-const LOANS_MAX: u32 = 1 << 31;
+/// Bits of a slot that are its number. Fewer than 32: the largest words are marks of `Returns`.
+const NUMBER_BITS: u32 = 28;
 
 #[cfg(test)]
 mod tests {
@@ -325,14 +343,14 @@ mod tests {
     fn loans_of_all_kinds_are_aligned_distinct_and_whole_when_they_come_back() {
         let large = PoolSpec { slots: 2, slot_len: 4096, align: 4096 };
         let (mut owner, mut kinds) = home(&[SPEC, large]);
-        let order = |kind: &[Loan]| kind.iter().map(|loan| loan.slot).collect::<Vec<_>>();
+        let order = |kind: &[Loan]| kind.iter().map(|loan| loan.slot.number()).collect::<Vec<_>>();
         assert_eq!((order(&kinds[0]), order(&kinds[1])), (vec![2, 1, 0], vec![4, 3]));
         for loan in kinds.iter_mut().flatten() {
-            let slot = loan.slot as u8;
-            loan.fill(slot);
+            let number = loan.slot.number() as u8;
+            loan.fill(number);
         }
         for loan in kinds.iter().flatten() {
-            assert!(loan.iter().all(|byte| *byte == loan.slot as u8));
+            assert!(loan.iter().all(|byte| *byte == loan.slot.number() as u8));
         }
         assert!(kinds[1].iter().all(|loan| loan.as_ptr().addr().is_multiple_of(4096)));
 

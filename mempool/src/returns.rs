@@ -70,13 +70,15 @@ impl Returns {
         if before == 1 { Memory::Free } else { Memory::Keep }
     }
 
-    /// Gives every slot that came home to `each`. Only the owner calls it; one plain load if there
-    /// is none.
+    /// Whether a slot came home: one plain load. Only the owner asks.
     #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.head.load(Ordering::Relaxed) != EMPTY
+    }
+
+    /// Gives every slot that came home to `each`. Only the owner calls it.
     pub(crate) fn take(&self, links: &[Link], each: impl FnMut(u32)) {
-        if self.head.load(Ordering::Relaxed) != EMPTY {
-            self.take_chain(links, EMPTY, each);
-        }
+        self.take_chain(links, EMPTY, each);
     }
 
     /// The owner leaves while `out` slots are not in its hands. Those on their way home are taken
@@ -123,8 +125,8 @@ mod loom_tests {
 
     /// What a home holds: the way back, and slots that only their owner touches.
     ///
-    /// Slots are relaxed: loom shows a reader every value that it could see, so that a missing order
-    /// shows as a stale count.
+    /// Slots are relaxed: loom shows a reader every value that it could see, so that a missing
+    /// order shows as a stale count.
     struct Shared {
         returns: Returns,
         links: [Link; SLOTS],
@@ -180,10 +182,12 @@ mod loom_tests {
             let mut home = [0; SLOTS];
             // Before, between and after the returns: an owner polls.
             while home.contains(&0) {
-                memory.returns.take(&memory.links, |slot| {
-                    home[slot as usize] += 1;
-                    assert_eq!(memory.uses(slot), 1, "its last use is not visible");
-                });
+                if memory.returns.any() {
+                    memory.returns.take(&memory.links, |slot| {
+                        home[slot as usize] += 1;
+                        assert_eq!(memory.uses(slot), 1, "its last use is not visible");
+                    });
+                }
                 thread::yield_now();
             }
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
@@ -260,10 +264,11 @@ mod tests {
             returns.take(&links, |slot| taken.push(slot));
             taken
         };
-        assert_eq!(taken(), []);
+        assert_eq!((returns.any(), taken()), (false, vec![]));
         for slot in [2, 0, 3] {
             assert_eq!(returns.give(&links, slot), Memory::Keep);
         }
+        assert!(returns.any());
         assert_eq!(taken(), [3, 0, 2]);
         assert_eq!(taken(), []);
     }
