@@ -470,17 +470,75 @@ mod tests {
     }
 
     fn any_structure() -> impl Strategy<Value = RecvStructure> {
-        let group = (1u32..4, 1u32..40, any::<bool>()).prop_map(|(count, length, placement)| {
+        let group = (1u32..4, 1u32..12, any::<bool>()).prop_map(|(count, length, placement)| {
             SegmentGroup { count, length: length * 2, align: 1, placement }
         });
-        vec(group, 1..5).prop_map(|groups| RecvStructure::new(&groups).expect("valid"))
+        (vec(group, 0..4), 1u32..20).prop_map(|(mut groups, lead)| {
+            let lead = SegmentGroup { count: 1, length: lead * 4, align: 1, placement: false };
+            let target = SegmentGroup { count: 1, length: 12, align: 1, placement: true };
+            groups.insert(0, lead);
+            groups.push(target);
+            RecvStructure::new(&groups).expect("valid")
+        })
+    }
+
+    /// A transmission around the bounds: `before` and `cut` are bytes by which the payload ends
+    /// before the first placement segment and the transmission before the buffer.
+    fn part_near(structure: &RecvStructure, before: i64, cut: u32) -> Part {
+        let byte_len = structure.total_len().saturating_sub(cut);
+        let end = (i64::from(structure.leading_len()) - before).clamp(0, byte_len.into()) as u32;
+        let payload_len = end & !3;
+        Part { buffer: 0, byte_len, payload_start: end - payload_len, payload_len }
+    }
+
+    /// An item as the generator has it: mostly behind the one before, mostly of the right length.
+    #[derive(Debug, Clone)]
+    struct Shape {
+        gap: i64,
+        skip: i64,
+        segments: u32,
+        offset: u32,
+        trim: i64,
+    }
+
+    fn any_shape() -> impl Strategy<Value = Shape> {
+        let gap = prop_oneof![6 => (0i64..3).prop_map(|gap| gap * 4), 1 => -4i64..6];
+        let skip = prop_oneof![8 => Just(0i64), 1 => -3i64..4];
+        let offset = prop_oneof![6 => Just(0u32), 1 => 0u32..24];
+        let trim = prop_oneof![4 => Just(0i64), 2 => 0i64..4, 1 => -4i64..24];
+        (gap, skip, 1u32..4, offset, trim).prop_map(|(gap, skip, segments, offset, trim)| Shape {
+            gap,
+            skip,
+            segments,
+            offset,
+            trim,
+        })
+    }
+
+    type Raw = (u32, u32, u32, Vec<u32>);
+
+    fn items_of(structure: &RecvStructure, shapes: &[Shape]) -> Vec<Raw> {
+        let (mut position, mut number) = (8, 0);
+        let mut items = Vec::new();
+        for shape in shapes {
+            number = (number + shape.skip).max(0);
+            let numbers: Vec<_> = (number as u32..number as u32 + shape.segments).collect();
+            number += i64::from(shape.segments);
+            let lens = numbers.iter().filter_map(|number| structure.locate(*number));
+            let whole: u32 = lens.map(|(_, at)| at.length).sum();
+            let len = (i64::from(whole) - i64::from(shape.offset) - shape.trim).max(0) as u32;
+            let disp = (position + shape.gap).max(0) as u32;
+            position = i64::from(disp + len.next_multiple_of(4));
+            items.push((disp, len, shape.offset, numbers));
+        }
+        items
     }
 
     /// What the bytes of each transmission may still be used for, told byte by byte.
     fn naive(
         structure: &RecvStructure,
         parts: &[Part],
-        items: &[(u32, u32, u32, Vec<u32>)],
+        items: &[Raw],
     ) -> Option<Vec<Vec<(usize, u32)>>> {
         let targets: Vec<_> = structure.segments().filter(|segment| segment.placement).collect();
         let mut free: Vec<Vec<bool>> = parts
@@ -539,35 +597,12 @@ mod tests {
         #[test]
         fn resolution_agrees_with_a_map_of_bytes(
             structure in any_structure(),
-            shapes in vec((0u32..8, 0u32..30, 0u32..120), 1..4),
-            items in vec((0u32..5, 0u32..100, 0u32..4, vec(0u32..20, 0..4), any::<bool>()), 0..4),
+            parts in vec((prop_oneof![4 => 0i64..9, 1 => -9i64..9], 0u32..9), 1..4),
+            shapes in vec(any_shape(), 0..4),
         ) {
-            let parts: Vec<_> = shapes
-                .iter()
-                .map(|(start, payload, beyond)| {
-                    let (payload_start, payload_len) = (start * 4, payload * 4);
-                    let byte_len = (payload_start + payload_len + beyond)
-                        .min(structure.total_len());
-                    let payload_start = payload_start.min(byte_len);
-                    let payload_len = payload_len.min(byte_len - payload_start) & !3;
-                    Part { buffer: 0, byte_len, payload_start, payload_len }
-                })
-                .collect();
-            // Mostly sensible items: positions behind each other, numbers in a run.
-            let mut position = 8;
-            let items: Vec<_> = items
-                .into_iter()
-                .map(|(gap, length, offset, mut numbers, run)| {
-                    let disp = position + gap * 4;
-                    position = disp + length.next_multiple_of(4);
-                    if run && let Some(first) = numbers.first().copied() {
-                        for (nth, number) in numbers.iter_mut().enumerate() {
-                            *number = first + nth as u32;
-                        }
-                    }
-                    (disp, length, offset * 2, numbers)
-                })
-                .collect();
+            let parts: Vec<_> =
+                parts.iter().map(|(end, cut)| part_near(&structure, *end, *cut)).collect();
+            let items = items_of(&structure, &shapes);
             let encoded: Vec<_> = items
                 .iter()
                 .map(|(disp, length, offset, numbers)| tbsn(*disp, *length, *offset, numbers))
