@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::NonNull;
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -80,7 +80,8 @@ impl Region {
         &self.notes
     }
 
-    /// The file behind a shared region, for another process to map.
+    /// The file behind a shared region, for another process to map. Its length cannot be changed.
+    /// Whoever writes to it writes to buffers that others hold.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memfd.as_ref().map(File::as_fd)
     }
@@ -419,15 +420,20 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
         PageSize::Huge2M => libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
         PageSize::Transparent | PageSize::Base4K => 0,
     };
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
     // SAFETY: memfd_create reads the name, a string literal that ends in a zero byte.
-    let fd = unsafe { libc::memfd_create(c"rpcrdma-region".as_ptr(), libc::MFD_CLOEXEC | huge) };
+    let fd = unsafe { libc::memfd_create(c"rpcrdma-region".as_ptr(), flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call above has just opened `fd`, and nobody else knows its number.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(len as u64)?;
-    Ok(file)
+    // A file that another process shortens would kill this one at its next access.
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: adds seals to a file of ours; no memory is involved.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+    if result == 0 { Ok(file) } else { Err(io::Error::last_os_error()) }
 }
 
 /// As many nodes as the kernel can have (CONFIG_NODES_SHIFT is at most 10).
@@ -578,7 +584,9 @@ mod tests {
         let spec = RegionSpec { pages: PageSize::Base4K, shared: true, ..RegionSpec::new(8192) };
         let region = map(RegionSpec { lock: false, ..spec });
         let fd = region.memfd().expect("shared regions have a file").try_clone_to_owned();
-        let again = MmapRaw::map_raw(&File::from(fd.expect("a number is free"))).expect("mapped");
+        let file = File::from(fd.expect("a number is free"));
+        file.set_len(0).expect_err("the length is sealed");
+        let again = MmapRaw::map_raw(&file).expect("mapped");
         let last = region.base().as_ptr().wrapping_add(8191);
         // SAFETY: the last byte of the region, which only this test knows.
         unsafe { last.write_volatile(7) };
