@@ -4,7 +4,7 @@
 //!   any thread    head ◀─compare-exchange─ slot, link to the head before
 //!   the owner     head ──one plain load──▶ EMPTY: nothing to do
 //!                 head ──one exchange────▶ the whole chain
-//!                 head ◀──CLOSED────────── when the pool is dropped; from then on slots are counted
+//!                 head ◀──CLOSED────────── when the pool is dropped; then slots are counted
 //! ```
 //!
 //! A chain of indices and not a queue from a library: it cannot overflow, because every slot has

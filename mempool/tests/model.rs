@@ -163,7 +163,9 @@ impl World {
 
 proptest! {
     #[test]
-    fn receive_buffers_are_in_one_hand_and_come_home(steps in prop::collection::vec(step(), 0..80)) {
+    fn receive_buffers_are_in_one_hand_and_come_home(
+        steps in prop::collection::vec(step(), 0..80),
+    ) {
         let mut world = World { pool: recv_pool(), tokens: vec![], loans: vec![], stamp: 0 };
         for step in &steps {
             world.run(step);
@@ -201,7 +203,10 @@ proptest! {
                 let index = token.index() as u8;
                 pool.bytes_mut(token).fill(index);
             }
-            prop_assert!(out.iter().all(|t| pool.bytes(t).iter().all(|b| u32::from(*b) == t.index())));
+            for token in &out {
+                let index = token.index() as u8;
+                prop_assert!(pool.bytes(token).iter().all(|byte| *byte == index));
+            }
             let addresses: HashSet<u64> = out.iter().map(|token| pool.addr(token)).collect();
             prop_assert_eq!(addresses.len() + pool.free(), pool.capacity());
         }
