@@ -1,0 +1,955 @@
+//! What each kind of received transmission means, and what it leaves behind.
+
+mod pair;
+
+use pair::{Side, connected, rpc, structure};
+use rpcrdma_proto::report::ReportKind;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::*;
+
+fn settings() -> Settings {
+    Settings {
+        credits_requested: 8,
+        credits_granted_max: 8,
+        ..Settings::new(structure(4096, 2, 4096))
+    }
+}
+
+fn wire(xid: u32, vers: u32, credit: u32, body: Body<'_>, payload: &[u8]) -> Vec<u8> {
+    let header = Header { xid, vers, credit, body };
+    let mut bytes = vec![0; header.encoded_len()];
+    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn msg(xid: u32, reply: bool) -> Vec<u8> {
+    wire(xid, 2, 8, Body::Msg(ChunkLists::EMPTY), &rpc(xid, reply, 40))
+}
+
+fn xmtreq(xid: u32, count: u32) -> Vec<u8> {
+    let req = XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count, rsbuf: 1, pslen: 40 };
+    wire(xid, 2, 8, Body::Optional(Optional::XmtReq(req)), &rpc(xid, false, 40))
+}
+
+fn xmtresp(xid: u32, count: u32, dp: &[MsgItem<'_>]) -> Vec<u8> {
+    let resp = XmtResp { dp: Array::from_slice(dp), count, pslen: 40 };
+    wire(xid, 2, 8, Body::Optional(Optional::XmtResp(resp)), &rpc(xid, true, 40))
+}
+
+fn xmtcont(xid: u32, xnum: u32, itype: u32) -> Vec<u8> {
+    let cont = XmtCont { xnum, itype, pslen: 8 };
+    wire(xid, 2, 8, Body::Optional(Optional::XmtCont(cont)), &[1; 8])
+}
+
+fn both() -> (Side, Side) {
+    connected(settings(), settings())
+}
+
+/// A call of the client, sent inline and not yet answered.
+fn call(client: &mut Side) -> CallId {
+    let id = client.conn.open_call(&mut client.ledger, 77).expect("ready");
+    let demand = CallDemand::inline(40, 40);
+    client.conn.begin_call(&mut client.ledger, id, &demand).expect("a credit is there");
+    id
+}
+
+/// A call whose reply may have `count` transmissions.
+fn long_call(client: &mut Side, count: u32) -> CallId {
+    let id = client.conn.open_call(&mut client.ledger, 78).expect("ready");
+    let demand = CallDemand::inline(40, count * 12_000);
+    client.conn.begin_call(&mut client.ledger, id, &demand).expect("credits are there");
+    assert_eq!(client.ledger.replies.reserved(), count);
+    id
+}
+
+fn rept(ingress: Ingress<'_>) -> ReptErr {
+    let report = match ingress {
+        Ingress::Reject(report) | Ingress::Aborted(Aborted { report, .. }) => report,
+        other => panic!("no report: {other:?}"),
+    };
+    match report.kind {
+        ReportKind::Rept(rept) => {
+            assert_eq!(report.xid, rept.bad.xid);
+            rept
+        }
+        other => panic!("another report: {other:?}"),
+    }
+}
+
+fn is_bad_header(ingress: &Ingress<'_>) -> bool {
+    matches!(ingress, Ingress::Reject(Report { kind: ReportKind::BadHeader, .. }))
+}
+
+mod handshake {
+    use super::*;
+
+    #[test]
+    fn the_server_answers_with_the_same_xid_and_a_grant() {
+        let mut client = Side::new(Role::Client, settings());
+        let mut server = Side::new(Role::Server, settings());
+        assert_eq!(client.conn.limits().recv_size, 1024, "before anything is known");
+        assert!(!client.conn.is_ready() && !server.conn.is_ready());
+        assert_eq!(client.conn.open_call(&mut client.ledger, 0), Err(SendError::NotReady));
+        assert!(server.conn.begin().is_none(), "a server never speaks first");
+        assert!(server.conn.next_control().is_none());
+        let hello = client.conn.begin().expect("first message");
+        assert!(client.conn.begin().is_none(), "once");
+        let hello = client.control(hello);
+        assert!(hello.len() <= 1024);
+        let Ingress::Control(control) = server.receive(&hello) else { panic!("control") };
+        let answer = server.control(control.answer.expect("own properties"));
+        assert!(answer.len() <= 1024);
+        let (header, _) = Header::decode(&answer).expect("valid");
+        assert_eq!(header.xid, Header::decode(&hello).expect("valid").0.xid);
+        assert_eq!(header.credit, 8, "what the client asked for");
+        assert!(matches!(client.receive(&answer), Ingress::Control(_)));
+        assert!(client.conn.is_ready() && server.conn.is_ready());
+        assert_eq!(client.conn.credits_available(), 8);
+        let limits = client.conn.limits();
+        assert_eq!((limits.recv_size, limits.placement), (4096 * 3, true));
+        assert_eq!(limits.rtr, RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT);
+        assert!(server.conn.next_control().is_none(), "it has been sent");
+    }
+
+    #[test]
+    fn a_server_without_properties_has_the_defaults() {
+        let plain = Settings { properties: false, ..settings() };
+        let mut client = Side::new(Role::Client, settings());
+        let mut server = Side::new(Role::Server, plain);
+        let hello = client.conn.begin().expect("first message");
+        let hello = client.control(hello);
+        let Ingress::Reject(report) = server.receive(&hello) else { panic!("rejected") };
+        assert_eq!(report.kind, ReportKind::InvalOption);
+        let error = server.report(report);
+        assert_eq!(error.len(), 20);
+        let ready = Control { became_ready: true, answer: None };
+        assert!(matches!(client.receive(&error), Ingress::Control(control) if control == ready));
+        assert_eq!(client.conn.limits().recv_size, 4096);
+        assert_eq!(client.conn.limits().request_rx_limit, 1);
+        assert!(client.conn.limits().rtr.is_empty());
+        assert_eq!(client.conn.credits_limit(), 1);
+    }
+
+    #[test]
+    fn a_client_without_properties_starts_with_a_small_call() {
+        let plain = Settings { properties: false, ..settings() };
+        let mut client = Side::new(Role::Client, plain);
+        let mut server = Side::new(Role::Server, settings());
+        assert!(client.conn.begin().is_none());
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let mut plan = |payload| {
+            let demand = CallDemand::inline(payload, 40);
+            client.conn.begin_call(&mut client.ledger, id, &demand)
+        };
+        assert!(plan(1024 - 24).is_err(), "the first message has at most 1024 bytes");
+        let mut plan = plan(1024 - 28).expect("the edge");
+        let wires = client.transmit(&mut plan, &rpc(id.xid(), false, 1024 - 28), &[]);
+        let Ingress::Call(message) = server.receive(&wires[0]) else { panic!("a call") };
+        let to = message.reply_to();
+        let demand = ReplyDemand::inline(40);
+        server.conn.begin_reply(&mut server.ledger, &to, &demand).expect("fits");
+        // wire.md B2: the server's properties come after the reply.
+        let control = server.conn.next_control().expect("not yet sent");
+        assert!(server.conn.next_control().is_none(), "once");
+        assert!(matches!(client.receive(&msg(id.xid(), true)), Ingress::Reply(of, _) if of == id));
+        assert_eq!(client.conn.limits().recv_size, 4096);
+        let Ingress::Reject(report) = client.receive(&server.control(control)) else {
+            panic!("the client has no properties")
+        };
+        assert_eq!(report.kind, ReportKind::InvalOption);
+    }
+
+    #[test]
+    fn an_older_peer_is_fatal() {
+        for vers in [1, 2] {
+            let mut client = Side::new(Role::Client, settings());
+            client.conn.begin().expect("first message");
+            let error = RdmaError::Vers { low: 1, high: 1 };
+            let ingress = client.receive(&wire(0, vers, 8, Body::Error(error), &[]));
+            let refused = Fatal::VersionRefused { low: 1, high: 1 };
+            assert!(matches!(ingress, Ingress::Fatal(fatal) if fatal == refused), "{vers}");
+        }
+    }
+
+    #[test]
+    fn properties_count_once() {
+        let (client, mut server) = both();
+        let again = client.control(ControlSend::ConnProp { xid: 0 });
+        let ingress = server.receive(&again);
+        assert!(matches!(ingress, Ingress::Ignored(Ignored::RepeatedProperties)), "{ingress:?}");
+    }
+
+    #[test]
+    fn a_payload_behind_properties_is_bad() {
+        let (client, _) = both();
+        let mut server = Side::new(Role::Server, settings());
+        let mut hello = client.control(ControlSend::ConnProp { xid: 0 });
+        hello.extend([0; 4]);
+        assert!(is_bad_header(&server.receive(&hello)));
+    }
+
+    #[test]
+    fn a_connection_is_small() {
+        let size = size_of::<Connection>();
+        assert!(size <= 2048, "{size} bytes");
+    }
+}
+
+mod properties {
+    use super::*;
+
+    fn set(values: &[Property<'_>], with: impl FnOnce(PropSet<'_>) -> Vec<u8>) -> Vec<u8> {
+        let mut bytes = vec![[0; 136]; values.len()];
+        let values: Vec<_> = values
+            .iter()
+            .zip(&mut bytes)
+            .map(|(value, bytes)| value.encode(bytes).expect("136 are enough"))
+            .collect();
+        with(PropSet::from_slice(&values))
+    }
+
+    fn connprop(values: &[Property<'_>], nochg: u32) -> Vec<u8> {
+        set(values, |start| {
+            let words = [nochg];
+            let nochg = PropSubset::from_words(&words);
+            let body = Optional::ConnProp(ConnProp { start, nochg });
+            wire(0, 2, 8, Body::Optional(body), &[])
+        })
+    }
+
+    fn updprop(values: &[Property<'_>]) -> Vec<u8> {
+        set(values, |now| wire(9, 2, 8, Body::Optional(Optional::UpdProp(UpdProp { now })), &[]))
+    }
+
+    fn server_after(values: &[Property<'_>], nochg: u32) -> Side {
+        let mut server = Side::new(Role::Server, settings());
+        let ingress = server.receive(&connprop(values, nochg));
+        assert!(matches!(ingress, Ingress::Control(_)), "{ingress:?}");
+        server
+    }
+
+    #[test]
+    fn the_usable_size_is_the_smaller_of_size_and_structure() {
+        let cut = structure(1024, 1, 1024);
+        let of = |values: &[Property<'_>]| {
+            let server = server_after(values, 0);
+            let limits = server.conn.limits();
+            (limits.recv_size, limits.placement)
+        };
+        let size = |bytes| Property::RecvBufferSize(bytes);
+        assert_eq!(of(&[]), (4096, false));
+        assert_eq!(of(&[size(8192)]), (8192, false));
+        assert_eq!(of(&[Property::RecvStructure(cut)]), (2048, true));
+        assert_eq!(of(&[size(8192), Property::RecvStructure(cut)]), (2048, true));
+        assert_eq!(of(&[size(2047), Property::RecvStructure(cut)]), (2047, false));
+        assert_eq!(of(&[size(u32::MAX)]), (4 << 20, false), "clamped");
+        assert_eq!(of(&[Property::Default(PropId::RECV_BUFFER_SIZE)]), (4096, false));
+    }
+
+    #[test]
+    fn limits_are_clamped_and_defaults_are_one() {
+        let server =
+            server_after(&[Property::RequestRxLimit(0), Property::ResponseSxLimit(u32::MAX)], 0);
+        let limits = server.conn.limits();
+        assert_eq!((limits.request_rx_limit, limits.response_sx_limit), (1, 1024));
+        let server = server_after(&[], 0);
+        let limits = server.conn.limits();
+        assert_eq!((limits.request_rx_limit, limits.response_sx_limit), (1, 1));
+        assert_eq!(limits.backward, BackwardSupport::Inline);
+        assert!(!limits.remote_invalidation);
+    }
+
+    #[test]
+    fn an_update_applies_to_what_was_stated_and_may_change() {
+        let stated = [
+            Property::RecvBufferSize(8192),
+            Property::RequestRxLimit(4),
+            Property::ResponseSxLimit(4),
+        ];
+        // The third will not change.
+        let mut server = server_after(&stated, 0b100);
+        let update = [
+            Property::RecvBufferSize(2048),
+            Property::RequestRxLimit(2),
+            Property::ResponseSxLimit(2),
+            Property::RtrSupport(RtrSupport::XREQ),
+        ];
+        assert!(matches!(server.receive(&updprop(&update)), Ingress::Control(_)));
+        let limits = *server.conn.limits();
+        assert_eq!((limits.recv_size, limits.request_rx_limit), (2048, 2));
+        assert_eq!((limits.response_sx_limit, limits.rtr), (4, RtrSupport::empty()));
+        assert_eq!(server.conn.counters().skipped_properties, 2);
+        // Growth is not for this connection.
+        server.receive(&updprop(&[Property::RecvBufferSize(8192)]));
+        assert_eq!(server.conn.limits().recv_size, 2048);
+    }
+
+    #[test]
+    fn a_request_for_changes_is_refused_but_for_a_smaller_size() {
+        let mut server = server_after(&[], 0);
+        let wanted = [Property::RequestRxLimit(64), Property::RecvBufferSize(2048)];
+        let request = set(&wanted, |want| {
+            wire(5, 2, 8, Body::Optional(Optional::ReqProp(ReqProp { want })), &[])
+        });
+        let Ingress::Control(Control { answer: Some(answer), .. }) = server.receive(&request)
+        else {
+            panic!("it is answered")
+        };
+        let bytes = server.control(answer);
+        let (header, len) = Header::decode(&bytes).expect("valid");
+        assert_eq!((header.xid, len), (5, bytes.len()));
+        let Body::Optional(Optional::RespProp(answer)) = header.body else { panic!("RESPROP") };
+        let done = [0, 1, 2].map(|index| answer.done.contains(index));
+        let rejected = [0, 1, 2].map(|index| answer.rej.contains(index));
+        assert_eq!((done, rejected), ([false, true, false], [true, false, false]));
+        // A larger one is refused.
+        let larger = set(&[Property::RecvBufferSize(1 << 20)], |want| {
+            wire(6, 2, 8, Body::Optional(Optional::ReqProp(ReqProp { want })), &[])
+        });
+        let Ingress::Control(Control { answer: Some(answer), .. }) = server.receive(&larger) else {
+            panic!("it is answered")
+        };
+        let bytes = server.control(answer);
+        let (header, _) = Header::decode(&bytes).expect("valid");
+        let Body::Optional(Optional::RespProp(answer)) = header.body else { panic!("RESPROP") };
+        assert!(answer.rej.contains(0) && !answer.done.contains(0));
+    }
+
+    #[test]
+    fn an_answer_to_no_question_is_ignored() {
+        let mut server = server_after(&[], 0);
+        let body = Body::Optional(Optional::RespProp(RespProp::default()));
+        let ingress = server.receive(&wire(5, 2, 8, body, &[]));
+        assert!(matches!(ingress, Ingress::Ignored(Ignored::UnaskedProperties)));
+    }
+}
+
+mod classification {
+    use super::*;
+
+    #[test]
+    fn short_messages_are_dropped() {
+        let (_, mut server) = both();
+        for len in [0, 15, 16, 27] {
+            let bytes = &msg(1, false)[..len];
+            let ingress = server.receive(bytes);
+            assert!(matches!(ingress, Ingress::Ignored(Ignored::Short)), "{len}: {ingress:?}");
+        }
+        assert_eq!(server.conn.counters().ignored[Ignored::Short as usize], 4);
+    }
+
+    #[test]
+    fn another_version_is_told_ours() {
+        let (_, mut server) = both();
+        for vers in [0, 1, 3] {
+            let mut bytes = msg(0x55, false);
+            bytes[4..8].copy_from_slice(&u32::to_be_bytes(vers));
+            let Ingress::Reject(report) = server.receive(&bytes) else { panic!("rejected") };
+            let answer = server.report(report);
+            let (header, _) = Header::decode(&answer).expect("valid");
+            assert_eq!((header.xid, header.vers), (0x55, vers));
+            let error = RdmaError::Vers { low: 2, high: 2 };
+            assert_eq!(header.body, Body::Error(error));
+        }
+    }
+
+    #[test]
+    fn errors_are_never_answered() {
+        let (_, mut server) = both();
+        let truncated = &wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[])[..16];
+        assert!(matches!(server.receive(truncated), Ingress::Ignored(Ignored::BadError)));
+        let mut other = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
+        other[4..8].copy_from_slice(&3u32.to_be_bytes());
+        assert!(matches!(server.receive(&other), Ingress::Ignored(Ignored::BadError)));
+        let unknown = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
+        assert!(matches!(server.receive(&unknown), Ingress::Ignored(Ignored::UnmatchedError)));
+        let mut rept = server.report(Report {
+            xid: 1,
+            kind: ReportKind::Rept(ReptErr {
+                bad: MsgId { xid: 1, dir: MsgType::Call, seq: 0 },
+                lead: None,
+                info: ReptInfo::BadCont,
+            }),
+        });
+        assert!(matches!(server.receive(&rept), Ingress::Ignored(Ignored::UnmatchedError)));
+        let len = rept.len();
+        rept[len - 4..].copy_from_slice(&99u32.to_be_bytes());
+        assert!(matches!(server.receive(&rept), Ingress::Ignored(Ignored::BadError)));
+    }
+
+    #[test]
+    fn unknown_operations_are_not_supported() {
+        let (_, mut server) = both();
+        let body = Body::Optional(Optional::Unknown { opttype: 99, info: &[0; 8] });
+        let ingress = server.receive(&wire(1, 2, 8, body, &[]));
+        assert!(matches!(ingress, Ingress::Reject(Report { kind: ReportKind::InvalOption, .. })));
+    }
+
+    #[test]
+    fn operations_switched_off_are_not_supported() {
+        let off = Settings { rtr: RtrSupport::XRESP, ..settings() };
+        let (_, mut server) = connected(settings(), off);
+        for bytes in [xmtreq(1, 1), xmtcont(1, 1, 5)] {
+            let ingress = server.receive(&bytes);
+            let Ingress::Reject(Report { kind: ReportKind::InvalOption, .. }) = ingress else {
+                panic!("{ingress:?}")
+            };
+        }
+    }
+
+    #[test]
+    fn an_undecodable_header_is_bad() {
+        let (_, mut server) = both();
+        let mut bytes = xmtreq(1, 1);
+        bytes[20..24].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert!(is_bad_header(&server.receive(&bytes)));
+        // RDMA_MSGP does not exist in version two.
+        let mut bytes = msg(1, false);
+        bytes[12..16].copy_from_slice(&2u32.to_be_bytes());
+        assert!(is_bad_header(&server.receive(&bytes)));
+    }
+
+    #[test]
+    fn a_payload_with_another_xid_is_bad_in_a_call_and_dropped_in_a_reply() {
+        let (mut client, mut server) = both();
+        let body = Body::Msg(ChunkLists::EMPTY);
+        assert!(is_bad_header(&server.receive(&wire(1, 2, 8, body, &rpc(2, false, 40)))));
+        let ingress = client.receive(&wire(1, 2, 8, body, &rpc(2, true, 40)));
+        assert!(matches!(ingress, Ingress::Ignored(Ignored::BadReply)));
+        // Neither call nor reply, or too short to tell.
+        let mut neither = wire(1, 2, 8, body, &rpc(1, false, 40));
+        neither[35] = 9;
+        assert!(is_bad_header(&server.receive(&neither)));
+        assert!(is_bad_header(&server.receive(&wire(1, 2, 8, body, &[0, 0, 0, 1]))));
+        // The operation and the payload disagree.
+        let mut disagree = xmtreq(1, 1);
+        disagree[51] = 1;
+        assert!(is_bad_header(&server.receive(&disagree)));
+    }
+
+    #[test]
+    fn chunks_need_explicit_rdma() {
+        let (mut client, mut server) = both();
+        let segment = RdmaSegment { handle: 1, length: 4, offset: 0 };
+        let reads = [ReadSegment { position: 0, target: segment }];
+        let chunks = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
+        let call_body = Body::Msg(chunks);
+        assert!(is_bad_header(&server.receive(&wire(1, 2, 8, call_body, &rpc(1, false, 40)))));
+        assert!(is_bad_header(&server.receive(&wire(1, 2, 8, Body::NoMsg(chunks), &[]))));
+        assert_eq!(server.conn.inflow().outstanding(), 0, "no credit is held by a bad call");
+        let id = call(&mut client);
+        let segments = [segment];
+        let reply = Some(WriteChunk(Array::from_slice(&segments)));
+        let body = Body::NoMsg(ChunkLists { reply, ..ChunkLists::EMPTY });
+        let ingress = client.receive(&wire(id.xid(), 2, 8, body, &[]));
+        assert!(matches!(ingress, Ingress::Failed(of, Refusal::BadReply) if of == id));
+    }
+
+    #[test]
+    fn replies_to_nobody_are_ignored() {
+        let (mut client, _) = both();
+        assert!(matches!(client.receive(&msg(3, true)), Ingress::Ignored(Ignored::UnknownReply)));
+        // Opened, but never sent.
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let ingress = client.receive(&msg(id.xid(), true));
+        assert!(matches!(ingress, Ingress::Ignored(Ignored::UnknownReply)));
+        // The rest of a group of such a reply is dropped, too.
+        let group = xmtresp(3, 2, &[]);
+        assert!(matches!(client.receive(&group), Ingress::Ignored(Ignored::UnknownReply)));
+        let rest = client.receive(&xmtcont(3, 1, 6));
+        assert!(matches!(rest, Ingress::Ignored(Ignored::AbortedRest)), "{rest:?}");
+    }
+}
+
+mod credits {
+    use super::*;
+
+    #[test]
+    fn a_call_holds_its_credit_until_it_is_finished() {
+        let (mut client, mut server) = both();
+        let ids: Vec<_> = (0..8).map(|_| call(&mut client)).collect();
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("the table has room");
+        let demand = CallDemand::inline(40, 40);
+        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("no credit");
+        assert_eq!(error, SendError::NotEnoughCredits { need: 1, have: 0 });
+        assert_eq!(client.ledger.replies.reserved(), 8, "a failure takes nothing");
+        for id in &ids {
+            assert!(matches!(server.receive(&msg(id.xid(), false)), Ingress::Call(_)));
+        }
+        assert_eq!(server.conn.inflow().outstanding(), 8);
+        let to = ReplyTo { xid: ids[0].xid(), credits: 1, rsbuf: 1, via: Via::Msg };
+        let reply = ReplyDemand::inline(40);
+        server.conn.begin_reply(&mut server.ledger, &to, &reply).expect("fits");
+        assert_eq!(server.conn.inflow().outstanding(), 7);
+        let answer = msg(ids[0].xid(), true);
+        assert!(matches!(client.receive(&answer), Ingress::Reply(of, _) if of == ids[0]));
+        assert_eq!(client.conn.credits_available(), 0, "not before it is finished");
+        let finished = client.conn.finish_call(&mut client.ledger, ids[0]);
+        assert_eq!(finished, Some(Finished { token: 77 }));
+        assert_eq!(client.conn.finish_call(&mut client.ledger, ids[0]), None, "once");
+        assert!(client.conn.begin_call(&mut client.ledger, id, &demand).is_ok());
+        assert_eq!(
+            client.conn.begin_call(&mut client.ledger, id, &demand).err(),
+            Some(SendError::UnknownCall),
+            "a call is planned once"
+        );
+    }
+
+    #[test]
+    fn a_peer_beyond_its_grant_is_cut_off() {
+        let (_, mut server) = both();
+        for xid in 1..=8 {
+            assert!(matches!(server.receive(&msg(xid, false)), Ingress::Call(_)));
+        }
+        let overstep = Fatal::CreditOverstep { outstanding: 9, granted: 8 };
+        let ingress = server.receive(&msg(9, false));
+        assert!(matches!(ingress, Ingress::Fatal(fatal) if fatal == overstep), "{ingress:?}");
+    }
+
+    #[test]
+    fn a_group_counts_as_its_transmissions() {
+        let (_, mut server) = both();
+        assert!(matches!(server.receive(&xmtreq(1, 5)), Ingress::Partial));
+        assert_eq!(server.conn.inflow().outstanding(), 5);
+        for number in 1..4 {
+            assert!(matches!(server.receive(&xmtcont(1, number, 5)), Ingress::Partial));
+        }
+        let last = server.receive(&xmtcont(1, 4, 5));
+        assert!(matches!(last, Ingress::Complete(Complete::Call)));
+        let overstep = Fatal::CreditOverstep { outstanding: 9, granted: 8 };
+        let ingress = server.receive(&xmtreq(2, 4));
+        assert!(matches!(ingress, Ingress::Fatal(fatal) if fatal == overstep), "{ingress:?}");
+        assert!(matches!(server.receive(&xmtreq(2, 3)), Ingress::Partial), "the edge");
+    }
+
+    #[test]
+    fn no_receives_for_the_reply_means_no_call() {
+        let (mut client, _) = both();
+        client.ledger.replies = ReplyReserve::new(1);
+        call(&mut client);
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let demand = CallDemand::inline(40, 40);
+        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("none");
+        assert_eq!(error, SendError::NotEnoughReceives { need: 1, have: 0 });
+        assert_eq!(client.conn.credits_available(), 7, "a failure takes nothing");
+    }
+
+    #[test]
+    fn receives_that_a_reply_does_not_use_return_with_its_first_transmission() {
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 4);
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 2, &[])), Ingress::Partial));
+        assert_eq!(client.ledger.replies.reserved(), 2);
+        let last = client.receive(&xmtcont(id.xid(), 1, 6));
+        assert!(matches!(last, Ingress::Complete(Complete::Reply(of)) if of == id));
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+        assert_eq!(client.ledger.replies.reserved(), 0);
+    }
+
+    #[test]
+    fn closing_gives_back_what_a_connection_holds() {
+        let (mut client, server) = both();
+        let Side { conn, mut ledger, .. } = server;
+        assert_eq!(ledger.grants.granted(), 8);
+        conn.close(&mut ledger);
+        assert_eq!(ledger.grants.granted(), 0);
+        call(&mut client);
+        call(&mut client);
+        let Side { mut conn, mut ledger, .. } = client;
+        while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
+            conn.finish_call(&mut ledger, id).expect("open");
+        }
+        conn.close(&mut ledger);
+        assert!(ledger.calls.is_empty());
+        assert_eq!((ledger.replies.reserved(), ledger.grants.granted()), (0, 0));
+    }
+}
+
+mod groups {
+    use super::*;
+
+    #[test]
+    fn an_intervening_message_ends_the_group_once_and_is_itself_processed() {
+        let (_, mut server) = both();
+        assert!(matches!(server.receive(&xmtreq(1, 3)), Ingress::Partial));
+        let first = server.last_buffer();
+        let intervening = msg(2, false);
+        let Ingress::Aborted(Aborted { report, again: true }) = server.receive(&intervening) else {
+            panic!("the group ends")
+        };
+        assert_eq!(server.conn.group()[0].buffer, first, "to be released");
+        assert!(server.conn.parked().is_empty());
+        assert_eq!(server.conn.inflow().outstanding(), 0);
+        let ReportKind::Rept(rept) = report.kind else { panic!("a report of the extension") };
+        assert_eq!(rept.info, ReptInfo::BadHmt(Mismatch { expect: 5, current: 0 }));
+        assert_eq!(rept.lead, Some(MsgId { xid: 1, dir: MsgType::Call, seq: 0 }));
+        let again = server.hand_in(server.last_buffer(), intervening.len());
+        assert!(matches!(again, Ingress::Call(message) if message.xid == 2));
+        for number in [1, 2] {
+            let rest = server.receive(&xmtcont(1, number, 5));
+            assert!(matches!(rest, Ingress::Ignored(Ignored::AbortedRest)), "{rest:?}");
+        }
+        assert_eq!(server.conn.counters().reported, 1);
+        // Another stray is reported.
+        assert_eq!(rept_of(&mut server, &xmtcont(9, 1, 5)).info, ReptInfo::BadCont);
+    }
+
+    fn rept_of(side: &mut Side, bytes: &[u8]) -> ReptErr {
+        rept(side.receive(bytes))
+    }
+
+    #[test]
+    fn another_initial_is_an_intervening_message_too() {
+        let (_, mut server) = both();
+        assert!(matches!(server.receive(&xmtreq(1, 3)), Ingress::Partial));
+        assert_eq!(server.conn.parked().len(), 1);
+        let second = xmtreq(2, 2);
+        let report = rept_of(&mut server, &second);
+        assert_eq!(report.info, ReptInfo::BadOmt(Mismatch { expect: 7, current: 5 }));
+        let again = server.hand_in(server.last_buffer(), second.len());
+        assert!(matches!(again, Ingress::Partial));
+        let last = server.receive(&xmtcont(2, 1, 5));
+        assert!(matches!(last, Ingress::Complete(Complete::Call)));
+    }
+
+    #[test]
+    fn a_wrong_continuation_ends_the_group_and_is_dropped() {
+        let mismatch = |expect, current| Mismatch { expect, current };
+        let table = [
+            (xmtcont(1, 2, 5), ReptInfo::BadSeq(mismatch(1, 2))),
+            (xmtcont(8, 1, 5), ReptInfo::BadXid(mismatch(1, 8))),
+            (xmtcont(1, 1, 6), ReptInfo::BadOmt(mismatch(5, 6))),
+        ];
+        for (bytes, info) in table {
+            let (_, mut server) = both();
+            assert!(matches!(server.receive(&xmtreq(1, 3)), Ingress::Partial));
+            let ingress = server.receive(&bytes);
+            assert!(matches!(ingress, Ingress::Aborted(Aborted { again: false, .. })));
+            let report = rept(ingress);
+            assert_eq!(report.info, info);
+            assert_eq!(report.lead, Some(MsgId { xid: 1, dir: MsgType::Call, seq: 0 }));
+            assert_eq!(server.conn.inflow().outstanding(), 0);
+        }
+    }
+
+    #[test]
+    fn an_error_does_not_intervene() {
+        let (_, mut server) = both();
+        assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
+        let error = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
+        assert!(matches!(server.receive(&error), Ingress::Ignored(_)));
+        assert!(matches!(server.receive(&[0; 10]), Ingress::Ignored(Ignored::Short)));
+        let last = server.receive(&xmtcont(1, 1, 5));
+        assert!(matches!(last, Ingress::Complete(Complete::Call)));
+    }
+
+    #[test]
+    fn a_continuation_whose_payload_is_impossible_ends_the_group() {
+        for pslen in [4, 12, u32::MAX - 3] {
+            let (_, mut server) = both();
+            assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
+            let cont = XmtCont { xnum: 1, itype: 5, pslen };
+            let body = Body::Optional(Optional::XmtCont(cont));
+            let ingress = server.receive(&wire(1, 2, 8, body, &[1; 8]));
+            if pslen == 4 {
+                // Less than was received is fine: what follows may be an item.
+                assert!(matches!(ingress, Ingress::Complete(Complete::Call)));
+                continue;
+            }
+            let range = OutOfRange { value: pslen, min: 0, max: 8 };
+            assert_eq!(rept(ingress).info, ReptInfo::BadPl(range));
+            assert_eq!(server.conn.inflow().outstanding(), 0);
+        }
+    }
+
+    #[test]
+    fn the_payload_of_a_first_transmission_is_8_to_all_its_bytes() {
+        for (pslen, fine) in [(4, false), (8, true), (10, false), (40, true), (44, false)] {
+            let (_, mut server) = both();
+            let req = XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count: 1, rsbuf: 1, pslen };
+            let body = Body::Optional(Optional::XmtReq(req));
+            let ingress = server.receive(&wire(1, 2, 8, body, &rpc(1, false, 40)));
+            match fine {
+                true => assert!(matches!(ingress, Ingress::Call(_)), "{pslen}"),
+                false => {
+                    let range = OutOfRange { value: pslen, min: 8, max: 40 };
+                    assert_eq!(rept(ingress).info, ReptInfo::BadPl(range), "{pslen}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_above_the_limit_is_refused_and_its_rest_dropped() {
+        let small = Settings { request_rx_limit: 2, ..settings() };
+        let (_, mut server) = connected(settings(), small);
+        let report = rept(server.receive(&xmtreq(1, 3)));
+        assert_eq!(report.info, ReptInfo::BadSeq(Mismatch { expect: 2, current: 3 }));
+        for number in [1, 2] {
+            let rest = server.receive(&xmtcont(1, number, 5));
+            assert!(matches!(rest, Ingress::Ignored(Ignored::AbortedRest)));
+        }
+        let report = rept(server.receive(&xmtreq(1, 0)));
+        assert_eq!(report.info, ReptInfo::BadSeq(Mismatch { expect: 1, current: 0 }));
+        assert_eq!(server.conn.inflow().outstanding(), 0);
+        assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial), "the same xid again");
+        let last = server.receive(&xmtcont(1, 1, 5));
+        assert!(matches!(last, Ingress::Complete(Complete::Call)));
+    }
+
+    #[test]
+    fn a_reply_may_have_as_many_transmissions_as_it_was_allowed() {
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        let report = rept(client.receive(&xmtresp(id.xid(), 3, &[])));
+        assert_eq!(report.info, ReptInfo::BadSeq(Mismatch { expect: 2, current: 3 }));
+        assert_eq!(report.bad.dir, MsgType::Reply);
+        // The call is still open for a better answer.
+        assert!(matches!(client.receive(&msg(id.xid(), true)), Ingress::Reply(of, _) if of == id));
+    }
+
+    #[test]
+    fn a_reply_group_that_fails_leaves_its_call_open() {
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 3);
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 3, &[])), Ingress::Partial));
+        let ingress = client.receive(&xmtcont(id.xid(), 2, 6));
+        assert!(matches!(ingress, Ingress::Aborted(Aborted { again: false, .. })));
+        assert!(matches!(client.receive(&msg(id.xid(), true)), Ingress::Reply(of, _) if of == id));
+    }
+
+    #[test]
+    fn the_reply_to_a_call_finished_meanwhile_is_unwanted() {
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 2, &[])), Ingress::Partial));
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+        let last = client.receive(&xmtcont(id.xid(), 1, 6));
+        assert!(matches!(last, Ingress::Complete(Complete::Unwanted)));
+        assert_eq!(client.conn.group().len(), 2, "both buffers are to be released");
+    }
+}
+
+mod failures {
+    use super::*;
+
+    #[test]
+    fn an_error_fails_the_call_it_names() {
+        let errors = [
+            (RdmaError::BadHeader, Refusal::BadHeader),
+            (RdmaError::InvalOption, Refusal::InvalOption),
+            (RdmaError::Vers { low: 3, high: 4 }, Refusal::Version { low: 3, high: 4 }),
+        ];
+        for (error, refusal) in errors {
+            let (mut client, _) = both();
+            let id = call(&mut client);
+            let ingress = client.receive(&wire(id.xid(), 2, 3, Body::Error(error), &[]));
+            let Ingress::Failed(of, why) = ingress else { panic!("{ingress:?}") };
+            assert_eq!((of, why), (id, refusal));
+            client.conn.finish_call(&mut client.ledger, id).expect("still open");
+            // wire.md E33: what is not supported is not tried again.
+            let gone = error == RdmaError::InvalOption;
+            assert_eq!(!client.conn.limits().rtr.contains(RtrSupport::XREQ), gone);
+        }
+    }
+
+    #[test]
+    fn a_report_about_a_call_fails_it_by_its_lead() {
+        let (mut client, mut server) = both();
+        let id = call(&mut client);
+        assert!(matches!(server.receive(&xmtreq(id.xid(), 3)), Ingress::Partial));
+        let ingress = server.receive(&msg(0x77, false));
+        let Ingress::Aborted(Aborted { report, .. }) = ingress else { panic!("{ingress:?}") };
+        let ingress = client.receive(&server.report(report));
+        let Ingress::Failed(of, Refusal::Reported(info)) = ingress else { panic!("{ingress:?}") };
+        assert_eq!(of, id);
+        assert_eq!(info, ReptInfo::BadHmt(Mismatch { expect: 5, current: 0 }));
+    }
+
+    #[test]
+    fn a_call_found_bad_is_rejected_and_its_credits_are_free() {
+        let (mut client, mut server) = both();
+        let id = call(&mut client);
+        let segments = [99];
+        let loc = Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(&segments) };
+        let dp = [MsgItem { disp: 8, length: 4, loc }];
+        let dp = Array::from_slice(&dp);
+        let req = XmtReq { dp, rsd: Array::EMPTY, count: 1, rsbuf: 1, pslen: 40 };
+        let body = Body::Optional(Optional::XmtReq(req));
+        let bytes = wire(id.xid(), 2, 8, body, &rpc(id.xid(), false, 40));
+        let Ingress::Call(message) = server.receive(&bytes) else { panic!("a call") };
+        assert!(!message.is_plain());
+        let parts = [message.part];
+        let violation = server.conn.resolve_call(&message, &parts).expect_err("no segment 99");
+        let to = message.reply_to();
+        let report = server.conn.reject_call(&mut server.ledger, &to, violation);
+        assert_eq!(server.conn.inflow().outstanding(), 0);
+        let ingress = client.receive(&server.report(report));
+        let range = OutOfRange { value: 99, min: 0, max: 1 };
+        let refusal = Refusal::Reported(ReptInfo::BadTbsn(range));
+        assert!(matches!(ingress, Ingress::Failed(of, why) if of == id && why == refusal));
+    }
+
+    #[test]
+    fn a_reply_must_answer_every_direction_and_no_more() {
+        let (mut client, mut server) = both();
+        let wanted = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
+        let wants = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let demand = CallDemand {
+            wants: &wants,
+            reply_bulk_max: &[4096],
+            gather_max: 4,
+            ..CallDemand::inline(40, 40)
+        };
+        client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let range = |value, due| OutOfRange { value, min: due, max: due };
+        let report = rept(client.receive(&xmtresp(id.xid(), 1, &[])));
+        assert_eq!(report.info, ReptInfo::BadTbsn(range(0, 1)));
+        let item = |loc| MsgItem { disp: 8, length: 4, loc };
+        let two = [item(Loc::TooShort), item(Loc::TooShort)];
+        let report = rept(client.receive(&xmtresp(id.xid(), 1, &two)));
+        assert_eq!(report.info, ReptInfo::BadTbsn(range(2, 1)));
+        // wire.md E30: a result that Table 2 does not allow.
+        let wrong = [item(Loc::Exrw(Array::EMPTY))];
+        let Ingress::Reply(of, message) = client.receive(&xmtresp(id.xid(), 1, &wrong)) else {
+            panic!("a reply")
+        };
+        let parts = [message.part];
+        let resolved = client.conn.resolve_reply(&client.ledger, of, &message, &parts);
+        let violation = resolved.expect_err("Table 2");
+        let report = client.conn.reject_reply(&mut client.ledger, of, violation);
+        let bytes = client.report(report);
+        // The responder learns which reply it was.
+        let ingress = server.receive(&bytes);
+        let refusal = Refusal::Reported(ReptInfo::BadTbsn(OutOfRange { value: 1, min: 2, max: 2 }));
+        assert!(matches!(
+            ingress,
+            Ingress::ReplyRefused { xid, refusal: why } if xid == id.xid() && why == refusal
+        ));
+        // A plain answer means that nothing was placed.
+        let Ingress::Reply(of, message) = client.receive(&msg(id.xid(), true)) else {
+            panic!("a reply")
+        };
+        assert!(message.is_plain());
+        let parts = [message.part];
+        assert!(client.conn.resolve_reply(&client.ledger, of, &message, &parts).is_ok());
+    }
+}
+
+mod backward {
+    use super::*;
+
+    #[test]
+    fn calls_go_both_ways_with_separate_credits() {
+        let (mut client, mut server) = both();
+        let forward = call(&mut client);
+        let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
+        assert_eq!(id.xid() >> 31, 1);
+        let demand = CallDemand::inline(40, 40);
+        let mut plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("one credit");
+        let wires = server.transmit(&mut plan, &rpc(id.xid(), false, 40), &[]);
+        let second = server.conn.open_call(&mut server.ledger, 6).expect("ready");
+        assert_eq!(
+            server.conn.begin_call(&mut server.ledger, second, &demand).err(),
+            Some(SendError::NotEnoughCredits { need: 1, have: 0 }),
+            "one credit until the first grant"
+        );
+        let Ingress::Call(message) = client.receive(&wires[0]) else { panic!("a call") };
+        let to = message.reply_to();
+        let reply = ReplyDemand::inline(40);
+        let mut plan = client.conn.begin_reply(&mut client.ledger, &to, &reply).expect("fits");
+        let wires = client.transmit(&mut plan, &rpc(id.xid(), true, 40), &[]);
+        assert!(matches!(server.receive(&wires[0]), Ingress::Reply(of, _) if of == id));
+        assert_eq!(server.conn.credits_limit(), 8, "the client's grant");
+        assert_eq!(client.conn.credits_available(), 7, "the forward call still holds its own");
+        assert!(matches!(client.receive(&msg(forward.xid(), true)), Ingress::Reply(..)));
+    }
+
+    #[test]
+    fn inline_backward_calls_are_single_and_without_placement() {
+        let (mut client, mut server) = both();
+        let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
+        let items = [BulkItem { position: 40, len: 64, origin: 0, pieces: 1 }];
+        let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
+        let plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("inline");
+        assert!(!plan.is_placed(0));
+        server.conn.finish_call(&mut server.ledger, id).expect("open");
+        // And what breaks the rule is refused.
+        assert!(is_bad_header(&client.receive(&xmtreq(1 << 31 | 9, 2))));
+    }
+
+    #[test]
+    fn a_peer_that_takes_no_backward_calls_gets_none() {
+        let none = Settings { backward: BackwardSupport::None, ..settings() };
+        let (mut client, mut server) = connected(none, settings());
+        let opened = server.conn.open_call(&mut server.ledger, 5);
+        assert_eq!(opened, Err(SendError::NoBackward));
+        assert!(is_bad_header(&client.receive(&msg(1 << 31 | 9, false))));
+    }
+
+    #[test]
+    fn general_backward_calls_are_as_forward_ones() {
+        let general = Settings { backward: BackwardSupport::General, ..settings() };
+        let (mut client, mut server) = connected(general, settings());
+        let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
+        let items = [BulkItem { position: 40, len: 64, origin: 0, pieces: 1 }];
+        let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
+        let mut plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("placed");
+        assert!(plan.is_placed(0));
+        let wires = server.transmit(&mut plan, &rpc(id.xid(), false, 40), &[vec![7; 64]]);
+        assert!(
+            matches!(client.receive(&wires[0]), Ingress::Call(message) if message.dp.len() == 1)
+        );
+    }
+}
+
+mod misuse {
+    use super::*;
+
+    #[test]
+    fn settings_that_contradict_themselves_open_nothing() {
+        let good = settings();
+        let bad = [
+            Settings { structure: structure(1023, 1, 4096), ..good },
+            Settings { credits_requested: 0, ..good },
+            Settings { credits_granted_max: 0, ..good },
+            Settings { call_count_max: 0, ..good },
+            Settings { request_rx_limit: 65, ..good },
+        ];
+        let mut ledger = ShardLedger::new(4, 1, 4, 4);
+        for settings in bad {
+            let opened = Connection::open(Role::Client, 0, &settings, &mut ledger);
+            assert!(matches!(opened, Err(OpenError::Misuse(_))));
+        }
+        assert_eq!(ledger.grants.granted(), 0);
+        Connection::open(Role::Client, 0, &good, &mut ledger).expect("good");
+        let second = Connection::open(Role::Client, 1, &good, &mut ledger);
+        assert!(matches!(second, Err(OpenError::NoReceives)));
+    }
+
+    #[test]
+    fn items_that_cannot_be_are_refused() {
+        let (mut client, _) = both();
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let item = |position, len| BulkItem { position, len, origin: 0, pieces: 1 };
+        let lists = [
+            vec![item(4, 4)],
+            vec![item(10, 4)],
+            vec![item(44, 4)],
+            vec![item(8, 5), item(12, 4)],
+            vec![item(8, u32::MAX)],
+            vec![item(8, 0); 65],
+        ];
+        for items in lists {
+            let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
+            let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("bad");
+            assert!(matches!(error, SendError::Misuse(_)), "{items:?}: {error}");
+        }
+        let wants = [RsdSet { begin: 0, end: 41, items: Array::EMPTY }];
+        let demand = CallDemand { wants: &wants, ..CallDemand::inline(40, 40) };
+        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("bad");
+        assert!(matches!(error, SendError::Misuse(_)));
+    }
+}

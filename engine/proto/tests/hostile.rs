@@ -1,0 +1,255 @@
+//! A peer that sends anything: nothing panics, nothing is lost, nothing unreceived is named.
+
+mod pair;
+
+use pair::{Side, connected, rpc, structure};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::*;
+
+/// A message, before its bytes are tampered with.
+#[derive(Debug, Clone)]
+enum Sent {
+    Msg {
+        xid: u32,
+        reply: bool,
+    },
+    Req {
+        xid: u32,
+        count: u32,
+        pslen: u32,
+        items: Vec<(u32, u32, u32, u32)>,
+        sets: Vec<(u32, u32)>,
+    },
+    Resp {
+        xid: u32,
+        count: u32,
+        pslen: u32,
+        items: Vec<(u32, u32, u32, u32)>,
+    },
+    Cont {
+        xid: u32,
+        xnum: u32,
+        itype: u32,
+        pslen: u32,
+    },
+    Error {
+        xid: u32,
+        code: u32,
+    },
+    ConnProp {
+        xid: u32,
+    },
+}
+
+fn any_sent() -> impl Strategy<Value = Sent> {
+    // The xids of the first calls of a client and a server, and a foreign one.
+    let xid = prop_oneof![Just(16u32), Just(17), Just(1 << 31 | 16), Just(0), Just(99)].boxed();
+    let items = vec((0u32..60, 0u32..5000, 0u32..6, 0u32..4), 0..3).boxed();
+    let len = prop_oneof![Just(40u32), Just(8), 0u32..50].boxed();
+    prop_oneof![
+        (xid.clone(), any::<bool>()).prop_map(|(xid, reply)| Sent::Msg { xid, reply }),
+        (xid.clone(), 0u32..5, len.clone(), items.clone(), vec((0u32..60, 0u32..60), 0..2))
+            .prop_map(|(xid, count, pslen, items, sets)| {
+                Sent::Req { xid, count, pslen, items, sets }
+            }),
+        (xid.clone(), 0u32..5, len.clone(), items)
+            .prop_map(|(xid, count, pslen, items)| Sent::Resp { xid, count, pslen, items }),
+        (xid.clone(), 0u32..4, prop_oneof![Just(5u32), Just(6), 0u32..8], len)
+            .prop_map(|(xid, xnum, itype, pslen)| Sent::Cont { xid, xnum, itype, pslen }),
+        (xid.clone(), 0u32..5).prop_map(|(xid, code)| Sent::Error { xid, code }),
+        xid.prop_map(|xid| Sent::ConnProp { xid }),
+    ]
+}
+
+fn encode(sent: &Sent, tail: usize) -> Vec<u8> {
+    let numbers: Vec<Vec<u32>> = match sent {
+        Sent::Req { items, .. } | Sent::Resp { items, .. } => {
+            items.iter().map(|item| (item.2..item.2 + item.3).collect()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mitems = |items: &[(u32, u32, u32, u32)]| -> Vec<MsgItem<'_>> {
+        let located = items.iter().zip(&numbers);
+        located
+            .map(|((disp, length, ..), numbers)| {
+                let loc = Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(numbers) };
+                MsgItem { disp: *disp, length: *length, loc }
+            })
+            .collect()
+    };
+    let wanted = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
+    let (dp, sets): (Vec<MsgItem<'_>>, Vec<RsdSet<'_>>) = match sent {
+        Sent::Req { items, sets, .. } => {
+            let items_of = Array::from_slice(&wanted[..]);
+            let set =
+                |(begin, end): &(u32, u32)| RsdSet { begin: *begin, end: *end, items: items_of };
+            (mitems(items), sets.iter().map(set).collect())
+        }
+        Sent::Resp { items, .. } => (mitems(items), Vec::new()),
+        _ => (Vec::new(), Vec::new()),
+    };
+    let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(&sets));
+    let (xid, body, payload) = match *sent {
+        Sent::Msg { xid, reply } => (xid, Body::Msg(ChunkLists::EMPTY), rpc(xid, reply, 40)),
+        Sent::Req { xid, count, pslen, .. } => {
+            let req = XmtReq { dp, rsd, count, rsbuf: 2, pslen };
+            (xid, Body::Optional(Optional::XmtReq(req)), rpc(xid, false, 40))
+        }
+        Sent::Resp { xid, count, pslen, .. } => {
+            let resp = XmtResp { dp, count, pslen };
+            (xid, Body::Optional(Optional::XmtResp(resp)), rpc(xid, true, 40))
+        }
+        Sent::Cont { xid, xnum, itype, pslen } => {
+            let cont = XmtCont { xnum, itype, pslen };
+            (xid, Body::Optional(Optional::XmtCont(cont)), vec![2; 40])
+        }
+        Sent::Error { xid, code: 0 } => {
+            (xid, Body::Error(RdmaError::Vers { low: 1, high: 1 }), Vec::new())
+        }
+        Sent::Error { xid, code: 1 } => (xid, Body::Error(RdmaError::InvalOption), Vec::new()),
+        Sent::Error { xid, code } => {
+            let dir = if code == 2 { MsgType::Call } else { MsgType::Reply };
+            let bad = MsgId { xid, dir, seq: 0 };
+            let rept = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
+            (xid, Body::Optional(Optional::ReptErr(rept)), Vec::new())
+        }
+        Sent::ConnProp { xid } => {
+            (xid, Body::Optional(Optional::ConnProp(ConnProp::default())), Vec::new())
+        }
+    };
+    let header = Header { xid, vers: 2, credit: 4, body };
+    let mut bytes = vec![0; header.encoded_len()];
+    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
+    bytes.extend_from_slice(&payload);
+    bytes.resize(bytes.len() + tail, 3);
+    bytes
+}
+
+/// Does with a message what an engine would, and checks what it was told.
+fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
+    match ingress {
+        Ingress::Call(message) => answer(side, &message, &[message.part]),
+        Ingress::Reply(id, message) => finish(side, id, &message, &[message.part]),
+        Ingress::Complete(complete) => {
+            let (message, parts) = side.completed();
+            match complete {
+                Complete::Call => answer(side, &message, &parts),
+                Complete::Reply(id) => finish(side, id, &message, &parts),
+                Complete::Unwanted => {}
+            }
+        }
+        Ingress::Failed(id, _) => {
+            side.conn.finish_call(&mut side.ledger, id).expect("a failed call is open");
+        }
+        Ingress::Reject(report) | Ingress::Aborted(Aborted { report, .. }) => {
+            let bytes = side.report(report);
+            assert!(Header::decode(&bytes).is_ok());
+        }
+        Ingress::Control(Control { answer: Some(answer), .. }) => {
+            assert!(Header::decode(&side.control(answer)).is_ok());
+        }
+        Ingress::Fatal(_) => return false,
+        Ingress::Partial
+        | Ingress::Control(_)
+        | Ingress::ReplyRefused { .. }
+        | Ingress::Ignored(_) => {}
+    }
+    true
+}
+
+fn answer(side: &mut Side, message: &Message<'static>, parts: &[Part]) {
+    let structure = side.settings.structure;
+    let to = message.reply_to();
+    match side.conn.resolve_call(message, parts) {
+        Ok(placed) => {
+            let payload = side.gather(parts, payload_pieces(&structure, parts));
+            assert_eq!(payload.len() as u32, placed.payload_len());
+            for item in placed.iter() {
+                let bytes = side.gather(parts, item.pieces(&structure));
+                assert_eq!(bytes.len() as u32, item.len);
+                assert!(!bytes.contains(&pair::STALE));
+            }
+            side.conn.refuse(&mut side.ledger, &to);
+        }
+        Err(violation) => {
+            side.conn.reject_call(&mut side.ledger, &to, violation);
+        }
+    }
+}
+
+fn finish(side: &mut Side, id: CallId, message: &Message<'static>, parts: &[Part]) {
+    let structure = side.settings.structure;
+    match side.conn.resolve_reply(&side.ledger, id, message, parts) {
+        Ok(placed) => {
+            for item in placed.iter() {
+                let bytes = side.gather(parts, item.pieces(&structure));
+                assert!(!bytes.contains(&pair::STALE));
+            }
+            side.conn.finish_call(&mut side.ledger, id).expect("an answered call is open");
+        }
+        Err(violation) => {
+            side.conn.reject_reply(&mut side.ledger, id, violation);
+        }
+    }
+}
+
+fn check(side: &Side) {
+    let inflow = side.conn.inflow();
+    assert!(inflow.outstanding() <= inflow.granted());
+    for part in side.conn.group() {
+        assert!(part.payload_end() <= part.byte_len);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn nothing_that_arrives_breaks_a_connection(
+        at_client in any::<bool>(),
+        stream in vec((any_sent(), 0usize..5000, vec((any::<u16>(), any::<u8>()), 0..2)), 1..25),
+    ) {
+        let settings = Settings {
+            credits_requested: 4,
+            credits_granted_max: 4,
+            backward: BackwardSupport::General,
+            ..Settings::new(structure(4096, 2, 1024))
+        };
+        let (client, server) = connected(settings, settings);
+        let mut side = if at_client { client } else { server };
+        // Two calls of our own that the peer may answer.
+        for _ in 0..2 {
+            let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
+            let demand = CallDemand::inline(40, 10_000);
+            let _ = side.conn.begin_call(&mut side.ledger, id, &demand);
+        }
+        for (sent, tail, changes) in stream {
+            let mut bytes = encode(&sent, tail);
+            for (at, value) in changes {
+                let at = usize::from(at) % bytes.len().min(120);
+                bytes[at] = value;
+            }
+            bytes.truncate(6144);
+            let mut ingress = side.receive(&bytes);
+            if matches!(ingress, Ingress::Aborted(Aborted { again: true, .. })) {
+                assert!(settle(&mut side, ingress));
+                ingress = side.hand_in(side.last_buffer(), bytes.len());
+                assert!(!matches!(ingress, Ingress::Aborted(_)), "the group is gone");
+            }
+            if !settle(&mut side, ingress) {
+                break;
+            }
+            check(&side);
+        }
+        // Whatever happened: all that was taken can be given back.
+        let Side { mut conn, mut ledger, .. } = side;
+        while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
+            conn.finish_call(&mut ledger, id).expect("open");
+        }
+        conn.close(&mut ledger);
+        prop_assert!(ledger.calls.is_empty());
+        prop_assert_eq!((ledger.replies.reserved(), ledger.grants.granted()), (0, 0));
+    }
+}
