@@ -1,1 +1,16 @@
-//! Placeholder.
+//! What crosses crates: the API suite, generic over the provider, and the means to write such tests.
+//!
+//! ```text
+//!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time
+//!     │         └ Service: answers calls as their script says
+//!     └ script: what is sent and expected, byte for byte
+//!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
+//!   RawPeer ── a peer that speaks raw transmissions over the provider seam
+//! ```
+#![deny(unsafe_code)]
+
+pub mod script;
+pub mod service;
+pub mod suite;
+
+pub mod world;

@@ -1,0 +1,271 @@
+//! Scripts: what a call carries, what its reply is to carry, and both as plain XDR streams.
+//!
+//! ```text
+//!   call    | xid CALL  | order | seed | want<> | reply parts<> | call parts<> | opaque<> ...
+//!   reply   | xid REPLY | seed | items placed in the call | opaque<> ...
+//! ```
+//! The stream of a message is the same whether its parts travel in line or placed: so a receiver
+//! that puts the placed items back compares with a stream that was made without any of it.
+
+use rpcrdma_engine::{Incoming, Payload, Want};
+
+/// One variable-length opaque of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Written into the payload.
+    Inline(u32),
+    /// Given to the engine to leave from where it is.
+    Bulk(u32),
+}
+
+/// What the service does with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Answers at once.
+    Answer,
+    /// Defers, and answers in a later turn, in no particular order.
+    Later,
+    /// Defers, and leaves ticket and answer to the test.
+    Elsewhere,
+    /// Refuses.
+    Refuse,
+    /// Defers, and keeps the ticket until it is told otherwise.
+    Never,
+    /// Takes the segments of the first item and sends them back as the bulk of the reply.
+    Relay,
+    /// Takes the segments of all items and keeps them.
+    Keep,
+}
+
+/// A call and the reply it is to get.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// What the service does.
+    pub order: Order,
+    /// Where the pattern of the parts begins.
+    pub seed: u32,
+    /// The parts of the call.
+    pub call: Vec<Part>,
+    /// The parts of the reply.
+    pub reply: Vec<Part>,
+    /// The items of the reply that are wanted placed; one for each bulk part if not said otherwise.
+    pub wants: Vec<Want>,
+}
+
+impl Script {
+    /// A call that is answered at once, with every bulk part of the reply wanted placed.
+    pub fn new(seed: u32, call: &[Part], reply: &[Part]) -> Script {
+        let wanted = reply.iter().filter_map(|part| match part {
+            Part::Bulk(len) if *len > 0 => Some(Want { len_min: 0, len_max: *len }),
+            _ => None,
+        });
+        let (call, reply) = (call.to_vec(), reply.to_vec());
+        Script { order: Order::Answer, seed, wants: wanted.clone().collect(), call, reply }
+    }
+
+    /// The same with another order.
+    pub fn order(mut self, order: Order) -> Script {
+        self.order = order;
+        self
+    }
+
+    /// The same with other wants.
+    pub fn wants(mut self, wants: &[Want]) -> Script {
+        self.wants = wants.to_vec();
+        self
+    }
+
+    /// The head of the call, behind transaction id and message type.
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = Vec::new();
+        put(&mut head, self.order as u32);
+        put(&mut head, self.seed);
+        for parts in [&self.reply, &self.call] {
+            put(&mut head, parts.len() as u32);
+            for part in parts {
+                let (kind, len) = match part {
+                    Part::Inline(len) => (0, *len),
+                    Part::Bulk(len) => (1, *len),
+                };
+                put(&mut head, kind);
+                put(&mut head, len);
+            }
+        }
+        head
+    }
+
+    /// The call as one stream, from behind transaction id and message type.
+    pub fn call_stream(&self) -> Vec<u8> {
+        let mut stream = self.head();
+        put_parts(&mut stream, self.seed, &self.call);
+        stream
+    }
+
+    /// The reply as one stream, likewise.
+    pub fn reply_stream(&self, placed_in_call: u32) -> Vec<u8> {
+        let mut stream = Vec::new();
+        put(&mut stream, self.seed);
+        put(&mut stream, placed_in_call);
+        put_parts(&mut stream, reply_seed(self.seed), &self.reply);
+        stream
+    }
+
+    /// Bytes of the reply's payload if every wanted item is placed, and if none is.
+    pub fn reply_payload_max(&self) -> u32 {
+        let mut wants = self.wants.iter();
+        let len = |part: &Part| match part {
+            Part::Inline(len) => 4 + len.next_multiple_of(4),
+            Part::Bulk(0) => 4,
+            Part::Bulk(len) => match wants.next() {
+                Some(want) if *len >= want.len_min => 4,
+                _ => 4 + len.next_multiple_of(4),
+            },
+        };
+        16 + self.reply.iter().map(len).sum::<u32>()
+    }
+
+    /// Reads the head of a call.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn parse(stream: &[u8]) -> Script {
+        let mut at = 0;
+        let mut word = || {
+            let word = stream[at..].first_chunk().expect("a head of a call");
+            at += 4;
+            u32::from_be_bytes(*word)
+        };
+        let order = ORDERS[word() as usize];
+        let seed = word();
+        let mut parts = || {
+            let count = word();
+            let part = |_| match (word(), word()) {
+                (0, len) => Part::Inline(len),
+                (_, len) => Part::Bulk(len),
+            };
+            (0..count).map(part).collect()
+        };
+        let (reply, call) = (parts(), parts());
+        Script { order, seed, call, reply, wants: Vec::new() }
+    }
+}
+
+const ORDERS: [Order; 7] = [
+    Order::Answer,
+    Order::Later,
+    Order::Elsewhere,
+    Order::Refuse,
+    Order::Never,
+    Order::Relay,
+    Order::Keep,
+];
+
+/// The pattern of a reply is another than that of its call.
+pub fn reply_seed(seed: u32) -> u32 {
+    seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1
+}
+
+/// The bytes of part `index`.
+pub fn part_bytes(seed: u32, index: usize, len: u32) -> Vec<u8> {
+    let start = part_offset(seed, index);
+    (start..start + len as usize).map(pattern_at).collect()
+}
+
+/// Where in the pattern part `index` begins: anywhere, so that nothing is aligned by luck.
+pub fn part_offset(seed: u32, index: usize) -> usize {
+    (seed as usize).wrapping_mul(31).wrapping_add(index * 7919) % OFFSETS
+}
+
+/// Part offsets are below this.
+pub const OFFSETS: usize = 4096;
+
+/// The pattern: every byte tells its place, none is zero and none is [`POISON`].
+pub fn pattern_at(at: usize) -> u8 {
+    let mixed = (at as u32).wrapping_mul(0x9e37_79b1).rotate_left(13) ^ (at >> 8) as u32;
+    match (mixed >> 7) as u8 {
+        0 => 1,
+        POISON => POISON - 1,
+        byte => byte,
+    }
+}
+
+/// What unwritten memory is filled with.
+pub const POISON: u8 = 0xd7;
+
+/// Writes parts into a message under construction; `bulk` places a part.
+pub fn write_parts(
+    payload: &mut Payload<'_>,
+    seed: u32,
+    parts: &[Part],
+    mut bulk: impl FnMut(&mut Payload<'_>, usize, u32),
+) {
+    for (index, part) in parts.iter().enumerate() {
+        match *part {
+            Part::Inline(len) => payload.put_opaque(&part_bytes(seed, index, len)),
+            Part::Bulk(len) => bulk(payload, index, len),
+        }
+    }
+}
+
+/// The unreduced stream of a message, from behind transaction id and message type: the payload
+/// with every placed item put back where it belongs.
+///
+/// # Panics
+/// If an item does not lie where an item can lie.
+pub fn unreduced(message: &Incoming<'_>) -> Vec<u8> {
+    let payload: Vec<u8> = message.payload().flatten().copied().collect();
+    let mut stream = Vec::with_capacity(payload.len());
+    let mut rest = payload.as_slice();
+    for item in message.placed() {
+        let position = item.position() as usize;
+        assert!(position.is_multiple_of(4), "an item at {position}");
+        let (before, behind) = rest.split_at(position - stream.len());
+        stream.extend_from_slice(before);
+        rest = behind;
+        let start = stream.len();
+        item.segments().for_each(|segment| stream.extend_from_slice(segment));
+        assert_eq!(stream.len() - start, item.len() as usize, "an item is as long as it says");
+        stream.resize(stream.len().next_multiple_of(4), 0);
+    }
+    stream.extend_from_slice(rest);
+    stream.split_off(8)
+}
+
+fn put(stream: &mut Vec<u8>, word: u32) {
+    stream.extend_from_slice(&word.to_be_bytes());
+}
+
+fn put_parts(stream: &mut Vec<u8>, seed: u32, parts: &[Part]) {
+    for (index, part) in parts.iter().enumerate() {
+        let (Part::Inline(len) | Part::Bulk(len)) = *part;
+        put(stream, len);
+        stream.extend(part_bytes(seed, index, len));
+        stream.resize(stream.len().next_multiple_of(4), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_read_as_it_was_written() {
+        let parts = [Part::Inline(3), Part::Bulk(70_000), Part::Inline(0)];
+        let script = Script::new(77, &parts, &parts[1..]).order(Order::Relay);
+        let read = Script::parse(&script.call_stream());
+        assert_eq!((read.order, read.seed), (Order::Relay, 77));
+        assert_eq!((read.call, read.reply), (script.call, script.reply));
+    }
+
+    #[test]
+    fn the_pattern_has_neither_zero_nor_poison() {
+        assert!((0..1 << 21).map(pattern_at).all(|byte| byte != 0 && byte != POISON));
+    }
+
+    #[test]
+    fn the_longest_payload_of_a_reply_counts_what_is_not_wanted() {
+        let script = Script::new(1, &[], &[Part::Bulk(5), Part::Inline(2)]);
+        assert_eq!(script.reply_payload_max(), 16 + 4 + 8);
+        assert_eq!(script.wants(&[]).reply_payload_max(), 16 + 12 + 8);
+    }
+}

@@ -1,0 +1,251 @@
+//! The service: a handler that checks every byte of a call and does what its script orders.
+
+use arrayvec::ArrayVec;
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{
+    Admission, Answer, Bulk, Call, CloseReason, Finished, Handler, Loan, Payload, PeerId,
+    PeerLimits, Reply, TakeError, Ticket, Turn,
+};
+use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
+
+use crate::script::{
+    OFFSETS, Order, Part, Script, part_bytes, part_offset, pattern_at, reply_seed, unreduced,
+    write_parts,
+};
+
+/// Answers calls as their scripts say, and notes what it sees.
+#[derive(Default)]
+pub struct Service {
+    /// Calls that came.
+    pub calls: u64,
+    /// Connections that came up, oldest first.
+    pub connected: Vec<PeerId>,
+    /// Connections that ended, and why.
+    pub closed: Vec<(PeerId, CloseReason)>,
+    /// Whether new connections are refused.
+    pub refuses: bool,
+    /// Tickets that a test answers, with the answer.
+    pub elsewhere: Vec<(Ticket, Finished)>,
+    /// Tickets that nobody answers.
+    pub never: Vec<Ticket>,
+    /// Segments that were taken and kept.
+    pub kept: Vec<Loan>,
+    /// Segments that could not be taken, and why.
+    pub not_taken: Vec<TakeError>,
+    /// The limits of the peer that connected last.
+    pub limits: Option<PeerLimits>,
+    /// Answers to come in a later turn.
+    later: Vec<(Ticket, Script, u32)>,
+    /// Buffers for answers that are made elsewhere.
+    stock: Vec<Loan>,
+    source: Source,
+    random: u32,
+}
+
+/// Where bulk comes from: registered bytes that hold the pattern.
+#[derive(Default)]
+pub struct Source(Option<RegisteredBytes>);
+
+impl Source {
+    /// Fills a buffer of the shard with the pattern, once.
+    pub fn prepare(&mut self, turn: &mut Turn<'_>) {
+        if self.0.is_none() {
+            self.0 = turn.buffer().map(|mut buffer| {
+                buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern_at(at));
+                RegisteredBytes::new(buffer)
+            });
+        }
+    }
+
+    /// Part `index` of a message.
+    ///
+    /// # Panics
+    /// If the buffer is not there, or the part is longer than it.
+    pub fn slice(&self, seed: u32, index: usize, len: u32) -> RegisteredSlice {
+        let bytes = self.0.as_ref().expect("the first turn prepared the source");
+        let start = part_offset(seed, index);
+        bytes.slice(start..start + len as usize).expect("the buffer is longer than every part")
+    }
+
+    /// Places part `index` of a message.
+    pub fn place(&self, payload: &mut Payload<'_>, seed: u32, index: usize, len: u32) {
+        payload.place(self.slice(seed, index, len));
+    }
+}
+
+/// Buffers in stock.
+const STOCK: usize = 2;
+
+/// Bytes of the buffer that the longest part of `len` bytes is sliced from.
+pub fn source_len(len: usize) -> usize {
+    len + OFFSETS
+}
+
+impl Service {
+    /// Whether every answer that was put off has been given.
+    pub fn is_idle(&self) -> bool {
+        self.later.is_empty()
+    }
+
+    /// Steps a generator of numbers that look random.
+    fn next_random(&mut self) -> u32 {
+        self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.random >> 16
+    }
+
+    fn write(&self, payload: &mut Payload<'_>, script: &Script, placed: u32) {
+        payload.put_u32(script.seed);
+        payload.put_u32(placed);
+        let seed = reply_seed(script.seed);
+        write_parts(payload, seed, &script.reply, |payload, index, len| {
+            self.source.place(payload, seed, index, len);
+        });
+    }
+
+    /// Answers with the segments of the first item of the call, taken out of it.
+    fn relay<'a>(
+        &mut self,
+        mut call: Call<'a>,
+        mut reply: Reply<'a>,
+        script: &Script,
+    ) -> Answer<'a> {
+        let placed = call.placed().len() as u32;
+        let pieces = call.placed().next().map_or(0, |item| item.segments().len());
+        let taken: Result<Vec<Loan>, TakeError> =
+            (0..pieces).map(|piece| call.take(0, piece)).collect();
+        match taken {
+            Ok(loans) => {
+                reply.payload().put_u32(script.seed);
+                reply.payload().put_u32(placed);
+                reply.payload().place_pieces(loans.into_iter().map(Bulk::from));
+                reply.send()
+            }
+            Err(why) => {
+                self.not_taken.push(why);
+                reply.refuse()
+            }
+        }
+    }
+
+    fn keep(&mut self, mut call: Call<'_>) {
+        let pieces: Vec<usize> = call.placed().map(|item| item.segments().len()).collect();
+        for (item, pieces) in pieces.into_iter().enumerate() {
+            for piece in 0..pieces {
+                match call.take(item, piece) {
+                    Ok(loan) => self.kept.push(loan),
+                    Err(why) => self.not_taken.push(why),
+                }
+            }
+        }
+    }
+
+    /// The answer to a call as another thread would make it: at most one bulk part.
+    fn finished(&mut self, script: &Script, placed: u32) -> Finished {
+        let mut finished = Finished::default();
+        push(&mut finished.head, &script.seed.to_be_bytes());
+        push(&mut finished.head, &placed.to_be_bytes());
+        for (index, part) in script.reply.iter().enumerate() {
+            let (Part::Inline(len) | Part::Bulk(len)) = *part;
+            let bytes = part_bytes(reply_seed(script.seed), index, len);
+            if let Part::Bulk(_) = part {
+                let mut loan = self.stock.pop().expect("the stock is filled up every turn");
+                loan[..bytes.len()].copy_from_slice(&bytes);
+                loan.truncate(bytes.len());
+                finished.bulk.push(loan);
+                continue;
+            }
+            let mut opaque = len.to_be_bytes().to_vec();
+            opaque.extend(bytes);
+            opaque.resize(opaque.len().next_multiple_of(4), 0);
+            if finished.bulk.is_empty() {
+                push(&mut finished.head, &opaque);
+            } else {
+                push(&mut finished.tail, &opaque);
+            }
+        }
+        finished
+    }
+}
+
+fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
+    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
+}
+
+impl Handler for Service {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        self.calls += 1;
+        let stream = unreduced(&call);
+        if stream.is_empty() {
+            return reply.send();
+        }
+        let script = Script::parse(&stream);
+        assert!(stream == script.call_stream(), "the call arrived as it was sent: {script:?}");
+        let placed = call.placed().len() as u32;
+        match script.order {
+            Order::Answer => {
+                self.write(reply.payload(), &script, placed);
+                reply.send()
+            }
+            Order::Later => {
+                let (answer, ticket) = reply.defer();
+                self.later.push((ticket, script, placed));
+                answer
+            }
+            Order::Elsewhere => {
+                let (answer, ticket) = reply.defer();
+                let finished = self.finished(&script, placed);
+                self.elsewhere.push((ticket, finished));
+                answer
+            }
+            Order::Refuse => reply.refuse(),
+            Order::Never => {
+                let (answer, ticket) = reply.defer();
+                self.never.push(ticket);
+                answer
+            }
+            Order::Relay => self.relay(call, reply, &script),
+            Order::Keep => {
+                self.keep(call);
+                self.write(reply.payload(), &script, placed);
+                reply.send()
+            }
+        }
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        self.source.prepare(turn);
+        while self.stock.len() < STOCK
+            && let Some(buffer) = turn.buffer()
+        {
+            self.stock.push(buffer);
+        }
+        if self.later.is_empty() || !self.next_random().is_multiple_of(3) {
+            return;
+        }
+        let at = self.next_random() as usize % self.later.len();
+        let (ticket, script, placed) = self.later.swap_remove(at);
+        let is_open = turn.is_open(&ticket);
+        let answered = turn.resume(ticket, |mut reply| {
+            self.write(reply.payload(), &script, placed);
+            reply.send()
+        });
+        match answered {
+            // No send slot is free: once more in another turn.
+            Err(ticket) if is_open => self.later.push((ticket, script, placed)),
+            Err(_void) => {}
+            Ok(()) => assert!(is_open, "a void ticket cannot be answered"),
+        }
+    }
+
+    fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, limits: &PeerLimits) -> Admission {
+        self.connected.push(peer);
+        self.limits = Some(*limits);
+        if self.refuses { Admission::Refuse } else { Admission::Accept }
+    }
+
+    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+        assert!(self.connected.contains(&peer), "who was never there cannot go");
+        assert!(!self.closed.iter().any(|(closed, _)| *closed == peer), "a peer goes once");
+        self.closed.push((peer, why));
+    }
+}

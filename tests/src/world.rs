@@ -1,0 +1,403 @@
+//! A world of shards: servers and clients on one device, on one thread, with the time in a test's
+//! hands.
+//!
+//! ```text
+//!   step ──▶ Control of the servers, Control of the clients, every server, every client
+//!   step ──▶ ...                                  a step is a microsecond of virtual time
+//! ```
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::{ConnectError, ConnectId};
+use rpcrdma_engine::{
+    CallError, CallRefused, Client, Engine, Incoming, PeerId, Provider, SetupError, Shard,
+};
+
+use crate::script::{Part, Script, unreduced, write_parts};
+use crate::service::{Service, Source, source_len};
+
+/// Opens the device of a test, once for each engine.
+pub type Open<'a, P> = &'a dyn Fn() -> P;
+
+/// Servers and clients.
+pub struct World<P: Provider> {
+    /// Where the servers listen.
+    pub at: SocketAddr,
+    /// The shards that serve, in turn.
+    pub servers: Vec<Shard<P, Service>>,
+    /// The shards that call.
+    pub clients: Vec<Client<P>>,
+    /// The time in nanoseconds.
+    pub now: u64,
+    /// Calls that are over and that nobody has looked at.
+    pub done: Vec<Done>,
+    open: HashMap<u64, Script>,
+    sources: Vec<Source>,
+    cookies: u64,
+    controls: Vec<Control<P>>,
+    engines: Vec<Engine<P>>,
+}
+
+/// What a world consists of.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Shards that serve.
+    pub servers: usize,
+    /// Shards that call.
+    pub clients: usize,
+    /// The configuration of those that serve.
+    pub serve: Raw,
+    /// The configuration of those that call.
+    pub call: Raw,
+}
+
+/// A call that is over.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Which client made it.
+    pub client: usize,
+    /// Who was called.
+    pub peer: PeerId,
+    /// As [`World::call`] returned it.
+    pub cookie: u64,
+    /// What was called.
+    pub script: Script,
+    /// The reply.
+    pub result: Result<Arrived, CallError>,
+}
+
+/// A reply, put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    /// The unreduced stream, from behind transaction id and message type.
+    pub stream: Vec<u8>,
+    /// Position and length of the items that were placed.
+    pub items: Vec<(u32, u32)>,
+}
+
+impl Default for Plan {
+    /// One server, one client, small memory, parts of up to 64 KiB.
+    fn default() -> Plan {
+        Plan { servers: 1, clients: 1, serve: small(), call: small() }
+    }
+}
+
+impl Plan {
+    /// The same for both sides.
+    pub fn both(change: impl Fn(&mut Raw)) -> Plan {
+        let mut plan = Plan::default();
+        change(&mut plan.serve);
+        change(&mut plan.call);
+        plan
+    }
+}
+
+/// A small configuration: few connections, no prefault, a core is never sought.
+pub fn small() -> Raw {
+    let mut raw = Raw::default();
+    raw.engine.numa_bind = false;
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
+    raw.connections.max = 2;
+    raw.connections.credits = 16;
+    raw.connections.credits_requested = 16;
+    raw.connections.calls_max = 16;
+    raw.send.slots = 64;
+    raw.send.signal_every = 8;
+    raw.send.zero = "4KiB".into();
+    raw.receive.spares = 16;
+    raw.app.bulk.count = 8;
+    raw.app.bulk.length = format!("{}B", source_len(64 << 10)).as_str().into();
+    raw
+}
+
+/// A configuration for messages of `len` bytes and more.
+pub fn large(len: usize) -> Raw {
+    let mut raw = small();
+    raw.app.bulk.length = format!("{}B", source_len(len).next_multiple_of(4096)).as_str().into();
+    raw.connections.credits = 32;
+    raw.connections.credits_requested = 32;
+    raw
+}
+
+/// Checks a configuration that a test made.
+///
+/// # Panics
+/// If it does not hold.
+pub fn checked(raw: &Raw) -> Config {
+    Config::try_from(raw.clone()).expect("the configuration of a test holds")
+}
+
+impl<P: Provider> World<P> {
+    /// Sets up a world; nobody is connected.
+    ///
+    /// # Panics
+    /// If anything of it cannot be had.
+    pub fn new(open: Open<'_, P>, plan: &Plan) -> World<P> {
+        let (server, mut serving) =
+            Engine::without_threads(open(), checked(&plan.serve)).expect("an engine");
+        let (client, calling) =
+            Engine::without_threads(open(), checked(&plan.call)).expect("an engine");
+        let at = serving.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let servers = (0..plan.servers).map(|_| server.shard(Service::default())).collect();
+        let clients = (0..plan.clients).map(|_| client.client()).collect();
+        let servers: Result<Vec<_>, SetupError> = servers;
+        let clients: Result<Vec<_>, SetupError> = clients;
+        let mut world = World {
+            at,
+            servers: servers.expect("the shards that serve"),
+            clients: clients.expect("the shards that call"),
+            now: 1,
+            done: Vec::new(),
+            open: HashMap::new(),
+            sources: (0..plan.clients).map(|_| Source::default()).collect(),
+            cookies: 0,
+            controls: vec![serving, calling],
+            engines: vec![server, client],
+        };
+        for (client, source) in world.clients.iter_mut().zip(&mut world.sources) {
+            source.prepare(&mut client.turn(world.now));
+        }
+        world.step();
+        world
+    }
+
+    /// One server, one client, connected.
+    pub fn pair(open: Open<'_, P>, plan: &Plan) -> (World<P>, PeerId) {
+        let mut world = World::new(open, plan);
+        let peer = world.connect(0);
+        (world, peer)
+    }
+
+    /// Everybody's turn, once.
+    pub fn step(&mut self) {
+        for control in &mut self.controls {
+            control.step(Duration::ZERO);
+        }
+        self.turn();
+    }
+
+    /// Every shard's turn, once; nobody comes or goes.
+    pub fn turn(&mut self) {
+        self.now += 1_000;
+        for server in &mut self.servers {
+            server.poll_once(self.now);
+        }
+        for at in 0..self.clients.len() {
+            self.turn_client(at);
+        }
+    }
+
+    /// The turn of one client.
+    pub fn turn_client(&mut self, at: usize) {
+        let World { clients, open, done, now, .. } = self;
+        clients[at].poll(*now, |completion| {
+            let cookie = completion.cookie();
+            let script = open.remove(&cookie).expect("a call is completed once");
+            let result = completion.result().map(|reply| arrived(reply));
+            done.push(Done { client: at, peer: completion.peer(), cookie, script, result });
+        });
+    }
+
+    /// Steps until something is so.
+    ///
+    /// # Panics
+    /// If it does not become so.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut World<P>) -> bool) {
+        for _ in 0..STEPS_MAX {
+            if is_so(self) {
+                return;
+            }
+            self.step();
+        }
+        let stats = self.servers.iter().map(|server| server.handle().stats());
+        let stats = stats.chain(self.clients.iter().map(|client| client.handle().stats()));
+        for stats in stats {
+            println!("{:?}", stats.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>());
+        }
+        panic!("not in {STEPS_MAX} steps: {what}; {} calls are open", self.open.len());
+    }
+
+    /// Some more steps, for whatever is still on its way.
+    pub fn settle(&mut self) {
+        (0..SETTLE).for_each(|_| self.step());
+    }
+
+    /// Connects a client.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn connect(&mut self, client: usize) -> PeerId {
+        self.try_connect(client).expect("a connection")
+    }
+
+    /// Asks for a connection and waits for the outcome.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn try_connect(&mut self, client: usize) -> Result<PeerId, ConnectError> {
+        let id = match self.clients[client].begin_connect(self.at) {
+            Ok(id) => id,
+            Err(SetupError::Connect { reason, .. }) => return Err(reason),
+            Err(other) => panic!("an attempt: {other}"),
+        };
+        self.outcome(client, id)
+    }
+
+    /// Waits for the outcome of an attempt to connect.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn outcome(&mut self, client: usize, id: ConnectId) -> Result<PeerId, ConnectError> {
+        let mut outcome = None;
+        self.until("the attempt to connect is over", |world| {
+            outcome = world.clients[client].connected(id);
+            outcome.is_some()
+        });
+        outcome.expect("it is over")
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub fn call(
+        &mut self,
+        client: usize,
+        peer: PeerId,
+        script: &Script,
+    ) -> Result<u64, CallRefused> {
+        self.cookies += 1;
+        let cookie = self.cookies;
+        let mut call = self.clients[client].call(peer, cookie)?;
+        call.payload().put_fixed(&script.head());
+        let source = &self.sources[client];
+        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
+            source.place(payload, script.seed, index, len);
+        });
+        for want in &script.wants {
+            call.want(*want);
+        }
+        call.reply_payload_max(script.reply_payload_max());
+        call.submit()?;
+        self.open.insert(cookie, script.clone());
+        Ok(cookie)
+    }
+
+    /// Makes a call as soon as it is possible.
+    ///
+    /// # Panics
+    /// If it never is.
+    pub fn call_when_possible(&mut self, client: usize, peer: PeerId, script: &Script) -> u64 {
+        let mut made = None;
+        self.until("a call can be made", |world| {
+            made = match world.call(client, peer, script) {
+                Ok(cookie) => Some(cookie),
+                Err(why) if is_passing(why) => None,
+                Err(why) => panic!("{why}: {script:?}"),
+            };
+            made.is_some()
+        });
+        made.expect("it was made")
+    }
+
+    /// Waits until no call is open, and hands out those that are over.
+    pub fn finish(&mut self) -> Vec<Done> {
+        self.until("all calls are over", |world| world.open.is_empty());
+        std::mem::take(&mut self.done)
+    }
+
+    /// Calls and checks the reply, byte for byte. Returns how many items were placed, in the call
+    /// and in the reply.
+    ///
+    /// # Panics
+    /// If the call fails, or the reply is not as it should be.
+    pub fn round(&mut self, client: usize, peer: PeerId, script: &Script) -> (u32, usize) {
+        let cookie = self.call_when_possible(client, peer, script);
+        let done = self.finish();
+        let [done] = done.as_slice() else { panic!("one call, {} completions", done.len()) };
+        assert_eq!((done.cookie, done.peer), (cookie, peer));
+        done.check()
+    }
+
+    /// Calls that are open.
+    pub fn open_calls(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The engine of the servers.
+    pub fn serving(&self) -> &Engine<P> {
+        &self.engines[0]
+    }
+
+    /// The engine of the clients.
+    pub fn calling(&self) -> &Engine<P> {
+        &self.engines[1]
+    }
+
+    /// What the client places from.
+    pub fn source(&self, client: usize) -> &Source {
+        &self.sources[client]
+    }
+
+    /// Nothing was given up for lost, in any shard.
+    ///
+    /// # Panics
+    /// If something was.
+    pub fn check_nothing_leaked(&self) {
+        let servers = self.servers.iter().map(Shard::handle);
+        for handle in servers.chain(self.clients.iter().map(Client::handle)) {
+            assert_eq!(handle.stats().leaked, 0, "{handle:?}");
+        }
+    }
+}
+
+impl Done {
+    /// Checks that the reply is as its script says. Returns how many items were placed, in the call
+    /// and in the reply.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn check(&self) -> (u32, usize) {
+        let reply = self.result.as_ref().unwrap_or_else(|error| {
+            panic!("{error}: {:?}", self.script);
+        });
+        let placed = reply
+            .stream
+            .get(4..8)
+            .map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four bytes")));
+        let expected = self.script.reply_stream(placed);
+        assert!(reply.stream == expected, "the reply is as its script says: {:?}", self.script);
+        let bulk = self.script.call.iter().filter(|part| matches!(part, Part::Bulk(1..)));
+        assert!(placed == 0 || placed as usize == bulk.count(), "all items are placed, or none");
+        (placed, reply.items.len())
+    }
+}
+
+/// Whether a refusal goes away by itself.
+pub fn is_passing(why: CallRefused) -> bool {
+    use rpcrdma_proto::SendError;
+    matches!(
+        why,
+        CallRefused::Busy
+            | CallRefused::Protocol(
+                SendError::NotEnoughCredits { .. }
+                    | SendError::NotEnoughReceives { .. }
+                    | SendError::TableFull { .. }
+            )
+    )
+}
+
+fn arrived(reply: &Incoming<'_>) -> Arrived {
+    let items = reply.placed().map(|item| (item.position(), item.len())).collect();
+    Arrived { stream: unreduced(reply), items }
+}
+
+/// Steps after which a test has hung.
+const STEPS_MAX: usize = 20_000;
+/// Steps after which nothing is on its way.
+const SETTLE: usize = 200;
