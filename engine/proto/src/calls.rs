@@ -45,8 +45,6 @@ pub enum CallState {
 /// What is kept of an outstanding call.
 #[derive(Debug, Clone, Copy)]
 pub struct CallEntry {
-    /// The connection, by the engine's index.
-    pub peer: u32,
     /// How far it is.
     pub state: CallState,
     /// Credits that it holds: the transmissions of the call.
@@ -69,13 +67,36 @@ pub struct TableFull {
     pub max: u32,
 }
 
-const FREE: u32 = u32::MAX;
+/// No slot, and no connection.
+pub(crate) const NONE: u32 = u32::MAX;
 
+/// A place for a call. It is free while its peer is nobody.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     xid: u32,
+    peer: u32,
     next_free: u32,
-    entry: Option<CallEntry>,
+    entry: CallEntry,
+}
+
+const NO_CALL: CallEntry = CallEntry {
+    state: CallState::Opened,
+    credits: 0,
+    receives: 0,
+    reply_count_max: 1,
+    wants: WantSet::NONE,
+    token: 0,
+};
+
+/// What a call that has ended leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Credits that it held.
+    pub credits: u32,
+    /// Receives that were set aside for it.
+    pub receives: u32,
+    /// The program's name for it.
+    pub token: u64,
 }
 
 /// The outstanding calls of all connections of a shard. Every operation is O(1).
@@ -97,8 +118,8 @@ impl CallTable {
         assert!((1..=CALLS_MAX).contains(&calls_max), "1 to {CALLS_MAX} calls, not {calls_max}");
         let slots = (0..calls_max)
             .map(|index| {
-                let next_free = if index + 1 < calls_max { index + 1 } else { FREE };
-                Slot { xid: index, next_free, entry: None }
+                let next_free = if index + 1 < calls_max { index + 1 } else { NONE };
+                Slot { xid: index, peer: NONE, next_free, entry: NO_CALL }
             })
             .collect();
         let slot_bits = u32::BITS - (calls_max - 1).leading_zeros();
@@ -106,9 +127,11 @@ impl CallTable {
     }
 
     /// Gives a new call of the connection `peer` its xid. The slot used last is used first.
+    /// `u32::MAX` is no connection.
     ///
     /// # Errors
     /// [`TableFull`] if as many calls are outstanding as the table holds.
+    #[inline]
     pub fn open(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
         let max = self.slots.len() as u32;
         let bits = self.slot_bits;
@@ -120,28 +143,27 @@ impl CallTable {
         self.len += 1;
         let generation = next_generation(slot.xid >> bits, bits);
         slot.xid = role.xid_bit() | generation << bits | index;
-        slot.entry = Some(CallEntry {
-            peer,
-            state: CallState::Opened,
-            credits: 0,
-            receives: 0,
-            reply_count_max: 1,
-            wants: WantSet::NONE,
-            token,
-        });
+        slot.peer = peer;
+        slot.entry.state = CallState::Opened;
+        // What is planned sets the rest; a call that never is holds nothing.
+        (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
         Ok(CallId(slot.xid))
     }
 
     /// Ends a call and frees its slot.
-    pub fn remove(&mut self, id: CallId, peer: u32) -> Option<CallEntry> {
+    #[inline]
+    pub fn remove(&mut self, id: CallId, peer: u32) -> Option<Ended> {
         let index = self.index_of(id.0);
         let slot = self.slots.get_mut(index as usize)?;
-        let entry = slot.entry.filter(|entry| slot.xid == id.0 && entry.peer == peer)?;
-        slot.entry = None;
+        if slot.xid != id.0 || slot.peer != peer {
+            return None;
+        }
+        slot.peer = NONE;
         slot.next_free = self.free;
         self.free = index;
         self.len -= 1;
-        Some(entry)
+        let CallEntry { credits, receives, token, .. } = slot.entry;
+        Some(Ended { credits, receives, token })
     }
 
     /// The call that a message from `peer` names.
@@ -149,8 +171,7 @@ impl CallTable {
     #[must_use]
     pub fn find(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
         let slot = self.slots.get(self.index_of(xid) as usize)?;
-        let entry = slot.entry.as_ref()?;
-        (slot.xid == xid && entry.peer == peer).then_some((CallId(xid), entry))
+        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &slot.entry))
     }
 
     /// As [`CallTable::find`], to be changed.
@@ -158,9 +179,7 @@ impl CallTable {
     pub fn find_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
         let index = self.index_of(xid) as usize;
         let slot = self.slots.get_mut(index)?;
-        let found = slot.xid == xid;
-        let entry = slot.entry.as_mut()?;
-        (found && entry.peer == peer).then_some((CallId(xid), entry))
+        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &mut slot.entry))
     }
 
     /// The next call of a connection behind `after` in the table, for the end of the connection.
@@ -169,7 +188,7 @@ impl CallTable {
     pub fn next_of(&self, peer: u32, after: Option<CallId>) -> Option<CallId> {
         let start = after.map_or(0, |id| self.index_of(id.0) as usize + 1);
         let slots = self.slots.get(start..)?;
-        let slot = slots.iter().find(|slot| slot.entry.is_some_and(|entry| entry.peer == peer))?;
+        let slot = slots.iter().find(|slot| slot.peer == peer)?;
         Some(CallId(slot.xid))
     }
 

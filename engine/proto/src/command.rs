@@ -4,13 +4,14 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::MsgType;
 
-use crate::calls::{CallId, CallState};
+use crate::calls::{CallId, CallState, Ended};
 use crate::connection::{Connection, Finished, ShardLedger};
+use crate::credit::Shortage;
 use crate::error::{SendError, Violation};
 use crate::ingress::{ControlSend, ReplyTo, Via};
 use crate::placement::direct::WantSet;
 use crate::placement::layout::LayoutError;
-use crate::placement::plan::{InlinePlan, Plan};
+use crate::placement::plan::{Direction, InlinePlan, Plan};
 use crate::report::{Report, ReportKind, initial_of};
 use crate::route::{self, Bounds, CALL_OPERATIONS, CallDemand, ReplyDemand};
 use crate::settings::Role;
@@ -55,6 +56,24 @@ impl Connection {
         id: CallId,
         demand: &CallDemand<'a>,
     ) -> Result<Plan<'a>, SendError> {
+        if demand.is_plain()
+            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
+            && demand.reply_payload_max <= self.reply_room()
+        {
+            self.take_for_call(ledger, id, 1, 1, WantSet::NONE)?;
+            let (xid, direction, payload) = (id.xid(), Direction::Call, demand.payload);
+            return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
+        }
+        self.begin_group_call(ledger, id, demand)
+    }
+
+    #[inline(never)]
+    fn begin_group_call<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        demand: &CallDemand<'a>,
+    ) -> Result<Plan<'a>, SendError> {
         let bounds = self.call_bounds();
         let reply = self.reply_bound(bounds, demand)?;
         let demand = reply.demand.as_ref().unwrap_or(demand);
@@ -63,37 +82,48 @@ impl Connection {
             wants => WantSet::of(wants)?,
         };
         let plan = route::plan_call(self.limits(), bounds, id.xid(), reply.count, demand)?;
+        self.take_for_call(ledger, id, plan.count(), reply.count, wants)?;
+        Ok(plan)
+    }
+
+    /// Takes what a call needs, all or nothing.
+    #[inline]
+    fn take_for_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        need: u32,
+        receives: u32,
+        wants: WantSet,
+    ) -> Result<(), SendError> {
         let (_, entry) = ledger
             .calls
             .find_mut(id.xid(), self.peer)
             .filter(|(_, entry)| entry.state == CallState::Opened)
             .ok_or(SendError::UnknownCall)?;
-        let (need, have) = (plan.count(), self.credits.available());
-        if need > have {
-            return Err(SendError::NotEnoughCredits { need, have });
+        self.credits
+            .take(need)
+            .map_err(|Shortage { need, have }| SendError::NotEnoughCredits { need, have })?;
+        if let Err(Shortage { need: receives, have }) = ledger.replies.reserve(receives) {
+            self.credits.give_back(need);
+            return Err(SendError::NotEnoughReceives { need: receives, have });
         }
-        ledger.replies.reserve(reply.count).map_err(|shortage| SendError::NotEnoughReceives {
-            need: shortage.need,
-            have: shortage.have,
-        })?;
-        let taken = self.credits.take(need);
-        debug_assert!(taken.is_ok(), "the credits were just found available");
         entry.state = CallState::Sent;
         entry.credits = need;
-        entry.receives = reply.count;
-        entry.reply_count_max = reply.count;
+        entry.receives = receives;
+        entry.reply_count_max = receives;
         entry.wants = wants;
-        Ok(plan)
+        Ok(())
     }
 
     /// Ends an own call: answered, failed, given up, or never sent. Its credits and receives come
     /// back. `None` if it had ended before.
     #[inline]
     pub fn finish_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
-        let entry = ledger.calls.remove(id, self.peer)?;
-        self.credits.give_back(entry.credits);
-        ledger.replies.release(entry.receives);
-        Some(Finished { token: entry.token })
+        let Ended { credits, receives, token } = ledger.calls.remove(id, self.peer)?;
+        self.credits.give_back(credits);
+        ledger.replies.release(receives);
+        Some(Finished { token })
     }
 
     /// Plans a reply. The credits of its call are free again, and the grant grows if it can.
@@ -103,6 +133,24 @@ impl Connection {
     /// refused.
     #[inline]
     pub fn begin_reply<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        demand: &ReplyDemand<'a>,
+    ) -> Result<Plan<'a>, SendError> {
+        if demand.items.is_empty()
+            && demand.rsd.is_empty()
+            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
+        {
+            self.settle(ledger, to);
+            let (xid, direction, payload) = (to.xid, Direction::Reply, demand.payload);
+            return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
+        }
+        self.begin_group_reply(ledger, to, demand)
+    }
+
+    #[inline(never)]
+    fn begin_group_reply<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         to: &ReplyTo,
@@ -161,7 +209,7 @@ impl Connection {
 
     /// A call is answered.
     #[inline]
-    fn settle(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
+    pub(crate) fn settle(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) {
         self.inflow.on_answer(to.credits);
         self.inflow.grow(&mut ledger.grants);
     }
@@ -181,27 +229,22 @@ impl Connection {
         Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX) }
     }
 
-    /// How many transmissions the reply may have, if that is possible at all.
+    /// The longest reply that one RDMA_MSG brings into our buffers.
     #[inline]
+    fn reply_room(&self) -> u32 {
+        self.settings.structure.total_len() - InlinePlan::HEADER_LEN
+    }
+
+    /// How many transmissions the reply may have, if that is possible at all.
     fn reply_bound<'a>(
         &self,
         bounds: Bounds,
         demand: &CallDemand<'a>,
     ) -> Result<ReplyBound<'a>, SendError> {
-        let room = self.settings.structure.total_len() - InlinePlan::HEADER_LEN;
+        let room = self.reply_room();
         if demand.wants.is_empty() && demand.reply_payload_max <= room {
             return Ok(ReplyBound { count: 1, demand: None });
         }
-        self.reply_bound_of_many(bounds, demand, room)
-    }
-
-    #[cold]
-    fn reply_bound_of_many<'a>(
-        &self,
-        bounds: Bounds,
-        demand: &CallDemand<'a>,
-        room: u32,
-    ) -> Result<ReplyBound<'a>, SendError> {
         let (own, peer) = (&self.settings, self.limits());
         let bulk = demand.reply_bulk_max.iter().fold(0, |sum: u32, len| sum.saturating_add(*len));
         let payload = demand.reply_payload_max;

@@ -6,9 +6,9 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header};
 use rpcrdma_xdr::numbers::VERSION_TWO;
 
-use crate::calls::{CallId, CallTable};
+use crate::calls::{self, CallId, CallTable};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
-use crate::error::{OpenError, Violation};
+use crate::error::{Misuse, OpenError, Violation};
 use crate::group::{GroupAssembler, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
@@ -104,6 +104,9 @@ impl Connection {
         ledger: &mut ShardLedger,
     ) -> Result<Self, OpenError> {
         settings.check()?;
+        if peer == calls::NONE {
+            return Err(Misuse("the largest number names no connection").into());
+        }
         ledger.grants.open().map_err(|_| OpenError::NoReceives)?;
         Ok(Self {
             role,

@@ -83,8 +83,8 @@ impl Connection {
             let violation = Violation::BadHeader("explicit RDMA is not supported");
             return self.reject(incoming, violation, MsgType::Call);
         }
-        match self.admit_reply(ledger, incoming) {
-            Some(awaited) => Ingress::Failed(awaited.id, Refusal::BadReply),
+        match self.admit_reply(ledger, incoming.xid, incoming.credit) {
+            Some((id, _)) => Ingress::Failed(id, Refusal::BadReply),
             None => self.ignore(Ignored::UnknownReply),
         }
     }
@@ -114,8 +114,8 @@ impl Connection {
         self.on_accepted();
         // wire.md B11
         match self.role {
-            Role::Client => self.on_credit(incoming, MsgType::Reply),
-            Role::Server => self.on_credit(incoming, MsgType::Call),
+            Role::Client => self.on_credit(incoming.credit, MsgType::Reply),
+            Role::Server => self.on_credit(incoming.credit, MsgType::Call),
         }
         self.inflow.grow(&mut ledger.grants);
         let applied = match optional {

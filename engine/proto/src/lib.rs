@@ -34,6 +34,7 @@ pub mod connection;
 mod control;
 pub mod credit;
 pub mod error;
+pub mod express;
 pub mod group;
 pub mod ingress;
 pub mod placement;
@@ -46,6 +47,7 @@ pub mod settings;
 pub use calls::{CallId, CallTable};
 pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
+pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use error::{Fatal, Misuse, OpenError, SendError, Violation};
 pub use group::Part;
 pub use ingress::{

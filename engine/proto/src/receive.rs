@@ -4,18 +4,19 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, opttype, proc, size};
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::MsgId;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
-use crate::calls::{CallId, CallState};
+use crate::calls::{CallEntry, CallId, CallState};
 use crate::connection::{Connection, ShardLedger};
+use crate::credit::Overstep;
 use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
 use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received, Via};
-use crate::placement::direct::WantSet;
+use crate::placement::plan::InlinePlan;
 use crate::placement::resolve::check_count;
 use crate::report::{Report, initial_of};
 use crate::settings::Role;
@@ -45,6 +46,22 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Ingress<'a> {
         debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
+        if self.group.open().is_none()
+            && let Some(plain) = Plain::of(first_segment)
+        {
+            return self.on_plain(ledger, at, plain);
+        }
+        self.on_any(ledger, at, first_segment)
+    }
+
+    /// Every transmission there is, the plain ones too.
+    #[inline(never)]
+    fn on_any<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        at: Received,
+        first_segment: &'a [u8],
+    ) -> Ingress<'a> {
         if let Some(open) = self.group.open().copied()
             && let Some(ingress) = self.on_while_open(ledger, open, first_segment)
         {
@@ -90,9 +107,10 @@ impl Connection {
         Some(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
     }
 
-    #[inline]
+    /// An RDMA_MSG without chunks. Those that are as they should be are plain; here is what is
+    /// wrong with the others, and any that comes while a group is open.
     fn on_msg<'a>(&mut self, ledger: &mut ShardLedger, incoming: Incoming<'a>) -> Ingress<'a> {
-        let Incoming { at, xid, start, .. } = incoming;
+        let Incoming { at, xid, credit, .. } = incoming;
         let kind = match incoming.rpc_prefix() {
             Ok(RpcPrefix { xid: rpc_xid, kind }) if rpc_xid == xid => kind,
             Ok(RpcPrefix { kind: MsgType::Reply, .. }) => return self.ignore(Ignored::BadReply),
@@ -101,21 +119,32 @@ impl Connection {
                 return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
             }
         };
+        self.on_plain(ledger, at, Plain { xid, credit, kind })
+    }
+
+    #[inline]
+    fn on_plain<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        at: Received,
+        plain: Plain,
+    ) -> Ingress<'a> {
+        let Plain { xid, credit, kind } = plain;
         let part = Part {
             buffer: at.buffer,
             byte_len: at.byte_len,
-            payload_start: start,
-            payload_len: at.byte_len - start,
+            payload_start: InlinePlan::HEADER_LEN,
+            payload_len: at.byte_len - InlinePlan::HEADER_LEN,
         };
         let (dp, rsd) = (Array::EMPTY, Array::EMPTY);
         let message = Message { xid, via: Via::Msg, part, dp, rsd, count: 1, rsbuf: 1 };
         match kind {
-            MsgType::Call => match self.admit_call(ledger, &incoming, 1) {
+            MsgType::Call => match self.admit_call(ledger, credit, 1) {
                 Ok(()) => Ingress::Call(message),
-                Err(refused) => refused.into(),
+                Err(refused) => self.refused(xid, refused),
             },
-            MsgType::Reply => match self.admit_reply(ledger, &incoming) {
-                Some(Awaited { id, .. }) => Ingress::Reply(id, message),
+            MsgType::Reply => match self.admit_reply(ledger, xid, credit) {
+                Some((id, _)) => Ingress::Reply(id, message),
                 None => self.ignore(Ignored::UnknownReply),
             },
         }
@@ -154,9 +183,9 @@ impl Connection {
             return self.reject_initial(&incoming, violation, MsgType::Call, count);
         }
         if count > 0
-            && let Err(refused) = self.admit_call(ledger, &incoming, count)
+            && let Err(refused) = self.admit_call(ledger, incoming.credit, count)
         {
-            return refused.into();
+            return self.refused(incoming.xid, refused);
         }
         match self.group.on_initial(initial, part) {
             Ok(Step::Complete) => {
@@ -183,17 +212,17 @@ impl Connection {
             }
         };
         let xid = incoming.xid;
-        let Some(Awaited { id, limit, wants }) = self.admit_reply(ledger, &incoming) else {
+        let Some((id, entry)) = self.admit_reply(ledger, xid, incoming.credit) else {
             if count > 1 {
                 self.group.drop_rest(xid);
             }
             return self.ignore(Ignored::UnknownReply);
         };
         // wire.md E25: judged early, so that a plain message needs no resolution.
-        if let Err(violation) = check_count(dp.len(), &wants) {
+        if let Err(violation) = check_count(dp.len(), &entry.wants) {
             return self.reject_initial(&incoming, violation, MsgType::Reply, count);
         }
-        let initial = Initial { xid, dir: MsgType::Reply, count, limit };
+        let initial = Initial { xid, dir: MsgType::Reply, count, limit: entry.reply_count_max };
         match self.group.on_initial(initial, part) {
             Ok(Step::Complete) => {
                 let rsd = Array::EMPTY;
@@ -233,7 +262,7 @@ impl Connection {
         };
         match self.group.on_continuation(xid, xnum, itype, part) {
             Ok((step, group)) => {
-                self.on_credit(&incoming, group.dir);
+                self.on_credit(incoming.credit, group.dir);
                 match step {
                     Step::Partial => Ingress::Partial,
                     Step::Complete => self.on_complete(ledger, group),
@@ -266,46 +295,54 @@ impl Connection {
     fn admit_call(
         &mut self,
         ledger: &mut ShardLedger,
-        incoming: &Incoming<'_>,
+        credit: u32,
         count: u32,
     ) -> Result<(), Refused> {
         if self.role == Role::Client && self.settings.backward == BackwardSupport::None {
-            let violation = Violation::BadHeader("backward calls are not taken");
-            self.counters.reported += 1;
-            let bad = initial_of(incoming.xid, MsgType::Call);
-            return Err(Refused::Report(Report::of(violation, bad, None)));
+            return Err(Refused::Backward);
         }
         self.on_accepted();
-        self.inflow.on_request(incoming.credit);
+        self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
-        self.inflow.on_call(count).map_err(|overstep| {
-            let (outstanding, granted) = (overstep.outstanding, overstep.granted);
-            Refused::Fatal(Fatal::CreditOverstep { outstanding, granted })
-        })
+        self.inflow.on_call(count).map_err(Refused::Overstep)
+    }
+
+    #[cold]
+    fn refused<'a>(&mut self, xid: u32, refused: Refused) -> Ingress<'a> {
+        match refused {
+            Refused::Backward => {
+                let violation = Violation::BadHeader("backward calls are not taken");
+                self.counters.reported += 1;
+                Ingress::Reject(Report::of(violation, initial_of(xid, MsgType::Call), None))
+            }
+            Refused::Overstep(Overstep { outstanding, granted }) => {
+                Ingress::Fatal(Fatal::CreditOverstep { outstanding, granted })
+            }
+        }
     }
 
     /// The call that a reply belongs to.
     #[inline]
-    pub(crate) fn admit_reply(
+    pub(crate) fn admit_reply<'l>(
         &mut self,
-        ledger: &ShardLedger,
-        incoming: &Incoming<'_>,
-    ) -> Option<Awaited> {
+        ledger: &'l ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<(CallId, &'l CallEntry)> {
         self.on_accepted();
-        self.on_credit(incoming, MsgType::Reply);
-        let (id, entry) = ledger.calls.find(incoming.xid, self.peer)?;
-        let (limit, wants) = (entry.reply_count_max, entry.wants);
-        (entry.state == CallState::Sent).then_some(Awaited { id, limit, wants })
+        self.on_credit(credit, MsgType::Reply);
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        (entry.state == CallState::Sent).then_some((id, entry))
     }
 
     /// wire.md B11: a call asks for credits, a reply grants them.
     #[inline]
-    pub(crate) fn on_credit(&mut self, incoming: &Incoming<'_>, dir: MsgType) {
+    pub(crate) fn on_credit(&mut self, credit: u32, dir: MsgType) {
         match dir {
-            MsgType::Call => self.inflow.on_request(incoming.credit),
+            MsgType::Call => self.inflow.on_request(credit),
             MsgType::Reply => {
-                self.counters.zero_grants += u32::from(incoming.credit == 0);
-                self.credits.on_grant(incoming.credit);
+                self.counters.zero_grants += u32::from(credit == 0);
+                self.credits.on_grant(credit);
             }
         }
     }
@@ -442,28 +479,37 @@ fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32)
 
 const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
 
-/// What a reply may be.
-pub(crate) struct Awaited {
-    /// The call that it answers.
-    pub(crate) id: CallId,
-    /// The most transmissions.
-    limit: u32,
-    /// The directions that it answers.
-    wants: WantSet,
-}
-
 /// Why a call is not let in.
 enum Refused {
-    Report(Report),
-    Fatal(Fatal),
+    Backward,
+    Overstep(Overstep),
 }
 
-impl From<Refused> for Ingress<'_> {
-    #[cold]
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Report(report) => Self::Reject(report),
-            Refused::Fatal(fatal) => Self::Fatal(fatal),
-        }
+/// An RDMA_MSG without chunks whose payload begins as an RPC message of the same xid: nearly
+/// everything that ever arrives.
+#[derive(Clone, Copy)]
+struct Plain {
+    xid: u32,
+    credit: u32,
+    kind: MsgType,
+}
+
+impl Plain {
+    /// Whether the transmission is one: nine words, read once.
+    #[inline]
+    fn of(bytes: &[u8]) -> Option<Self> {
+        const LEN: usize = size::HEADER_MIN + RpcPrefix::LEN;
+        let words = bytes.first_chunk::<LEN>()?.as_chunks::<4>().0;
+        let word = |at: usize| u32::from_be_bytes(words[at]);
+        let (xid, rpc_xid, rpc_kind) = (word(0), word(7), word(8));
+        // The proc and the three lists: all of them zero.
+        const { assert!(proc::MSG == 0) };
+        let plain = word(1) == VERSION_TWO && word(3) | word(4) | word(5) | word(6) == 0;
+        let kind = match rpc_kind {
+            msg_type::CALL => MsgType::Call,
+            msg_type::REPLY => MsgType::Reply,
+            _ => return None,
+        };
+        (plain && rpc_xid == xid).then_some(Self { xid, credit: word(2), kind })
     }
 }

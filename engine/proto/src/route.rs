@@ -39,6 +39,13 @@ pub struct CallDemand<'a> {
 }
 
 impl<'a> CallDemand<'a> {
+    /// Whether neither the call nor the reply has items.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.items.is_empty() && self.wants.is_empty()
+    }
+
     /// A call and a reply without items.
     #[inline]
     #[must_use]

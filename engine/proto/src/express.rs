@@ -1,0 +1,153 @@
+//! The short way of the commonest message: one RDMA_MSG with an RPC in it and nothing else.
+//!
+//! Whatever is not exactly that takes the general way, which alone knows what to say about it. Both
+//! ways leave the connection in the same state, which a test compares.
+
+use rpcrdma_xdr::numbers::{VERSION_TWO, size};
+use rpcrdma_xdr::rpc::MsgType;
+
+use crate::calls::{CallId, CallState};
+use crate::connection::{Connection, Finished, ShardLedger};
+use crate::ingress::{ReplyTo, Via};
+use crate::placement::direct::WantSet;
+use crate::settings::Role;
+
+/// Bytes of the header of a plain message.
+pub const PLAIN_HEADER_LEN: usize = size::HEADER_MIN;
+
+/// A plain message that has arrived. Its payload begins behind [`PLAIN_HEADER_LEN`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plain {
+    /// A call.
+    Call(ReplyTo),
+    /// The reply to a call of ours, which is finished with it.
+    Reply(Finished),
+}
+
+impl Connection {
+    /// Takes a transmission if it is a plain message that breaks no rule; else nothing has changed
+    /// and it is to be handed to [`Connection::on_transmission`].
+    ///
+    /// `transmission` is all of it, in one piece.
+    #[inline]
+    pub fn on_plain(&mut self, ledger: &mut ShardLedger, transmission: &[u8]) -> Option<Plain> {
+        let (header, payload) = transmission.split_first_chunk::<PLAIN_HEADER_LEN>()?;
+        let prefix = payload.first_chunk::<8>()?;
+        if header[4..8] != VERSION_TWO.to_be_bytes() || header[12..] != [0; 16] {
+            return None;
+        }
+        if header[..4] != prefix[..4] || !self.accepted || self.group.open().is_some() {
+            return None;
+        }
+        let xid = word(header, 0);
+        let credit = word(header, 8);
+        match word(prefix, 4) {
+            CALL => self.on_plain_call(ledger, xid, credit),
+            REPLY => self.on_plain_reply(ledger, xid, credit),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn on_plain_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<Plain> {
+        if self.role == Role::Client {
+            return None;
+        }
+        // A peer that oversteps is left to the general way, which closes the connection.
+        self.inflow.on_call(1).ok()?;
+        self.inflow.on_request(credit);
+        self.inflow.grow(&mut ledger.grants);
+        Some(Plain::Call(ReplyTo { xid, credits: 1, rsbuf: 1, via: Via::Msg }))
+    }
+
+    #[inline]
+    fn on_plain_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<Plain> {
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        if entry.state != CallState::Sent || credit == 0 {
+            return None;
+        }
+        self.credits.on_grant(credit);
+        self.finish_call(ledger, id).map(Plain::Reply)
+    }
+
+    /// Plans a call without items or wants, and encodes its header. `None` if it has to take the
+    /// general way, [`Connection::begin_call`], which says what is in the way; nothing has changed
+    /// then.
+    #[inline]
+    pub fn begin_plain_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        payload: u32,
+        reply_payload_max: u32,
+    ) -> Option<[u8; PLAIN_HEADER_LEN]> {
+        let reply_room = self.settings.structure.total_len() - PLAIN_HEADER_LEN as u32;
+        if reply_payload_max > reply_room || payload > self.plain_room() {
+            return None;
+        }
+        let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
+        if entry.state != CallState::Opened || self.credits.available() == 0 {
+            return None;
+        }
+        ledger.replies.reserve(1).ok()?;
+        let taken = self.credits.take(1);
+        debug_assert!(taken.is_ok(), "a credit was just found available");
+        entry.state = CallState::Sent;
+        entry.credits = 1;
+        entry.receives = 1;
+        entry.reply_count_max = 1;
+        entry.wants = WantSet::NONE;
+        Some(header(id.xid(), self.credits.requested()))
+    }
+
+    /// Plans a reply without items to a call without directions, and encodes its header. `None` if
+    /// it has to take the general way, [`Connection::begin_reply`]; nothing has changed then.
+    #[inline]
+    pub fn begin_plain_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        payload: u32,
+    ) -> Option<[u8; PLAIN_HEADER_LEN]> {
+        if payload > self.plain_room() {
+            return None;
+        }
+        self.settle(ledger, to);
+        Some(header(to.xid, self.inflow.granted()))
+    }
+
+    /// Payload bytes of the longest plain message that the peer can receive.
+    #[inline]
+    fn plain_room(&self) -> u32 {
+        self.limits().recv_size - PLAIN_HEADER_LEN as u32
+    }
+}
+
+#[inline]
+fn header(xid: u32, credit: u32) -> [u8; PLAIN_HEADER_LEN] {
+    let mut header = [0; PLAIN_HEADER_LEN];
+    header[..4].copy_from_slice(&xid.to_be_bytes());
+    header[4..8].copy_from_slice(&VERSION_TWO.to_be_bytes());
+    header[8..12].copy_from_slice(&credit.to_be_bytes());
+    header
+}
+
+#[inline]
+fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(word)
+}
+
+const CALL: u32 = MsgType::Call as u32;
+const REPLY: u32 = MsgType::Reply as u32;
