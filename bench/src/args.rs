@@ -29,14 +29,38 @@ pub struct Args {
     /// Data bytes of an echo's reply, if other than those of the request
     #[arg(long, value_name = "BYTES", value_parser = length, help_heading = CALL)]
     pub reply: Option<usize>,
+    /// How data travel [default: inline; bw: send]
+    #[arg(short, long, value_enum, help_heading = CALL)]
+    pub placement: Option<Placement>,
+    /// Whether a message may take several Sends
+    #[arg(long, value_enum, default_value = "on", help_heading = CALL)]
+    pub continuation: Switch,
+    /// What the receiver of data does with them; one message in 1024 is compared in any case
+    #[arg(long, value_enum, default_value = "lines", help_heading = CALL)]
+    pub touch: Touch,
 
     /// Round trips under way at one time, over all connections
-    /// [default: 1; rate and floor --rate: 32; bw: 8]
+    /// [default: 1; rate: 32; bw: 8]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: Option<u32>,
+    /// Connections between the two shards
+    #[arg(short = 'k', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub connections: u32,
     /// The client's core and the server's, as in 2,3 [default: picked]
     #[arg(short, long, value_name = "C,S")]
     pub cores: Option<CorePair>,
+
+    /// What the engine's threads do when idle [default: spin, or as the file says]
+    #[arg(long, value_enum, help_heading = ENGINE)]
+    pub idle: Option<Idle>,
+    /// A profile that comes with the engine: latency, storage, laptop
+    /// [default: latency; for data over 4 KiB: storage without memory for many clients]
+    #[arg(long, value_name = "NAME", help_heading = ENGINE)]
+    pub profile: Option<String>,
+    /// A configuration file; limits that the run needs higher are raised
+    #[arg(long, value_name = "FILE", conflicts_with = "profile", help_heading = ENGINE)]
+    pub config: Option<PathBuf>,
 
     /// Measured time of each contender, spread over the rounds [default: 2]
     #[arg(short = 't', long, value_name = "S", value_parser = seconds, help_heading = LENGTH)]
@@ -68,6 +92,12 @@ pub enum Mode {
     Floor,
     /// The provider without RPC: Sends of as many bytes there and back, beside the floor
     Raw,
+    /// The round trip of an RPC, beside raw and the floor
+    Lat,
+    /// RPCs per second with many under way, beside raw and the floor
+    Rate,
+    /// Bytes per second of large reads or writes, beside raw and the floor
+    Bw,
 }
 
 impl Mode {
@@ -76,6 +106,9 @@ impl Mode {
         match self {
             Mode::Floor => "floor",
             Mode::Raw => "raw",
+            Mode::Lat => "lat",
+            Mode::Rate => "rate",
+            Mode::Bw => "bw",
         }
     }
 }
@@ -105,6 +138,78 @@ impl Op {
     }
 }
 
+/// How data travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    /// In the payload stream, copied by the program
+    Inline,
+    /// Placed by Sends into segments of the receiver's buffers, without a copy by the engine
+    Send,
+}
+
+impl Placement {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Inline => "inline",
+            Placement::Send => "send",
+        }
+    }
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// It may
+    On,
+    /// It may not
+    Off,
+}
+
+/// What the receiver of data does with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Touch {
+    /// Nothing
+    None,
+    /// Reads the first byte of each cache line
+    Lines,
+    /// Compares every byte
+    All,
+}
+
+impl Touch {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Touch::None => "none",
+            Touch::Lines => "lines",
+            Touch::All => "all",
+        }
+    }
+}
+
+/// What a thread does when there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Idle {
+    /// Polls on
+    Spin,
+    /// Polls for a while, then pauses longer and longer
+    Backoff,
+    /// Polls for a while, then sleeps until something happens
+    Block,
+}
+
+impl Idle {
+    /// As a configuration file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::Spin => "spin",
+            Idle::Backoff => "backoff",
+            Idle::Block => "block",
+        }
+    }
+}
+
 /// A length: bytes, or a number with `KiB` or `MiB` as in a configuration file.
 fn length(text: &str) -> Result<usize, String> {
     let bytes = match text.parse::<u64>() {
@@ -127,16 +232,18 @@ fn seconds(text: &str) -> Result<Duration, String> {
 const LENGTH_MAX: u64 = 64 << 20;
 
 const CALL: &str = "The call";
+const ENGINE: &str = "The engine";
 const LENGTH: &str = "The length of the run";
 const OUTPUT: &str = "Output";
 
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
-  rpcrdma-bench floor                     what this machine can do at best
-  rpcrdma-bench floor -w 32               the same with 32 messages under way: a rate
-  rpcrdma-bench floor -s 4KiB --op read   short requests, replies of 4 KiB
-  rpcrdma-bench floor --json - | jq .     for a program to read
+  rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
+  rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections
+  rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
+  rpcrdma-bench floor -w 32               what this machine can do at best
+  rpcrdma-bench lat --json - | jq .       for a program to read
 
 Times are of closed loops: a request leaves when a reply has come. A run that another program
 disturbed is marked noisy; its ratios still mean something, its tails do not.";
@@ -187,6 +294,6 @@ mod tests {
     #[test]
     fn the_help_has_examples() {
         let help = Args::command().render_help().to_string();
-        assert!(help.contains("Examples:") && help.contains("rpcrdma-bench floor -w 32"));
+        assert!(help.contains("Examples:") && help.contains("rpcrdma-bench rate -k 1024"));
     }
 }

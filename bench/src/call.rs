@@ -37,6 +37,11 @@ impl Shape {
         Shape { op, request_data, reply_data }
     }
 
+    /// The longer of the data of request and reply.
+    pub fn data_len(&self) -> usize {
+        self.request_data.max(self.reply_data)
+    }
+
     /// Bytes of the RPC call message.
     pub fn call_len(&self) -> usize {
         let arguments = match self.op {
@@ -73,9 +78,6 @@ pub struct Traffic {
 pub const CALL_HEADER_LEN: usize = 40;
 /// Bytes of the header of an accepted RPC reply with AUTH_NONE (RFC 5531).
 pub const REPLY_HEADER_LEN: usize = 24;
-/// Bytes of an RPC-over-RDMA header with three empty chunk lists (`[V2]` 4.2).
-pub const INLINE_HEADER_LEN: usize = 28;
-
 /// The next multiple of four: how XDR pads opaque data.
 pub fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
@@ -84,12 +86,13 @@ pub fn padded(len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::PLAIN_LEN;
 
     #[test]
     fn an_echo_of_64_bytes_is_136_there_and_120_back_on_the_wire() {
         let shape = Shape::new(Op::Echo, 64, 64);
-        assert_eq!(INLINE_HEADER_LEN + shape.call_len(), 136);
-        assert_eq!(INLINE_HEADER_LEN + shape.reply_len(), 120);
+        assert_eq!(PLAIN_LEN + shape.call_len(), 136);
+        assert_eq!(PLAIN_LEN + shape.reply_len(), 120);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod args;
+pub mod blocks;
 pub mod call;
 pub mod cores;
 pub mod env;
@@ -22,4 +23,7 @@ pub mod progress;
 pub mod raw;
 pub mod report;
 pub mod rounds;
+pub mod rpc;
 pub mod run;
+pub mod settings;
+pub mod wire;

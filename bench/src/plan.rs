@@ -2,23 +2,26 @@
 
 use std::time::Duration;
 
+use rpcrdma_config::Config;
 use serde::Serialize;
 
-use crate::args::{Args, Mode, Op};
-use crate::call::{INLINE_HEADER_LEN, Shape, Traffic};
+use crate::args::{Args, Mode, Op, Placement, Switch, Touch};
+use crate::call::{Shape, Traffic, padded};
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{End, Quota};
+use crate::settings::{self, Need, Wish};
+use crate::wire::{Kind, Message, OnWire};
 
 /// A benchmark, completely described.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What is measured.
     pub mode: Mode,
-    /// What one call carries.
-    pub shape: Shape,
-    /// Round trips under way at one time.
-    pub window: u32,
+    /// What the engine is given to do.
+    pub load: Load,
+    /// How the engine is set up.
+    pub config: Config,
     /// Where the threads run.
     pub cores: CorePair,
     /// Rounds of each contender.
@@ -27,45 +30,84 @@ pub struct Plan {
     pub quota: Quota,
 }
 
+/// What the engine is given to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// What one call carries.
+    pub shape: Shape,
+    /// How data travel.
+    pub placement: Placement,
+    /// Calls under way at one time, over all connections.
+    pub window: u32,
+    /// Connections between the two shards.
+    pub connections: u32,
+    /// What the receiver of data does with them.
+    pub touch: Touch,
+}
+
 impl Plan {
     /// Fills in the defaults of the mode.
     ///
     /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
+    /// When options contradict each other, the configuration is not to be had, or the machine does
+    /// not have the cores.
     pub fn new(args: &Args) -> Result<Plan, BenchError> {
-        let op = args.op.unwrap_or(Op::Echo);
-        if args.reply.is_some() && op != Op::Echo {
-            let what = op.name();
-            return Err(BenchError::Usage(format!(
-                "--reply is the length of an echo's reply; {what} has it from --size"
-            )));
-        }
-        let size = args.size.unwrap_or(match op {
-            Op::Null | Op::Echo => 64,
-            Op::Read | Op::Write => 4096,
-        });
+        let mode = args.mode.unwrap_or(Mode::Lat);
+        let load = load(args, mode)?;
+        let wish = Wish {
+            profile: args.profile.clone(),
+            file: args.config.clone(),
+            idle: args.idle,
+            placement: load.placement == Placement::Send,
+            continuation: args.continuation == Switch::On,
+        };
+        let need = Need {
+            data_len: load.shape.data_len(),
+            window: load.window,
+            connections: load.connections,
+        };
+        let config = settings::config(&wish, need)
+            .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
         Ok(Plan {
-            mode: args.mode.unwrap_or(Mode::Raw),
-            shape: Shape::new(op, size, args.reply.unwrap_or(size)),
-            window: args.window.unwrap_or(1),
+            mode,
+            load,
+            config,
             cores: CorePair::choose(args.cores)?,
             rounds: args.rounds,
             quota: quota(args),
         })
     }
 
-    /// What the call puts on the wire.
+    /// What the calls put on the wire.
     pub fn traffic(&self) -> Traffic {
-        Traffic {
-            request_len: INLINE_HEADER_LEN + self.shape.call_len(),
-            reply_len: INLINE_HEADER_LEN + self.shape.reply_len(),
-            window: self.window,
-        }
+        let [call, reply] = self.on_wire();
+        Traffic { request_len: call.len, reply_len: reply.len, window: self.load.window }
+    }
+
+    /// A call and a reply on the wire.
+    pub fn on_wire(&self) -> [OnWire; 2] {
+        let shape = self.load.shape;
+        let placed = |data: usize| match self.load.placement {
+            Placement::Inline => 0,
+            Placement::Send => data,
+        };
+        let (there, back) = (placed(shape.request_data), placed(shape.reply_data));
+        let call = Message {
+            payload: shape.call_len() - if there > 0 { padded(there) } else { 0 },
+            placed: there,
+            kind: Kind::Call { directs: back > 0 },
+        };
+        let reply = Message {
+            payload: shape.reply_len() - if back > 0 { padded(back) } else { 0 },
+            placed: back,
+            kind: Kind::Reply,
+        };
+        [call, reply].map(|message| message.on_wire(self.config.recv_structure()))
     }
 
     /// Whether round trips are timed one by one, and not counted.
     pub fn is_timed(&self) -> bool {
-        self.window == 1
+        self.load.window == 1 && !matches!(self.mode, Mode::Rate | Mode::Bw)
     }
 
     /// About how long the measuring of so many contenders takes.
@@ -81,7 +123,8 @@ impl Plan {
 
     /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
-        let Shape { op, request_data, reply_data } = self.shape;
+        let Load { shape, placement, window, connections, .. } = self.load;
+        let Shape { op, request_data, reply_data } = shape;
         let data = match op {
             Op::Null => "null calls".to_owned(),
             Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
@@ -89,14 +132,22 @@ impl Plan {
             Op::Read => format!("read of {reply_data} bytes"),
             Op::Write => format!("write of {request_data} bytes"),
         };
+        let how = match placement {
+            Placement::Inline => "",
+            Placement::Send => ", placed by sends",
+        };
+        let many = if connections == 1 {
+            String::new()
+        } else {
+            format!(" over {connections} connections")
+        };
         let round = match self.quota.end {
             End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
             End::Count(count) => format!("{count} round trips"),
         };
         format!(
-            "{}: {data}, window {}, cores {}, {} rounds of {round}",
+            "{}: {data}{how}, window {window}{many}, cores {}, {} rounds of {round}",
             self.mode.name(),
-            self.window,
             self.cores,
             self.rounds
         )
@@ -104,15 +155,22 @@ impl Plan {
 
     /// The same for programs.
     pub fn settings(&self) -> Settings {
-        let Traffic { request_len, reply_len, .. } = self.traffic();
+        let Load { shape, placement, window, connections, touch } = self.load;
+        let [call, reply] = self.on_wire();
         Settings {
             mode: self.mode.name(),
-            op: self.shape.op.name(),
-            request_data_bytes: self.shape.request_data,
-            reply_data_bytes: self.shape.reply_data,
-            request_wire_bytes: request_len,
-            reply_wire_bytes: reply_len,
-            window: self.window,
+            op: shape.op.name(),
+            placement: placement.name(),
+            continuation: self.config.features().continuation,
+            touch: touch.name(),
+            request_data_bytes: shape.request_data,
+            reply_data_bytes: shape.reply_data,
+            request_wire_bytes: call.len,
+            reply_wire_bytes: reply.len,
+            request_transmissions: call.transmissions,
+            reply_transmissions: reply.transmissions,
+            window,
+            connections,
             cores: self.cores,
             rounds: self.rounds,
             warm_up: self.quota.warm_up,
@@ -127,22 +185,68 @@ pub struct Settings {
     pub mode: &'static str,
     /// What one call did.
     pub op: &'static str,
+    /// How data travelled.
+    pub placement: &'static str,
+    /// Whether a message might take several transmissions.
+    pub continuation: bool,
+    /// What the receiver of data did with them.
+    pub touch: &'static str,
     /// Data bytes of a request.
     pub request_data_bytes: usize,
     /// Data bytes of a reply.
     pub reply_data_bytes: usize,
-    /// Bytes of a request on the wire, all headers included.
+    /// Bytes of a request on the wire, all headers and padding included.
     pub request_wire_bytes: usize,
-    /// Bytes of a reply on the wire, all headers included.
+    /// Bytes of a reply on the wire, all headers and padding included.
     pub reply_wire_bytes: usize,
+    /// Sends of a request.
+    pub request_transmissions: usize,
+    /// Sends of a reply.
+    pub reply_transmissions: usize,
     /// Round trips under way at one time.
     pub window: u32,
+    /// Connections between the two shards.
+    pub connections: u32,
     /// Where the threads ran.
     pub cores: CorePair,
     /// Rounds of each contender.
     pub rounds: u32,
     /// Uncounted round trips at the start of each round.
     pub warm_up: u64,
+}
+
+/// What the engine is to do, by the options and the defaults of the mode.
+fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
+    let op = args.op.unwrap_or(if mode == Mode::Bw { Op::Read } else { Op::Echo });
+    if args.reply.is_some() && op != Op::Echo {
+        let what = op.name();
+        return Err(BenchError::Usage(format!(
+            "--reply is the length of an echo's reply; {what} has it from --size"
+        )));
+    }
+    if mode == Mode::Bw && op == Op::Null {
+        return Err(BenchError::Usage("null calls carry no bytes to be counted".into()));
+    }
+    let size = args.size.unwrap_or(match (mode, op) {
+        (Mode::Bw, _) => 65_536,
+        (_, Op::Null | Op::Echo) => 64,
+        (_, Op::Read | Op::Write) => 4096,
+    });
+    let placement = args.placement.unwrap_or(match mode {
+        Mode::Bw => Placement::Send,
+        _ => Placement::Inline,
+    });
+    Ok(Load {
+        shape: Shape::new(op, size, args.reply.unwrap_or(size)),
+        placement,
+        window: args.window.unwrap_or(match mode {
+            Mode::Rate => 32,
+            Mode::Bw => 8,
+            Mode::Floor | Mode::Raw | Mode::Lat => 1,
+        }),
+        connections: args.connections,
+        touch: args.touch,
+    })
 }
 
 /// The share of one round in the whole time or count.
@@ -192,17 +296,46 @@ mod tests {
     #[test]
     fn sizes_have_defaults_by_operation() {
         let Some(echo) = good(&[]) else { return };
-        assert_eq!((echo.shape.request_data, echo.shape.reply_data), (64, 64));
+        assert_eq!((echo.load.shape.request_data, echo.load.shape.reply_data), (64, 64));
         let read = good(&["--op", "read"]).expect("the machine is the same");
-        assert_eq!((read.shape.request_data, read.shape.reply_data), (0, 4096));
+        assert_eq!((read.load.shape.request_data, read.load.shape.reply_data), (0, 4096));
         let wide = good(&["--size", "8", "--reply", "100"]).expect("the machine is the same");
-        assert_eq!((wide.shape.request_data, wide.shape.reply_data), (8, 100));
+        assert_eq!((wide.load.shape.request_data, wide.load.shape.reply_data), (8, 100));
     }
 
     #[test]
     fn a_reply_length_is_refused_where_it_would_be_ignored() {
         let Some(refused) = plan(&["--op", "read", "--reply", "8"]) else { return };
         assert!(matches!(refused, Err(BenchError::Usage(_))));
+    }
+
+    #[test]
+    fn an_echo_of_64_bytes_is_136_there_and_120_back_on_the_wire() {
+        let Some(plan) = good(&[]) else { return };
+        let Traffic { request_len, reply_len, window } = plan.traffic();
+        assert_eq!((request_len, reply_len, window), (136, 120, 1));
+    }
+
+    #[test]
+    fn modes_have_defaults_of_their_own() {
+        let Some(lat) = good(&[]) else { return };
+        assert_eq!((lat.mode, lat.load.window, lat.is_timed()), (Mode::Lat, 1, true));
+        let rate = good(&["rate"]).expect("the machine is the same");
+        assert_eq!((rate.load.window, rate.is_timed()), (32, false));
+        let bw = good(&["bw"]).expect("the machine is the same");
+        assert_eq!((bw.load.shape.reply_data, bw.load.placement), (65_536, Placement::Send));
+    }
+
+    #[test]
+    fn a_placed_page_is_padded_to_its_segment() {
+        let Some(plan) = good(&["--op", "read", "-p", "send"]) else { return };
+        let leading = plan.config.recv_structure().leading_len() as usize;
+        assert_eq!(plan.traffic().reply_len, leading + 4096);
+    }
+
+    #[test]
+    fn null_calls_have_no_bandwidth() {
+        assert!(matches!(plan(&["bw", "--op", "null"]), Some(Err(BenchError::Usage(_))) | None));
     }
 
     #[test]

@@ -6,18 +6,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use rpcrdma_engine::fabric::Fabric;
+use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 
 use crate::args::{Args, Mode};
 use crate::env::{Build, Machine};
 use crate::error::BenchError;
 use crate::floor::Floor;
 use crate::jitter::{self, Jitter};
-use crate::plan::Plan;
+use crate::plan::{Load, Plan};
 use crate::progress::Progress;
 use crate::raw::Raw;
 use crate::report::{self, ContenderReport, RatioReport, Report};
 use crate::rounds::{self, Contender, Series};
+use crate::rpc::Rpc;
 
 /// Measures what the options ask for and writes the result.
 ///
@@ -65,11 +66,49 @@ fn field(plan: &Plan) -> Result<Field, BenchError> {
     if plan.mode == Mode::Floor {
         return Ok(field);
     }
-    let fabric = Fabric::new();
-    let raw = Raw::new(&fabric, ANY_PORT, cores, traffic, timed)?;
+    let options = fabric_options(plan);
+    let FabricOptions { slots, delay_ns, .. } = options;
+    field.notes.push(format!("fabric: rings of {slots} slots, delay {delay_ns} ns"));
+    // Two fabrics: what one contender has left in memory does not help or hinder the other.
+    let raw = Raw::new(&Fabric::with_options(options.clone())?, ANY_PORT, cores, traffic, timed)?;
     field.notes.extend(raw.notes());
     field.contenders.push(Box::new(raw));
+    if plan.mode == Mode::Raw {
+        return Ok(field);
+    }
+    if plan.load.connections > 1 {
+        let single = Load { connections: 1, ..plan.load };
+        field.add_rpc("rpc, one", plan, &single, &options)?;
+    }
+    field.add_rpc("rpc", plan, &plan.load, &options)?;
     Ok(field)
+}
+
+impl Field {
+    fn add_rpc(
+        &mut self,
+        name: &'static str,
+        plan: &Plan,
+        load: &Load,
+        options: &FabricOptions,
+    ) -> Result<(), BenchError> {
+        let fabric = Fabric::with_options(options.clone())?;
+        let (cores, timed) = (plan.cores, plan.is_timed());
+        let rpc = Rpc::new(name, fabric, ANY_PORT, cores, &plan.config, load, timed)?;
+        self.notes.extend(rpc.notes());
+        self.contenders.push(Box::new(rpc));
+        Ok(())
+    }
+}
+
+/// The fabric as the configuration has it.
+fn fabric_options(plan: &Plan) -> FabricOptions {
+    let fabric = plan.config.fabric();
+    FabricOptions {
+        slots: fabric.ring_slots.value(),
+        delay_ns: u64::try_from(fabric.delay.as_nanos()).unwrap_or(u64::MAX),
+        ..FabricOptions::default()
+    }
 }
 
 fn sum_up(

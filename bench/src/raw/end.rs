@@ -21,6 +21,7 @@ use rpcrdma_mempool::{
 };
 
 use super::WHO;
+use crate::blocks::pattern;
 use crate::error::BenchError;
 
 /// Bytes of the messages of one end.
@@ -303,11 +304,6 @@ fn receives(window: u32) -> u32 {
 /// Places of a send queue: a quarter is signaled at a time, so three quarters hold the window.
 fn send_depth(window: u32) -> u32 {
     (window * 2).next_power_of_two().max(64)
-}
-
-/// What a message carries after its number.
-fn pattern(len: usize) -> Box<[u8]> {
-    (0..len).map(|index| (index * 7 + index / 251) as u8).collect()
 }
 
 #[cold]

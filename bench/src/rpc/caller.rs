@@ -1,0 +1,236 @@
+//! The client's side: makes the calls, one by one or a window full, and inspects the replies.
+
+use rpcrdma_engine::{CallBuilder, CallRefused, Client, Clock, Completion, PeerId, Provider, Want};
+use rpcrdma_mempool::RegisteredBytes;
+
+use super::idle::Idling;
+use super::message::{CALL_WORDS, REPLY_HEADER, Way, bytes_at, call_header, inspect, word_at};
+use super::server::filled;
+use super::{WHO, device};
+use crate::args::{Op, Placement};
+use crate::blocks::{Inspector, offset, pattern};
+use crate::call::{REPLY_HEADER_LEN, Shape};
+use crate::error::BenchError;
+use crate::meter::{Meter, Round};
+use crate::pair::Stop;
+use crate::plan::Load;
+
+/// A client with its connections.
+pub(super) struct Caller<P: Provider> {
+    client: Client<P>,
+    clock: Clock,
+    peers: Vec<PeerId>,
+    window: u64,
+    content: Content,
+    replies: Replies,
+    sent: u64,
+}
+
+/// What goes into a call.
+struct Content {
+    shape: Shape,
+    placement: Placement,
+    header: [u8; CALL_WORDS * 4],
+    /// What is written, and echoed.
+    file: Box<[u8]>,
+    /// The same in registered memory, to be sent without a copy.
+    registered: Option<RegisteredBytes>,
+    reply_payload_max: u32,
+}
+
+/// What has come back.
+struct Replies {
+    shape: Shape,
+    placement: Placement,
+    inspector: Inspector,
+    received: u64,
+    failure: Option<(u64, String)>,
+}
+
+impl<P: Provider> Caller<P> {
+    /// A client for a load, with its connections made.
+    ///
+    /// # Errors
+    /// When data are to be placed and there is no registered buffer for them.
+    pub fn new(
+        mut client: Client<P>,
+        peers: Vec<PeerId>,
+        load: &Load,
+    ) -> Result<Caller<P>, BenchError> {
+        let (shape, placement) = (load.shape, load.placement);
+        let file = pattern(shape.data_len());
+        let registered = match placement {
+            Placement::Inline => None,
+            Placement::Send => Some(filled(client.turn(0).buffer(), &file)?),
+        };
+        let in_line = if placement == Placement::Inline { shape.reply_len() } else { 0 };
+        let content = Content {
+            shape,
+            placement,
+            header: call_header(shape.op),
+            file,
+            registered,
+            reply_payload_max: in_line.max(REPLY_HEADER_LEN + 8) as u32,
+        };
+        let inspector = Inspector::new(shape.data_len(), load.touch);
+        let replies = Replies { shape, placement, inspector, received: 0, failure: None };
+        let window = load.window.into();
+        Ok(Caller { client, clock: Clock::new(), peers, window, content, replies, sent: 0 })
+    }
+
+    /// Times calls one after the other.
+    pub fn one_by_one(
+        &mut self,
+        mut meter: Meter,
+        mut idling: Idling,
+        stop: &Stop,
+    ) -> Result<Round, BenchError> {
+        loop {
+            let from = meter.now();
+            self.call()?.map_err(|why| device(&why))?;
+            while self.replies.received < self.sent {
+                self.poll(&mut idling, stop)?;
+            }
+            let to = meter.now();
+            if !meter.timed(from, to) {
+                return Ok(meter.finish());
+            }
+        }
+    }
+
+    /// Keeps the window full and counts; at the end takes what is still under way.
+    pub fn window(
+        &mut self,
+        mut meter: Meter,
+        mut idling: Idling,
+        stop: &Stop,
+    ) -> Result<Round, BenchError> {
+        let mut enough = false;
+        loop {
+            while !enough && self.sent - self.replies.received < self.window {
+                match self.call()? {
+                    Ok(()) => {}
+                    // No slot or no credit at this moment: replies bring them back.
+                    Err(_) if self.sent > self.replies.received => break,
+                    Err(why) => return Err(device(&why)),
+                }
+            }
+            let before = self.replies.received;
+            self.poll(&mut idling, stop)?;
+            let count = self.replies.received - before;
+            if count > 0 && !enough {
+                enough = !meter.counted(count);
+            }
+            if enough && self.sent == self.replies.received {
+                return Ok(meter.finish());
+            }
+        }
+    }
+
+    /// Makes the next call. The inner error says why it cannot be made now.
+    #[inline]
+    fn call(&mut self) -> Result<Result<(), CallRefused>, BenchError> {
+        let number = self.sent;
+        let peer = self.peers[(number % self.peers.len() as u64) as usize];
+        let mut call = match self.client.call(peer, number) {
+            Ok(call) => call,
+            Err(why) => return Ok(Err(why)),
+        };
+        self.content.write(&mut call, number)?;
+        let outcome = call.submit();
+        self.sent += u64::from(outcome.is_ok());
+        Ok(outcome)
+    }
+
+    /// Polls once.
+    #[inline]
+    fn poll(&mut self, idling: &mut Idling, stop: &Stop) -> Result<(), BenchError> {
+        let now = self.clock.now();
+        let replies = &mut self.replies;
+        if self.client.poll(now, |done| replies.take(&done)) {
+            idling.busy();
+            return match self.replies.failure.take() {
+                None => Ok(()),
+                Some((number, detail)) => Err(BenchError::WrongBytes { who: WHO, number, detail }),
+            };
+        }
+        if stop.is_set() {
+            return Err(BenchError::PeerGone { who: WHO });
+        }
+        if let Some(timeout) = idling.idle(now) {
+            self.client.wait(timeout);
+        }
+        Ok(())
+    }
+}
+
+impl Content {
+    /// Writes a call.
+    #[inline]
+    fn write(&self, call: &mut CallBuilder<'_>, number: u64) -> Result<(), BenchError> {
+        let Shape { op, request_data, reply_data } = self.shape;
+        let from = offset(number);
+        call.payload().put_fixed(&self.header);
+        if matches!(op, Op::Read | Op::Write) {
+            call.payload().put_u64(from as u64);
+        }
+        match op {
+            Op::Null => {}
+            Op::Read => call.payload().put_u32(reply_data as u32),
+            Op::Echo | Op::Write => match &self.registered {
+                None => call.payload().put_opaque(&self.file[from..from + request_data]),
+                Some(bytes) => {
+                    let slice = bytes.slice(from..from + request_data);
+                    call.payload().place(slice.ok_or_else(|| device(&"a slice out of bounds"))?);
+                }
+            },
+        }
+        if self.placement == Placement::Send && reply_data > 0 {
+            call.want(Want { len_min: 0, len_max: reply_data as u32 });
+        }
+        call.reply_payload_max(self.reply_payload_max);
+        Ok(())
+    }
+}
+
+impl Replies {
+    /// Takes the end of a call.
+    #[inline]
+    fn take(&mut self, done: &Completion<'_>) {
+        self.received += 1;
+        if let Err(detail) = self.inspect(done) {
+            self.failure.get_or_insert((done.cookie(), detail));
+        }
+    }
+
+    #[inline]
+    fn inspect(&mut self, done: &Completion<'_>) -> Result<(), String> {
+        let reply = done.result().map_err(|error| error.to_string())?;
+        let header: Option<[u8; 16]> = bytes_at(reply, REPLY_HEADER_LEN - REPLY_HEADER.len());
+        if header != Some(REPLY_HEADER) {
+            return Err(format!("a reply with the header {header:02x?}"));
+        }
+        let Shape { op, request_data, reply_data } = self.shape;
+        if op == Op::Null {
+            return Ok(());
+        }
+        let count = word_at(reply, REPLY_HEADER_LEN);
+        let expected = if op == Op::Write { request_data } else { reply_data };
+        if count != Some(expected) {
+            return Err(format!("a reply with a count of {count:?}, not {expected}"));
+        }
+        if op == Op::Write {
+            return Ok(());
+        }
+        let is_other = op == Op::Echo && request_data != reply_data;
+        let from = if is_other { 0 } else { offset(done.cookie()) };
+        let inspection = self.inspector.begin(from, reply_data);
+        match inspect(reply, REPLY_HEADER_LEN + 4, reply_data, inspection) {
+            None => Err("a reply with wrong data".into()),
+            Some(Way::InLine) if self.placement == Placement::Send && reply_data > 0 => {
+                Err("a reply whose data were not placed".into())
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The RPC itself: a client and a server of the engine, each on its core.
+//!
+//! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
+//! between the rounds of other contenders nobody polls them.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard};
+
+use crate::cores::{CorePair, pin};
+use crate::error::BenchError;
+use crate::meter::{Meter, Quota, Round};
+use crate::pair::{self, Stop};
+use crate::plan::Load;
+use crate::rounds::Contender;
+
+mod caller;
+mod idle;
+mod message;
+mod server;
+
+use caller::Caller;
+use idle::Idling;
+use server::Server;
+
+/// A client and a server with some connections between them, kept over all rounds.
+pub struct Rpc<P: Provider> {
+    name: &'static str,
+    cores: CorePair,
+    config: Config,
+    load: Load,
+    timed: bool,
+    caller: Caller<P>,
+    server: Shard<P, Server>,
+    // Last, so that the control plane outlives the shards.
+    _engine: Engine<P>,
+}
+
+impl<P: Provider> Rpc<P> {
+    /// Sets both up, each on its core, and connects them. Round trips are timed when `timed` and
+    /// only one is under way; else they are counted.
+    ///
+    /// # Errors
+    /// When the engine cannot be set up, or a connection is not to be had.
+    pub fn new(
+        name: &'static str,
+        provider: P,
+        at: SocketAddr,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+        timed: bool,
+    ) -> Result<Rpc<P>, BenchError> {
+        let engine = Engine::new(provider, config.clone())?;
+        let address = engine.listen(at)?;
+        let mut server = on_core(cores.server, || {
+            let mut shard = engine.shard(Server::new(load))?;
+            let bulk = shard.turn(0).buffer();
+            shard.handler().serve_from(bulk)?;
+            Ok(shard)
+        })?;
+        let mut client = on_core(cores.client, || Ok(engine.client()?))?;
+        let peers = connect(&mut client, &mut server, address, load.connections)?;
+        let caller = Caller::new(client, peers, load)?;
+        let timed = timed && load.window == 1;
+        let (config, load) = (config.clone(), *load);
+        Ok(Rpc { name, cores, config, load, timed, caller, server, _engine: engine })
+    }
+
+    /// What it uses, for the report.
+    pub fn notes(&self) -> Vec<String> {
+        let structure = self.config.recv_structure();
+        let idle = self.config.engine().idle.policy;
+        let mut notes = vec![format!(
+            "{}: {} connection(s), {} Receives of {} + {} bytes, {} send slots, idle policy {idle:?}",
+            self.name,
+            self.load.connections,
+            self.config.receive().buffers.value(),
+            structure.leading_len(),
+            structure.total_len() - structure.leading_len(),
+            self.config.send().slots.value(),
+        )];
+        let regions = self.server.regions().map(|(what, region)| {
+            format!("{what} {} KiB in pages of {}", region.len() >> 10, region.page_size())
+        });
+        notes.push(format!("{}: {}", self.name, regions.collect::<Vec<_>>().join(", ")));
+        notes
+    }
+}
+
+impl<P: Provider> Contender for Rpc<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        let Rpc { cores, config, timed, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let timed = *timed;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let meter = Meter::new(quota);
+                if timed {
+                    caller.one_by_one(meter, Idling::new(idle), stop)
+                } else {
+                    caller.window(meter, Idling::new(idle), stop)
+                }
+            },
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+}
+
+/// Polls the server until the client is done.
+fn serve<P: Provider>(
+    server: &mut Shard<P, Server>,
+    mut idling: Idling,
+    stop: &Stop,
+) -> Result<(), BenchError> {
+    let clock = Clock::new();
+    loop {
+        let now = clock.now();
+        if server.poll_once(now) {
+            idling.busy();
+            continue;
+        }
+        if stop.is_set() {
+            return server.handler().failure();
+        }
+        if let Some(timeout) = idling.idle(now) {
+            server.wait(timeout);
+        }
+    }
+}
+
+/// Connects as often as wished, polling both sides.
+fn connect<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    to: SocketAddr,
+    connections: u32,
+) -> Result<Vec<PeerId>, BenchError> {
+    let clock = Clock::new();
+    let mut peers = Vec::new();
+    for _ in 0..connections {
+        let attempt = client.begin_connect(to)?;
+        let deadline = Instant::now() + PATIENCE;
+        let peer = loop {
+            let now = clock.now();
+            client.poll(now, |_| {});
+            server.poll_once(now);
+            if let Some(outcome) = client.connected(attempt) {
+                break outcome.map_err(|reason| device(&reason))?;
+            }
+            if Instant::now() > deadline {
+                return Err(device(&"no connection in time"));
+            }
+            thread::yield_now();
+        };
+        peers.push(peer);
+    }
+    // Whatever control messages are still on their way: credits, properties.
+    for _ in 0..SETTLE {
+        let now = clock.now();
+        client.poll(now, |_| {});
+        server.poll_once(now);
+    }
+    Ok(peers)
+}
+
+/// Makes something on the core where it will be used: its memory comes from there.
+fn on_core<T: Send>(
+    core: u32,
+    make: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let make = || pin(core).and_then(|()| make());
+    thread::scope(|scope| scope.spawn(make).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn device(what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who: WHO, what: what.to_string() }
+}
+
+const WHO: &str = "rpc";
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Turns of both sides after the last connection.
+const SETTLE: u32 = 1000;

@@ -1,0 +1,190 @@
+//! The configuration of the engine for one benchmark.
+
+use std::path::PathBuf;
+
+use rpcrdma_config::{Config, ConfigError, Raw};
+
+use crate::args::Idle;
+use crate::blocks::SLACK;
+
+/// Where the configuration comes from, and what of it the options change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    /// A profile that comes with the engine.
+    pub profile: Option<String>,
+    /// A file; excludes a profile.
+    pub file: Option<PathBuf>,
+    /// What to do when there is nothing to do; spin if nobody says.
+    pub idle: Option<Idle>,
+    /// Whether data may be placed by Sends.
+    pub placement: bool,
+    /// Whether a message may take several Sends.
+    pub continuation: bool,
+}
+
+/// What the benchmark needs room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// The longest data of a request or of a reply, in bytes.
+    pub data_len: usize,
+    /// Calls under way on all connections together.
+    pub window: u32,
+    /// Connections.
+    pub connections: u32,
+}
+
+/// The configuration wished for, with its limits raised to what is needed.
+///
+/// Without a wish it is `latency` for data of up to a page, and `storage` cut down to one program
+/// for more.
+///
+/// # Errors
+/// When the file cannot be read, or what is needed exceeds what can be configured.
+pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
+    let mut raw = match (&wish.file, &wish.profile) {
+        (Some(path), _) => Config::load(path)?.raw().clone(),
+        (None, Some(profile)) => Config::profile(profile)?.raw().clone(),
+        (None, None) if need.data_len <= PAGE => Config::profile("latency")?.raw().clone(),
+        (None, None) => small_storage()?,
+    };
+    match wish.idle {
+        Some(idle) => raw.engine.idle.policy = idle.name().into(),
+        None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.name().into(),
+        None => {}
+    }
+    raw.features.placement &= wish.placement;
+    raw.features.continuation &= wish.continuation;
+    let config = Config::try_from(raw.clone())?;
+    raise(&mut raw, &config, need);
+    Config::try_from(raw)
+}
+
+/// The profile `storage` without memory for hundreds of clients.
+fn small_storage() -> Result<Raw, ConfigError> {
+    let mut raw = Config::profile("storage")?.raw().clone();
+    raw.connections.max = 1;
+    raw.connections.credits = 8;
+    raw.connections.credits_requested = 8;
+    raw.connections.calls_max = 8;
+    raw.receive.buffers = "auto".into();
+    raw.receive.spares = 8;
+    raw.send.slots = 256;
+    raw.app.bulk.count = 2;
+    Ok(raw)
+}
+
+/// Raises limits, and lowers none.
+fn raise(raw: &mut Raw, config: &Config, need: Need) {
+    let structure = config.recv_structure();
+    let room = structure.total_len() - structure.leading_len() + structure.leading_len() / 2;
+    let transmissions = if raw.features.continuation {
+        need.data_len.div_ceil(room.max(1) as usize).max(1) as i64
+    } else {
+        1
+    };
+    let connections = &mut raw.connections;
+    let each = i64::from(need.window.div_ceil(need.connections)) * transmissions;
+    let all = i64::from(need.window) * transmissions;
+    raise_to(&mut connections.max, need.connections.into());
+    raise_to(&mut connections.credits, each);
+    raise_to(&mut connections.credits_requested, each);
+    raise_to(&mut connections.calls_max, need.window.into());
+    raise_to(&mut connections.call_transmissions_max, transmissions);
+    raise_to(&mut connections.reply_transmissions_max, transmissions);
+    raise_to(&mut connections.request_transmissions_max, transmissions);
+    raise_to(&mut connections.response_transmissions_max, transmissions);
+    raise_length(&mut connections.rpc_len_max, config.connections().rpc_len_max.value(), need);
+    let longest = connections.reply_transmissions_max;
+    let replies = (connections.calls_max * transmissions).max(4 * longest);
+    if transmissions > 1 {
+        raw.receive.replies = u32::try_from(replies).unwrap_or(u32::MAX).into();
+    }
+    let grants = connections.credits.max(connections.max + all);
+    let buffers = grants + replies.max(connections.calls_max) + i64::from(CONTROL_MAX);
+    if i64::from(config.receive().buffers.value()) < buffers
+        && raw.receive.buffers.as_str() != "auto"
+    {
+        raw.receive.buffers = u32::try_from(buffers).unwrap_or(u32::MAX).into();
+    }
+    let slot = config.send().payload_len.value().max(1) as usize;
+    let slots = need.data_len.div_ceil(slot) as i64 + 1;
+    raise_to(&mut raw.send.slots, 2 * i64::from(need.window) * slots);
+    raise_to(&mut raw.app.bulk.count, 1);
+    raise_length(&mut raw.app.bulk.length, config.app().bulk.len.value(), need);
+}
+
+fn raise_to(value: &mut i64, least: i64) {
+    *value = (*value).max(least);
+}
+
+/// A length that must hold the data, their slack, and a page for the headers.
+fn raise_length(text: &mut rpcrdma_config::raw::Text, value: u32, need: Need) {
+    let least = (need.data_len + SLACK + PAGE).next_multiple_of(PAGE) as u64;
+    if u64::from(value) < least {
+        *text = rpcrdma_config::raw::Text::length(least);
+    }
+}
+
+const PAGE: usize = 4096;
+/// Receives for control messages, at most.
+const CONTROL_MAX: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_config::IdlePolicy;
+
+    use super::*;
+
+    fn wish() -> Wish {
+        Wish { profile: None, file: None, idle: None, placement: true, continuation: true }
+    }
+
+    fn need(data_len: usize, window: u32, connections: u32) -> Need {
+        Need { data_len, window, connections }
+    }
+
+    #[test]
+    fn short_calls_get_the_latency_profile_as_it_is() {
+        let config = config(&wish(), need(64, 1, 1)).expect("the profile fits");
+        assert_eq!(config, Config::profile("latency").expect("it comes with the engine"));
+    }
+
+    #[test]
+    fn a_named_profile_spins_unless_another_policy_is_wished() {
+        let laptop = Wish { profile: Some("laptop".into()), ..wish() };
+        let spinning = config(&laptop, need(64, 1, 1)).expect("the profile fits");
+        assert_eq!(spinning.engine().idle.policy, IdlePolicy::Spin);
+        let blocking = Wish { idle: Some(Idle::Block), ..laptop };
+        let blocking = config(&blocking, need(64, 1, 1)).expect("the profile fits");
+        assert_eq!(blocking.engine().idle.policy, IdlePolicy::Block);
+    }
+
+    #[test]
+    fn limits_are_raised_for_any_load_within_reason() {
+        for data_len in [0, 64, 4096, 65_536, 1 << 20, 4 << 20] {
+            for (window, connections) in [(1, 1), (32, 1), (64, 4), (32, 1024), (1024, 1024)] {
+                if data_len * window as usize > 64 << 20 {
+                    continue;
+                }
+                let need = need(data_len, window, connections);
+                let config =
+                    config(&wish(), need).unwrap_or_else(|error| panic!("{need:?}: {error}"));
+                assert!(config.connections().max.value() >= connections);
+                assert!(config.connections().calls_max.value() >= window);
+            }
+        }
+    }
+
+    #[test]
+    fn features_are_switched_off_as_wished() {
+        let plain = Wish { placement: false, continuation: false, ..wish() };
+        let plain = config(&plain, need(64, 1, 1)).expect("the profile fits");
+        assert!(!plain.features().placement && !plain.features().continuation);
+    }
+
+    #[test]
+    fn a_profile_that_does_not_exist_is_an_error() {
+        let wrong = Wish { profile: Some("fast".into()), ..wish() };
+        assert!(config(&wrong, need(64, 1, 1)).is_err());
+    }
+}
