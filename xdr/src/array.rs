@@ -148,15 +148,16 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
     /// [`NoRoom`] if it does not fit.
     #[inline]
     pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.put_u32(self.len() as u32)?;
+        self.encode_items(writer)
+    }
+
+    /// Puts the items without the count.
+    #[inline]
+    pub(crate) fn encode_items(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self.items {
-            Items::Bytes { count, bytes } => {
-                writer.put_u32(count)?;
-                writer.put_fixed(bytes)
-            }
-            Items::Values(values) => {
-                writer.put_u32(values.len() as u32)?;
-                values.iter().try_for_each(|value| value.encode(writer))
-            }
+            Items::Bytes { bytes, .. } => writer.put_fixed(bytes),
+            Items::Values(values) => values.iter().try_for_each(|value| value.encode(writer)),
         }
     }
 

@@ -22,14 +22,14 @@ impl Wire<'_> for RdmaSegment {
 
     #[inline]
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { handle: reader.u32()?, length: reader.u32()?, offset: reader.u64()? })
+        let [handle, length, high, low] = reader.words()?;
+        Ok(Self { handle, length, offset: u64::from(high) << 32 | u64::from(low) })
     }
 
     #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.handle)?;
-        writer.put_u32(self.length)?;
-        writer.put_u64(self.offset)
+        let (high, low) = ((self.offset >> 32) as u32, self.offset as u32);
+        writer.put_words::<4, { size::SEGMENT }>([self.handle, self.length, high, low])
     }
 
     #[inline]

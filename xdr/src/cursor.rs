@@ -46,6 +46,21 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Takes `N` words in one bounds check.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`], at the first word that is not there.
+    #[inline]
+    pub(crate) fn words<const N: usize>(&mut self) -> Result<[u32; N], DecodeError> {
+        match self.rest.split_at_checked(4 * N) {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(to_words(bytes))
+            }
+            None => Err(self.truncated_words()),
+        }
+    }
+
     /// Takes an unsigned 64-bit integer (XDR unsigned hyper).
     ///
     /// # Errors
@@ -156,6 +171,17 @@ impl<'a> Reader<'a> {
         clamp(self.position())
     }
 
+    /// Where the word begins that was just taken, for an error about it.
+    #[inline]
+    pub(crate) const fn at_last_word(&self) -> u32 {
+        clamp(self.position().saturating_sub(4))
+    }
+
+    #[cold]
+    fn truncated_words(&self) -> DecodeError {
+        DecodeError::Truncated { at: clamp(self.end - self.rest.len() % 4) }
+    }
+
     #[cold]
     fn truncated(&self) -> DecodeError {
         DecodeError::Truncated { at: self.at_u32() }
@@ -233,9 +259,17 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Puts `N` bytes that are already XDR, in one store.
+    /// Puts `WORDS` words in one bounds check; `BYTES` is four times as many.
     #[inline]
-    pub(crate) fn put_bytes<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), NoRoom> {
+    pub(crate) fn put_words<const WORDS: usize, const BYTES: usize>(
+        &mut self,
+        words: [u32; WORDS],
+    ) -> Result<(), NoRoom> {
+        self.put_bytes::<BYTES>(to_bytes(words))
+    }
+
+    #[inline]
+    fn put_bytes<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), NoRoom> {
         match self.buffer.get_mut(self.position..).and_then(|room| room.first_chunk_mut::<N>()) {
             Some(slot) => {
                 *slot = bytes;
@@ -299,6 +333,26 @@ impl<'a> Writer<'a> {
 #[must_use]
 pub const fn pad_len(len: usize) -> usize {
     len.wrapping_neg() & 3
+}
+
+#[inline]
+fn to_bytes<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
+    const { assert!(BYTES == 4 * WORDS) };
+    let mut bytes = [0; BYTES];
+    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+    bytes
+}
+
+/// The first `N` words of `bytes`; zero what is not there.
+#[inline]
+pub(crate) fn to_words<const N: usize>(bytes: &[u8]) -> [u32; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
+    words
 }
 
 /// A position as errors carry it: no message is ever as long as 4 GiB.

@@ -9,7 +9,7 @@
 //! A message is a header and, after its last byte, the payload stream.
 
 use crate::chunk::ChunkLists;
-use crate::cursor::{Reader, Writer, pad_len};
+use crate::cursor::{Reader, Writer, pad_len, to_words};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{VERSION_ONE, VERSION_TWO, errcode, opttype, proc, size};
 use crate::property::{ConnProp, ReqProp, RespProp, UpdProp};
@@ -42,12 +42,8 @@ impl Prefix {
 
     #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            xid: reader.u32()?,
-            vers: reader.u32()?,
-            credit: reader.u32()?,
-            proc: reader.u32()?,
-        })
+        let [xid, vers, credit, proc] = reader.words()?;
+        Ok(Self { xid, vers, credit, proc })
     }
 }
 
@@ -144,7 +140,7 @@ impl<'a> Header<'a> {
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         if let Some(words) = bytes.first_chunk::<{ size::HEADER_MIN }>() {
-            let [xid, vers, credit, proc, w4, w5, w6] = split(words);
+            let [xid, vers, credit, proc, w4, w5, w6] = to_words(words);
             let header = |body| Self { xid, vers, credit, body };
             if proc == proc::MSG && w4 | w5 | w6 == 0 && is_known(vers) {
                 return Ok((header(Body::Msg(ChunkLists::EMPTY)), size::HEADER_MIN));
@@ -204,7 +200,7 @@ impl<'a> Header<'a> {
         match &self.body {
             Body::Msg(chunks) if chunks.is_empty() => {
                 let words = [self.xid, self.vers, self.credit, proc::MSG, 0, 0, 0];
-                writer.put_bytes::<{ size::HEADER_MIN }>(join(words))
+                writer.put_words::<7, { size::HEADER_MIN }>(words)
             }
             Body::Optional(optional) => match optional {
                 Optional::XmtReq(req) if req.dp.is_empty() && req.rsd.is_empty() => {
@@ -212,9 +208,9 @@ impl<'a> Header<'a> {
                     let info = (size::XMTREQ_MIN - size::OPTIONAL) as u32;
                     let (op, proc) = (opttype::XMTREQ, proc::OPTIONAL);
                     let (count, rsbuf, pslen) = (req.count, req.rsbuf, req.pslen);
-                    writer.put_bytes::<{ size::XMTREQ_MIN }>(join([
+                    writer.put_words::<11, { size::XMTREQ_MIN }>([
                         xid, vers, credit, proc, op, info, 0, 0, count, rsbuf, pslen,
-                    ]))
+                    ])
                 }
                 Optional::XmtResp(resp) if resp.dp.is_empty() => {
                     self.encode_plain(writer, opttype::XMTRESP, [0, resp.count, resp.pslen])
@@ -237,27 +233,14 @@ impl<'a> Header<'a> {
         [a, b, c]: [u32; 3],
     ) -> Result<(), NoRoom> {
         let [xid, vers, credit] = [self.xid, self.vers, self.credit];
-        writer.put_bytes::<{ size::XMTCONT }>(join([
-            xid,
-            vers,
-            credit,
-            proc::OPTIONAL,
-            op,
-            12,
-            a,
-            b,
-            c,
-        ]))
+        let proc = proc::OPTIONAL;
+        writer.put_words::<9, { size::XMTCONT }>([xid, vers, credit, proc, op, 12, a, b, c])
     }
 
-    #[cold]
+    #[inline(never)]
     fn encode_any(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_bytes::<{ size::PREFIX }>(join([
-            self.xid,
-            self.vers,
-            self.credit,
-            self.body.proc(),
-        ]))?;
+        let proc = self.body.proc();
+        writer.put_words::<4, { size::PREFIX }>([self.xid, self.vers, self.credit, proc])?;
         match &self.body {
             Body::Msg(chunks) | Body::NoMsg(chunks) => chunks.encode(writer),
             Body::Msgp { align, thresh, chunks } => {
@@ -361,7 +344,7 @@ impl<'a> Optional<'a> {
     fn decode_plain(bytes: &'a [u8], op: u32, info_len: u32, first: u32) -> Option<(Self, usize)> {
         if op == opttype::XMTREQ && info_len == 20 && first == 0 {
             let words = bytes.first_chunk::<{ size::XMTREQ_MIN }>()?;
-            let [_, _, _, _, _, _, _, sets, count, rsbuf, pslen] = split(words);
+            let [_, _, _, _, _, _, _, sets, count, rsbuf, pslen] = to_words(words);
             if sets != 0 {
                 return None;
             }
@@ -373,7 +356,7 @@ impl<'a> Optional<'a> {
             return None;
         }
         let words = bytes.first_chunk::<{ size::XMTCONT }>()?;
-        let [_, _, _, _, _, _, a, b, c] = split(words);
+        let [_, _, _, _, _, _, a, b, c] = to_words(words);
         let optional = match op {
             opttype::XMTRESP if a == 0 => {
                 Self::XmtResp(XmtResp { dp: crate::Array::EMPTY, count: b, pslen: c })
@@ -457,27 +440,6 @@ impl<'a> Optional<'a> {
 #[inline]
 const fn is_known(vers: u32) -> bool {
     matches!(vers, VERSION_ONE | VERSION_TWO)
-}
-
-/// The first `WORDS` words of `bytes`; the compiler sees that they are all there.
-#[inline]
-fn split<const BYTES: usize, const WORDS: usize>(bytes: &[u8; BYTES]) -> [u32; WORDS] {
-    const { assert!(BYTES == 4 * WORDS) };
-    let mut words = [0; WORDS];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = u32::from_be_bytes(*bytes);
-    }
-    words
-}
-
-#[inline]
-fn join<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8; BYTES] {
-    const { assert!(BYTES == 4 * WORDS) };
-    let mut bytes = [0; BYTES];
-    for (bytes, word) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-        *bytes = word.to_be_bytes();
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -51,39 +51,45 @@ pub enum Loc<'a> {
 impl<'a> Wire<'a> for MsgItem<'a> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (disp, length) = (reader.u32()?, reader.u32()?);
-        let at = reader.at_u32();
-        let loc = match reader.u32()? {
-            placement::EXRW => Loc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
+        let [disp, length, kind] = reader.words()?;
+        let loc = match kind {
             placement::TBSN => {
                 Loc::Tbsn { offset: reader.u32()?, segments: Tbsns::decode(reader)? }
             }
+            placement::EXRW => Loc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
             // TOOSHORT and NOITEM in a request are XDR-valid; refusing them is a matter of
             // meaning (wire.md E31).
             placement::TOOSHORT => Loc::TooShort,
             placement::NOITEM => Loc::NoItem,
             // [RTR] 6.2, Table 1: CHOICE and BYSIZE are XDR-invalid here (wire.md E31).
-            value => return Err(DecodeError::BadDiscriminant { at, value }),
+            value => {
+                return Err(DecodeError::BadDiscriminant { at: reader.at_last_word(), value });
+            }
         };
         Ok(Self { disp, length, loc })
     }
 
     #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.disp)?;
-        writer.put_u32(self.length)?;
+        let (disp, length) = (self.disp, self.length);
         match &self.loc {
-            Loc::Exrw(segments) => {
-                writer.put_u32(placement::EXRW)?;
-                segments.encode(writer)
-            }
             Loc::Tbsn { offset, segments } => {
-                writer.put_u32(placement::TBSN)?;
-                writer.put_u32(*offset)?;
+                let count = segments.len() as u32;
+                writer.put_words::<5, { size::MITEM_TBSN }>([
+                    disp,
+                    length,
+                    placement::TBSN,
+                    *offset,
+                    count,
+                ])?;
+                segments.encode_numbers(writer)
+            }
+            Loc::Exrw(segments) => {
+                writer.put_words::<3, 12>([disp, length, placement::EXRW])?;
                 segments.encode(writer)
             }
-            Loc::TooShort => writer.put_u32(placement::TOOSHORT),
-            Loc::NoItem => writer.put_u32(placement::NOITEM),
+            Loc::TooShort => writer.put_words::<3, 12>([disp, length, placement::TOOSHORT]),
+            Loc::NoItem => writer.put_words::<3, 12>([disp, length, placement::NOITEM]),
         }
     }
 
@@ -169,14 +175,12 @@ impl<'a> Tbsns<'a> {
             .map(|array| Self { numbers: Numbers::Listed(array) })
     }
 
+    /// Puts the numbers without their count.
     #[inline]
-    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+    fn encode_numbers(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self.numbers {
-            Numbers::Listed(array) => array.encode(writer),
-            Numbers::Run { count, .. } => {
-                writer.put_u32(count)?;
-                self.iter().try_for_each(|number| writer.put_u32(number))
-            }
+            Numbers::Listed(array) => array.encode_items(writer),
+            Numbers::Run { .. } => self.iter().try_for_each(|number| writer.put_u32(number)),
         }
     }
 }
@@ -255,14 +259,13 @@ pub struct RsdSet<'a> {
 impl<'a> Wire<'a> for RsdSet<'a> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let (begin, end) = (reader.u32()?, reader.u32()?);
+        let [begin, end] = reader.words()?;
         Ok(Self { begin, end, items: Array::decode(reader, limit::MITEMS_MAX)? })
     }
 
     #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.begin)?;
-        writer.put_u32(self.end)?;
+        writer.put_words::<2, 8>([self.begin, self.end])?;
         self.items.encode(writer)
     }
 
@@ -302,9 +305,7 @@ pub enum RsdLoc<'a> {
 impl<'a> Wire<'a> for RsdItem<'a> {
     #[inline]
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let min_len = reader.u32()?;
-        let at = reader.at_u32();
-        let kind = reader.u32()?;
+        let [min_len, kind] = reader.words()?;
         let loc = match kind {
             placement::TBSN => RsdLoc::Tbsn,
             placement::EXRW => RsdLoc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
@@ -314,27 +315,28 @@ impl<'a> Wire<'a> for RsdItem<'a> {
                 segments: Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?,
             },
             // [RTR] 6.2, Table 1: TOOSHORT and NOITEM are XDR-invalid here.
-            value => return Err(DecodeError::BadDiscriminant { at, value }),
+            value => {
+                return Err(DecodeError::BadDiscriminant { at: reader.at_last_word(), value });
+            }
         };
         Ok(Self { min_len, loc })
     }
 
     #[inline]
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.min_len)?;
+        let min_len = self.min_len;
         match &self.loc {
-            RsdLoc::Tbsn => writer.put_u32(placement::TBSN),
+            RsdLoc::Tbsn => writer.put_words::<2, 8>([min_len, placement::TBSN]),
             RsdLoc::Exrw(segments) => {
-                writer.put_u32(placement::EXRW)?;
+                writer.put_words::<2, 8>([min_len, placement::EXRW])?;
                 segments.encode(writer)
             }
             RsdLoc::Choice(segments) => {
-                writer.put_u32(placement::CHOICE)?;
+                writer.put_words::<2, 8>([min_len, placement::CHOICE])?;
                 segments.encode(writer)
             }
             RsdLoc::BySize { over, segments } => {
-                writer.put_u32(placement::BYSIZE)?;
-                writer.put_u32(*over)?;
+                writer.put_words::<3, 12>([min_len, placement::BYSIZE, *over])?;
                 segments.encode(writer)
             }
         }

@@ -40,16 +40,14 @@ impl<'a> XmtReq<'a> {
             let max = limit::MITEMS_MAX;
             return Err(DecodeError::TooMany { at: rsd_at, count: directed, max });
         }
-        let (count, rsbuf, pslen) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let [count, rsbuf, pslen] = reader.words()?;
         Ok(Self { dp, rsd, count, rsbuf, pslen })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.dp.encode(writer)?;
         self.rsd.encode(writer)?;
-        writer.put_u32(self.count)?;
-        writer.put_u32(self.rsbuf)?;
-        writer.put_u32(self.pslen)
+        writer.put_words::<3, 12>([self.count, self.rsbuf, self.pslen])
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
@@ -71,13 +69,13 @@ pub struct XmtResp<'a> {
 impl<'a> XmtResp<'a> {
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let dp = Array::decode(reader, limit::MITEMS_MAX)?;
-        Ok(Self { dp, count: reader.u32()?, pslen: reader.u32()? })
+        let [count, pslen] = reader.words()?;
+        Ok(Self { dp, count, pslen })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.dp.encode(writer)?;
-        writer.put_u32(self.count)?;
-        writer.put_u32(self.pslen)
+        writer.put_words::<2, 8>([self.count, self.pslen])
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
@@ -99,13 +97,12 @@ pub struct XmtCont {
 
 impl XmtCont {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { xnum: reader.u32()?, itype: reader.u32()?, pslen: reader.u32()? })
+        let [xnum, itype, pslen] = reader.words()?;
+        Ok(Self { xnum, itype, pslen })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.xnum)?;
-        writer.put_u32(self.itype)?;
-        writer.put_u32(self.pslen)
+        writer.put_words::<3, 12>([self.xnum, self.itype, self.pslen])
     }
 }
 
