@@ -56,6 +56,12 @@ pub(super) enum Arrival {
 }
 
 impl Core {
+    /// Whether a poll has to look at more than its lanes.
+    #[inline]
+    pub(super) fn has_chores(&self) -> bool {
+        (self.cq.waiting.len() | self.opening.len() | usize::from(self.cq.is_overrun)) != 0
+    }
+
     /// The time, if anything needs it at this moment.
     #[inline]
     pub(super) fn now_if_delayed(&self) -> u64 {
@@ -63,7 +69,7 @@ impl Core {
     }
 
     /// Matches a message with the oldest Receive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrive(&mut self, body: &Body, out: &mut WcBatch) -> Arrival {
         let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);

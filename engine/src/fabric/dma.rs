@@ -35,27 +35,31 @@ impl Lent {
     }
 }
 
-/// Copies a message of at most [`INLINE_LEN`] bytes into a slot.
+/// Puts a message of `byte_len` bytes into a slot: itself if it fits, or where it is.
 ///
 /// # Safety
-/// The memory named by `sgl` is readable and nobody writes it during the call.
-#[inline]
-pub(super) unsafe fn copy_in(sgl: &[Sge], body: &mut Body) {
-    let mut at = 0;
+/// `byte_len` is the sum of the lengths. The memory is readable and nobody writes it, during the
+/// call if the message fits and until the slot comes back if it does not.
+#[inline(always)]
+pub(super) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &mut Body) {
+    if byte_len as usize > INLINE_LEN {
+        return refer(sgl, keys, body);
+    }
+    let mut place = body.bytes.as_mut_ptr();
     for sge in sgl {
-        let len = sge.length as usize;
-        let place = &mut body.bytes[at..at + len];
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-        // SAFETY: the caller vouches for the source; the destination is a slice of that length in
-        // a slot, which no program can name in an `Sge`, so they do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from, place.as_mut_ptr(), len) };
-        at += len;
+        let len = sge.length as usize;
+        // SAFETY: the caller vouches for the source. All lengths together fit in the slot, which
+        // no program can name in an `Sge`, so source and destination do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, place, len) };
+        place = place.wrapping_add(len);
     }
     body.pieces = 0;
 }
 
 /// Writes down where a message is, for the peer to fetch it. At most [`PIECES_MAX`] entries.
-pub(super) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
+#[inline(never)]
+fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     let mut count = 0;
     for (sge, piece) in sgl.iter().zip(body.bytes.chunks_exact_mut(PIECE_LEN)) {
         piece[0..4].copy_from_slice(&sge.lkey.to_ne_bytes());
@@ -69,8 +73,25 @@ pub(super) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
 /// Copies the message of a slot to the memory of a Receive that is long enough for it.
 ///
 /// What the slot refers to was lent by `post_send` until the slot is released.
-#[inline]
+#[inline(always)]
 pub(super) fn deliver(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+    if body.pieces == 0
+        && let Some(Lent(sge)) = to.first()
+        && body.byte_len <= sge.length.min(INLINE_LEN as u32)
+        && keys.allows(sge, Access::LOCAL_WRITE)
+    {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
+        // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`. The destination was
+        // lent and lies in a region registered for writing, which no slot does.
+        unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, body.byte_len as usize) };
+        return Ok(());
+    }
+    deliver_in_parts(body, to, keys)
+}
+
+/// As [`deliver`], for a message in several parts on either side.
+#[inline(never)]
+fn deliver_in_parts(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     if body.pieces != 0 {
         return fetch(body, to, keys);
     }

@@ -12,7 +12,7 @@ use super::core::{Arrival, Core, Posted};
 use super::endpoint::Link;
 use super::port::Port;
 use super::qp::{Fate, QueuePair, State};
-use super::ring::{Acks, Consumer, Producer, Refusal};
+use super::ring::{Acks, Body, Consumer, Producer, Refusal};
 use crate::provider::{WcBatch, WrId};
 
 /// A message for a Receive.
@@ -45,10 +45,14 @@ pub(super) struct Lane {
     announced: u32,
     /// Polls without a message since something was left to announce.
     quiet: u32,
+    /// The last poll took something.
+    is_streaming: bool,
     /// Since when the front of `rx` finds no Receive: position and time in ns.
     blocked: Option<(u32, u64)>,
     /// Position up to which acks behind a blocked front were read.
     peeked: u32,
+    /// One of the three lists below has something in it.
+    has_chores: bool,
     /// Queue pairs of the peer that are to be told of a disconnect.
     goodbyes: VecDeque<u32>,
     /// Queue pairs whose requests wait for room, each once.
@@ -79,8 +83,10 @@ impl Lane {
             refusals: 0,
             announced: 0,
             quiet: 0,
+            is_streaming: false,
             blocked: None,
             peeked: 0,
+            has_chores: false,
             goodbyes: VecDeque::new(),
             waiting: VecDeque::new(),
             flushing: VecDeque::new(),
@@ -101,40 +107,52 @@ impl Lane {
         self.flushing.reserve(count);
     }
 
-    /// Whether a request may go straight to the ring.
-    #[inline]
-    pub(super) fn is_clear(&self) -> bool {
-        self.waiting.is_empty() && self.goodbyes.is_empty()
-    }
-
     /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn poll(&mut self, core: &mut Core, out: &mut WcBatch, budget: usize) {
         let now = core.now_if_delayed();
-        let is_idle = self.receive(core, out, now, budget) == 0;
+        // The first message after an idle poll goes up alone: looking for a second one would wait
+        // for a line that the peer does not have in its hands, and so would the program's reply.
+        // Housekeeping waits for the next poll.
+        let budget = if self.is_streaming { budget } else { 1 };
+        let taken = self.receive(core, out, now, budget);
+        if self.is_streaming || taken == 0 || core.delay_ns != 0 {
+            self.housekeep(core, out, now, taken == 0);
+        }
+        self.is_streaming = taken > 0;
+        if self.has_chores {
+            self.drain(core, Some(out), now);
+        }
+    }
+
+    /// Acknowledges what was taken and completes what was acknowledged.
+    #[inline]
+    fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
+        let unsaid = self.rx.next().wrapping_sub(self.announced);
+        self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
+        if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || core.delay_ns != 0 {
+            self.announce();
+        }
         if is_idle {
-            self.idle(core, out);
-        } else {
-            self.quiet = 0;
-            let unsaid = self.rx.next().wrapping_sub(self.announced);
-            if unsaid > self.mask / 4 || core.delay_ns != 0 {
-                self.announce();
+            if self.tx.freed() != self.tx.head() {
+                self.read_ack_line();
+            }
+            if self.rx.is_closed() {
+                self.close(core, out);
             }
         }
         if self.acked.taken() != self.tx.freed() {
             self.retire(core, Some(out), now);
         }
-        if !(self.is_clear() && self.flushing.is_empty()) {
-            self.drain(core, Some(out), now);
-        }
     }
 
     /// Takes messages until there is none, or no room for a completion. Returns how many.
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
         while taken < budget && !out.is_full() {
             let Some(body) = self.rx.front() else { break };
+            self.rx.prefetch_front();
             if core.delay_ns != 0 {
                 if now < self.rx.published_at().saturating_add(core.delay_ns) {
                     break;
@@ -211,23 +229,6 @@ impl Lane {
         waited >= u64::from(patience).saturating_mul(core.rnr_timer_ns)
     }
 
-    /// Nothing has arrived: the time for what is not urgent.
-    #[inline]
-    fn idle(&mut self, core: &mut Core, out: &mut WcBatch) {
-        if self.rx.next() != self.announced {
-            self.quiet += 1;
-            if self.quiet >= QUIET_POLLS || core.delay_ns != 0 {
-                self.announce();
-            }
-        }
-        if self.tx.freed() != self.tx.head() {
-            self.read_ack_line();
-        }
-        if self.rx.is_closed() {
-            self.close(core, out);
-        }
-    }
-
     /// Looks whether the peer has taken more than it could say in its slots.
     #[inline]
     pub(super) fn read_ack_line(&mut self) {
@@ -245,12 +246,28 @@ impl Lane {
         }
     }
 
-    /// Remembers a request whose slot is being published, and gives the acks to be sent with it.
-    #[inline]
-    pub(super) fn remember(&mut self, posted: Posted) -> Acks {
-        self.posted[(self.tx.head() & self.mask) as usize] = posted;
+    /// Publishes a slot that `fill` has written. False if the ring is full or others wait.
+    #[inline(always)]
+    pub(super) fn push(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
+        if self.has_chores {
+            return false;
+        }
+        self.publish(posted, now, fill)
+    }
+
+    /// As [`Lane::push`], before all others that wait.
+    #[inline(always)]
+    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
+        let position = self.tx.head();
+        let Some(mut slot) = self.tx.claim() else { return false };
+        fill(slot.body());
+        if now != 0 {
+            slot.stamp(now);
+        }
+        self.posted[(position & self.mask) as usize] = posted;
         self.announced = self.rx.next();
-        self.rx.acks()
+        slot.publish(self.rx.acks());
+        true
     }
 
     /// Completes the requests whose slots were taken.
@@ -262,10 +279,10 @@ impl Lane {
         let until = self.acked.taken();
         let mut position = self.tx.freed();
         while position != until {
-            let posted = self.posted[(position & self.mask) as usize];
+            let posted = &self.posted[(position & self.mask) as usize];
             position = position.wrapping_add(1);
             if posted.fate != Fate::Silent {
-                core.complete(&posted, out.as_deref_mut());
+                core.complete(posted, out.as_deref_mut());
             }
         }
         self.tx.free(self.acked, until);
@@ -325,6 +342,7 @@ impl Lane {
         };
         qp.state = State::Error;
         if !qp.backlog.is_empty() {
+            self.has_chores = true;
             self.flushing.push_back(num);
         }
         let mut position = self.tx.freed();
@@ -341,11 +359,13 @@ impl Lane {
 
     /// Makes the peer's queue pair fail, too.
     pub(super) fn say_goodbye(&mut self, peer_num: u32) {
+        self.has_chores = true;
         self.goodbyes.push_back(peer_num);
     }
 
     /// A queue pair's requests wait for room.
     pub(super) fn enqueue(&mut self, num: u32) {
+        self.has_chores = true;
         self.waiting.push_back(num);
     }
 
@@ -368,13 +388,9 @@ impl Lane {
         {
             self.goodbyes.pop_front();
             let posted = Posted { wr_id: WrId(0), qp_num: u32::MAX, covers: 0, fate: Fate::Silent };
-            let acks = self.remember(posted);
-            if let Some(mut slot) = self.tx.claim() {
-                let body = slot.body();
+            self.publish(posted, now, |body| {
                 (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
-                slot.stamp(now);
-                slot.publish(acks);
-            }
+            });
         }
         while let Some(&num) = self.waiting.front()
             && self.send_waiting(core, num, now)
@@ -385,6 +401,8 @@ impl Lane {
                 self.flushing.push_back(num);
             }
         }
+        self.has_chores =
+            !(self.goodbyes.is_empty() && self.waiting.is_empty() && self.flushing.is_empty());
         if self.tx.head() != before {
             self.peer.doze.poke();
         }
@@ -410,15 +428,10 @@ impl Lane {
             self.say_goodbye(peer);
             return true;
         }
-        if !self.tx.has_room() {
-            return false;
-        }
         let (wr_id, covers, fate) = (request.wr_id, request.covers, request.fate);
-        let acks = self.remember(Posted { wr_id, qp_num: num, covers, fate });
-        if let Some(mut slot) = self.tx.claim() {
-            *slot.body() = request.body;
-            slot.stamp(now);
-            slot.publish(acks);
+        let posted = Posted { wr_id, qp_num: num, covers, fate };
+        if !self.publish(posted, now, |body| *body = request.body) {
+            return false;
         }
         (qp.has_sent, qp.sent_until) = (true, self.tx.head());
         backlog.pop(&mut qp.backlog);

@@ -115,6 +115,17 @@ impl QueuePair {
         }
     }
 
+    /// What becomes of a request if all goes well, and how many places its completion frees.
+    #[inline]
+    pub(super) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
+        self.unsignaled += 1;
+        if is_signaled {
+            (Fate::Signaled, std::mem::take(&mut self.unsignaled))
+        } else {
+            (Fate::Silent, 0)
+        }
+    }
+
     /// How far the peer is.
     pub(super) fn peer_progress(&self) -> Progress {
         let conn = self.conn.as_ref();
@@ -219,24 +230,25 @@ impl BacklogPool {
         BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
     }
 
-    /// Appends a request; `fill` writes its slot. False when all memory is used, which the depths
-    /// of the send queues prevent.
+    /// Appends a request; `fill` writes its slot. There is memory for as many requests as all send
+    /// queues together take.
+    #[cold]
+    #[inline(never)]
     pub(super) fn append(
         &mut self,
         backlog: &mut Backlog,
         (wr_id, fate, covers): (WrId, Fate, u16),
         fill: impl FnOnce(&mut Body),
-    ) -> bool {
+    ) {
         let mut index = self.vacant;
         if let Some(request) = self.requests.get_mut(index as usize) {
             self.vacant = std::mem::replace(&mut request.next, NONE);
             (request.wr_id, request.fate, request.covers) = (wr_id, fate, covers);
-        } else if self.requests.len() < self.requests.capacity() {
+        } else {
+            debug_assert!(self.requests.len() < self.requests.capacity());
             index = self.requests.len() as u32;
             let body = Body::empty();
             self.requests.push(Waiting { wr_id, fate, covers, next: NONE, body });
-        } else {
-            return false;
         }
         fill(&mut self.requests[index as usize].body);
         match self.requests.get_mut(backlog.last as usize) {
@@ -244,7 +256,6 @@ impl BacklogPool {
             None => backlog.first = index,
         }
         backlog.last = index;
-        true
     }
 
     /// The oldest request.

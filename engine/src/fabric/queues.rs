@@ -22,7 +22,7 @@ use super::endpoint::Endpoint;
 use super::lane::{Lane, OP_SEND, Outlook};
 use super::port::{Port, Progress};
 use super::qp::{Fate, QpTable, QueuePair, State};
-use super::ring::{Body, INLINE_LEN};
+use super::ring::INLINE_LEN;
 use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
@@ -100,11 +100,9 @@ impl Queues for FabricQueues {
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         self.core.keys.refresh();
-        if !self.core.cq.is_empty() {
-            self.core.cq.drain(out);
-        }
-        if !self.core.opening.is_empty() {
+        if self.core.has_chores() {
             self.open();
+            self.core.cq.drain(out);
         }
         if let [lane] = self.lanes.as_mut_slice() {
             lane.poll(&mut self.core, out, usize::MAX);
@@ -141,44 +139,31 @@ impl Queues for FabricQueues {
                 outcome = Err(PostError::QueueFull { taken });
                 break;
             }
-            let is_inline = wr.flags.contains(SendFlags::INLINE);
-            let is_allowed =
-                is_inline || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
             qp.outstanding += 1;
-            let (fate, covers) = if wr.flags.contains(SendFlags::SIGNALED) {
-                (Fate::Signaled, std::mem::take(&mut qp.unsignaled) + 1)
-            } else {
-                qp.unsignaled += 1;
-                (Fate::Silent, 0)
-            };
+            let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+            let is_allowed = wr.flags.contains(SendFlags::INLINE)
+                || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
             let dst = qp.peer;
-            let fill = |body: &mut Body| {
-                (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
-                if !is_allowed {
-                    body.pieces = 0;
-                } else if byte_len as usize <= INLINE_LEN {
-                    // SAFETY: the caller keeps the memory readable during the call; keys that do
-                    // not name it were sorted out.
-                    unsafe { dma::copy_in(wr.sgl, body) };
-                } else {
-                    dma::refer(wr.sgl, keys, body);
+            if qp.state == State::Ready && is_allowed {
+                let posted = Posted { wr_id: wr.wr_id, qp_num: qp.num, covers, fate };
+                let is_published = lane.push(posted, now, |body| {
+                    (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
+                    // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+                    unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+                });
+                if is_published {
+                    (qp.has_sent, qp.sent_until) = (true, lane.tx.head());
+                    continue;
                 }
-            };
-            if qp.state == State::Ready && is_allowed && lane.is_clear() && lane.tx.has_room() {
-                let acks = lane.remember(Posted { wr_id: wr.wr_id, qp_num: qp.num, covers, fate });
-                if let Some(mut slot) = lane.tx.claim() {
-                    fill(slot.body());
-                    slot.stamp(now);
-                    slot.publish(acks);
-                }
-                (qp.has_sent, qp.sent_until) = (true, lane.tx.head());
-                continue;
             }
             let fate = if is_allowed { fate } else { Fate::Protection };
-            if !backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), fill) {
-                outcome = Err(PostError::QueueFull { taken });
-                break;
-            }
+            backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |body| {
+                (body.dst, body.op, body.byte_len, body.pieces) = (dst, OP_SEND, byte_len, 0);
+                if is_allowed {
+                    // SAFETY: as above.
+                    unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+                }
+            });
             if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
                 lane.enqueue(qp.num);
             }
@@ -247,6 +232,7 @@ impl Queues for FabricQueues {
 
 impl FabricQueues {
     /// Polls several lanes, a few messages from each, beginning where the last poll stopped.
+    #[inline(never)]
     fn poll_in_turn(&mut self, out: &mut WcBatch) {
         let count = self.lanes.len();
         for _ in 0..count {
@@ -344,9 +330,12 @@ impl Drop for FabricQueues {
 }
 
 /// The length of a message, if it is one that the device can send.
-#[inline]
+#[inline(always)]
 fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
-    let len: u64 = wr.sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum();
+    let len: u64 = match wr.sgl {
+        [sge] => sge.length.into(),
+        sgl => sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum(),
+    };
     let limit = if wr.flags.contains(SendFlags::INLINE) {
         INLINE_LEN as u64
     } else {
