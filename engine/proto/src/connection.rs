@@ -1,10 +1,7 @@
 //! The connection: all state machines of one peer, and the only type that the engine talks to.
 
-use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
-use rpcrdma_xdr::header::{Body, Header};
-use rpcrdma_xdr::numbers::VERSION_TWO;
 
 use crate::calls::{self, CallId, CallTable};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
@@ -276,9 +273,7 @@ impl Connection {
     /// [`NoRoom`] if the writer has fewer.
     #[inline]
     pub fn encode_inline(&self, plan: &InlinePlan, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        let credit = self.credit_of(plan.direction);
-        let body = Body::Msg(ChunkLists::EMPTY);
-        Header { xid: plan.xid, vers: VERSION_TWO, credit, body }.encode(writer)
+        plan.encode_header(self.credit_of(plan.direction), writer)
     }
 
     /// Encodes the header of a transmission: `transmission.header_len` bytes.

@@ -30,7 +30,11 @@ impl Connection {
     ///
     /// `transmission` is all of it, in one piece.
     #[inline]
-    pub fn on_plain(&mut self, ledger: &mut ShardLedger, transmission: &[u8]) -> Option<Plain> {
+    pub fn on_plain_message(
+        &mut self,
+        ledger: &mut ShardLedger,
+        transmission: &[u8],
+    ) -> Option<Plain> {
         let (header, payload) = transmission.split_first_chunk::<PLAIN_HEADER_LEN>()?;
         let prefix = payload.first_chunk::<8>()?;
         if header[4..8] != VERSION_TWO.to_be_bytes() || header[12..] != [0; 16] {
@@ -49,12 +53,7 @@ impl Connection {
     }
 
     #[inline]
-    fn on_plain_call(
-        &mut self,
-        ledger: &mut ShardLedger,
-        xid: u32,
-        credit: u32,
-    ) -> Option<Plain> {
+    fn on_plain_call(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
         if self.role == Role::Client {
             return None;
         }
@@ -66,12 +65,7 @@ impl Connection {
     }
 
     #[inline]
-    fn on_plain_reply(
-        &mut self,
-        ledger: &mut ShardLedger,
-        xid: u32,
-        credit: u32,
-    ) -> Option<Plain> {
+    fn on_plain_reply(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
         if entry.state != CallState::Sent || credit == 0 {
             return None;

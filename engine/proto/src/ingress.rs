@@ -6,6 +6,7 @@ use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
 use crate::calls::CallId;
 use crate::error::Fatal;
 use crate::group::Part;
+use crate::placement::plan::InlinePlan;
 use crate::property::PropertyAnswer;
 use crate::report::{Refusal, Report};
 
@@ -126,6 +127,23 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
+    /// A message that is an RDMA_MSG without chunks.
+    #[inline(always)]
+    pub(crate) fn plain(xid: u32, at: Received) -> Self {
+        let Received { buffer, byte_len } = at;
+        let payload_start = InlinePlan::HEADER_LEN;
+        let payload_len = byte_len - payload_start;
+        Self {
+            xid,
+            via: Via::Msg,
+            part: Part { buffer, byte_len, payload_start, payload_len },
+            dp: Array::EMPTY,
+            rsd: Array::EMPTY,
+            count: 1,
+            rsbuf: 1,
+        }
+    }
+
     /// Whether there is nothing to resolve: one transmission, no item, no direction.
     #[inline]
     #[must_use]

@@ -47,8 +47,8 @@ pub mod settings;
 pub use calls::{CallId, CallTable};
 pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
-pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use error::{Fatal, Misuse, OpenError, SendError, Violation};
+pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,

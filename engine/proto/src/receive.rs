@@ -16,7 +16,6 @@ use crate::credit::Overstep;
 use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
 use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received, Via};
-use crate::placement::plan::InlinePlan;
 use crate::placement::resolve::check_count;
 use crate::report::{Report, initial_of};
 use crate::settings::Role;
@@ -49,7 +48,7 @@ impl Connection {
         if self.group.open().is_none()
             && let Some(plain) = Plain::of(first_segment)
         {
-            return self.on_plain(ledger, at, plain);
+            return self.on_plain_msg(ledger, at, plain);
         }
         self.on_any(ledger, at, first_segment)
     }
@@ -119,32 +118,25 @@ impl Connection {
                 return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
             }
         };
-        self.on_plain(ledger, at, Plain { xid, credit, kind })
+        self.on_plain_msg(ledger, at, Plain { xid, credit, kind })
     }
 
     #[inline]
-    fn on_plain<'a>(
+    fn on_plain_msg<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         at: Received,
         plain: Plain,
     ) -> Ingress<'a> {
         let Plain { xid, credit, kind } = plain;
-        let part = Part {
-            buffer: at.buffer,
-            byte_len: at.byte_len,
-            payload_start: InlinePlan::HEADER_LEN,
-            payload_len: at.byte_len - InlinePlan::HEADER_LEN,
-        };
-        let (dp, rsd) = (Array::EMPTY, Array::EMPTY);
-        let message = Message { xid, via: Via::Msg, part, dp, rsd, count: 1, rsbuf: 1 };
+        // Each arm makes the message where it is returned: no copy.
         match kind {
             MsgType::Call => match self.admit_call(ledger, credit, 1) {
-                Ok(()) => Ingress::Call(message),
+                Ok(()) => Ingress::Call(Message::plain(xid, at)),
                 Err(refused) => self.refused(xid, refused),
             },
             MsgType::Reply => match self.admit_reply(ledger, xid, credit) {
-                Some((id, _)) => Ingress::Reply(id, message),
+                Some((id, _)) => Ingress::Reply(id, Message::plain(xid, at)),
                 None => self.ignore(Ignored::UnknownReply),
             },
         }

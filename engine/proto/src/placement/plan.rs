@@ -16,7 +16,7 @@ use rpcrdma_xdr::cursor::{Writer, pad_len};
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc, size};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
@@ -90,7 +90,19 @@ pub struct InlinePlan {
 
 impl InlinePlan {
     /// Bytes of the header.
-    pub const HEADER_LEN: u32 = rpcrdma_xdr::numbers::size::HEADER_MIN as u32;
+    pub const HEADER_LEN: u32 = size::HEADER_MIN as u32;
+
+    /// Encodes the header: what [`Header::encode`] gives for an RDMA_MSG with three empty lists,
+    /// put word by word, which costs a third.
+    #[inline]
+    pub(crate) fn encode_header(&self, credit: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        writer.put_u64(pair(self.xid, VERSION_TWO))?;
+        writer.put_u64(pair(credit, proc::MSG))?;
+        // No read list, no write list, no reply chunk.
+        writer.put_u64(pair(0, 0))?;
+        writer.put_u32(0)
+    }
 }
 
 /// Which way an RPC message goes.
