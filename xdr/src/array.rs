@@ -130,6 +130,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
         }
     }
 
+    #[inline]
     fn decode_items(reader: &mut Reader<'a>, count: u32) -> Result<Self, DecodeError> {
         let start = *reader;
         if let Some(len) = T::FIXED_LEN {

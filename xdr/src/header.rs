@@ -149,8 +149,7 @@ impl<'a> Header<'a> {
                 if let Some((optional, len)) = Optional::decode_plain(bytes, w4, w5, w6) {
                     return Ok((header(Body::Optional(optional)), len));
                 }
-                let (optional, len) = Optional::decode(bytes)?;
-                return Ok((header(Body::Optional(optional)), len));
+                return Self::decode_optional(bytes, xid, credit);
             }
         }
         Self::decode_any(bytes)
@@ -178,13 +177,46 @@ impl<'a> Header<'a> {
             },
             (proc::DONE, _) => Body::Done,
             (proc::ERROR, _) => Body::Error(RdmaError::decode(&mut reader, vers)?),
-            (proc::OPTIONAL, VERSION_TWO) => {
-                let (optional, len) = Optional::decode(bytes)?;
-                return Ok((Self { xid, vers, credit, body: Body::Optional(optional) }, len));
-            }
+            (proc::OPTIONAL, VERSION_TWO) => return Self::decode_optional(bytes, xid, credit),
             _ => return Err(DecodeError::BadDiscriminant { at: 12, value: proc }),
         };
         Ok((Self { xid, vers, credit, body }, reader.position()))
+    }
+
+    /// A header of any operation: builds it where it is returned, without moving it.
+    #[inline(never)]
+    fn decode_optional(
+        bytes: &'a [u8],
+        xid: u32,
+        credit: u32,
+    ) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
+        Prefix::read(&mut reader)?;
+        let number = reader.u32()?;
+        let len_at = reader;
+        let len = reader.u32()? as usize;
+        let mut info = reader.inner(len)?;
+        let optional = match number {
+            opttype::XMTREQ => Optional::XmtReq(XmtReq::decode(&mut info)?),
+            opttype::XMTRESP => Optional::XmtResp(XmtResp::decode(&mut info)?),
+            _ => return Self::decode_rare(number, len_at, xid, credit),
+        };
+        // wire.md X12: the structure fills its opaque exactly.
+        info.finish()?;
+        let body = Body::Optional(optional);
+        Ok((Self { xid, vers: VERSION_TWO, credit, body }, reader.position()))
+    }
+
+    #[cold]
+    fn decode_rare(
+        number: u32,
+        reader: Reader<'a>,
+        xid: u32,
+        credit: u32,
+    ) -> Result<(Self, usize), DecodeError> {
+        let (optional, len) = Optional::decode_rare(number, reader)?;
+        let body = Body::Optional(optional);
+        Ok((Self { xid, vers: VERSION_TWO, credit, body }, len))
     }
 
     /// Encodes the header.
@@ -365,24 +397,6 @@ impl<'a> Optional<'a> {
             _ => return None,
         };
         Some((optional, size::XMTCONT))
-    }
-
-    /// Any operation, given the whole message; with the header's length.
-    fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
-        let mut reader = Reader::new(bytes);
-        Prefix::read(&mut reader)?;
-        let number = reader.u32()?;
-        let len_at = reader;
-        let len = reader.u32()? as usize;
-        let mut info = reader.inner(len)?;
-        let optional = match number {
-            opttype::XMTREQ => Self::XmtReq(XmtReq::decode(&mut info)?),
-            opttype::XMTRESP => Self::XmtResp(XmtResp::decode(&mut info)?),
-            _ => return Self::decode_rare(number, len_at),
-        };
-        // wire.md X12: the structure fills its opaque exactly.
-        info.finish()?;
-        Ok((optional, reader.position()))
     }
 
     #[cold]

@@ -29,6 +29,7 @@ pub struct XmtReq<'a> {
 }
 
 impl<'a> XmtReq<'a> {
+    #[inline]
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let dp = Array::decode(reader, limit::MITEMS_MAX)?;
         let rsd_at = reader.at_u32();
@@ -67,6 +68,7 @@ pub struct XmtResp<'a> {
 }
 
 impl<'a> XmtResp<'a> {
+    #[inline]
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let dp = Array::decode(reader, limit::MITEMS_MAX)?;
         let [count, pslen] = reader.words()?;
@@ -96,6 +98,7 @@ pub struct XmtCont {
 }
 
 impl XmtCont {
+    #[inline]
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let [xnum, itype, pslen] = reader.words()?;
         Ok(Self { xnum, itype, pslen })
