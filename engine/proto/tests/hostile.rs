@@ -253,3 +253,151 @@ proptest! {
         prop_assert_eq!((ledger.replies.reserved(), ledger.grants.granted()), (0, 0));
     }
 }
+
+/// Everything that can be seen of a side, its ledger included.
+fn state(side: &Side) -> String {
+    format!("{:?} {:?}", side.conn, side.ledger)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn the_short_way_receives_as_the_general_way_does(
+        at_client in any::<bool>(),
+        stream in vec((any_sent(), 0usize..20, vec((any::<u16>(), any::<u8>()), 0..1)), 1..25),
+        plain in vec((0usize..4, any::<bool>(), 0u32..6), 1..25),
+    ) {
+        let settings = Settings {
+            credits_requested: 4,
+            credits_granted_max: 4,
+            ..Settings::new(structure(4096, 2, 1024))
+        };
+        let both = || {
+            let (client, server) = connected(settings, settings);
+            let mut side = if at_client { client } else { server };
+            let ids: Vec<_> = (0..2)
+                .map(|_| {
+                    let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
+                    let demand = CallDemand::inline(40, 4000);
+                    let _ = side.conn.begin_call(&mut side.ledger, id, &demand);
+                    id.xid()
+                })
+                .collect();
+            (side, ids)
+        };
+        let ((mut short, ids), (mut general, _)) = (both(), both());
+        // Mostly plain messages, some to the calls that are outstanding; between them, anything.
+        let mut messages: Vec<Vec<u8>> = Vec::new();
+        for (index, (sent, tail, changes)) in stream.into_iter().enumerate() {
+            let (pick, reply, credit) = plain[index % plain.len()];
+            let xid = ids.get(pick).copied().unwrap_or(7 + pick as u32);
+            let header = Header { xid, vers: 2, credit, body: Body::Msg(ChunkLists::EMPTY) };
+            let mut bytes = vec![0; 28];
+            header.encode(&mut Writer::new(&mut bytes)).expect("28 bytes");
+            bytes.extend(rpc(xid, reply, 40));
+            messages.push(bytes);
+            let mut bytes = encode(&sent, tail);
+            for (at, value) in changes {
+                let at = usize::from(at) % bytes.len().min(60);
+                bytes[at] = value;
+            }
+            messages.push(bytes);
+        }
+        for bytes in messages {
+            let expected = general.receive(&bytes);
+            let before = state(&short);
+            let taken = short.conn.on_plain_message(&mut short.ledger, &bytes);
+            match (taken, expected) {
+                (Some(Plain::Call(to)), Ingress::Call(message)) => {
+                    prop_assert!(message.is_plain());
+                    prop_assert_eq!(to, message.reply_to());
+                    prop_assert_eq!(message.part.payload_start as usize, PLAIN_HEADER_LEN);
+                }
+                (Some(Plain::Reply(finished)), Ingress::Reply(id, message)) => {
+                    prop_assert!(message.is_plain());
+                    let ended = general.conn.finish_call(&mut general.ledger, id);
+                    prop_assert_eq!(Some(finished), ended);
+                }
+                (Some(plain), other) => panic!("{plain:?} is {other:?}"),
+                (None, expected) => {
+                    prop_assert_eq!(state(&short), before, "what is not taken changes nothing");
+                    let done = format!("{:?}", short.receive(&bytes));
+                    // Buffers are numbered by the side that received them.
+                    let (done, expected) = (done, format!("{expected:?}"));
+                    prop_assert_eq!(done.split("buffer").next(), expected.split("buffer").next());
+                }
+            }
+            prop_assert_eq!(short.conn.inflow(), general.conn.inflow());
+            prop_assert_eq!(short.conn.counters(), general.conn.counters());
+            prop_assert_eq!(short.conn.credits_available(), general.conn.credits_available());
+            prop_assert_eq!(short.conn.credits_limit(), general.conn.credits_limit());
+            prop_assert_eq!(short.ledger.calls.len(), general.ledger.calls.len());
+            prop_assert_eq!(&short.ledger.replies, &general.ledger.replies);
+            prop_assert_eq!(&short.ledger.grants, &general.ledger.grants);
+        }
+    }
+
+    #[test]
+    fn the_short_way_sends_as_the_general_way_does(
+        payload in prop_oneof![0u32..200, 6000u32..6200],
+        reply in prop_oneof![0u32..200, 6000u32..6200],
+        calls in 1usize..7,
+        receives in 0u32..6,
+    ) {
+        let settings = Settings {
+            credits_requested: 4,
+            credits_granted_max: 4,
+            ..Settings::new(structure(4096, 2, 1024))
+        };
+        let pair = || {
+            let (mut client, server) = connected(settings, settings);
+            client.ledger.replies = ReplyReserve::new(receives);
+            (client, server)
+        };
+        let ((mut short, mut answers), (mut general, mut replies)) = (pair(), pair());
+        for _ in 0..calls {
+            let id = short.conn.open_call(&mut short.ledger, 1).expect("room");
+            prop_assert_eq!(general.conn.open_call(&mut general.ledger, 1), Ok(id));
+            let before = state(&short);
+            let header = short.conn.begin_plain_call(&mut short.ledger, id, payload, reply);
+            let demand = CallDemand::inline(payload, reply);
+            let plan = general.conn.begin_call(&mut general.ledger, id, &demand);
+            match (header, plan) {
+                (Some(header), Ok(Plan::Inline(plan))) => {
+                    prop_assert_eq!(header, encoded(&general, &plan));
+                    let to = ReplyTo { xid: id.xid(), credits: 1, rsbuf: 1, via: Via::Msg };
+                    let bytes = [&header[..], &rpc(id.xid(), false, 40)].concat();
+                    answers.receive(&bytes);
+                    replies.receive(&bytes);
+                    let ledger = &mut answers.ledger;
+                    let header = answers.conn.begin_plain_reply(ledger, &to, reply);
+                    let demand = ReplyDemand::inline(reply);
+                    let plan = replies.conn.begin_reply(&mut replies.ledger, &to, &demand);
+                    match (header, plan) {
+                        (Some(header), Ok(Plan::Inline(plan))) => {
+                            prop_assert_eq!(header, encoded(&replies, &plan));
+                        }
+                        (None, Err(_)) => {}
+                        (header, plan) => panic!("{header:?} is {plan:?}"),
+                    }
+                    prop_assert_eq!(answers.conn.inflow(), replies.conn.inflow());
+                }
+                (None, Err(_)) => prop_assert_eq!(state(&short), before),
+                // What does not fit one buffer can still be continued.
+                (None, Ok(Plan::Group(_))) => {
+                    prop_assert!(payload > 6144 - 28 || reply > 6144 - 28);
+                    return Ok(());
+                }
+                (header, plan) => panic!("{header:?} is {plan:?}"),
+            }
+            prop_assert_eq!(state(&short), state(&general));
+        }
+    }
+}
+
+fn encoded(side: &Side, plan: &InlinePlan) -> [u8; PLAIN_HEADER_LEN] {
+    let mut bytes = [0; PLAIN_HEADER_LEN];
+    side.conn.encode_inline(plan, &mut Writer::new(&mut bytes)).expect("28 bytes");
+    bytes
+}
