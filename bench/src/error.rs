@@ -29,6 +29,16 @@ pub enum BenchError {
     /// The options contradict each other or the mode.
     #[error("{0}")]
     Usage(String),
+    /// A call could not be made, or was not answered.
+    #[error("{who}: call {number} failed: {reason}")]
+    CallFailed {
+        /// Who was measured.
+        who: &'static str,
+        /// Which call, counted from 0.
+        number: u64,
+        /// Why.
+        reason: String,
+    },
     /// Bytes came back other than they were sent.
     #[error("{who}: message {number} carried wrong bytes: {detail}")]
     WrongBytes {

@@ -58,7 +58,6 @@ impl Plan {
             profile: args.profile.clone(),
             file: args.config.clone(),
             idle: args.idle,
-            placement: load.placement == Placement::Send,
             continuation: args.continuation == Switch::On,
         };
         let need = Need {

@@ -51,6 +51,8 @@ pub struct ContenderReport {
     pub median_ns: Option<f64>,
     /// The median over the rounds of their round trips per second.
     pub rate: f64,
+    /// Data of requests and replies in GB/s (10^9 bytes), headers not counted.
+    pub data_gb_per_s: f64,
     /// How often a measuring thread lost its core.
     pub preempted: u64,
     /// Each round by itself, in order.
@@ -95,8 +97,8 @@ pub struct RatioReport {
 }
 
 impl ContenderReport {
-    /// Sums a series up.
-    pub fn new(series: &Series) -> ContenderReport {
+    /// Sums a series up, of round trips that carry so many bytes of data both ways together.
+    pub fn new(series: &Series, data_len: usize) -> ContenderReport {
         let latency = series.latency();
         let timed = latency.count() > 0;
         ContenderReport {
@@ -105,6 +107,7 @@ impl ContenderReport {
             half_round_trip: timed.then(|| latency.summary(0.5)),
             median_ns: timed.then(|| series.median_ns()),
             rate: series.rate(),
+            data_gb_per_s: series.rate() * data_len as f64 / 1e9,
             preempted: series.preempted(),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
         }
@@ -210,14 +213,18 @@ impl Report {
         line(out, format_args!(""));
         line(
             out,
-            format_args!("{:<16}{:>14}{:>14}{:>14}", "per second", "median", "lowest", "highest"),
+            format_args!(
+                "{:<16}{:>14}{:>14}{:>14}{:>14}",
+                "per second", "median", "lowest", "highest", "data, GB/s"
+            ),
         );
         for contender in &self.contenders {
             let rates = || contender.rounds.iter().map(|round| round.rate);
             let low = rates().fold(f64::INFINITY, f64::min);
             let high = rates().fold(0.0, f64::max);
             let [median, low, high] = [contender.rate, low, high].map(count);
-            line(out, format_args!("{:<16}{median:>14}{low:>14}{high:>14}", contender.name));
+            let (name, data) = (contender.name, contender.data_gb_per_s);
+            line(out, format_args!("{name:<16}{median:>14}{low:>14}{high:>14}{data:>14.3}"));
         }
     }
 
@@ -385,7 +392,7 @@ mod tests {
             jitter_before: [quiet; 2],
             jitter_after: [quiet; 2],
             noise: noise(&[quiet; 4], series),
-            contenders: series.iter().map(ContenderReport::new).collect(),
+            contenders: series.iter().map(|one| ContenderReport::new(one, 128)).collect(),
             ratios,
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 
 use crate::args::{Args, Mode};
+use crate::call::Shape;
 use crate::env::{Build, Machine};
 use crate::error::BenchError;
 use crate::floor::Floor;
@@ -62,6 +63,9 @@ struct Field {
 fn field(plan: &Plan) -> Result<Field, BenchError> {
     let (cores, traffic, timed) = (plan.cores, plan.traffic(), plan.is_timed());
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+    if plan.load.shape.data_len() > LONG {
+        field.notes.push(LONG_NOTE.into());
+    }
     field.contenders.push(Box::new(Floor::new(cores, traffic, timed)));
     if plan.mode == Mode::Floor {
         return Ok(field);
@@ -117,6 +121,8 @@ fn sum_up(
     series: &[Series],
     [before, after]: [[Jitter; 2]; 2],
 ) -> Report {
+    let Shape { request_data, reply_data, .. } = plan.load.shape;
+    let data_len = request_data + reply_data;
     Report {
         what: plan.sentence(),
         settings: plan.settings(),
@@ -127,7 +133,7 @@ fn sum_up(
         jitter_before: before,
         jitter_after: after,
         noise: report::noise(&[before, after].concat(), series),
-        contenders: series.iter().map(ContenderReport::new).collect(),
+        contenders: series.iter().map(|one| ContenderReport::new(one, data_len)).collect(),
         ratios: ratios(plan, series),
     }
 }
@@ -162,5 +168,9 @@ fn say(text: &str) -> Result<(), BenchError> {
 
 /// Where the server listens: any port of the provider.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Longer data make the note below worth its line.
+const LONG: usize = 512;
+const LONG_NOTE: &str = "floor: writes every line anew for every message; raw and rpc send long \
+    data from memory that stays as it is, which the receiver's cache may still hold";
 /// Long enough for sixty ticks of a 250 Hz timer.
 const PROBE_TIME: Duration = Duration::from_millis(250);

@@ -16,8 +16,6 @@ pub struct Wish {
     pub file: Option<PathBuf>,
     /// What to do when there is nothing to do; spin if nobody says.
     pub idle: Option<Idle>,
-    /// Whether data may be placed by Sends.
-    pub placement: bool,
     /// Whether a message may take several Sends.
     pub continuation: bool,
 }
@@ -52,7 +50,6 @@ pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
         None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.name().into(),
         None => {}
     }
-    raw.features.placement &= wish.placement;
     raw.features.continuation &= wish.continuation;
     let config = Config::try_from(raw.clone())?;
     raise(&mut raw, &config, need);
@@ -136,7 +133,7 @@ mod tests {
     use super::*;
 
     fn wish() -> Wish {
-        Wish { profile: None, file: None, idle: None, placement: true, continuation: true }
+        Wish { profile: None, file: None, idle: None, continuation: true }
     }
 
     fn need(data_len: usize, window: u32, connections: u32) -> Need {
@@ -177,9 +174,9 @@ mod tests {
 
     #[test]
     fn features_are_switched_off_as_wished() {
-        let plain = Wish { placement: false, continuation: false, ..wish() };
+        let plain = Wish { continuation: false, ..wish() };
         let plain = config(&plain, need(64, 1, 1)).expect("the profile fits");
-        assert!(!plain.features().placement && !plain.features().continuation);
+        assert!(!plain.features().continuation);
     }
 
     #[test]

@@ -44,6 +44,44 @@ fn raw_runs_beside_the_floor_and_the_ratio_is_printed() {
 }
 
 #[test]
+fn without_a_mode_the_round_trip_of_an_rpc_is_measured() {
+    let Some(table) = good("") else { return };
+    assert!(table.starts_with("lat: echo of 64 bytes, window 1"), "{table}");
+    for part in ["rpc / floor, median", "rpc / raw, median", "raw / floor, median", "1 connection"]
+    {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+}
+
+#[test]
+fn many_connections_are_measured_beside_one() {
+    let Some(table) = good("rate --connections 5") else { return };
+    assert!(table.contains("rpc / rpc, one, rate"), "{table}");
+    assert!(!table.contains("round trip, ns"), "rates are counted\n{table}");
+}
+
+#[test]
+fn bandwidth_is_printed_in_bytes() {
+    let Some(table) = good("bw") else { return };
+    assert!(table.starts_with("bw: read of 65536 bytes, placed by sends, window 8"), "{table}");
+    assert!(table.contains("data, GB/s"), "{table}");
+}
+
+#[test]
+fn a_configuration_file_is_taken_and_a_wrong_one_named() {
+    let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.toml", std::process::id()));
+    std::fs::write(&path, "[receive]\ninline = \"2KiB\"\n").expect("a writable place");
+    let table = good(&format!("lat --config {}", path.display()));
+    std::fs::write(&path, "[receive]\ninlien = \"2KiB\"\n").expect("a writable place");
+    let wrong = bench(&format!("lat --config {}", path.display()));
+    std::fs::remove_file(&path).expect("the file is ours");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains("inlien"), "{wrong:?}");
+    let Some(table) = table else { return };
+    assert!(table.contains("Receives of 2048 + "), "{table}");
+}
+
+#[test]
 fn json_alone_goes_to_the_output_when_asked_for() {
     let Some(json) = good("raw -w 8 --json -") else { return };
     let json: Value = serde_json::from_str(&json).expect("nothing but JSON");

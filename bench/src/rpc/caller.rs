@@ -1,6 +1,8 @@
 //! The client's side: makes the calls, one by one or a window full, and inspects the replies.
 
-use rpcrdma_engine::{CallBuilder, CallRefused, Client, Clock, Completion, PeerId, Provider, Want};
+use rpcrdma_engine::{
+    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, PeerId, Provider, Want,
+};
 use rpcrdma_mempool::RegisteredBytes;
 
 use super::idle::Idling;
@@ -44,7 +46,7 @@ struct Replies {
     placement: Placement,
     inspector: Inspector,
     received: u64,
-    failure: Option<(u64, String)>,
+    failure: Option<BenchError>,
 }
 
 impl<P: Provider> Caller<P> {
@@ -87,7 +89,7 @@ impl<P: Provider> Caller<P> {
     ) -> Result<Round, BenchError> {
         loop {
             let from = meter.now();
-            self.call()?.map_err(|why| device(&why))?;
+            self.call()?.map_err(|why| self.refused(&why))?;
             while self.replies.received < self.sent {
                 self.poll(&mut idling, stop)?;
             }
@@ -112,7 +114,7 @@ impl<P: Provider> Caller<P> {
                     Ok(()) => {}
                     // No slot or no credit at this moment: replies bring them back.
                     Err(_) if self.sent > self.replies.received => break,
-                    Err(why) => return Err(device(&why)),
+                    Err(why) => return Err(self.refused(&why)),
                 }
             }
             let before = self.replies.received;
@@ -142,6 +144,11 @@ impl<P: Provider> Caller<P> {
         Ok(outcome)
     }
 
+    #[cold]
+    fn refused(&self, why: &CallRefused) -> BenchError {
+        BenchError::CallFailed { who: WHO, number: self.sent, reason: why.to_string() }
+    }
+
     /// Polls once.
     #[inline]
     fn poll(&mut self, idling: &mut Idling, stop: &Stop) -> Result<(), BenchError> {
@@ -149,10 +156,7 @@ impl<P: Provider> Caller<P> {
         let replies = &mut self.replies;
         if self.client.poll(now, |done| replies.take(&done)) {
             idling.busy();
-            return match self.replies.failure.take() {
-                None => Ok(()),
-                Some((number, detail)) => Err(BenchError::WrongBytes { who: WHO, number, detail }),
-            };
+            return self.replies.failure.take().map_or(Ok(()), Err);
         }
         if stop.is_set() {
             return Err(BenchError::PeerGone { who: WHO });
@@ -198,17 +202,24 @@ impl Replies {
     #[inline]
     fn take(&mut self, done: &Completion<'_>) {
         self.received += 1;
-        if let Err(detail) = self.inspect(done) {
-            self.failure.get_or_insert((done.cookie(), detail));
+        let number = done.cookie();
+        let outcome = match done.result() {
+            Ok(reply) => self.inspect(number, reply),
+            Err(error) => {
+                Err(BenchError::CallFailed { who: WHO, number, reason: error.to_string() })
+            }
+        };
+        if let Err(error) = outcome {
+            self.failure.get_or_insert(error);
         }
     }
 
     #[inline]
-    fn inspect(&mut self, done: &Completion<'_>) -> Result<(), String> {
-        let reply = done.result().map_err(|error| error.to_string())?;
+    fn inspect(&mut self, number: u64, reply: &Incoming<'_>) -> Result<(), BenchError> {
+        let wrong = |detail| Err(BenchError::WrongBytes { who: WHO, number, detail });
         let header: Option<[u8; 16]> = bytes_at(reply, REPLY_HEADER_LEN - REPLY_HEADER.len());
         if header != Some(REPLY_HEADER) {
-            return Err(format!("a reply with the header {header:02x?}"));
+            return wrong(format!("a reply with the header {header:02x?}"));
         }
         let Shape { op, request_data, reply_data } = self.shape;
         if op == Op::Null {
@@ -217,18 +228,18 @@ impl Replies {
         let count = word_at(reply, REPLY_HEADER_LEN);
         let expected = if op == Op::Write { request_data } else { reply_data };
         if count != Some(expected) {
-            return Err(format!("a reply with a count of {count:?}, not {expected}"));
+            return wrong(format!("a reply with a count of {count:?}, not {expected}"));
         }
         if op == Op::Write {
             return Ok(());
         }
         let is_other = op == Op::Echo && request_data != reply_data;
-        let from = if is_other { 0 } else { offset(done.cookie()) };
+        let from = if is_other { 0 } else { offset(number) };
         let inspection = self.inspector.begin(from, reply_data);
         match inspect(reply, REPLY_HEADER_LEN + 4, reply_data, inspection) {
-            None => Err("a reply with wrong data".into()),
+            None => wrong("a reply with wrong data".into()),
             Some(Way::InLine) if self.placement == Placement::Send && reply_data > 0 => {
-                Err("a reply whose data were not placed".into())
+                wrong("a reply whose data were not placed".into())
             }
             Some(_) => Ok(()),
         }

@@ -191,3 +191,105 @@ const WHO: &str = "rpc";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Turns of both sides after the last connection.
 const SETTLE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::args::Args;
+    use crate::meter::End;
+    use crate::plan::Plan;
+
+    /// Some calls with these options, over two rounds; `None` on a machine with one core.
+    fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
+        let options = options.split_whitespace();
+        let args = Args::try_parse_from(["rpcrdma-bench"].into_iter().chain(options));
+        let plan = match Plan::new(&args.expect("the options parse")) {
+            Err(BenchError::OneCore { .. }) => return None,
+            plan => plan.expect("the options fit together"),
+        };
+        let at = "127.0.0.1:0".parse().expect("an address");
+        let (config, load) = (&plan.config, &plan.load);
+        let timed = plan.is_timed();
+        let rpc = Rpc::new("rpc", Fabric::new(), at, plan.cores, config, load, timed);
+        let mut rpc = rpc.expect("the engine has room");
+        spoil(&mut rpc);
+        let quota = Quota { warm_up: 3, end: End::Count(600) };
+        let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
+        Some(Outcome { rounds, calls: rpc.server.handle().stats().calls_in })
+    }
+
+    struct Outcome {
+        rounds: Result<Vec<Round>, BenchError>,
+        calls: u64,
+    }
+
+    fn good(options: &str) {
+        let Some(outcome) = calls(options, |_| {}) else { return };
+        let rounds = outcome.rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+        assert!(rounds.iter().all(|round| round.completed >= 600), "{options}: {rounds:?}");
+        assert!(outcome.calls >= 1200, "{options}: the server saw {} calls", outcome.calls);
+    }
+
+    #[test]
+    fn every_operation_is_carried_in_line() {
+        for op in ["null", "echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 1000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn every_operation_is_carried_by_placement() {
+        for op in ["echo", "read", "write"] {
+            for size in ["4KiB", "64KiB"] {
+                good(&format!("lat --op {op} --size {size} -p send --touch all"));
+            }
+        }
+    }
+
+    #[test]
+    fn placed_data_longer_than_one_buffer_are_continued() {
+        for op in ["read", "write"] {
+            good(&format!("bw --op {op} --size 1MiB --window 2 --touch all -p send"));
+        }
+    }
+
+    #[test]
+    fn data_in_line_may_be_longer_than_a_segment() {
+        for op in ["echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 12000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn windows_and_connections_are_kept_full() {
+        good("rate --window 32");
+        good("rate --window 100 --connections 7 --touch all");
+        good("rate --window 3 --connections 20");
+        good("rate --window 16 --op read -p send");
+    }
+
+    #[test]
+    fn every_idle_policy_ends_its_rounds() {
+        for idle in ["spin", "backoff", "block"] {
+            good(&format!("lat --idle {idle}"));
+        }
+    }
+
+    #[test]
+    fn replies_of_another_length_than_the_request_come() {
+        good("lat --size 64 --reply 900 --touch all");
+        good("lat --size 900 --reply 64 --touch all");
+        good("lat --size 0 --touch all");
+        good("lat --size 5 --reply 3 --touch all");
+    }
+
+    #[test]
+    fn a_server_with_other_data_is_found_out() {
+        let spoil = |rpc: &mut Rpc<Fabric>| rpc.server.handler().spoil_file();
+        let Some(outcome) = calls("lat --op read --touch all", spoil) else { return };
+        assert!(matches!(outcome.rounds, Err(BenchError::WrongBytes { .. })));
+    }
+}

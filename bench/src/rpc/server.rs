@@ -53,6 +53,14 @@ impl Server {
         Ok(())
     }
 
+    /// Changes the last byte of what is read first.
+    #[cfg(test)]
+    pub fn spoil_file(&mut self) {
+        if let Some(byte) = self.file.get_mut(4095) {
+            *byte ^= 1;
+        }
+    }
+
     /// What went wrong, once.
     ///
     /// # Errors
@@ -60,7 +68,7 @@ impl Server {
     pub fn failure(&mut self) -> Result<(), BenchError> {
         let number = self.answered;
         self.failure.take().map_or(Ok(()), |detail| {
-            Err(BenchError::WrongBytes { who: WHO, number, detail: format!("server: {detail}") })
+            Err(BenchError::CallFailed { who: WHO, number, reason: format!("server: {detail}") })
         })
     }
 
