@@ -7,7 +7,7 @@ use rpcrdma_proto::Settings;
 use rpcrdma_xdr::property::RtrSupport;
 
 use crate::error::SetupError;
-use crate::io::Depths;
+use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
 
 /// What one shard is made of.
@@ -50,7 +50,8 @@ impl Budget {
             })
             .map_err(|error| SetupError::Config(error.to_string()))?;
         let (receive, send, connections) = (config.receive(), config.send(), config.connections());
-        let receives = receive.buffers.value();
+        // Beside those that were granted, as many as a turn may hold before it refills.
+        let receives = (receive.buffers.value() + REFILL_MAX as u32).min(caps.srq_depth);
         let grants = config.grants_max();
         let peers = connections.max.value();
         let calls = connections.calls_max.value();

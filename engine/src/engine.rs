@@ -157,8 +157,10 @@ impl<P: Provider> Engine<P> {
 
     /// The core of each shard; `None` for a shard that the system may move about.
     fn cores(&self) -> Result<Vec<Option<u32>>, SetupError> {
-        let allowed = allowed_cores();
-        let present: Vec<usize> = allowed.iter().map(|&core| core as usize).collect();
+        // All cores of the machine, not those of the calling thread: a program that has pinned its
+        // main thread still wants its shards elsewhere. The kernel has the last word, in `pin_to`.
+        let topology = Topology::detect();
+        let present: Vec<usize> = topology.cores.iter().map(|core| core.id as usize).collect();
         self.config.check_cores(&present).map_err(|error| SetupError::Config(error.to_string()))?;
         let engine = self.config.engine();
         let count = engine.shards.as_usize();
@@ -168,11 +170,8 @@ impl<P: Provider> Engine<P> {
             }
             // Who spins wants a core of his own; the first is left to the rest of the machine.
             Cores::Auto if engine.idle.policy == IdlePolicy::Spin => {
-                let preferred = Topology::detect().cores_by_preference(None);
-                let mut usable: Vec<u32> =
-                    preferred.into_iter().filter(|core| allowed.contains(core)).collect();
-                usable.reverse();
-                usable.into_iter().take(count).map(Some).collect()
+                let preferred = topology.cores_by_preference(None);
+                preferred.into_iter().rev().take(count).map(Some).collect()
             }
             Cores::Auto => vec![None; count],
         })

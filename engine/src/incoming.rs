@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{Part, Piece, Placed};
+use rpcrdma_proto::{PLAIN_HEADER_LEN, Piece, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -19,7 +19,9 @@ pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 pub struct Incoming<'a> {
     pool: &'a mut RecvPool,
     buffers: &'a mut [RecvToken],
-    map: &'a mut Map,
+    /// Where everything is; `None` for a plain message, whose payload is `plain`.
+    map: Option<&'a mut Map>,
+    plain: Piece,
     stats: &'a SharedStats,
 }
 
@@ -52,25 +54,6 @@ impl Map {
         }
     }
 
-    /// Forgets the last message; the payload of the next is one piece of the first segment. False
-    /// if it is not.
-    #[inline]
-    pub fn set_single(&mut self, first_segment_len: u32, part: &Part) -> bool {
-        if part.payload_start + part.payload_len > first_segment_len {
-            return false;
-        }
-        self.payload.clear();
-        self.items.clear();
-        self.pieces.clear();
-        self.payload.push(Piece {
-            part: 0,
-            segment: 0,
-            offset: part.payload_start,
-            len: part.payload_len,
-        });
-        true
-    }
-
     /// Forgets the last message and notes where the payload of the next is.
     pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
         self.payload.clear();
@@ -97,13 +80,28 @@ impl Map {
 }
 
 impl<'a> Incoming<'a> {
-    pub(crate) fn new(
+    /// A message of which the map says where its parts are.
+    pub(crate) fn mapped(
         pool: &'a mut RecvPool,
         buffers: &'a mut [RecvToken],
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
-        Incoming { pool, buffers, map, stats }
+        let plain = Piece { part: 0, segment: 0, offset: 0, len: 0 };
+        Incoming { pool, buffers, map: Some(map), plain, stats }
+    }
+
+    /// A message whose payload is what follows its header in the first segment.
+    #[inline]
+    pub(crate) fn plain(
+        pool: &'a mut RecvPool,
+        buffer: &'a mut RecvToken,
+        byte_len: u32,
+        stats: &'a SharedStats,
+    ) -> Incoming<'a> {
+        let offset = PLAIN_HEADER_LEN as u32;
+        let plain = Piece { part: 0, segment: 0, offset, len: byte_len - offset };
+        Incoming { pool, buffers: core::slice::from_mut(buffer), map: None, plain, stats }
     }
 
     /// The payload stream: the RPC message without its placed items, from the transaction id on.
@@ -116,7 +114,7 @@ impl<'a> Incoming<'a> {
     /// The payload stream as one slice, if it is one: always so for short messages.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
-        match self.map.payload.as_slice() {
+        match self.payload_pieces() {
             [piece] => Some(self.bytes(piece)),
             _ => None,
         }
@@ -133,7 +131,8 @@ impl<'a> Incoming<'a> {
 
     /// The items that were placed outside of the payload stream, in stream order.
     pub fn placed(&self) -> impl ExactSizeIterator<Item = PlacedItem<'_>> {
-        (0..self.map.items.len()).map(|index| PlacedItem { incoming: self, index })
+        let items = self.map.as_deref().map_or(&[][..], |map| &map.items);
+        items.iter().map(|&at| PlacedItem { incoming: self, at })
     }
 
     /// Takes a segment of an item out of its receive buffer; a spare takes its place.
@@ -144,13 +143,14 @@ impl<'a> Incoming<'a> {
     /// # Errors
     /// [`TakeError`] says why not; the bytes can still be read and copied.
     pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
-        let entry = *self.map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
+        let map = self.map.as_deref_mut().ok_or(TakeError::NoSuchPiece)?;
+        let entry = *map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
         if piece >= entry.count as usize {
             return Err(TakeError::NoSuchPiece);
         }
         let at = entry.first as usize + piece;
-        let Piece { part, segment, offset, len } = self.map.pieces[at];
-        if self.map.taken[at] {
+        let Piece { part, segment, offset, len } = map.pieces[at];
+        if map.taken[at] {
             return Err(TakeError::Taken);
         }
         // Payload that ran into the segment lies before the item.
@@ -162,10 +162,18 @@ impl<'a> Incoming<'a> {
             self.stats.spares_out.add(1);
             return Err(TakeError::NoSpare);
         };
-        self.map.taken[at] = true;
+        map.taken[at] = true;
         self.stats.taken.add(1);
         loan.truncate(len as usize);
         Ok(loan)
+    }
+
+    #[inline]
+    fn payload_pieces(&self) -> &[Piece] {
+        match self.map.as_deref() {
+            None => core::slice::from_ref(&self.plain),
+            Some(map) => &map.payload,
+        }
     }
 
     #[inline]
@@ -199,18 +207,18 @@ pub enum TakeError {
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedItem<'a> {
     incoming: &'a Incoming<'a>,
-    index: usize,
+    at: ItemAt,
 }
 
 impl<'a> PlacedItem<'a> {
     /// Where it belongs in the unreduced XDR stream.
     pub fn position(&self) -> u32 {
-        self.incoming.map.items[self.index].position
+        self.at.position
     }
 
     /// Its length in bytes.
     pub fn len(&self) -> u32 {
-        self.incoming.map.items[self.index].len
+        self.at.len
     }
 
     /// Whether it has no bytes.
@@ -221,9 +229,10 @@ impl<'a> PlacedItem<'a> {
     /// Its bytes, segment by segment. Slices that were taken are empty.
     pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let incoming = self.incoming;
-        let ItemAt { first, count, .. } = incoming.map.items[self.index];
-        (first as usize..(first + count) as usize).map(move |at| {
-            if incoming.map.taken[at] { &[] } else { incoming.bytes(&incoming.map.pieces[at]) }
+        let ItemAt { first, count, .. } = self.at;
+        (first as usize..(first + count) as usize).map(move |at| match incoming.map.as_deref() {
+            Some(map) if !map.taken[at] => incoming.bytes(&map.pieces[at]),
+            _ => &[],
         })
     }
 }
@@ -240,7 +249,7 @@ impl<'a> Iterator for PayloadStream<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let piece = self.incoming.map.payload.get(self.next)?;
+        let piece = self.incoming.payload_pieces().get(self.next)?;
         self.next += 1;
         Some(self.incoming.bytes(piece))
     }

@@ -16,7 +16,9 @@ use crate::provider::{
     CqError, PostError, Queues, RecvWr, SendFlags, SendWr, WC_BATCH, WcBatch, WrId,
 };
 use crate::shard::lane::Lane;
-use crate::shard::outbox::Outbox;
+use crate::shard::outbox::{Express, Outbox};
+use crate::shard::peers::Peers;
+use crate::stats::SharedStats;
 
 /// Work requests of one doorbell.
 const CHAIN: usize = 16;
@@ -26,7 +28,10 @@ const SEND: u64 = 1 << 63;
 const HOLD_MAX: u32 = 16;
 
 /// Receive buffers on their way back to the device.
-pub(crate) type Refill = ArrayVec<RecvToken, { 2 * WC_BATCH }>;
+pub(crate) type Refill = ArrayVec<RecvToken, REFILL_MAX>;
+
+/// Receive buffers that may be on their way back at one time.
+pub(crate) const REFILL_MAX: usize = 2 * WC_BATCH;
 
 /// What a completion is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +129,7 @@ impl<Q: Queues> Io<Q> {
         if refill.is_empty() {
             return Ok(());
         }
-        let chain: ArrayVec<RecvWr<'_>, { 2 * WC_BATCH }> = refill
+        let chain: ArrayVec<RecvWr<'_>, REFILL_MAX> = refill
             .iter()
             .map(|token| RecvWr { wr_id: WrId(token.index().into()), sgl: pool.scatter(token) })
             .collect();
@@ -142,6 +147,79 @@ impl<Q: Queues> Io<Q> {
             self.posted[index] = Some(token.into_raw());
         }
         result
+    }
+
+    /// Posts the short messages that go ahead of the lanes, one chain for each run of messages to
+    /// the same peer. Their slots are free again on return. What a queue pair does not take waits
+    /// in its lane.
+    #[inline]
+    pub fn flush_express(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
+        let mut taken = 0_u64;
+        let mut start = 0;
+        while let Some(first) = outbox.express.get(start) {
+            let to = first.peer;
+            let rest = &outbox.express[start..];
+            let run = rest.iter().take(CHAIN).take_while(|it| it.peer == to).count();
+            if let Some(peer) = peers.at(to) {
+                let posted = self.post_express(&rest[..run], &mut peer.lane, &outbox.stats);
+                taken |= ((1 << posted) - 1) << start;
+            }
+            start += run;
+        }
+        if taken.count_ones() as usize != outbox.express.len() {
+            return outbox.settle_express(peers, taken);
+        }
+        while let Some(Express { slot, .. }) = outbox.express.pop() {
+            outbox.send.put(slot);
+        }
+    }
+
+    /// Posts short messages to one peer; returns how many the device took.
+    #[inline]
+    fn post_express(&mut self, run: &[Express], lane: &mut Lane, stats: &SharedStats) -> usize {
+        let Some(qp) = run.first().and_then(|first| self.qps[first.peer as usize]) else {
+            return 0;
+        };
+        let room = self.depths.send_depth.saturating_sub(lane.outstanding()) as usize;
+        if room < run.len() {
+            return 0;
+        }
+        let seq = lane.next_seq();
+        let mut unsignaled = lane.unsignaled();
+        let mut sges = [Sge::default(); CHAIN];
+        let mut flags = [SendFlags::INLINE; CHAIN];
+        for ((it, sge), flags) in run.iter().zip(&mut sges).zip(&mut flags) {
+            *sge = it.sge();
+            unsignaled += 1;
+            if unsignaled >= self.depths.signal_every {
+                *flags |= SendFlags::SIGNALED;
+                unsignaled = 0;
+            }
+        }
+        let wr = |at: usize| SendWr {
+            wr_id: WrId(SEND | u64::from(seq.wrapping_add(at as u32))),
+            sgl: core::slice::from_ref(&sges[at]),
+            flags: flags[at],
+        };
+        // SAFETY: the gather entries name slots that `run` owns, and every request is inline, so
+        // that they have been read on return.
+        let result = match run.len() {
+            1 => unsafe { self.queues().post_send(qp, &[wr(0)]) },
+            len => {
+                let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..len).map(wr).collect();
+                // SAFETY: as above.
+                unsafe { self.queues().post_send(qp, &chain) }
+            }
+        };
+        // Why it took fewer comes out when the rest is tried again from its lane.
+        let taken = result.map_or_else(|error| error.taken(), |()| run.len());
+        for flags in &flags[..taken] {
+            lane.on_posted(flags.contains(SendFlags::SIGNALED));
+        }
+        stats.doorbells.add(1);
+        stats.sent.add(taken as u64);
+        stats.sent_inline.add(taken as u64);
+        taken
     }
 
     /// Posts what is pending in a lane, as many work requests as there is room for.

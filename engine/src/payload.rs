@@ -1,9 +1,12 @@
 //! The payload of a message under construction: XDR written straight into registered memory.
 
+use rpcrdma_mempool::SendSlot;
+use rpcrdma_proto::{BulkItem, PLAIN_HEADER_LEN};
+
 use crate::error::CallRefused;
-use crate::shard::message::{Bulk, Item, NONE};
+use crate::shard::message::{Bulk, Item};
 use crate::shard::outbox::Outbox;
-use rpcrdma_proto::BulkItem;
+use crate::shard::peers::Peer;
 
 /// Writes one RPC message and says which of its data leave from where they are.
 ///
@@ -16,29 +19,39 @@ use rpcrdma_proto::BulkItem;
 /// Cost: a bounds check and a store for each word.
 pub struct Payload<'a> {
     outbox: &'a mut Outbox,
-    index: u32,
-    /// The slot written to.
-    slot: usize,
+    /// The slot written to, until the message is handed on.
+    slot: Option<SendSlot>,
     /// Bytes written to it.
     at: usize,
     /// Bytes in the slots before.
     before: usize,
     /// Bytes of bulk, with their padding.
     bulk_len: u32,
+    /// The message that holds the slots before and the bulk, if there are any.
+    message: Option<u32>,
     refused: Option<CallRefused>,
 }
 
 impl<'a> Payload<'a> {
-    /// Begins a message with the two words that the engine writes.
+    /// Begins a message in a slot, with the two words that the engine writes.
     #[inline]
-    pub(crate) fn begin(outbox: &'a mut Outbox, index: u32, xid: u32, kind: u32) -> Payload<'a> {
-        let mut payload =
-            Payload { outbox, index, slot: 0, at: 0, before: 0, bulk_len: 0, refused: None };
-        let mut words = [0; 8];
-        words[..4].copy_from_slice(&xid.to_be_bytes());
-        words[4..].copy_from_slice(&kind.to_be_bytes());
-        payload.put_fixed(&words);
-        payload
+    pub(crate) fn begin(
+        outbox: &'a mut Outbox,
+        mut slot: SendSlot,
+        xid: u32,
+        kind: u32,
+    ) -> Payload<'a> {
+        let words = u64::from(xid) << 32 | u64::from(kind);
+        slot.payload_mut()[..8].copy_from_slice(&words.to_be_bytes());
+        Payload {
+            outbox,
+            slot: Some(slot),
+            at: 8,
+            before: 0,
+            bulk_len: 0,
+            message: None,
+            refused: None,
+        }
     }
 
     /// Writes an unsigned integer.
@@ -68,13 +81,14 @@ impl<'a> Payload<'a> {
     /// Writes fixed-length opaque data: bytes, padding.
     #[inline]
     pub fn put_fixed(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
         if bytes.len().is_multiple_of(4)
+            && let Some(slot) = &mut self.slot
+            && let Some(room) = slot.payload_mut().get_mut(self.at..end)
             && self.refused.is_none()
-            && let Some(area) = self.outbox.payload_mut(self.index, self.slot)
-            && let Some(room) = area.get_mut(self.at..self.at + bytes.len())
         {
             room.copy_from_slice(bytes);
-            self.at += bytes.len();
+            self.at = end;
             return;
         }
         self.put_across(bytes);
@@ -90,7 +104,8 @@ impl<'a> Payload<'a> {
 
     /// As [`Payload::place`], for one data item that lies in several pieces.
     pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
-        let body = self.outbox.messages.body_mut(self.index);
+        let Some(message) = self.message() else { return };
+        let body = self.outbox.messages.body_mut(message);
         let first = body.pieces.len();
         let mut len = 0_usize;
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
@@ -111,7 +126,7 @@ impl<'a> Payload<'a> {
             return;
         }
         let item = BulkItem { position: self.position(), len, origin: 0, pieces };
-        let body = self.outbox.messages.body_mut(self.index);
+        let body = self.outbox.messages.body_mut(message);
         if body.items.try_push(Item { item, first: first as u8 }).is_err() {
             self.refused = Some(CallRefused::TooManyPieces);
             return;
@@ -129,28 +144,65 @@ impl<'a> Payload<'a> {
         (self.before + self.at) as u32
     }
 
-    pub(crate) fn refused(&self) -> Option<CallRefused> {
-        self.refused
-    }
-
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         self.outbox
     }
 
-    /// Whether the message is one slot of payload and nothing else.
+    /// The outbox and the slot, if the message is one slot of payload and nothing else.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.slot == 0 && self.bulk_len == 0
+    pub(crate) fn plain(&mut self) -> Option<&mut Outbox> {
+        (self.message.is_none() && self.refused.is_none()).then_some(&mut *self.outbox)
     }
 
-    /// Lets go of the message: it is enqueued, and no longer this value's to give back.
+    /// Sends the message, which is a plain one.
     #[inline]
+    pub(crate) fn send_plain(&mut self, peer: &mut Peer, header: &[u8; PLAIN_HEADER_LEN]) {
+        let Some(slot) = self.slot.take() else { return };
+        let len = self.written();
+        self.outbox.send_plain(&mut peer.lane, peer.id.index, slot, header, len);
+    }
+
+    /// Gathers everything that was written in one message, to be laid out.
+    #[cold]
+    pub(crate) fn assemble(&mut self) -> Result<u32, CallRefused> {
+        let message = self.message();
+        if let Some(why) = self.refused {
+            return Err(why);
+        }
+        let message = message.ok_or(CallRefused::Busy)?;
+        if let Some(slot) = self.slot.take() {
+            // The writer never fills the list without asking for another slot.
+            let slots = &mut self.outbox.messages.body_mut(message).slots;
+            if let Err(full) = slots.try_push(slot) {
+                self.outbox.send.put(full.element());
+                return Err(CallRefused::PayloadTooLong);
+            }
+        }
+        Ok(message)
+    }
+
+    /// Takes a message back that could not be laid out: nothing more can be written.
+    #[cold]
+    pub(crate) fn give_up(&mut self, why: CallRefused) -> CallRefused {
+        self.refused = Some(why);
+        why
+    }
+
+    /// Lets go of an assembled message: it is on its way.
+    #[cold]
     pub(crate) fn submitted(&mut self) {
-        self.index = NONE;
+        self.message = None;
+    }
+
+    /// The message that holds what is more than one slot.
+    fn message(&mut self) -> Option<u32> {
+        if self.message.is_none() {
+            self.message = self.outbox.messages.begin();
+        }
+        if self.message.is_none() {
+            self.refused = Some(CallRefused::Busy);
+        }
+        self.message
     }
 
     /// Writes what does not fit the slot, or is not a multiple of four.
@@ -162,29 +214,46 @@ impl<'a> Payload<'a> {
 
     fn put_raw(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.refused.is_none() {
-            let Some(area) = self.outbox.payload_mut(self.index, self.slot) else { return };
-            let part = bytes.len().min(area.len() - self.at);
+            let Some(slot) = &mut self.slot else { return };
+            let room = &mut slot.payload_mut()[self.at..];
+            let part = bytes.len().min(room.len());
             let (now, later) = bytes.split_at(part);
-            area[self.at..self.at + part].copy_from_slice(now);
+            room[..part].copy_from_slice(now);
             self.at += part;
             bytes = later;
-            if self.at == area.len() && !bytes.is_empty() {
-                self.before += self.at;
-                self.at = 0;
-                self.slot += 1;
-                if !self.outbox.extend(self.index) {
-                    self.refused = Some(CallRefused::PayloadTooLong);
-                }
+            if !bytes.is_empty() {
+                self.next_slot();
             }
         }
+    }
+
+    /// Goes on in another slot.
+    fn next_slot(&mut self) {
+        let Some(message) = self.message() else { return };
+        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        if slots.remaining_capacity() < 2 {
+            self.refused = Some(CallRefused::PayloadTooLong);
+            return;
+        }
+        let Some(next) = self.outbox.send.take() else {
+            self.refused = Some(CallRefused::Busy);
+            return;
+        };
+        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        slots.extend(self.slot.replace(next));
+        self.before += self.at;
+        self.at = 0;
     }
 }
 
 impl Drop for Payload<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.index != NONE {
-            self.outbox.release(self.index);
+        if let Some(slot) = self.slot.take() {
+            self.outbox.send.put(slot);
+        }
+        if let Some(message) = self.message {
+            self.outbox.release(message);
         }
     }
 }

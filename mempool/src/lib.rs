@@ -63,6 +63,7 @@ pub mod registered;
 pub mod registrar;
 mod returns;
 pub mod send;
+pub mod slot;
 mod smaps;
 #[cfg(test)]
 mod testing;
@@ -80,6 +81,7 @@ pub use region::{Note, PageSize, Region, RegionError, RegionSpec};
 pub use registered::{NoRoom, Registered, Span};
 pub use registrar::{Access, Keys, RegisterError, Registrar, Sge};
 pub use send::{HEADROOM, SendPool, SendSpec, ZeroPage};
+pub use slot::SendSlot;
 pub use token::kind::Recv;
 pub use token::{Quiet, RecvToken, SLOTS_MAX, SendToken, Token, kind};
 pub use topology::Topology;

@@ -15,7 +15,8 @@ use std::ptr::NonNull;
 use crate::free_list::{FreeList, FreeListError};
 use crate::registered::{NoRoom, Registered, Span};
 use crate::registrar::Sge;
-use crate::token::{Quiet, Token};
+use crate::slot::SendSlot;
+use crate::token::{Quiet, Token, kind};
 
 /// Fixed slots, each in one hand. Belongs to one thread; never allocates after it is made.
 ///
@@ -148,6 +149,20 @@ impl<K> Pool<K> {
         // SAFETY: `index` is less than the capacity, and `layout` has made the span long enough for
         // as many strides.
         unsafe { self.base.add(index as usize * self.stride) }
+    }
+}
+
+impl Pool<kind::Send> {
+    /// The slot of a token, with its address.
+    ///
+    /// # Panics
+    /// If the token is another pool's.
+    #[inline]
+    pub(crate) fn open(&self, token: Token<kind::Send>) -> SendSlot {
+        let first = self.slot(self.list.index(&token));
+        // SAFETY: `slot` says where the token's slot begins, and all slots are this long; slots of
+        // this kind are made by `SendPool`, which adds the headroom.
+        unsafe { SendSlot::of(token, first, self.slot_len, self.lkey) }
     }
 }
 

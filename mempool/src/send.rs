@@ -15,6 +15,7 @@ use crate::loan::{Loan, LoanHome};
 use crate::pool::{Pool, PoolError, PoolSpec};
 use crate::registered::Registered;
 use crate::registrar::Sge;
+use crate::slot::SendSlot;
 use crate::token::{Quiet, Token, kind};
 
 /// Bytes in front of the payload area of a send slot.
@@ -48,6 +49,21 @@ impl SendPool {
     #[inline]
     pub fn push(&mut self, token: Token<kind::Send>) {
         self.slots.push(token);
+    }
+
+    /// The slot returned last, ready to be filled. A few instructions.
+    #[inline]
+    pub fn take(&mut self) -> Option<SendSlot> {
+        self.slots.pop().map(|token| self.slots.open(token))
+    }
+
+    /// Takes a slot home that was taken. A few instructions.
+    ///
+    /// # Panics
+    /// If it is another pool's.
+    #[inline]
+    pub fn put(&mut self, slot: SendSlot) {
+        self.slots.push(slot.into_token());
     }
 
     /// Takes every slot home, as if the pool were new.

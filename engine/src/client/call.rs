@@ -1,7 +1,7 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::{CallDemand, CallId};
+use rpcrdma_proto::{CallDemand, CallId, SendError};
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::rtr::placement::{RsdItem, RsdLoc, RsdSet};
 
@@ -45,13 +45,13 @@ impl<'a> CallBuilder<'a> {
     ) -> Result<CallBuilder<'a>, CallRefused> {
         let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
         let peer = peer.ok_or(CallRefused::NoPeer)?;
-        let Some(index) = outbox.begin() else {
+        let Some(slot) = outbox.send.take() else {
             outbox.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
         match peer.conn.open_call(&mut outbox.ledger, cookie) {
             Ok(id) => Ok(CallBuilder {
-                payload: Payload::begin(outbox, index, id.xid(), CALL),
+                payload: Payload::begin(outbox, slot, id.xid(), CALL),
                 peer,
                 id,
                 wants: ArrayVec::new(),
@@ -59,7 +59,7 @@ impl<'a> CallBuilder<'a> {
                 submitted: false,
             }),
             Err(why) => {
-                outbox.release(index);
+                outbox.send.put(slot);
                 Err(CallRefused::Protocol(why))
             }
         }
@@ -93,27 +93,28 @@ impl<'a> CallBuilder<'a> {
     /// [`CallRefused`] says what is in the way; nothing has been sent.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
-        self.lay_out()?;
-        let index = self.payload.index();
-        let outbox = self.payload.outbox();
-        outbox.stats.calls_out.add(1);
-        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, index);
-        self.payload.submitted();
+        let (len, reply_max) = (self.payload.written(), self.reply_payload_max);
+        if self.wants.is_empty()
+            && let Some(outbox) = self.payload.plain()
+            && let (conn, ledger) = (&mut self.peer.conn, &mut outbox.ledger)
+            && let Some(header) = conn.begin_plain_call(ledger, self.id, len, reply_max)
+        {
+            outbox.stats.calls_out.add(1);
+            self.payload.send_plain(self.peer, &header);
+        } else {
+            self.send_planned()?;
+        }
         self.submitted = true;
         Ok(())
     }
 
-    #[inline]
-    fn lay_out(&mut self) -> Result<(), CallRefused> {
-        if let Some(why) = self.payload.refused() {
-            return Err(why);
-        }
-        let index = self.payload.index();
+    /// Sends what is not plain, or finds out why it cannot be sent.
+    #[cold]
+    fn send_planned(&mut self) -> Result<(), CallRefused> {
+        let message = self.payload.assemble()?;
         let payload = self.payload.written();
         let end = self.payload.position();
-        let is_plain = self.payload.is_plain() && self.wants.is_empty();
         let outbox = self.payload.outbox();
-        let items = if is_plain { Default::default() } else { outbox.items(index) };
         let wanted: ArrayVec<RsdItem<'_>, WANTS_MAX> = self
             .wants
             .iter()
@@ -124,18 +125,23 @@ impl<'a> CallBuilder<'a> {
         let set = RsdSet { begin: 0, end, items: Array::from_slice(&wanted) };
         let demand = CallDemand {
             payload,
-            items: &items,
+            items: &outbox.items(message),
             wants: if wanted.is_empty() { &[] } else { core::slice::from_ref(&set) },
             reply_payload_max: self.reply_payload_max,
             reply_bulk_max: &bulk_max,
             gather_max: outbox.gather_max,
         };
-        let plan = self
-            .peer
-            .conn
-            .begin_call(&mut outbox.ledger, self.id, &demand)
-            .map_err(CallRefused::Protocol)?;
-        outbox.lay_out(index, &self.peer.conn, plan)
+        let planned = self.peer.conn.begin_call(&mut outbox.ledger, self.id, &demand);
+        if let Err(SendError::NotEnoughCredits { .. }) = planned {
+            outbox.stats.busy_credits.add(1);
+        }
+        planned
+            .map_err(CallRefused::Protocol)
+            .and_then(|plan| outbox.lay_out(message, &self.peer.conn, plan))?;
+        outbox.stats.calls_out.add(1);
+        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
+        self.payload.submitted();
+        Ok(())
     }
 }
 

@@ -68,13 +68,13 @@ impl Doze {
 
 /// The sender's half: is the owner asleep, or about to be?
 #[inline]
-fn is_asleep(asleep: &AtomicU32) -> bool {
+pub(super) fn is_asleep(asleep: &AtomicU32) -> bool {
     light_barrier();
     asleep.load(Ordering::Relaxed) != 0
 }
 
 /// The sleeper's half. Whatever was published before a sender found us awake is visible now.
-fn fall_asleep(asleep: &AtomicU32) {
+pub(super) fn fall_asleep(asleep: &AtomicU32) {
     asleep.store(1, Ordering::Relaxed);
     heavy_barrier();
 }

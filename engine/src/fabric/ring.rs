@@ -117,7 +117,6 @@ pub(super) struct Ring {
 // is less than a ring's length ahead of the last ack that it saw), and read only by the one consumer
 // between the acquiring load of the slot's turn and the ack that releases it. Everything else in it
 // is atomic.
-#[cfg(not(loom))]
 unsafe impl Sync for Ring {}
 
 /// Makes a ring of `len` slots, a power of two, and its two ends.
@@ -250,8 +249,10 @@ impl Producer {
 
     #[inline]
     fn slot(&self, position: u32) -> &Slot {
-        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive.
-        unsafe { &*self.slots.add((position & self.mask) as usize) }
+        let slot = self.slots.wrapping_add((position & self.mask) as usize);
+        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
+        // that is in a slot may be shared.
+        unsafe { &*slot }
     }
 }
 
@@ -405,8 +406,10 @@ impl Consumer {
 
     #[inline]
     fn slot(&self, position: u32) -> &Slot {
-        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive.
-        unsafe { &*self.slots.add((position & self.mask) as usize) }
+        let slot = self.slots.wrapping_add((position & self.mask) as usize);
+        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
+        // that is in a slot may be shared.
+        unsafe { &*slot }
     }
 }
 

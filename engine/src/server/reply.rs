@@ -62,15 +62,18 @@ impl<'a> Reply<'a> {
     /// [`CallRefused`] says what is in the way.
     #[inline]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
-        match self.lay_out() {
-            Ok(()) => {
-                let index = self.payload.index();
-                let outbox = self.payload.outbox();
-                outbox.stats.replies_out.add(1);
-                outbox.enqueue(&mut self.peer.lane, self.peer.id.index, index);
-                self.payload.submitted();
-                Ok(self.answered())
-            }
+        let len = self.payload.written();
+        if self.directions.is_empty()
+            && let Some(outbox) = self.payload.plain()
+            && let conn = &mut self.peer.conn
+            && let Some(header) = conn.begin_plain_reply(&mut outbox.ledger, &self.to, len)
+        {
+            outbox.stats.replies_out.add(1);
+            self.payload.send_plain(self.peer, &header);
+            return Ok(self.answered());
+        }
+        match self.send_planned() {
+            Ok(()) => Ok(self.answered()),
             Err(why) => Err((self, why)),
         }
     }
@@ -89,32 +92,34 @@ impl<'a> Reply<'a> {
         self.answered()
     }
 
+    #[inline]
     fn answered(self) -> Answer<'a> {
         self.peer.open_calls = self.peer.open_calls.saturating_sub(1);
         Answer(PhantomData)
     }
 
-    #[inline]
-    fn lay_out(&mut self) -> Result<(), CallRefused> {
-        if let Some(why) = self.payload.refused() {
-            return Err(why);
-        }
-        let index = self.payload.index();
+    /// Sends what is not plain.
+    #[cold]
+    fn send_planned(&mut self) -> Result<(), CallRefused> {
+        let message = self.payload.assemble()?;
         let payload = self.payload.written();
-        let is_plain = self.payload.is_plain() && self.directions.is_empty();
         let outbox = self.payload.outbox();
-        let items = if is_plain { Default::default() } else { outbox.items(index) };
         let demand = ReplyDemand {
             payload,
-            items: &items,
+            items: &outbox.items(message),
             rsd: self.directions.sets(),
             gather_max: outbox.gather_max,
         };
-        let plan = self
-            .peer
-            .conn
-            .begin_reply(&mut outbox.ledger, &self.to, &demand)
-            .map_err(CallRefused::Protocol)?;
-        outbox.lay_out(index, &self.peer.conn, plan)
+        let planned = self.peer.conn.begin_reply(&mut outbox.ledger, &self.to, &demand);
+        let laid_out = planned
+            .map_err(CallRefused::Protocol)
+            .and_then(|plan| outbox.lay_out(message, &self.peer.conn, plan));
+        if let Err(why) = laid_out {
+            return Err(self.payload.give_up(why));
+        }
+        outbox.stats.replies_out.add(1);
+        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
+        self.payload.submitted();
+        Ok(())
     }
 }

@@ -82,6 +82,7 @@ impl<P: Provider> Core<P> {
         let (id, connect) = (peer.id, peer.connect);
         self.free_parked(index);
         self.fail_calls(index, why, handler);
+        self.outbox.discard_express(index);
         let Some(peer) = self.peers.at(index) else { return };
         self.outbox.discard_pending(&mut peer.lane);
         self.stats.closed.add(1);

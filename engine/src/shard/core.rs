@@ -51,6 +51,8 @@ pub(crate) struct Core<P: Provider> {
     pub stats: SharedStats,
     arrivals: Arc<Inbox<Arrival<P>>>,
     batch: WcBatch,
+    /// Turns since there was something to do.
+    idle: u32,
     /// What all of the above lives in: dropped last.
     pub regions: Regions<P>,
 }
@@ -83,7 +85,7 @@ impl<P: Provider> Core<P> {
             Messages::new(budget.messages as usize),
             ledger,
             stats.clone(),
-            (budget.gather, peers_max),
+            (budget.gather, budget.depths.inline_len, peers_max),
         );
         let receives = budget.receives as usize;
         let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;
@@ -104,6 +106,7 @@ impl<P: Provider> Core<P> {
             stats,
             arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
             batch: WcBatch::new(),
+            idle: 0,
             regions,
         };
         while core.pool.free() > 0 {
@@ -132,20 +135,33 @@ impl<P: Provider> Core<P> {
             busy = true;
             self.read_letters(now, handler);
         }
-        self.flush(now, handler);
-        let mut batch = core::mem::take(&mut self.batch);
-        if let Err(error) = self.io.poll(&mut batch) {
+        if !self.outbox.is_idle() {
+            self.flush(now, handler);
+        }
+        self.batch.clear();
+        if let Err(error) = self.io.poll(&mut self.batch) {
             self.close_all(CloseReason::Queue(error), now, handler);
         }
-        busy |= !batch.is_empty();
         if !self.waiting.is_empty() {
             self.serve_waiting(now, handler);
         }
-        for completion in batch.drain(..) {
-            self.on_completion(completion, now, handler);
+        if !self.batch.is_empty() {
+            busy = true;
+            for at in 0..self.batch.len() {
+                let completion = self.batch[at];
+                self.on_completion(completion, now, handler);
+            }
+            // What was answered leaves first. The Receives that it takes to refill are a reserve
+            // of the budget, so that none that was granted is missing meanwhile.
+            if !self.outbox.is_idle() {
+                self.flush(now, handler);
+            }
         }
-        self.batch = batch;
-        self.top_up();
+        // In chains, or when there is nothing better to do: the budget has a reserve.
+        self.idle = if busy { 0 } else { self.idle.saturating_add(1) };
+        if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
+            self.top_up();
+        }
         while let Some(event) = self.io.queues().next_event() {
             let QueueEvent::Disconnected { qp_num } = event;
             if let Some(index) = self.peers.find(qp_num) {
@@ -194,6 +210,10 @@ impl<P: Provider> Core<P> {
 
     /// Posts everything that is pending.
     pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        if !self.outbox.express.is_empty() {
+            let Core { io, outbox, peers, .. } = self;
+            io.flush_express(outbox, peers);
+        }
         let mut again = None;
         while let Some(index) = self.outbox.pop_ready() {
             let Some(peer) = self.peers.at(index) else { continue };
@@ -219,14 +239,14 @@ impl<P: Provider> Core<P> {
     /// Posts Receives until every buffer at home is posted again, or the device refuses.
     #[inline]
     pub fn top_up(&mut self) {
-        loop {
+        while self.pool.free() > 0 || !self.refill.is_empty() {
             while !self.refill.is_full()
                 && let Some(token) = self.pool.take()
             {
                 self.refill.push(token);
             }
             // A refusal is not lost: the buffers stay in `refill` and are posted next turn.
-            if self.refill.is_empty() || self.io.post_recv(&self.pool, &mut self.refill).is_err() {
+            if self.io.post_recv(&self.pool, &mut self.refill).is_err() {
                 return;
             }
         }
@@ -380,11 +400,17 @@ impl<P: Provider> Core<P> {
     }
 
     /// Notes that the properties of a peer are known, if they are and were not.
+    #[inline]
     pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
-        if !matches!(peer.phase, Phase::Opening { .. }) || !peer.conn.is_ready() {
-            return;
+        if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
+            self.come_up(index, now, handler);
         }
+    }
+
+    #[cold]
+    fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
         peer.phase = Phase::Up;
         self.stats.connected.add(1);
         let (id, connect) = (peer.id, peer.connect);
@@ -426,6 +452,11 @@ impl<P: Provider> Core<P> {
         up.find(|peer| peer.connect == Some(id)).map(|peer| peer.id)
     }
 }
+
+/// Turns without work after which what is left over is done.
+const IDLE_TURNS: u32 = 64;
+/// Receives that are posted at a time while there is other work.
+const REFILL_CHAIN: usize = 16;
 
 impl<P: Provider> Drop for Core<P> {
     /// Brings all memory home before it is unmapped; what the device may still read is leaked.

@@ -4,12 +4,14 @@
 //!   begin ──▶ building ──submit──▶ pending in a lane ──posted──▶ in flight ──completed──▶ free
 //!                └──── dropped ────────────────────────────────────────────────────────▶ free
 //! ```
+//! A short plain message does not come here at all: see [`super::outbox::Outbox::send_plain`].
+//!
 //! A message is laid out when it is submitted: its headers are encoded and its gather lists are
 //! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
 //! other half is touched only by messages with bulk or with more payload than one slot holds.
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Loan, RegisteredSlice, SendToken, Sge, Token};
+use rpcrdma_mempool::{Loan, RegisteredSlice, SendSlot, Sge, Token};
 use rpcrdma_proto::BulkItem;
 
 /// No message.
@@ -90,8 +92,8 @@ pub(crate) struct Head {
     pub header_len: u32,
     /// Bytes in its payload area, likewise.
     pub payload_len: u32,
-    /// The first payload slot.
-    pub slot: Option<SendToken>,
+    /// The payload slot of a message of one gather entry.
+    pub slot: Option<SendSlot>,
     /// Whether the body has anything to be given back.
     pub body: bool,
 }
@@ -99,8 +101,8 @@ pub(crate) struct Head {
 /// The other half of a message.
 #[derive(Default)]
 pub(crate) struct Body {
-    /// Payload slots after the first.
-    pub slots: ArrayVec<SendToken, SLOTS_MAX>,
+    /// The payload slots, in order.
+    pub slots: ArrayVec<SendSlot, SLOTS_MAX>,
     /// Where the headers of its continuations are.
     pub headers: Option<Token<Headers>>,
     /// The bulk items, in stream order.
@@ -179,20 +181,19 @@ impl Messages {
         }
     }
 
-    /// A message that holds nothing but its first payload slot.
+    /// An empty message. There are as many as slots, and whoever asks holds one.
     #[inline]
-    pub fn begin(&mut self, slot: SendToken) -> Result<u32, SendToken> {
-        let Some(index) = self.free.pop() else { return Err(slot) };
+    pub fn begin(&mut self) -> Option<u32> {
+        let index = self.free.pop()?;
         let head = &mut self.heads[index as usize];
-        head.slot = Some(slot);
         head.requests = 0;
         head.posted = 0;
-        Ok(index)
+        Some(index)
     }
 
-    /// Frees a message whose body has been emptied, and hands its first slot out.
+    /// Frees a message whose body has been emptied, and hands its slot out.
     #[inline]
-    pub fn release(&mut self, index: u32) -> Option<SendToken> {
+    pub fn release(&mut self, index: u32) -> Option<SendSlot> {
         let head = &mut self.heads[index as usize];
         head.body = false;
         self.free.push(index);
@@ -259,6 +260,16 @@ impl Queue {
             tail => messages.head_mut(tail).next = index,
         }
         self.tail = index;
+    }
+
+    /// Puts a message in front of all others.
+    #[cold]
+    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
+        messages.head_mut(index).next = self.head;
+        if self.head == NONE {
+            self.tail = index;
+        }
+        self.head = index;
     }
 
     /// Takes the first message out.

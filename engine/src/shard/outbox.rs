@@ -3,16 +3,17 @@
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{HEADROOM, Loan, Pool, SendPool, SendToken, Sge, ZeroPage};
+use rpcrdma_mempool::{HEADROOM, Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
 use rpcrdma_proto::{
-    BulkItem, Connection, ControlSend, Gather, GroupPlan, InlinePlan, Plan, Report, ShardLedger,
+    BulkItem, Connection, ControlSend, Gather, GroupPlan, InlinePlan, PLAIN_HEADER_LEN, Plan,
+    Report, ShardLedger,
 };
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 
 use super::lane::Lane;
 use super::message::{Body, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
-use super::peers::Peer;
+use super::peers::{Peer, Peers};
 use crate::error::CallRefused;
 use crate::stats::SharedStats;
 
@@ -30,8 +31,28 @@ pub(crate) struct Outbox {
     pub returned: Vec<Loan>,
     /// Messages that the device never gave back.
     pub leaked: u64,
+    /// Bytes that the device copies while posting.
+    pub inline_len: u32,
+    /// Short messages to be posted before everything in the lanes.
+    pub express: ArrayVec<Express, EXPRESS_MAX>,
     /// Peers with pending messages, each once.
     ready: Vec<u32>,
+}
+
+/// A message short enough to be copied while posting, behind nothing in its lane: its slot is free
+/// again as soon as it is posted.
+pub(crate) struct Express {
+    pub peer: u32,
+    pub len: u32,
+    pub slot: SendSlot,
+}
+
+impl Express {
+    /// The gather entry.
+    #[inline]
+    pub fn sge(&self) -> Sge {
+        self.slot.sge(PLAIN_HEADER_LEN, self.len as usize - PLAIN_HEADER_LEN)
+    }
 }
 
 /// Why a message could not be laid out: a limit of this side.
@@ -44,26 +65,77 @@ impl Outbox {
         messages: Messages,
         ledger: ShardLedger,
         stats: SharedStats,
-        (gather_max, peers_max): (u32, usize),
+        (gather_max, inline_len, peers_max): (u32, u32, usize),
     ) -> Outbox {
         let (send, headers, zero) = pools;
         let ready = Vec::with_capacity(peers_max);
         let returned = Vec::with_capacity(RETURNED_MAX);
         let leaked = 0;
-        Outbox { send, headers, zero, messages, ledger, stats, gather_max, returned, leaked, ready }
+        Outbox {
+            send,
+            headers,
+            zero,
+            messages,
+            ledger,
+            stats,
+            gather_max,
+            returned,
+            leaked,
+            inline_len,
+            express: ArrayVec::new(),
+            ready,
+        }
     }
 
-    /// Begins a message. `None` when all slots are on their way.
+    /// Sends a message that is a header and one slot of payload.
     #[inline]
-    pub fn begin(&mut self) -> Option<u32> {
-        let slot = self.send.pop()?;
-        match self.messages.begin(slot) {
-            Ok(index) => Some(index),
-            Err(slot) => {
-                self.send.push(slot);
-                None
-            }
+    pub fn send_plain(
+        &mut self,
+        lane: &mut Lane,
+        peer: u32,
+        mut slot: SendSlot,
+        header: &[u8; PLAIN_HEADER_LEN],
+        payload_len: u32,
+    ) {
+        slot.header_mut(PLAIN_HEADER_LEN).copy_from_slice(header);
+        let len = PLAIN_HEADER_LEN as u32 + payload_len;
+        // Behind what is pending it would overtake.
+        if len <= self.inline_len && lane.pending.front().is_none() && !self.express.is_full() {
+            self.express.push(Express { peer, len, slot });
+        } else {
+            let message = self.message(slot, PLAIN_HEADER_LEN as u32, payload_len);
+            self.enqueue(lane, peer, message);
         }
+    }
+
+    /// Empties the list of short messages when not all of them were taken (a bit for each that
+    /// was): the others go to the front of their lanes, in order.
+    #[cold]
+    pub fn settle_express(&mut self, peers: &mut Peers, taken: u64) {
+        while let Some(Express { peer: to, len, slot }) = self.express.pop() {
+            if taken >> self.express.len() & 1 == 1 {
+                self.send.put(slot);
+                continue;
+            }
+            let Some(peer) = peers.at(to) else {
+                self.send.put(slot);
+                continue;
+            };
+            let header_len = PLAIN_HEADER_LEN as u32;
+            let message = self.message(slot, header_len, len - header_len);
+            peer.lane.pending.push_front(&mut self.messages, message);
+            self.wake(&mut peer.lane, to);
+        }
+    }
+
+    /// A message of one gather entry.
+    pub fn message(&mut self, slot: SendSlot, header_len: u32, payload_len: u32) -> u32 {
+        let index = self.messages.begin().expect("there are as many messages as slots");
+        let head = self.messages.head_mut(index);
+        head.slot = Some(slot);
+        head.header_len = header_len;
+        head.payload_len = payload_len;
+        index
     }
 
     /// Gives a message up, or back after it left.
@@ -73,7 +145,7 @@ impl Outbox {
             self.release_body(index);
         }
         if let Some(slot) = self.messages.release(index) {
-            self.send.push(slot);
+            self.send.put(slot);
         }
     }
 
@@ -81,7 +153,7 @@ impl Outbox {
     fn release_body(&mut self, index: u32) {
         let Outbox { send, headers, messages, returned, .. } = self;
         let body = messages.body_mut(index);
-        body.slots.drain(..).for_each(|slot| send.push(slot));
+        body.slots.drain(..).for_each(|slot| send.put(slot));
         if let Some(slot) = body.headers.take() {
             headers.push(slot);
         }
@@ -98,6 +170,20 @@ impl Outbox {
         body.gather.clear();
     }
 
+    /// Gives up the short messages to a peer.
+    #[cold]
+    pub fn discard_express(&mut self, peer: u32) {
+        let mut at = 0;
+        while let Some(it) = self.express.get(at) {
+            if it.peer == peer {
+                let Express { slot, .. } = self.express.remove(at);
+                self.send.put(slot);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
     /// Gives up what a lane has not posted. A message that was posted in part stays in flight.
     #[cold]
     pub fn discard_pending(&mut self, lane: &mut Lane) {
@@ -111,23 +197,24 @@ impl Outbox {
         }
     }
 
-    /// Lays a message out as planned.
-    #[inline]
+    /// Lays a message out as planned. Its slots are in its body.
+    #[cold]
     pub fn lay_out(
         &mut self,
         index: u32,
         conn: &Connection,
         plan: Plan<'_>,
     ) -> Result<(), CallRefused> {
-        match plan {
-            Plan::Inline(plan) if !self.messages.head(index).body => {
-                self.lay_out_inline(index, conn, &plan);
-                Ok(())
-            }
-            Plan::Inline(plan) => self.lay_out_long(index, conn, &plan),
-            Plan::Group(mut plan) => self.lay_out_group(index, conn, &mut plan),
-        }
-        .map_err(|TooManyPieces| CallRefused::TooManyPieces)
+        let Outbox { headers, zero, messages, .. } = self;
+        let body = messages.body_mut(index);
+        let mut layout = Layout { headers, zero, body, header_at: 0 };
+        let result = match plan {
+            Plan::Inline(plan) => layout.run_inline(conn, &plan),
+            Plan::Group(mut plan) => layout.run_group(conn, &mut plan),
+        };
+        let requests = messages.body(index).ends.len() as u16;
+        messages.head_mut(index).requests = requests;
+        result.map_err(|TooManyPieces| CallRefused::TooManyPieces)
     }
 
     /// Sends an error message, if there is a slot for it: errors are told as well as can be.
@@ -148,51 +235,31 @@ impl Outbox {
         peer: &mut Peer,
         encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
     ) {
-        let Some(index) = self.begin() else {
+        let Some(mut slot) = self.send.take() else {
             self.stats.busy_local.add(1);
             return;
         };
-        let Outbox { send, messages, .. } = self;
-        let head = messages.head_mut(index);
-        let slot = head.slot.as_mut().expect("a message has its first slot until it is released");
-        let mut writer = Writer::new(send.payload_mut(slot));
+        let mut writer = Writer::new(slot.payload_mut());
         if encode(&peer.conn, &mut writer).is_err() {
             debug_assert!(false, "a control message has at most 1024 bytes, as has every slot");
-            self.release(index);
+            self.send.put(slot);
             return;
         }
-        head.header_len = 0;
-        head.payload_len = writer.position() as u32;
-        self.enqueue(&mut peer.lane, peer.id.index, index);
-    }
-
-    /// The payload area of slot `slot` of a message.
-    #[inline]
-    pub fn payload_mut(&mut self, index: u32, slot: usize) -> Option<&mut [u8]> {
-        let token = match slot.checked_sub(1) {
-            None => self.messages.head_mut(index).slot.as_mut()?,
-            Some(more) => self.messages.body_mut(index).slots.get_mut(more)?,
-        };
-        Some(self.send.payload_mut(token))
-    }
-
-    /// Adds a payload slot to a message. False if there is none, or the message has its most.
-    #[cold]
-    pub fn extend(&mut self, index: u32) -> bool {
-        let Outbox { send, messages, .. } = self;
-        let slots = &mut messages.body_mut(index).slots;
-        if slots.is_full() {
-            return false;
-        }
-        let Some(slot) = send.pop() else { return false };
-        slots.push(slot);
-        true
+        let len = writer.position() as u32;
+        let message = self.message(slot, 0, len);
+        self.enqueue(&mut peer.lane, peer.id.index, message);
     }
 
     /// Puts a laid out message into its peer's lane.
     #[inline]
     pub fn enqueue(&mut self, lane: &mut Lane, peer: u32, index: u32) {
         lane.pending.push(&mut self.messages, index);
+        self.wake(lane, peer);
+    }
+
+    /// Puts a peer into the list of those with pending messages.
+    #[inline]
+    fn wake(&mut self, lane: &mut Lane, peer: u32) {
         if !lane.ready {
             lane.ready = true;
             self.ready.push(peer);
@@ -208,7 +275,7 @@ impl Outbox {
     /// Whether any peer has pending messages.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.ready.is_empty()
+        self.ready.is_empty() && self.express.is_empty()
     }
 
     /// Asks for another go at a lane that could not send everything.
@@ -217,70 +284,11 @@ impl Outbox {
         self.ready.push(peer);
     }
 
-    /// Lays a message out that is one RDMA_MSG in one slot: its header goes in front.
-    #[inline]
-    fn lay_out_inline(&mut self, index: u32, conn: &Connection, plan: &InlinePlan) {
-        let Outbox { send, messages, .. } = self;
-        let head = messages.head_mut(index);
-        let slot = head.slot.as_mut().expect("a message has its first slot until it is released");
-        let bytes = send.header_mut(slot, InlinePlan::HEADER_LEN as usize);
-        conn.encode_inline(plan, &mut Writer::new(bytes))
-            .expect("the headroom holds the header of an inline message");
-        head.header_len = InlinePlan::HEADER_LEN;
-        head.payload_len = plan.payload;
-    }
-
     /// The gather entry of a message of one entry.
     #[inline]
     pub fn single(&self, head: &Head) -> Sge {
-        let slot = head.slot.as_ref().expect("a message has its first slot until it is released");
-        self.send.sge(slot, head.header_len as usize, head.payload_len as usize)
-    }
-
-    /// Lays a message out that is one RDMA_MSG in several slots.
-    #[cold]
-    fn lay_out_long(
-        &mut self,
-        index: u32,
-        conn: &Connection,
-        plan: &InlinePlan,
-    ) -> Result<(), TooManyPieces> {
-        self.with_layout(index, |layout| {
-            let (bytes, sge) = layout.header(InlinePlan::HEADER_LEN as usize)?;
-            conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| TooManyPieces)?;
-            layout.push(0, sge)?;
-            layout.payload(0, 0..plan.payload)?;
-            layout.end()
-        })
-    }
-
-    /// Lays a message out that is a group of transmissions, or one with bulk: encodes its headers
-    /// and makes its gather lists.
-    #[cold]
-    pub fn lay_out_group(
-        &mut self,
-        index: u32,
-        conn: &Connection,
-        plan: &mut GroupPlan<'_>,
-    ) -> Result<(), TooManyPieces> {
-        self.with_layout(index, |layout| layout.run(conn, plan))
-    }
-
-    fn with_layout(
-        &mut self,
-        index: u32,
-        make: impl FnOnce(&mut Layout<'_>) -> Result<(), TooManyPieces>,
-    ) -> Result<(), TooManyPieces> {
-        let Outbox { send, headers, zero, messages, .. } = self;
-        let mut first = messages.head_mut(index).slot.take().expect("a message has a first slot");
-        let body = messages.body_mut(index);
-        let mut layout = Layout { send, headers, zero, first: &mut first, body, header_at: 0 };
-        let result = make(&mut layout);
-        let requests = messages.body(index).ends.len() as u16;
-        let head = messages.head_mut(index);
-        head.slot = Some(first);
-        head.requests = requests;
-        result
+        let slot = head.slot.as_ref().expect("a message of one entry has its slot");
+        slot.sge(head.header_len as usize, head.payload_len as usize)
     }
 
     /// The bulk items of a message as the protocol wants them.
@@ -289,19 +297,31 @@ impl Outbox {
     }
 }
 
-/// A group on its way from a plan to gather lists.
+/// A message on its way from a plan to gather lists.
 struct Layout<'a> {
-    send: &'a mut SendPool,
     headers: &'a mut Pool<Headers>,
     zero: &'a ZeroPage,
-    first: &'a mut SendToken,
     body: &'a mut Body,
     /// Bytes of the header slot that are used.
     header_at: usize,
 }
 
 impl Layout<'_> {
-    fn run(&mut self, conn: &Connection, plan: &mut GroupPlan<'_>) -> Result<(), TooManyPieces> {
+    /// One RDMA_MSG, in however many slots its payload is.
+    fn run_inline(&mut self, conn: &Connection, plan: &InlinePlan) -> Result<(), TooManyPieces> {
+        let (bytes, sge) = self.header(InlinePlan::HEADER_LEN as usize)?;
+        conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| TooManyPieces)?;
+        self.push(0, sge)?;
+        self.payload(0, 0..plan.payload)?;
+        self.end()
+    }
+
+    /// A group of transmissions, or one with bulk.
+    fn run_group(
+        &mut self,
+        conn: &Connection,
+        plan: &mut GroupPlan<'_>,
+    ) -> Result<(), TooManyPieces> {
         while let Some(transmission) = conn.next_transmission(plan) {
             let begin = self.body.gather.len();
             let (bytes, sge) = self.header(transmission.header_len as usize)?;
@@ -334,8 +354,9 @@ impl Layout<'_> {
     /// message's header slot.
     fn header(&mut self, len: usize) -> Result<(&mut [u8], Sge), TooManyPieces> {
         if self.body.ends.is_empty() && len <= HEADROOM {
-            let sge = self.send.sge(self.first, len, 0);
-            return Ok((self.send.header_mut(self.first, len), sge));
+            let slot = self.body.slots.first_mut().ok_or(TooManyPieces)?;
+            let sge = slot.sge(len, 0);
+            return Ok((slot.header_mut(len), sge));
         }
         if self.body.headers.is_none() {
             self.body.headers = Some(self.headers.pop().ok_or(TooManyPieces)?);
@@ -352,20 +373,23 @@ impl Layout<'_> {
 
     /// Bytes of the payload that the program wrote, wherever their slots are.
     fn payload(&mut self, begin: usize, range: Range<u32>) -> Result<(), TooManyPieces> {
-        let room = self.send.payload_len();
-        let (mut at, end) = (range.start as usize, range.end as usize);
-        while at < end {
-            let (slot, offset) = (at / room, at % room);
-            let len = (end - at).min(room - offset);
-            let bytes = offset..offset + len;
-            let sge = match slot.checked_sub(1) {
-                None => self.send.payload_sge(self.first, bytes),
-                Some(more) => self.send.payload_sge(&self.body.slots[more], bytes),
-            };
+        let (mut skip, mut left) = (range.start as usize, range.len());
+        for at in 0..self.body.slots.len() {
+            let room = self.body.slots[at].payload_len();
+            if left == 0 {
+                break;
+            }
+            if skip >= room {
+                skip -= room;
+                continue;
+            }
+            let part = left.min(room - skip);
+            let sge = self.body.slots[at].payload_sge(skip..skip + part);
             self.push(begin, sge)?;
-            at += len;
+            left -= part;
+            skip = 0;
         }
-        Ok(())
+        if left == 0 { Ok(()) } else { Err(TooManyPieces) }
     }
 
     /// Padding, from the zero page and nowhere else.
@@ -392,5 +416,7 @@ impl Layout<'_> {
     }
 }
 
+/// Short messages of one turn that are posted ahead of the lanes.
+pub(crate) const EXPRESS_MAX: usize = 64;
 /// Loans that may be on their way home at one time without taking the longer way.
 const RETURNED_MAX: usize = 1024;

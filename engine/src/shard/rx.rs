@@ -2,12 +2,13 @@
 
 use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{
-    CallId, Complete, Connection, Control, Ingress, Message, Part, Received, ReplyTo, Report,
-    ShardLedger, Violation, payload_pieces,
+    CallId, Complete, Connection, Control, Ingress, Message, Part, Plain, Received, ReplyTo,
+    Report, ShardLedger, Violation, payload_pieces,
 };
 
 use super::core::Core;
-use super::peers::Phase;
+use super::outbox::Outbox;
+use super::peers::{Peer, Phase};
 use super::turn::REPLY;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
@@ -38,11 +39,15 @@ impl Waiting {
 enum Fate {
     /// The transmission is done with.
     Done,
+    /// The buffer is a part of a group that is not whole.
+    Park,
+    /// The buffer is the last of a group.
+    Complete(Complete),
     /// It ended a group and is a message of its own: once more.
     Again,
-    /// The buffers hold a call.
+    /// It is a call.
     Call(ReplyTo),
-    /// The buffers hold the reply to a call.
+    /// It is the reply to a call.
     Reply(CallId),
     /// A call of ours failed.
     Failed(CallId, CallError),
@@ -94,25 +99,64 @@ impl<P: Provider> Core<P> {
             self.free_buffer(token);
             return;
         };
-        let mut buffers = Buffers::new();
-        buffers.push(token);
+        let mut token = token;
+        let Core { peers, pool, outbox, .. } = &mut *self;
+        let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
+        let first = first_segment(pool, &token, byte_len);
+        if peer.phase == Phase::Up
+            && first.len() == byte_len as usize
+            && let Some(plain) = peer.conn.on_plain_message(&mut outbox.ledger, first)
+        {
+            match plain {
+                Plain::Call(to) => {
+                    self.deliver_plain_call(index, to, &mut token, byte_len, handler)
+                }
+                Plain::Reply(finished) => {
+                    let Core { pool, peers, stats, .. } = &mut *self;
+                    let Some(peer) = peers.at(index) else { return };
+                    stats.calls_done.add(1);
+                    let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
+                    handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
+                }
+            }
+            return self.free_buffer(token);
+        }
+        self.receive_other(index, token, byte_len, now, handler);
+    }
+
+    /// A transmission that is not a plain message.
+    #[inline(never)]
+    fn receive_other<H: Handler>(
+        &mut self,
+        index: u32,
+        mut token: RecvToken,
+        byte_len: u32,
+        now: u64,
+        handler: &mut H,
+    ) {
         loop {
-            match self.interpret(index, byte_len, &mut buffers, now) {
+            let fate = self.interpret(index, byte_len, &token);
+            // Any message may be the one that says that the peer speaks our version.
+            self.note_ready(index, now, handler);
+            let buffers = core::slice::from_mut(&mut token);
+            match fate {
                 Fate::Done => break,
                 Fate::Again => continue,
                 Fate::Call(to) => {
-                    // The first message of a peer without properties is a call.
-                    self.note_ready(index, now, handler);
-                    self.deliver_call(index, to, &mut buffers, handler);
+                    self.deliver_call(index, to, buffers, handler);
                     break;
                 }
                 Fate::Reply(id) => {
-                    self.deliver_reply(index, id, &mut buffers, handler);
+                    self.deliver_reply(index, id, buffers, handler);
                     break;
                 }
                 Fate::Failed(id, error) => {
                     self.fail_call(index, id, error, handler);
                     break;
+                }
+                Fate::Park => return self.park(index, token, now),
+                Fate::Complete(complete) => {
+                    return self.on_group(index, complete, token, handler);
                 }
                 Fate::Close(why) => {
                     self.close(index, why, now, handler);
@@ -120,57 +164,66 @@ impl<P: Provider> Core<P> {
                 }
             }
         }
-        self.note_ready(index, now, handler);
+        self.free_buffer(token);
+    }
+
+    /// The last transmission of a group is here: delivers what the group carries.
+    #[cold]
+    fn on_group<H: Handler>(
+        &mut self,
+        index: u32,
+        complete: Complete,
+        last: RecvToken,
+        handler: &mut H,
+    ) {
+        let mut buffers = Buffers::new();
+        match self.complete(index, complete, last, &mut buffers) {
+            Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
+            Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
+            Fate::Failed(id, error) => self.fail_call(index, id, error, handler),
+            _ => {}
+        }
         for token in buffers {
             self.free_buffer(token);
         }
     }
 
-    /// Asks the protocol what a transmission means. On return `buffers` holds what is to be
-    /// delivered or to be freed; a buffer that stays parked is taken out.
+    /// Keeps a buffer until its group is whole.
+    #[cold]
+    fn park(&mut self, index: u32, token: RecvToken, now: u64) {
+        let until = self.life.group_until(now);
+        if let Some(peer) = self.peers.at(index) {
+            peer.group_until.get_or_insert(until);
+        }
+        let at = token.index() as usize;
+        self.parked[at] = Some(token);
+    }
+
+    /// Asks the protocol what a transmission means.
     #[inline]
-    fn interpret(&mut self, index: u32, byte_len: u32, buffers: &mut Buffers, now: u64) -> Fate {
-        let Core { peers, pool, outbox, parked, map, directions, stats, life, .. } = self;
+    fn interpret(&mut self, index: u32, byte_len: u32, token: &RecvToken) -> Fate {
+        let Core { peers, pool, outbox, map, directions, stats, .. } = self;
         let Some(peer) = peers.at(index) else { return Fate::Done };
         if matches!(peer.phase, Phase::Closing { .. }) {
             stats.late.add(1);
             return Fate::Done;
         }
-        let token = &buffers[0];
         let at = Received { buffer: token.index(), byte_len };
         let first = first_segment(pool, token, byte_len);
         match peer.conn.on_transmission(&mut outbox.ledger, at, first) {
             Ingress::Call(message) => {
                 let parts = core::slice::from_ref(&message.part);
-                match prepare_call(&peer.conn, &message, parts, map, directions) {
-                    Ok(()) => Fate::Call(message.reply_to()),
-                    Err(violation) => {
-                        let to = message.reply_to();
-                        let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
-                        outbox.report(peer, &report);
-                        Fate::Done
-                    }
-                }
+                let result = prepare_call(&peer.conn, &message, parts, map, directions);
+                let to = message.reply_to();
+                self.judge_call(index, to, result)
             }
             Ingress::Reply(id, message) => {
                 let parts = core::slice::from_ref(&message.part);
-                match prepare_reply(&peer.conn, &outbox.ledger, id, &message, parts, map) {
-                    Ok(()) => Fate::Reply(id),
-                    Err(violation) => {
-                        let report = peer.conn.reject_reply(&mut outbox.ledger, id, violation);
-                        outbox.report(peer, &report);
-                        Fate::Failed(id, CallError::BadReply(violation))
-                    }
-                }
+                let ledger = &outbox.ledger;
+                let result = prepare_reply(&peer.conn, ledger, id, &message, parts, map);
+                self.judge_reply(index, id, result)
             }
-            Ingress::Partial => {
-                if let Some(token) = buffers.pop() {
-                    let at = token.index() as usize;
-                    parked[at] = Some(token);
-                }
-                peer.group_until = Some(life.group_until(now));
-                Fate::Done
-            }
+            Ingress::Partial => Fate::Park,
             Ingress::Control(Control { answer, .. }) => {
                 if let Some(send) = answer {
                     outbox.control(peer, &send);
@@ -191,7 +244,7 @@ impl<P: Provider> Core<P> {
                 Fate::Done
             }
             Ingress::Fatal(why) => Fate::Close(CloseReason::Protocol(why)),
-            Ingress::Complete(complete) => self.complete(index, complete, buffers),
+            Ingress::Complete(complete) => Fate::Complete(complete),
             Ingress::Aborted(aborted) => {
                 self.abort(index, &aborted.report);
                 if aborted.again { Fate::Again } else { Fate::Done }
@@ -199,56 +252,77 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// The last transmission of a group is here: collects its buffers and prepares the message.
-    #[cold]
-    fn complete(&mut self, index: u32, complete: Complete, buffers: &mut Buffers) -> Fate {
+    /// Collects the buffers of a group and prepares the message.
+    fn complete(
+        &mut self,
+        index: u32,
+        complete: Complete,
+        last: RecvToken,
+        buffers: &mut Buffers,
+    ) -> Fate {
         let Core { peers, pool, outbox, parked, map, directions, stats, .. } = self;
-        let Some(peer) = peers.at(index) else { return Fate::Done };
+        let Some(peer) = peers.at(index) else {
+            buffers.push(last);
+            return Fate::Done;
+        };
         peer.group_until = None;
         stats.groups.add(1);
         let conn = &mut peer.conn;
-        let last = buffers.pop();
         let parts = conn.group();
         for part in parts {
             buffers.extend(parked[part.buffer as usize].take());
         }
-        buffers.extend(last);
+        buffers.push(last);
         let Some((first, part)) = buffers.first().zip(parts.first()) else { return Fate::Done };
         debug_assert_eq!(buffers.len(), parts.len(), "a group is as long as its parts");
         let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
             return Fate::Done;
         };
         match complete {
-            Complete::Call => match prepare_call(conn, &message, parts, map, directions) {
-                Ok(()) => Fate::Call(message.reply_to()),
-                Err(violation) => {
-                    let to = message.reply_to();
-                    let report = conn.reject_call(&mut outbox.ledger, &to, violation);
-                    outbox.report(peer, &report);
-                    Fate::Done
-                }
-            },
+            Complete::Call => {
+                let result = prepare_call(conn, &message, parts, map, directions);
+                let to = message.reply_to();
+                self.judge_call(index, to, result)
+            }
+            Complete::Reply(id) => {
+                let result = prepare_reply(conn, &outbox.ledger, id, &message, parts, map);
+                self.judge_reply(index, id, result)
+            }
             // Its caller is gone.
             Complete::Unwanted => Fate::Done,
-            Complete::Reply(id) => {
-                match prepare_reply(conn, &outbox.ledger, id, &message, parts, map) {
-                    Ok(()) => Fate::Reply(id),
-                    Err(violation) => {
-                        let report = conn.reject_reply(&mut outbox.ledger, id, violation);
-                        outbox.report(peer, &report);
-                        Fate::Failed(id, CallError::BadReply(violation))
-                    }
-                }
-            }
         }
+    }
+
+    /// A call that breaks a rule of placement is reported; it was not executed.
+    fn judge_call(&mut self, index: u32, to: ReplyTo, result: Result<(), Violation>) -> Fate {
+        let Err(violation) = result else { return Fate::Call(to) };
+        let Core { peers, outbox, .. } = self;
+        if let Some(peer) = peers.at(index) {
+            let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
+            outbox.report(peer, &report);
+        }
+        Fate::Done
+    }
+
+    /// A reply that breaks a rule of placement is reported, and its call fails.
+    fn judge_reply(&mut self, index: u32, id: CallId, result: Result<(), Violation>) -> Fate {
+        let Err(violation) = result else { return Fate::Reply(id) };
+        let Core { peers, outbox, .. } = self;
+        if let Some(peer) = peers.at(index) {
+            let report = peer.conn.reject_reply(&mut outbox.ledger, id, violation);
+            outbox.report(peer, &report);
+        }
+        Fate::Failed(id, CallError::BadReply(violation))
     }
 
     /// A group was given up: reports it and frees its buffers.
     #[cold]
     fn abort(&mut self, index: u32, report: &Report) {
-        let Some(peer) = self.peers.at(index) else { return };
-        self.outbox.report(peer, report);
-        self.free_parked(index);
+        let Core { peers, parked, pool, outbox, .. } = self;
+        let Some(peer) = peers.at(index) else { return };
+        outbox.report(peer, report);
+        peer.group_until = None;
+        unpark(parked, pool, peer.conn.group());
     }
 
     /// Frees the buffers of an open group.
@@ -256,53 +330,61 @@ impl<P: Provider> Core<P> {
         let Core { peers, parked, pool, .. } = self;
         let Some(peer) = peers.at(index) else { return };
         peer.group_until = None;
-        for part in peer.conn.parked() {
-            if let Some(token) = parked[part.buffer as usize].take() {
-                pool.put(token);
-            }
-        }
+        unpark(parked, pool, peer.conn.parked());
     }
 
     #[inline]
+    fn deliver_plain_call<H: Handler>(
+        &mut self,
+        index: u32,
+        to: ReplyTo,
+        token: &mut RecvToken,
+        byte_len: u32,
+        handler: &mut H,
+    ) {
+        let Core { peers, pool, outbox, stats, life, handle, .. } = self;
+        let Some(peer) = peers.at(index) else { return };
+        let slot = if life.is_stopping() { None } else { outbox.send.take() };
+        let Some(slot) = slot else { return refuse(peer, outbox, &to) };
+        stats.calls_in.add(1);
+        peer.open_calls += 1;
+        let call = Call::new(peer.id, to.xid, Incoming::plain(pool, token, byte_len, stats));
+        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
+        let reply = Reply::new(payload, peer, to, &NO_DIRECTIONS, handle.shard());
+        let _answer = handler.on_call(call, reply);
+    }
+
     fn deliver_call<H: Handler>(
         &mut self,
         index: u32,
         to: ReplyTo,
-        buffers: &mut Buffers,
+        buffers: &mut [RecvToken],
         handler: &mut H,
     ) {
         let Core { peers, pool, outbox, map, directions, stats, life, handle, .. } = self;
-        let Some(peer) = peers.at(index) else { return };
-        if matches!(peer.phase, Phase::Closing { .. }) {
-            return;
-        }
-        let slot = if life.is_stopping() { None } else { outbox.begin() };
-        let Some(message) = slot else {
-            let report = peer.conn.refuse(&mut outbox.ledger, &to);
-            outbox.report(peer, &report);
-            return;
-        };
+        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
+        let slot = if life.is_stopping() { None } else { outbox.send.take() };
+        let Some(slot) = slot else { return refuse(peer, outbox, &to) };
         stats.calls_in.add(1);
         peer.open_calls += 1;
-        let call = Call::new(peer.id, to.xid, Incoming::new(pool, buffers, map, stats));
-        let payload = Payload::begin(outbox, message, to.xid, REPLY);
-        let _answer =
-            handler.on_call(call, Reply::new(payload, peer, to, directions, handle.shard()));
+        let call = Call::new(peer.id, to.xid, Incoming::mapped(pool, buffers, map, stats));
+        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
+        let reply = Reply::new(payload, peer, to, directions, handle.shard());
+        let _answer = handler.on_call(call, reply);
     }
 
-    #[inline]
     fn deliver_reply<H: Handler>(
         &mut self,
         index: u32,
         id: CallId,
-        buffers: &mut Buffers,
+        buffers: &mut [RecvToken],
         handler: &mut H,
     ) {
         let Core { peers, pool, outbox, map, stats, .. } = self;
         let Some(peer) = peers.at(index) else { return };
         let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, id) else { return };
         stats.calls_done.add(1);
-        let incoming = Incoming::new(pool, buffers, map, stats);
+        let incoming = Incoming::mapped(pool, buffers, map, stats);
         handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
     }
 
@@ -324,6 +406,25 @@ impl<P: Provider> Core<P> {
     }
 }
 
+/// A call that is not delivered: its caller is told that it failed.
+#[cold]
+fn refuse(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo) {
+    let report = peer.conn.refuse(&mut outbox.ledger, to);
+    outbox.report(peer, &report);
+}
+
+/// Takes the buffers of a group home.
+fn unpark(parked: &mut [Option<RecvToken>], pool: &mut RecvPool, parts: &[Part]) {
+    for part in parts {
+        if let Some(token) = parked[part.buffer as usize].take() {
+            pool.put(token);
+        }
+    }
+}
+
+/// The directions of a call that has none.
+static NO_DIRECTIONS: Directions = Directions::none();
+
 /// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
 #[inline]
 fn first_segment<'a>(pool: &'a RecvPool, token: &'a RecvToken, byte_len: u32) -> &'a [u8] {
@@ -341,9 +442,6 @@ fn prepare_call(
     directions: &mut Directions,
 ) -> Result<(), Violation> {
     directions.clear();
-    if message.is_plain() && map.set_single(conn.settings().first_segment_len(), &message.part) {
-        return Ok(());
-    }
     let placed = conn.resolve_call(message, parts)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed);
@@ -364,9 +462,6 @@ fn prepare_reply(
     parts: &[Part],
     map: &mut Map,
 ) -> Result<(), Violation> {
-    if message.is_plain() && map.set_single(conn.settings().first_segment_len(), &message.part) {
-        return Ok(());
-    }
     let placed = conn.resolve_reply(ledger, id, message, parts)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed);

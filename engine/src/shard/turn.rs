@@ -64,8 +64,8 @@ impl Turn<'_> {
         else {
             return Err(ticket);
         };
-        let Some(index) = self.outbox.begin() else { return Err(ticket) };
-        let payload = Payload::begin(self.outbox, index, ticket.to.xid, REPLY);
+        let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
+        let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
         let _answer =
             answer(Reply::new(payload, peer, ticket.to, &ticket.directions, ticket.shard));
         Ok(())

@@ -1,10 +1,21 @@
-//! The rules of the fabric, one test each; a model; two threads.
+//! The rules of the fabric, one test each; a model; two threads. Under loom: the ring and the sleep.
 
+#[cfg(loom)]
+mod interleavings;
+
+#[cfg(not(loom))]
 mod connect;
+#[cfg(not(loom))]
 mod delay;
+#[cfg(not(loom))]
 mod fault;
+#[cfg(not(loom))]
 mod host;
+#[cfg(not(loom))]
 mod model;
+#[cfg(not(loom))]
 mod rules;
+#[cfg(not(loom))]
 mod teardown;
+#[cfg(not(loom))]
 mod threads;

@@ -1,0 +1,112 @@
+//! A send slot in the hand of whoever fills it: its token together with where its bytes are.
+//!
+//! Filling a message is many small writes. With the address at hand each of them costs a bounds
+//! check and a store, and the gather entry is known without asking the pool.
+#![expect(unsafe_code, reason = "turns a token into the bytes that belong to it")]
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::registrar::Sge;
+use crate::send::HEADROOM;
+use crate::token::SendToken;
+
+/// A send slot that is being filled or is on its way. Given back to its pool when it has left.
+#[derive(Debug)]
+#[must_use = "a slot that is dropped is lost"]
+pub struct SendSlot {
+    token: SendToken,
+    lkey: u32,
+    first: NonNull<u8>,
+    /// Bytes of the slot, headroom included.
+    len: usize,
+}
+
+// SAFETY: a slot is a token, which may go to any thread, and the address of what the token is for.
+unsafe impl Send for SendSlot {}
+
+// SAFETY: a shared slot gives shared bytes only.
+unsafe impl Sync for SendSlot {}
+
+impl SendSlot {
+    /// The slot of a token.
+    ///
+    /// # Safety
+    /// `first` is where the `len` bytes of the token's slot begin, of which [`HEADROOM`] are
+    /// headroom.
+    #[inline]
+    pub(crate) unsafe fn of(
+        token: SendToken,
+        first: NonNull<u8>,
+        len: usize,
+        lkey: u32,
+    ) -> SendSlot {
+        SendSlot { token, lkey, first, len }
+    }
+
+    /// The token alone.
+    #[inline]
+    pub(crate) fn into_token(self) -> SendToken {
+        self.token
+    }
+
+    /// The payload area, to be written from its start.
+    #[inline]
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes_mut()[HEADROOM..]
+    }
+
+    /// Bytes of the payload area.
+    #[inline]
+    pub fn payload_len(&self) -> usize {
+        self.len - HEADROOM
+    }
+
+    /// The last `len` bytes of the headroom, to be filled with a header of that length.
+    ///
+    /// # Panics
+    /// If `len` is more than [`HEADROOM`].
+    #[inline]
+    pub fn header_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes_mut()[HEADROOM - len..HEADROOM]
+    }
+
+    /// A gather entry for the last `header_len` bytes of the headroom and the first `payload_len`
+    /// bytes of the payload area.
+    ///
+    /// # Panics
+    /// If one of them is larger than its area.
+    #[inline]
+    pub fn sge(&self, header_len: usize, payload_len: usize) -> Sge {
+        self.entry(HEADROOM.wrapping_sub(header_len)..HEADROOM.wrapping_add(payload_len))
+    }
+
+    /// A gather entry for a part of the payload area.
+    ///
+    /// # Panics
+    /// If the range is not in it.
+    #[inline]
+    pub fn payload_sge(&self, range: Range<usize>) -> Sge {
+        self.entry(HEADROOM.wrapping_add(range.start)..HEADROOM.wrapping_add(range.end))
+    }
+
+    #[inline]
+    fn entry(&self, range: Range<usize>) -> Sge {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "bytes {range:?} of a slot of {}",
+            self.len
+        );
+        let addr = self.first.as_ptr().addr() + range.start;
+        Sge { addr: addr as u64, length: (range.end - range.start) as u32, lkey: self.lkey }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: these are the bytes of the token's slot (`of`), which only the token's holder may
+        // touch; that is this value, which is lent exclusively. They stay mapped even if the pool
+        // is dropped: a pool with a token out leaks its memory.
+        unsafe { slice::from_raw_parts_mut(self.first.as_ptr(), self.len) }
+    }
+}
