@@ -231,6 +231,51 @@ pub fn unreduced(message: &Incoming<'_>) -> Vec<u8> {
     stream.split_off(8)
 }
 
+/// Numbers that look random, the same for the same seed (SplitMix64).
+#[derive(Debug, Clone, Default)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `bound`, which is not zero.
+    pub fn below(&mut self, bound: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 33) as u32 % bound
+    }
+
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn choose<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u32) as usize]
+    }
+
+    /// A script with up to five parts each way, of lengths that differ by orders of magnitude, less
+    /// than `len_max` in all each way.
+    pub fn script(&mut self, len_max: u32) -> Script {
+        let call = self.parts(len_max);
+        let reply = self.parts(len_max);
+        Script::new(self.below(1 << 30), &call, &reply)
+    }
+
+    fn parts(&mut self, len_max: u32) -> Vec<Part> {
+        let mut left = len_max;
+        let mut parts = Vec::new();
+        for _ in 0..self.below(6) {
+            let magnitude = self.choose(&[8, 200, 5_000, 20_000, 70_000]).min(left).max(1);
+            let len = self.below(magnitude);
+            left -= len;
+            // Payload is short: its slots are counted (see `payload_of_many_slots_travels`).
+            let inline = len < 4_000 && self.below(2) == 0;
+            parts.push(if inline { Part::Inline(len) } else { Part::Bulk(len) });
+        }
+        parts
+    }
+}
+
 fn put(stream: &mut Vec<u8>, word: u32) {
     stream.extend_from_slice(&word.to_be_bytes());
 }

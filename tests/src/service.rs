@@ -9,8 +9,8 @@ use rpcrdma_engine::{
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
 use crate::script::{
-    OFFSETS, Order, Part, Script, part_bytes, part_offset, pattern_at, reply_seed, unreduced,
-    write_parts,
+    OFFSETS, Order, Part, Random, Script, part_bytes, part_offset, pattern_at, reply_seed,
+    unreduced, write_parts,
 };
 
 /// Answers calls as their scripts say, and notes what it sees.
@@ -39,7 +39,7 @@ pub struct Service {
     /// Buffers for answers that are made elsewhere.
     stock: Vec<Loan>,
     source: Source,
-    random: u32,
+    random: Random,
 }
 
 /// Where bulk comes from: registered bytes that hold the pattern.
@@ -62,8 +62,15 @@ impl Source {
     /// # Panics
     /// If the buffer is not there, or the part is longer than it.
     pub fn slice(&self, seed: u32, index: usize, len: u32) -> RegisteredSlice {
+        self.slice_at(part_offset(seed, index), len)
+    }
+
+    /// Bytes of the pattern.
+    ///
+    /// # Panics
+    /// If the buffer is not there, or they are not in it.
+    pub fn slice_at(&self, start: usize, len: u32) -> RegisteredSlice {
         let bytes = self.0.as_ref().expect("the first turn prepared the source");
-        let start = part_offset(seed, index);
         bytes.slice(start..start + len as usize).expect("the buffer is longer than every part")
     }
 
@@ -85,12 +92,6 @@ impl Service {
     /// Whether every answer that was put off has been given.
     pub fn is_idle(&self) -> bool {
         self.later.is_empty()
-    }
-
-    /// Steps a generator of numbers that look random.
-    fn next_random(&mut self) -> u32 {
-        self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.random >> 16
     }
 
     fn write(&self, payload: &mut Payload<'_>, script: &Script, placed: u32) {
@@ -219,10 +220,10 @@ impl Handler for Service {
         {
             self.stock.push(buffer);
         }
-        if self.later.is_empty() || !self.next_random().is_multiple_of(3) {
+        if self.later.is_empty() || self.random.below(3) > 0 {
             return;
         }
-        let at = self.next_random() as usize % self.later.len();
+        let at = self.random.below(self.later.len() as u32) as usize;
         let (ticket, script, placed) = self.later.swap_remove(at);
         let is_open = turn.is_open(&ticket);
         let answered = turn.resume(ticket, |mut reply| {

@@ -108,7 +108,6 @@ pub fn small() -> Raw {
     raw.connections.calls_max = 16;
     raw.send.slots = 64;
     raw.send.signal_every = 8;
-    raw.send.zero = "4KiB".into();
     raw.receive.spares = 16;
     raw.app.bulk.count = 8;
     raw.app.bulk.length = format!("{}B", source_len(64 << 10)).as_str().into();

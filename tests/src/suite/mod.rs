@@ -3,14 +3,48 @@
 //! Each scenario is a function of the means to open the device; [`api_suite`](crate::api_suite)
 //! makes a test of each.
 
+pub mod connections;
+pub mod credits;
+pub mod ending;
 pub mod inline;
+pub mod late;
+pub mod loans;
+pub mod placed;
+pub mod refused;
 
 /// Makes a test of every scenario. `$open` makes, for each test, a closure that opens a device.
 #[macro_export]
 macro_rules! api_suite {
     ($open:expr) => {
         $crate::api_suite! { @tests $open;
-            inline: every_length_is_echoed, an_empty_call_is_answered, payload_of_many_slots_travels;
+            inline: every_length_is_echoed, long_payload_is_continued,
+                payload_of_many_slots_travels, an_empty_call_is_answered,
+                many_calls_are_in_flight;
+            placed: a_write_of_every_length_is_placed, a_read_of_every_length_is_placed,
+                an_item_without_bytes_stays_in_line, several_items_are_placed_in_order,
+ padding_of_many_pieces_travels,
+                any_mixture_arrives, a_read_that_is_not_wanted_placed_comes_in_line,
+                an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
+                bulk_comes_in_line_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,
+                a_reply_longer_than_announced_fails_its_call;
+            loans: taken_segments_are_kept_and_come_home, without_spares_nothing_is_taken,
+                a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_come_home;
+            late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
+                stale_tickets_are_void, a_ticket_belongs_to_its_shard,
+                an_unanswered_call_ends_with_its_connection;
+            credits: used_up_credits_refuse_and_recover, a_long_call_waits_for_all_its_credits,
+                every_connection_gets_a_credit, the_table_of_calls_is_bounded,
+                receives_are_kept_for_every_reply, few_send_slots_are_enough;
+            connections: nobody_listens, a_full_server_rejects, a_full_client_does_not_connect,
+                a_handler_refuses_a_connection, connections_share_one_shard,
+                connections_go_to_shards_in_turn, connections_come_and_go;
+            ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
+                a_stopping_server_refuses_new_calls, a_stop_does_not_wait_for_ever,
+                a_client_stops_with_calls_open, a_dropped_shard_is_gone,
+                a_stale_name_names_nobody;
+            refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
+                payload_that_is_too_long_is_refused, too_many_pieces_are_refused,
+                one_item_in_many_pieces_travels;
         }
     };
     (@tests $open:expr; $($room:ident: $($name:ident),+;)+) => {

@@ -1,0 +1,128 @@
+//! Connections: how they come about, and how many there are.
+
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{CallRefused, CloseReason, Provider};
+
+use crate::script::{Part, Random, Script};
+use crate::world::{Open, Plan, World};
+
+/// Where nobody listens there is no connection, and the place for it is free again.
+pub fn nobody_listens<P: Provider>(open: Open<'_, P>) {
+    let mut world = World::new(open, &Plan::default());
+    let served = world.at;
+    for _ in 0..10 {
+        world.at.set_port(1);
+        assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable));
+    }
+    assert_eq!(world.clients[0].handle().connections(), 0);
+    world.at = served;
+    let peer = world.connect(0);
+    world.round(0, peer, &Script::new(1, &[], &[]));
+}
+
+/// A server with as many connections as it may have rejects; when one ends there is room.
+pub fn a_full_server_rejects<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan { clients: 2, ..Plan::default() };
+    let mut world = World::new(open, &plan);
+    let peers = [world.connect(0), world.connect(0)];
+    for _ in 0..5 {
+        assert_eq!(world.try_connect(1), Err(ConnectError::Rejected));
+    }
+    assert!(world.clients[0].handle().close(peers[0]));
+    world.until("it has room", |world| world.servers[0].handle().connections() == 1);
+    let late = world.connect(1);
+    world.round(1, late, &Script::new(1, &[], &[]));
+    world.round(0, peers[1], &Script::new(2, &[], &[]));
+}
+
+/// A client with as many connections as it may have does not even try.
+pub fn a_full_client_does_not_connect<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan::default();
+    plan.serve.connections.max = 4;
+    let mut world = World::new(open, &plan);
+    let peers = [world.connect(0), world.connect(0)];
+    assert_eq!(world.try_connect(0), Err(ConnectError::NoRoom));
+    assert!(world.clients[0].handle().close(peers[0]));
+    world.until("it has room", |world| world.clients[0].handle().connections() == 1);
+    world.connect(0);
+    assert_eq!(world.servers[0].handle().stats().connected, 3);
+}
+
+/// A handler that does not want a peer has it closed.
+pub fn a_handler_refuses_a_connection<P: Provider>(open: Open<'_, P>) {
+    let mut world = World::new(open, &Plan::default());
+    world.servers[0].handler().refuses = true;
+    // The properties were exchanged before the handler was asked, so the client may have been up.
+    let outcome = world.try_connect(0);
+    assert!(outcome != Err(ConnectError::TimedOut), "{outcome:?}");
+    world.until("both have closed", |world| {
+        world.servers[0].handle().connections() + world.clients[0].handle().connections() == 0
+    });
+    let closed = &world.servers[0].handler().closed;
+    assert!(matches!(closed.as_slice(), [(_, CloseReason::Refused)]), "{closed:?}");
+    if let Ok(peer) = outcome {
+        let refused = world.call(0, peer, &Script::new(1, &[], &[]));
+        assert_eq!(refused, Err(CallRefused::NoPeer));
+    }
+    world.servers[0].handler().refuses = false;
+    let peer = world.connect(0);
+    world.round(0, peer, &Script::new(1, &[], &[]));
+}
+
+/// Several connections of one shard share its Receives and do not disturb each other.
+pub fn connections_share_one_shard<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { clients: 3, ..Plan::default() };
+    plan.serve.connections.max = 6;
+    many_at_once(open, &plan, 3);
+}
+
+/// Several shards serve the same address in turn; several clients call them.
+pub fn connections_go_to_shards_in_turn<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { servers: 3, clients: 2, ..Plan::default() };
+    plan.call.connections.max = 3;
+    let mut world = many_at_once(open, &plan, 2);
+    for server in &mut world.servers {
+        assert_eq!(server.handler().connected.len(), 2, "each has as many");
+        assert!(server.handler().calls > 50, "each was called");
+    }
+}
+
+/// Every connection has calls of all kinds in flight all the time.
+fn many_at_once<P: Provider>(open: Open<'_, P>, plan: &Plan, clients: usize) -> World<P> {
+    let mut world = World::new(open, plan);
+    let peers: Vec<_> = (0..6).map(|at| (at % clients, world.connect(at % clients))).collect();
+    let mut random = Random(99);
+    let mut checked = 0;
+    for _ in 0..600 {
+        let (client, peer) = random.choose(&peers);
+        world.call_when_possible(client, peer, &random.script(20_000));
+        checked += world.done.drain(..).map(|done| done.check()).count();
+    }
+    checked += world.finish().iter().map(|done| done.check()).count();
+    assert_eq!(checked, 600);
+    world.check_nothing_leaked();
+    world
+}
+
+/// Connections come and go, and nothing is left of them.
+pub fn connections_come_and_go<P: Provider>(open: Open<'_, P>) {
+    let (mut world, _) = World::pair(open, &Plan::default());
+    for round in 0..60 {
+        let peer = world.connect(0);
+        let script = Script::new(round, &[Part::Bulk(round * 300)], &[Part::Bulk(round * 200)]);
+        world.round(0, peer, &script);
+        let server = *world.servers[0].handler().connected.last().expect("it is connected");
+        match round % 2 {
+            0 => assert!(world.clients[0].handle().close(peer)),
+            _ => assert!(world.servers[0].handle().close(server)),
+        }
+        world.until("it is gone on both sides", |world| {
+            world.servers[0].handle().connections() + world.clients[0].handle().connections() == 2
+        });
+        let refused = world.call(0, peer, &script);
+        assert_eq!(refused, Err(CallRefused::NoPeer), "the name is stale");
+    }
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.connected, stats.closed), (61, 60));
+    world.check_nothing_leaked();
+}

@@ -1,0 +1,167 @@
+//! Credits: what may be on its way at one time, and that everybody gets some.
+
+use rpcrdma_engine::{CallRefused, Provider};
+use rpcrdma_proto::SendError;
+
+use crate::script::{Order, Part, Script};
+use crate::world::{Open, Plan, World, is_passing};
+
+/// A call without a credit is refused at once; an answer makes room again.
+pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan::both(|raw| {
+        raw.connections.credits = 4;
+        raw.connections.request_transmissions_max = 4;
+    });
+    let (mut world, peer) = World::pair(open, &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let wait = Script::new(1, &[], &[Part::Inline(4)]).order(Order::Elsewhere);
+    for left in (0..4).rev() {
+        world.call(0, peer, &wait).expect("a credit");
+        let now = world.now;
+        assert_eq!(world.clients[0].turn(now).credits(peer), left);
+    }
+    let refused = CallRefused::Protocol(SendError::NotEnoughCredits { need: 1, have: 0 });
+    assert_eq!(world.call(0, peer, &wait), Err(refused));
+    world.settle();
+    assert_eq!(world.call(0, peer, &wait), Err(refused), "time alone gives no credit");
+    assert_eq!(world.clients[0].handle().stats().calls_out, 5, "nothing of it was sent");
+    let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("four tickets");
+    world.servers[0].handle().finish(ticket, finished).expect("there is room");
+    world.until("one is answered", |world| world.open_calls() == 3);
+    world.call(0, peer, &wait).expect("the credit of the answered call");
+    assert_eq!(world.call(0, peer, &wait), Err(refused));
+}
+
+/// A message of several transmissions needs that many credits at once, or waits.
+pub fn a_long_call_waits_for_all_its_credits<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan::both(|raw| {
+        raw.connections.credits = 4;
+        raw.connections.request_transmissions_max = 4;
+        raw.receive.placement.count = 1;
+    });
+    let (mut world, peer) = World::pair(open, &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let wait = Script::new(1, &[], &[]).order(Order::Elsewhere);
+    world.call(0, peer, &wait).expect("a credit");
+    let long = Script::new(2, &[Part::Bulk(60_000)], &[]);
+    let refused = CallRefused::Protocol(SendError::NotEnoughCredits { need: 4, have: 3 });
+    assert_eq!(world.call(0, peer, &long), Err(refused));
+    world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 1);
+    let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("one ticket");
+    world.servers[0].handle().finish(ticket, finished).expect("there is room");
+    world.finish();
+    world.round(0, peer, &long);
+    world.check_nothing_leaked();
+}
+
+/// With more connections than there are credits, each has at least one, and all get on.
+pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { clients: 4, ..Plan::default() };
+    plan.serve.connections.max = 24;
+    plan.serve.connections.credits = 16;
+    // 24 connections share what is left of 80: 64 for control, 16 for replies, 30 to be granted.
+    plan.serve.receive.replies = 16.into();
+    plan.serve.receive.buffers = 110.into();
+    plan.call.connections.max = 6;
+    let mut world = World::new(open, &plan);
+    let peers: Vec<_> = (0..24).map(|at| (at % 4, world.connect(at % 4))).collect();
+    let mut checked = 0;
+    for round in 0..60 {
+        for (client, peer) in &peers {
+            let script = Script::new(round, &[Part::Inline(40)], &[Part::Inline(60)]);
+            match world.call(*client, *peer, &script) {
+                Ok(_) => {}
+                Err(why) => assert!(is_passing(why), "{why}"),
+            }
+        }
+        world.step();
+        let now = world.now;
+        let mut held = 0;
+        for (client, peer) in &peers {
+            let limits = world.clients[*client].turn(now).credits(*peer);
+            held += limits.max(1);
+        }
+        assert!(held <= 30, "no more is granted than Receives are there: {held}");
+        checked += world.done.drain(..).map(|done| done.check()).count();
+    }
+    for (client, peer) in &peers {
+        world.call_when_possible(*client, *peer, &Script::new(7, &[], &[Part::Inline(9)]));
+    }
+    checked += world.finish().iter().map(|done| done.check()).count();
+    assert!(checked > 24 * 20, "{checked} calls");
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.connected, stats.closed), (24, 0));
+    world.check_nothing_leaked();
+}
+
+/// As many calls as the configuration allows are open at one time, over all connections.
+pub fn the_table_of_calls_is_bounded<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan::default();
+    plan.call.connections.calls_max = 3;
+    let mut world = World::new(open, &plan);
+    let [first, second] = [0, 0].map(|client| world.connect(client));
+    world.round(0, first, &Script::new(0, &[], &[]));
+    world.round(0, second, &Script::new(0, &[], &[]));
+    let wait = Script::new(1, &[], &[]).order(Order::Elsewhere);
+    for peer in [first, second, first] {
+        world.call(0, peer, &wait).expect("room in the table");
+    }
+    let refused = world.call(0, second, &wait);
+    assert_eq!(refused, Err(CallRefused::Protocol(SendError::TableFull { max: 3 })));
+    world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 3);
+    for (ticket, finished) in std::mem::take(&mut world.servers[0].handler().elsewhere) {
+        world.servers[0].handle().finish(ticket, finished).expect("there is room");
+    }
+    assert_eq!(world.finish().len(), 3);
+    world.round(0, second, &Script::new(2, &[], &[]));
+}
+
+/// Replies are given Receives before their calls leave: a call whose reply has no room waits.
+pub fn receives_are_kept_for_every_reply<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan::default();
+    plan.call.connections.calls_max = 8;
+    plan.call.connections.reply_transmissions_max = 8;
+    plan.call.receive.replies = 8.into();
+    plan.call.receive.placement.count = 1;
+    let (mut world, peer) = World::pair(open, &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    // Four transmissions of a leading segment and 16 KiB each.
+    let read = Script::new(1, &[], &[Part::Bulk(60_000)]).order(Order::Later);
+    world.call(0, peer, &read).expect("Receives for four transmissions");
+    world.call(0, peer, &read).expect("Receives for four more");
+    let refused = world.call(0, peer, &read);
+    assert!(
+        matches!(refused, Err(CallRefused::Protocol(SendError::NotEnoughReceives { .. }))),
+        "{refused:?}"
+    );
+    for done in world.finish() {
+        assert_eq!(done.check(), (0, 1));
+    }
+    for _ in 0..30 {
+        world.call_when_possible(0, peer, &read);
+    }
+    world.finish().iter().for_each(|done| assert_eq!(done.check(), (0, 1)));
+    world.check_nothing_leaked();
+}
+
+/// A shard with few send slots answers everybody nevertheless, and says so when it is busy.
+pub fn few_send_slots_are_enough<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { clients: 2, ..Plan::default() };
+    plan.serve.send.slots = 16;
+    plan.serve.send.signal_every = 8;
+    plan.call.send.slots = 16;
+    let mut world = World::new(open, &plan);
+    let peers = [world.connect(0), world.connect(1)];
+    let mut checked = 0;
+    for seed in 0..600 {
+        let client = seed as usize % 2;
+        let script =
+            Script::new(seed, &[Part::Inline(seed % 5_000)], &[Part::Inline(seed % 3_000)]);
+        let script = if seed % 3 == 0 { script.order(Order::Later) } else { script };
+        world.call_when_possible(client, peers[client], &script);
+        checked += world.done.drain(..).map(|done| done.check()).count();
+    }
+    checked += world.finish().iter().map(|done| done.check()).count();
+    assert_eq!(checked, 600);
+    world.check_nothing_leaked();
+}

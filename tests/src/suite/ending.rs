@@ -1,0 +1,166 @@
+//! How connections and shards end, while there is something to do.
+
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider};
+
+use crate::script::{Order, Part, Script};
+use crate::world::{Open, Plan, World};
+
+/// Whoever closes, the calls that are open are completed with the loss, once; the other connection
+/// goes on.
+pub fn a_close_completes_open_calls<P: Provider>(open: Open<'_, P>) {
+    for by_client in [true, false] {
+        let mut world = World::new(open, &Plan::default());
+        let [doomed, other] = [0, 0].map(|client| world.connect(client));
+        world.round(0, doomed, &Script::new(0, &[], &[]));
+        world.round(0, other, &Script::new(0, &[], &[]));
+        for seed in 0..5 {
+            let script = Script::new(seed, &[Part::Bulk(20_000)], &[]).order(Order::Elsewhere);
+            world.call(0, doomed, &script).expect("a credit");
+        }
+        world.call(0, other, &Script::new(6, &[], &[]).order(Order::Later)).expect("a credit");
+        world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 5);
+        let caller = world.servers[0].handler().connected[0];
+        let why = if by_client {
+            assert!(world.clients[0].handle().close(doomed));
+            CloseReason::Local
+        } else {
+            assert!(world.servers[0].handle().close(caller));
+            CloseReason::PeerGone
+        };
+        let done = world.finish();
+        let (lost, kept): (Vec<_>, Vec<_>) = done.iter().partition(|done| done.peer == doomed);
+        assert_eq!((lost.len(), kept.len()), (5, 1));
+        for done in lost {
+            assert_eq!(done.result, Err(CallError::ConnectionLost(why)));
+        }
+        kept[0].check();
+        world.until("both have forgotten it", |world| {
+            world.servers[0].handle().connections() + world.clients[0].handle().connections() == 2
+        });
+        world.round(0, other, &Script::new(7, &[Part::Bulk(9_000)], &[Part::Bulk(9_000)]));
+        world.check_nothing_leaked();
+    }
+}
+
+/// A server that is stopped answers what it has taken in, takes in nothing more, and ends.
+pub fn a_stop_lets_open_calls_finish<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    for seed in 1..6 {
+        let script = Script::new(seed, &[], &[Part::Bulk(30_000)]).order(Order::Later);
+        world.call(0, peer, &script).expect("a credit");
+    }
+    world.until("they are there", |world| world.servers[0].handler().calls == 6);
+    let answered = world.done.len();
+    world.servers[0].handle().stop();
+    assert!(!world.servers[0].is_stopped());
+    let done = world.finish();
+    assert_eq!(done.len(), 5, "{answered} of them before the stop");
+    done.iter().for_each(|done| assert_eq!(done.check(), (0, 1)));
+    world.until("it has stopped", |world| world.servers[0].is_stopped());
+    let closed = &world.servers[0].handler().closed;
+    assert!(matches!(closed.as_slice(), [(_, CloseReason::Stopped)]), "{closed:?}");
+    world.until("the client knows", |world| world.clients[0].handle().connections() == 0);
+    world.check_nothing_leaked();
+}
+
+/// Calls that arrive at a shard that stops are told so, or lost with the connection.
+pub fn a_stopping_server_refuses_new_calls<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Elsewhere)).expect("a credit");
+    world.until("it is there", |world| world.servers[0].handler().calls == 2);
+    world.servers[0].handle().stop();
+    world.step();
+    world.call(0, peer, &Script::new(2, &[], &[])).expect("the client does not know");
+    world.until("the second is over", |world| world.open_calls() == 1);
+    let refused = world.done.pop().expect("the second").result;
+    assert!(matches!(refused, Err(CallError::Rejected(_))), "{refused:?}");
+    assert_eq!(world.servers[0].handler().calls, 2, "no call reaches the handler any more");
+    let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
+    world.servers[0].handle().finish(ticket, finished).expect("there is room");
+    world.finish()[0].check();
+    world.until("it has stopped", |world| world.servers[0].is_stopped());
+}
+
+/// What is not answered in time does not keep a shard from stopping.
+pub fn a_stop_does_not_wait_for_ever<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan::default();
+    plan.serve.connections.stop_timeout = "2ms".into();
+    let (mut world, peer) = World::pair(open, &plan);
+    let never = Script::new(1, &[Part::Bulk(50_000)], &[]).order(Order::Never);
+    world.call_when_possible(0, peer, &never);
+    world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+    world.servers[0].handle().stop();
+    let begin = world.now;
+    world.until("it has stopped", |world| world.servers[0].is_stopped());
+    assert!(world.now - begin >= 2_000_000, "it waited for stop_timeout");
+    let lost = world.finish().pop().expect("one call").result;
+    assert_eq!(lost, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+    world.check_nothing_leaked();
+}
+
+/// A client that stops waits for its replies, makes no new calls, and ends.
+pub fn a_client_stops_with_calls_open<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    for seed in 1..8 {
+        let script = Script::new(seed, &[Part::Bulk(8_000)], &[Part::Bulk(7_000)]);
+        world.call(0, peer, &script.order(Order::Later)).expect("a credit");
+    }
+    world.clients[0].handle().stop();
+    world.step();
+    assert_eq!(world.call(0, peer, &Script::new(9, &[], &[])), Err(CallRefused::Stopping));
+    let done = world.finish();
+    assert_eq!(done.len(), 7);
+    done.iter().for_each(|done| assert_eq!(done.check(), (1, 1)));
+    world.until("it has stopped", |world| world.clients[0].shard().is_stopped());
+    world.until("the server knows", |world| world.servers[0].handle().connections() == 0);
+    let closed = &world.servers[0].handler().closed;
+    assert!(matches!(closed.as_slice(), [(_, CloseReason::PeerGone)]), "{closed:?}");
+}
+
+/// A shard that is dropped in the middle of everything: the peer is told, and goes on without it.
+pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
+    for server_goes in [true, false] {
+        let plan = Plan { servers: 2, clients: 2, ..Plan::default() };
+        let mut world = World::new(open, &plan);
+        let peers = [0, 0, 1, 1].map(|client| (client, world.connect(client)));
+        for (client, peer) in peers {
+            world.round(client, peer, &Script::new(0, &[], &[]));
+            let script = Script::new(1, &[Part::Bulk(40_000)], &[Part::Bulk(40_000)]);
+            world.call(client, peer, &script).expect("a credit");
+        }
+        world.clients[0].poll(world.now, |_| {});
+        if server_goes {
+            drop(world.servers.remove(0));
+            world.finish();
+            let left = [0, 1].map(|client| world.clients[client].handle().connections());
+            assert_eq!(left, [1, 1], "each client had one connection with it");
+            world.connect(0);
+        } else {
+            drop(world.clients.remove(0));
+            world.until("the servers know", |world| {
+                world.servers.iter().all(|server| server.handle().connections() == 1)
+            });
+            let alive = [0, 1].map(|at| world.servers[at].handler().calls >= 2);
+            assert_eq!(alive, [true, true]);
+        }
+    }
+}
+
+/// Names of connections that have ended mean nothing, whoever has their place now.
+pub fn a_stale_name_names_nobody<P: Provider>(open: Open<'_, P>) {
+    let (mut world, stale) = World::pair(open, &Plan::default());
+    assert!(world.clients[0].handle().close(stale));
+    world.until("it is gone", |world| world.clients[0].handle().connections() == 0);
+    let peer = world.connect(0);
+    assert_ne!(peer, stale);
+    assert_eq!(world.call(0, stale, &Script::new(1, &[], &[])), Err(CallRefused::NoPeer));
+    let now = world.now;
+    let mut turn = world.clients[0].turn(now);
+    assert_eq!((turn.credits(stale), turn.limits(stale).is_none()), (0, true));
+    assert!(world.clients[0].handle().close(stale), "the order is taken");
+    world.settle();
+    world.round(0, peer, &Script::new(1, &[], &[]));
+}

@@ -1,0 +1,158 @@
+//! Segments that a program takes out of messages, and memory that it sends from.
+
+use rpcrdma_engine::{Loan, Provider, TakeError};
+
+use crate::script::{Order, Part, Script, part_bytes};
+use crate::world::{Open, Plan, World};
+
+/// Segments that the handler takes hold the item, are its own for as long as it likes, and come
+/// home by whatever way: given back, dropped here, dropped on another thread.
+pub fn taken_segments_are_kept_and_come_home<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let lens = [1, 16_384, 16_385, 60_003];
+    for round in 0..60 {
+        let len = lens[round as usize % lens.len()];
+        let script = Script::new(round, &[Part::Bulk(len)], &[]).order(Order::Keep);
+        assert_eq!(world.round(0, peer, &script), (1, 0));
+        let kept = std::mem::take(&mut world.servers[0].handler().kept);
+        let bytes: Vec<u8> = kept.iter().flat_map(|loan| loan.iter().copied()).collect();
+        assert!(bytes == part_bytes(round, 0, len), "{len} bytes");
+        // More traffic does not touch what was taken.
+        world.round(0, peer, &Script::new(round + 1, &[Part::Bulk(len)], &[]));
+        let again: Vec<u8> = kept.iter().flat_map(|loan| loan.iter().copied()).collect();
+        assert!(bytes == again, "a taken segment is the program's alone");
+        send_home(&mut world, kept, round);
+    }
+    assert_eq!(world.servers[0].handler().not_taken, []);
+    world.check_nothing_leaked();
+}
+
+fn send_home<P: Provider>(world: &mut World<P>, kept: Vec<Loan>, way: u32) {
+    let now = world.now;
+    match way % 3 {
+        0 => {
+            let mut turn = world.servers[0].turn(now);
+            kept.into_iter().for_each(|loan| turn.release(loan));
+        }
+        1 => drop(kept),
+        _ => std::thread::spawn(move || drop(kept)).join().expect("a drop does not panic"),
+    }
+}
+
+/// When all spares are out, a segment cannot be taken, but can still be read; as soon as one is
+/// home it can.
+pub fn without_spares_nothing_is_taken<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let write = |seed| Script::new(seed, &[Part::Bulk(60_000)], &[]).order(Order::Keep);
+    for seed in 0..4 {
+        world.round(0, peer, &write(seed));
+    }
+    assert_eq!(world.servers[0].handler().kept.len(), 16, "receive.spares of them");
+    world.round(0, peer, &write(4));
+    assert_eq!(world.servers[0].handler().not_taken, [TakeError::NoSpare; 4]);
+    assert_eq!(world.servers[0].handle().stats().spares_out, 4);
+    world.servers[0].handler().kept.truncate(15);
+    world.round(0, peer, &write(5));
+    assert_eq!(world.servers[0].handler().kept.len(), 16, "one came home and was taken again");
+}
+
+/// A segment that was taken is sent back as it is, without a copy, and comes home afterwards.
+pub fn a_taken_segment_is_relayed<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    for len in [1, 2, 3, 4, 4_095, 16_384, 16_385, 49_999, 60_000].into_iter().cycle().take(45) {
+        // What comes back is the call's own item: its stream is that of the call.
+        let script = Script::new(len, &[Part::Bulk(len)], &[Part::Bulk(len)]).order(Order::Relay);
+        world.call_when_possible(0, peer, &script);
+        let done = world.finish();
+        let reply = done[0].result.as_ref().expect("a reply");
+        assert_eq!(reply.items, [(20, len)], "relayed and placed");
+        assert!(reply.stream[12..12 + len as usize] == part_bytes(len, 0, len), "the same bytes");
+    }
+    assert_eq!(world.servers[0].handler().not_taken, []);
+    assert!(world.servers[0].handle().stats().taken > 60);
+    world.settle();
+    world.check_nothing_leaked();
+}
+
+/// A client takes segments out of replies, once each.
+pub fn segments_of_a_reply_are_taken<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let script = Script::new(9, &[], &[Part::Bulk(20_000), Part::Inline(4), Part::Bulk(3)]);
+    for _ in 0..20 {
+        let mut call = world.clients[0].call(peer, 1).expect("a call");
+        call.payload().put_fixed(&script.head());
+        script.wants.iter().for_each(|want| {
+            call.want(*want);
+        });
+        call.submit().expect("a credit");
+        let mut taken = Vec::new();
+        world.until("the reply is there", |world| {
+            let now = world.now;
+            world.clients[0].poll(now, |mut done| {
+                let reply = done.result_mut().expect("a reply");
+                taken.push(reply.take(0, 0).expect("a spare"));
+                taken.push(reply.take(0, 1).expect("a spare"));
+                taken.push(reply.take(1, 0).expect("a spare"));
+                assert_eq!(reply.take(0, 1).err(), Some(TakeError::Taken));
+                assert_eq!(reply.take(0, 2).err(), Some(TakeError::NoSuchPiece));
+                assert_eq!(reply.take(2, 0).err(), Some(TakeError::NoSuchPiece));
+                let left = reply.placed().flat_map(|item| item.segments().map(<[u8]>::len));
+                assert_eq!(left.sum::<usize>(), 0, "what was taken is not in the message");
+            });
+            !taken.is_empty()
+        });
+        let bytes: Vec<u8> = taken[..2].iter().flat_map(|loan| loan.iter().copied()).collect();
+        let seed = crate::script::reply_seed(9);
+        assert!(bytes == part_bytes(seed, 0, 20_000));
+        assert!(taken[2][..] == part_bytes(seed, 2, 3));
+        taken.swap(0, 2);
+    }
+    world.check_nothing_leaked();
+}
+
+/// Buffers of the program's own are sent from, in one piece or several, and come home when the
+/// message has left or was given up.
+pub fn own_buffers_come_home<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let now = world.now;
+    let whole = |world: &mut World<P>| -> Vec<Loan> {
+        let mut turn = world.clients[0].turn(now);
+        std::iter::from_fn(|| turn.buffer()).collect()
+    };
+    let buffers = whole(&mut world);
+    let count = buffers.len();
+    assert_eq!(count, 7, "app.bulk.count, less the one that the world places from");
+    drop(buffers);
+    for round in 0..40_u32 {
+        let script = Script::new(round, &[Part::Bulk(10_000)], &[]);
+        let bytes = part_bytes(round, 0, 10_000);
+        let mut pieces = whole(&mut world);
+        assert_eq!(pieces.len(), count, "all are home again");
+        pieces.truncate(3);
+        let cuts = [0..1, 1..5_003, 5_003..10_000];
+        for (piece, cut) in pieces.iter_mut().zip(cuts) {
+            piece.truncate(cut.len());
+            piece.copy_from_slice(&bytes[cut]);
+        }
+        let mut call = world.clients[0].call(peer, 1).expect("a call");
+        call.payload().put_fixed(&script.head());
+        call.payload().place_pieces(pieces.into_iter().map(Into::into));
+        if round % 2 == 0 {
+            drop(call);
+        } else {
+            call.submit().expect("a credit");
+        }
+        // The service checks the bytes.
+        let mut over = round % 2 == 0;
+        world.until("the call is over", |world| {
+            let now = world.now;
+            world.clients[0].poll(now, |done| {
+                done.result().expect("a reply");
+                over = true;
+            });
+            over
+        });
+        world.settle();
+    }
+    world.check_nothing_leaked();
+}

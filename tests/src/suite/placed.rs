@@ -1,0 +1,188 @@
+//! Bulk: placed in the peer's segments, or in line where it is not wanted or not possible.
+
+use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
+use rpcrdma_proto::{Refusal, SendError};
+use rpcrdma_xdr::RdmaError;
+
+use crate::script::{Part, Script};
+use crate::world::{Open, Plan, World, is_passing, large};
+
+/// Bytes of a placement segment in the configurations of the suite.
+const SEGMENT: u32 = 16 << 10;
+
+/// Lengths around every boundary of segments and transmissions, with every residue of four.
+fn edges(up_to: u32) -> impl Iterator<Item = u32> {
+    let boundaries = (1..=up_to / SEGMENT).filter(|count| *count < 10 || count % 4 == 0);
+    (1..=20).chain(boundaries.flat_map(|count| count * SEGMENT - 5..=count * SEGMENT + 5))
+}
+
+fn long_plan() -> Plan {
+    let mut plan = Plan { serve: large(1 << 20), call: large(1 << 20), ..Plan::default() };
+    for raw in [&mut plan.serve, &mut plan.call] {
+        raw.connections.call_transmissions_max = 18;
+        raw.connections.reply_transmissions_max = 18;
+        raw.connections.request_transmissions_max = 18;
+        raw.connections.response_transmissions_max = 18;
+        raw.app.bulk.count = 4;
+    }
+    plan
+}
+
+/// A WRITE of every length lands placed.
+pub fn a_write_of_every_length_is_placed<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &long_plan());
+    for len in edges(1 << 20) {
+        let script = Script::new(len, &[Part::Inline(24), Part::Bulk(len)], &[Part::Inline(8)]);
+        assert_eq!(world.round(0, peer, &script), (1, 0), "{len} bytes");
+    }
+    assert!(world.servers[0].handle().stats().groups > 0, "long items are continued");
+    world.check_nothing_leaked();
+}
+
+/// A READ of every length lands placed.
+pub fn a_read_of_every_length_is_placed<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &long_plan());
+    for len in edges(1 << 20) {
+        let script = Script::new(len, &[Part::Inline(8)], &[Part::Bulk(len), Part::Inline(5)]);
+        assert_eq!(world.round(0, peer, &script), (0, 1), "{len} bytes");
+    }
+    assert!(world.clients[0].handle().stats().groups > 0, "long items are continued");
+    world.check_nothing_leaked();
+}
+
+/// An item of no bytes is never placed.
+pub fn an_item_without_bytes_stays_in_line<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let parts = [Part::Bulk(0), Part::Inline(3), Part::Bulk(0)];
+    assert_eq!(world.round(0, peer, &Script::new(1, &parts, &parts)), (0, 0));
+    let mixed = [Part::Bulk(0), Part::Bulk(7), Part::Bulk(0)];
+    assert_eq!(world.round(0, peer, &Script::new(2, &mixed, &mixed)), (1, 1));
+}
+
+/// Several items, both ways, with payload between them.
+pub fn several_items_are_placed_in_order<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    for count in 1..=8 {
+        let mut parts = vec![Part::Inline(3)];
+        for index in 0..count {
+            parts.push(Part::Bulk(1 + index * 2_500));
+            parts.push(Part::Inline(index * 37));
+        }
+        let script = Script::new(count, &parts, &parts);
+        assert_eq!(world.round(0, peer, &script), (count, count as usize));
+    }
+    world.check_nothing_leaked();
+}
+
+/// Padding that is longer than the zeros it is gathered from.
+pub fn padding_of_many_pieces_travels<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::both(|raw| raw.send.zero = "4KiB".into()));
+    for count in 1..=8 {
+        let parts: Vec<Part> = (0..count).map(Part::Bulk).chain([Part::Bulk(5)]).collect();
+        let script = Script::new(count, &parts, &parts);
+        assert_eq!(world.round(0, peer, &script), (count, count as usize));
+    }
+}
+
+/// Messages of any mixture arrive as they were sent.
+pub fn any_mixture_arrives<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let mut random = crate::script::Random(0x5eed);
+    let mut placed = (0, 0);
+    for _ in 0..400 {
+        let (call, reply) = world.round(0, peer, &random.script(64 << 10));
+        placed = (placed.0 + call, placed.1 + reply);
+    }
+    assert!(placed.0 > 100 && placed.1 > 100, "{placed:?} items were placed");
+    world.check_nothing_leaked();
+}
+
+/// A bulk part of a reply that nobody wants placed follows in line, continued if it is long.
+pub fn a_read_that_is_not_wanted_placed_comes_in_line<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    for len in [1, 3, 900, 4_000, 4_096, 16_384, 60_001] {
+        let script = Script::new(len, &[], &[Part::Bulk(len), Part::Inline(9)]).wants(&[]);
+        assert_eq!(world.round(0, peer, &script), (0, 0), "{len} bytes");
+    }
+}
+
+/// Below the least length of a want the item comes in line (TOOSHORT), from it on placed.
+pub fn an_item_shorter_than_wanted_comes_in_line<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let want = [Want { len_min: 4_096, len_max: 40_000 }];
+    for (len, items) in [(1, 0), (4_095, 0), (4_096, 1), (40_000, 1)] {
+        let script = Script::new(len, &[], &[Part::Bulk(len), Part::Inline(9)]).wants(&want);
+        assert_eq!(world.round(0, peer, &script), (0, items), "{len} bytes");
+    }
+}
+
+/// Wants that nothing answers (NOITEM), and wants behind one that is used up.
+pub fn wants_without_items_are_harmless<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let want = |len_min| Want { len_min, len_max: 20_000 };
+    let nothing = Script::new(1, &[], &[Part::Inline(50)]).wants(&[want(0), want(0)]);
+    assert_eq!(world.round(0, peer, &nothing), (0, 0));
+    let one = Script::new(2, &[], &[Part::Bulk(77)]).wants(&[want(0), want(0), want(0)]);
+    assert_eq!(world.round(0, peer, &one), (0, 1));
+    let parts = [Part::Bulk(10), Part::Bulk(9_000), Part::Bulk(8)];
+    let second = Script::new(3, &[], &parts).wants(&[want(100), want(100)]);
+    assert_eq!(world.round(0, peer, &second), (0, 1), "only the second is long enough");
+}
+
+/// Without placement segments, or with placement switched off, bulk follows in line both ways.
+pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
+    let none = Plan::both(|raw| raw.receive.placement.count = 0);
+    let mut off = Plan::default();
+    off.serve.features.placement = false;
+    off.serve.receive.placement.count = 0;
+    for plan in [none, off] {
+        let (mut world, peer) = World::pair(open, &plan);
+        for len in [1, 1_000, 4_097, 30_003] {
+            let script = Script::new(len, &[Part::Bulk(len)], &[Part::Bulk(len)]);
+            let (placed, _) = world.round(0, peer, &script);
+            assert_eq!(placed, 0);
+        }
+    }
+}
+
+/// What no number of transmissions carries is refused with what it would take; the connection
+/// goes on.
+pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan::both(|raw| {
+        raw.connections.request_transmissions_max = 2;
+        raw.connections.response_transmissions_max = 2;
+        raw.app.bulk.length = "256KiB".into();
+    });
+    let (mut world, peer) = World::pair(open, &plan);
+    let fits = 2 * 4 * SEGMENT;
+    // Not even in line: with the leading segments there are 8 KiB more, less the headers.
+    let too_long = fits + 8192;
+    assert_eq!(world.round(0, peer, &Script::new(1, &[Part::Bulk(fits)], &[])), (1, 0));
+    let refused = world.call(0, peer, &Script::new(2, &[Part::Bulk(too_long)], &[]));
+    let Err(CallRefused::Protocol(SendError::NeedsExplicitRdma { limit, bulk, .. })) = refused
+    else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((limit, bulk), (2, too_long));
+    // The server finds that its reply is too long, and the caller is told.
+    let cookie = world.call(0, peer, &Script::new(3, &[], &[Part::Bulk(too_long)]));
+    if let Err(why) = cookie {
+        assert!(!is_passing(why), "{why}");
+    } else {
+        let done = world.finish();
+        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::from(RdmaError::BadHeader))));
+    }
+    assert_eq!(world.round(0, peer, &Script::new(4, &[], &[Part::Bulk(fits)])), (0, 1));
+    world.check_nothing_leaked();
+}
+
+/// A reply longer than its caller said it could be is not sent; the caller is told.
+pub fn a_reply_longer_than_announced_fails_its_call<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &long_plan());
+    let short = [Want { len_min: 0, len_max: SEGMENT }];
+    let script = Script::new(1, &[], &[Part::Bulk(5 * SEGMENT)]).wants(&short);
+    world.call_when_possible(0, peer, &script);
+    let done = world.finish();
+    assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::from(RdmaError::BadHeader))));
+    assert_eq!(world.round(0, peer, &Script::new(2, &[], &[Part::Bulk(9)])), (0, 1));
+}

@@ -1,0 +1,108 @@
+//! What cannot be sent: the caller is told, nothing has left, and the next call goes.
+
+use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
+use rpcrdma_proto::Refusal;
+
+use crate::script::{Order, Part, Script, part_offset};
+use crate::world::{Open, Plan, World};
+
+/// A handler that refuses a call tells its caller, who may call again.
+pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    for seed in 0..40 {
+        let parts = [Part::Bulk(seed * 700)];
+        let script = Script::new(seed, &parts, &[Part::Bulk(seed)]).order(Order::Refuse);
+        world.call_when_possible(0, peer, &script);
+        let done = world.finish();
+        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
+    }
+    world.round(0, peer, &Script::new(1, &[Part::Bulk(5)], &[Part::Bulk(5)]));
+    let stats = world.clients[0].handle().stats();
+    assert_eq!((stats.calls_failed, stats.calls_done), (40, 41));
+}
+
+/// A call that is dropped instead of submitted takes nothing with it.
+pub fn a_dropped_call_takes_nothing<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let before = world.clients[0].handle().stats();
+    for round in 0..500_u32 {
+        let slice = world.source(0).slice(1, 0, 9_000);
+        let mut call = world.clients[0].call(peer, 0).expect("nothing was taken");
+        call.payload().put_fixed(&vec![7; round as usize * 30]);
+        if round % 2 == 0 {
+            call.payload().place(slice);
+            call.want(Want { len_min: 0, len_max: 50_000 });
+        }
+        drop(call);
+    }
+    world.settle();
+    let after = world.clients[0].handle().stats();
+    assert_eq!((before.sent, before.calls_out), (after.sent, after.calls_out));
+    let now = world.now;
+    assert_eq!(world.clients[0].turn(now).credits(peer), 16);
+    world.round(0, peer, &Script::new(2, &[Part::Bulk(50_000)], &[Part::Bulk(50_000)]));
+}
+
+/// Payload beyond what the slots of a message hold, or than the peer takes.
+pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let mut call = world.clients[0].call(peer, 0).expect("a call");
+    // 64 slots are all there are, and the first is in this call.
+    call.payload().put_fixed(&vec![1; 64 * 4096 + 4]);
+    assert_eq!(call.submit(), Err(CallRefused::PayloadTooLong));
+    let mut call = world.clients[0].call(peer, 0).expect("all slots came back");
+    call.payload().put_fixed(&[1; 4096]);
+    drop(call);
+    world.round(0, peer, &Script::new(2, &[Part::Inline(4_000)], &[]));
+    assert_eq!(world.clients[0].handle().stats().calls_out, 1);
+}
+
+/// More items, or more pieces, than one message carries.
+pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let slice = world.source(0).slice(1, 0, 40);
+    let mut call = world.clients[0].call(peer, 0).expect("a call");
+    (0..9).for_each(|_| call.payload().place(slice));
+    assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
+    let mut call = world.clients[0].call(peer, 0).expect("a call");
+    call.payload().place_pieces((0..25).map(|_| slice.into()));
+    assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
+    // An error sticks, whatever follows.
+    let mut call = world.clients[0].call(peer, 0).expect("a call");
+    call.payload().place_pieces((0..25).map(|_| slice.into()));
+    call.payload().put_u32(1);
+    call.payload().place(slice);
+    assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
+    world.round(0, peer, &Script::new(2, &[Part::Bulk(4_000)], &[]));
+    assert_eq!(world.clients[0].handle().stats().calls_out, 1);
+}
+
+/// One item in as many pieces as are possible, of lengths that divide nothing.
+pub fn one_item_in_many_pieces_travels<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let script = Script::new(5, &[Part::Bulk(9_240)], &[Part::Inline(4)]);
+    let start = part_offset(script.seed, 0);
+    // Twelve pieces, one behind the other in the pattern.
+    let lens = [1, 3, 5, 7, 11, 13, 100, 1_000, 2_000, 3_000, 3_099, 1];
+    let mut offset = start;
+    let mut pieces = Vec::new();
+    for len in lens {
+        pieces.push(world.source(0).slice_at(offset, len));
+        offset += len as usize;
+    }
+    let mut call = world.clients[0].call(peer, 3).expect("a call");
+    call.payload().put_fixed(&script.head());
+    call.payload().place_pieces(pieces.into_iter().map(Into::into));
+    call.submit().expect("twelve pieces, the header and the payload are within the limits");
+    let mut over = false;
+    world.until("the reply is there", |world| {
+        let now = world.now;
+        world.clients[0].poll(now, |done| {
+            assert_eq!(done.cookie(), 3);
+            done.result().expect("the service found every byte");
+            over = true;
+        });
+        over
+    });
+}
