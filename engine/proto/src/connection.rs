@@ -286,7 +286,8 @@ impl Connection {
         transmission: &Transmission,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        plan.encode_header(transmission, self.credit_of(plan.direction()), writer)
+        let credit = self.credit_of(plan.direction());
+        plan.encode_header(&self.limits().structure, transmission, credit, writer)
     }
 
     /// Encodes a message between the transports: at most 1024 bytes.

@@ -16,7 +16,7 @@ use rpcrdma_xdr::rtr::placement::RsdSet;
 
 use crate::error::{Misuse, SendError};
 use crate::placement::direct;
-use crate::placement::layout::{self, LayoutError, PlacedLen, Target, places_items};
+use crate::placement::layout::{self, ItemSet, LayoutError, Target, places_items};
 use crate::placement::plan::{BulkItem, Direction, Form, GroupPlan, InlinePlan, Plan, Sizes};
 use crate::property::PeerLimits;
 use crate::settings::Settings;
@@ -133,17 +133,19 @@ pub(crate) fn reply_count(own: &Settings, demand: &CallDemand<'_>) -> Result<u32
     reply_count_of_many(own, demand)
 }
 
-#[cold]
+#[inline(never)]
 fn reply_count_of_many(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, LayoutError> {
     let usable = own.structure.total_len();
     let placement = places_items(&own.structure, usable);
     let target = Target { structure: &own.structure, usable, placement };
-    let mut placed = PlacedLens::new();
+    let mut items = ArrayVec::<BulkItem, { MITEMS_MAX as usize }>::new();
+    let mut placed = ItemSet::EMPTY;
     let mut inline: u32 = 0;
     let mut unplaced = 0;
-    for (index, len) in demand.reply_bulk_max.iter().enumerate().take(MITEMS_MAX as usize) {
+    for len in demand.reply_bulk_max.iter().take(MITEMS_MAX as usize) {
         if placement && *len > 0 {
-            placed.push(PlacedLen { index: index as u8, len: *len, pieces: 1 });
+            placed.insert(items.len());
+            items.push(BulkItem { position: 0, len: *len, origin: 0, pieces: 1 });
         } else {
             inline = inline.saturating_add(len.saturating_add(3));
             unplaced += 1;
@@ -153,16 +155,15 @@ fn reply_count_of_many(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, L
         header_base: size::XMTRESP_MIN as u32 + unplaced * size::MITEM_VOID as u32,
         stream: demand.reply_payload_max.saturating_add(inline).saturating_add(3) & !3,
         stream_pieces: 1,
-        placed: &placed,
+        items: &items,
+        placed,
         count_max: GROUP_MAX,
         gather_max: u32::MAX,
     };
     layout::lay(target, &demand).map(|layout| layout.count)
 }
 
-type PlacedLens = ArrayVec<PlacedLen, { MITEMS_MAX as usize }>;
-
-#[cold]
+#[inline(never)]
 fn plan_call_group<'a>(
     peer: &PeerLimits,
     bounds: Bounds,
@@ -182,8 +183,8 @@ fn plan_call_group<'a>(
     let form = Form::Request { wants, rsbuf: rsbuf.max(1) };
     let mut failure = None;
     if peer.placement && items.iter().any(|item| item.len > 0) {
-        let placed = placed_lens(items, |index| items[index].len > 0);
-        match message.laid(form, header_base, &placed, bounds.count_max) {
+        let placed = items_where(items, |index| items[index].len > 0);
+        match message.laid(form, header_base, placed, bounds.count_max) {
             Ok(plan) => return Ok(Plan::Group(plan)),
             Err(error) => failure = Some(error),
         }
@@ -195,12 +196,12 @@ fn plan_call_group<'a>(
         return Ok(Plan::Group(plan));
     }
     message
-        .laid(form, header_base, &[], bounds.count_max)
+        .laid(form, header_base, ItemSet::EMPTY, bounds.count_max)
         .map(Plan::Group)
         .map_err(|error| failure.unwrap_or(error))
 }
 
-#[cold]
+#[inline(never)]
 fn plan_reply_group<'a>(
     peer: &PeerLimits,
     bounds: Bounds,
@@ -225,17 +226,17 @@ fn plan_reply_group<'a>(
     if peer.placement && matches.iter().any(|found| found.sends) {
         let sends =
             |index| matches.iter().any(|found| found.sends && found.item == Some(index as u8));
-        let placed = placed_lens(items, sends);
-        let rest = (matches.len() - placed.len()) as u32;
+        let placed = items_where(items, sends);
+        let rest = matches.len() as u32 - placed.len();
         let header_base = size::XMTRESP_MIN as u32 + rest * size::MITEM_VOID as u32;
-        match message.laid(form, header_base, &placed, bounds.count_max) {
+        match message.laid(form, header_base, placed, bounds.count_max) {
             Ok(plan) => return Ok(Plan::Group(plan)),
             Err(error) => failure = Some(error),
         }
     }
     let header_base = (size::XMTRESP_MIN + matches.len() * size::MITEM_VOID) as u32;
     message
-        .laid(form, header_base, &[], bounds.count_max)
+        .laid(form, header_base, ItemSet::EMPTY, bounds.count_max)
         .map(Plan::Group)
         .map_err(|error| failure.unwrap_or(error))
 }
@@ -252,26 +253,24 @@ struct Message<'p, 'a> {
 impl<'a> Message<'_, 'a> {
     /// All in one RDMA_MSG.
     fn in_msg(&self, direction: Direction) -> Result<GroupPlan<'a>, SendError> {
-        self.laid(Form::Msg(direction), size::HEADER_MIN as u32, &[], 1)
+        self.laid(Form::Msg(direction), size::HEADER_MIN as u32, ItemSet::EMPTY, 1)
     }
 
     fn laid(
         &self,
         form: Form<'a>,
         header_base: u32,
-        placed: &[PlacedLen],
+        placed: ItemSet,
         count_max: u32,
     ) -> Result<GroupPlan<'a>, SendError> {
         if !self.payload.is_multiple_of(4) {
             return Err(Misuse("a payload is a multiple of four bytes").into());
         }
-        let is_placed =
-            |index: usize| placed.iter().any(|placed| usize::from(placed.index) == index);
         let (mut stream, mut bulk) = (u64::from(self.payload), 0);
         let mut stream_pieces = 1;
         for (index, item) in self.items.iter().enumerate() {
             bulk += u64::from(item.len);
-            if !is_placed(index) {
+            if !placed.contains(index) {
                 stream += u64::from(item.padded_len());
                 // The item, its padding if there is any, and the payload behind it.
                 stream_pieces += item.pieces + u32::from(item.padded_len() > item.len) + 1;
@@ -280,12 +279,20 @@ impl<'a> Message<'_, 'a> {
         // The check of the items has found the sum of all to be a u32.
         let (stream, bulk) = (stream as u32, bulk as u32);
         let gather_max = self.gather_max;
-        let demand =
-            layout::Demand { header_base, stream, stream_pieces, placed, count_max, gather_max };
+        let items = self.items;
+        let demand = layout::Demand {
+            header_base,
+            stream,
+            stream_pieces,
+            items,
+            placed,
+            count_max,
+            gather_max,
+        };
         let layout = layout::lay(self.peer.target(), &demand)
             .map_err(|error| error.into_send_error(self.payload, bulk, count_max, gather_max))?;
-        let Self { xid, items, .. } = *self;
-        Ok(GroupPlan::new(&Sizes { form, xid, stream, items }, placed, &layout))
+        let xid = self.xid;
+        Ok(GroupPlan::new(Sizes { form, xid, stream, items, placed, gather_max }, &layout))
     }
 }
 
@@ -294,16 +301,12 @@ fn fits_inline(peer: &PeerLimits, payload: u32) -> bool {
     payload <= peer.recv_size - InlinePlan::HEADER_LEN
 }
 
-fn placed_lens(items: &[BulkItem], is_placed: impl Fn(usize) -> bool) -> PlacedLens {
-    let placed = items.iter().enumerate().filter(|(index, _)| is_placed(*index));
+fn items_where(items: &[BulkItem], is_placed: impl Fn(usize) -> bool) -> ItemSet {
+    let mut placed = ItemSet::EMPTY;
+    for index in (0..items.len()).filter(|index| is_placed(*index)) {
+        placed.insert(index);
+    }
     placed
-        .map(|(index, item)| PlacedLen {
-            index: index as u8,
-            len: item.len,
-            pieces: item.pieces.max(1),
-        })
-        .take(MITEMS_MAX as usize)
-        .collect()
 }
 
 /// The length of the message with nothing excised, if its items can be those of a message.

@@ -11,14 +11,12 @@
 //! knot is cut by trying the possible beginnings in order: with one beginning given, all else
 //! follows, and the first that leaves room for the payload is taken.
 
-use core::num::NonZeroU16;
-
-use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentAt};
 
 use crate::error::SendError;
+use crate::placement::plan::BulkItem;
 
 /// Header bytes of every transmission but the first.
 pub const CONT_LEN: u32 = size::XMTCONT as u32;
@@ -47,17 +45,6 @@ pub fn places_items(structure: &RecvStructure, usable: u32) -> bool {
         && structure.placement(last).is_some_and(|at| at.start + at.length <= usable)
 }
 
-/// An item to be placed.
-#[derive(Debug, Clone, Copy)]
-pub struct PlacedLen {
-    /// Its place among all items of the message.
-    pub index: u8,
-    /// Its bytes, at least 1.
-    pub len: u32,
-    /// Memory pieces that it is gathered from, at least 1.
-    pub pieces: u32,
-}
-
 /// What is to be laid out.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand<'a> {
@@ -67,28 +54,68 @@ pub struct Demand<'a> {
     pub stream: u32,
     /// Memory pieces that the stream is gathered from.
     pub stream_pieces: u32,
-    /// The items to be placed, in order.
-    pub placed: &'a [PlacedLen],
+    /// The items of the message, in order.
+    pub items: &'a [BulkItem],
+    /// Those that are placed. None of them is empty.
+    pub placed: ItemSet,
     /// The most transmissions that are possible.
     pub count_max: u32,
     /// The most memory pieces that a transmission is gathered from.
     pub gather_max: u32,
 }
 
-/// The segment numbers of an item.
+/// Some of the at most 64 items of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemSet(u64);
+
+impl ItemSet {
+    /// None of the items.
+    pub const EMPTY: Self = Self(0);
+
+    /// Adds an item; beyond 64 there is none.
+    pub fn insert(&mut self, index: usize) {
+        debug_assert!(index < MITEMS_MAX as usize, "a message has at most 64 items");
+        self.0 |= 1u64.unbounded_shl(index as u32);
+    }
+
+    /// Whether the item is one of them.
+    #[inline]
+    #[must_use]
+    pub fn contains(self, index: usize) -> bool {
+        index < MITEMS_MAX as usize && self.0 >> index & 1 == 1
+    }
+
+    /// How many there are.
+    #[inline]
+    #[must_use]
+    pub fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those items, in order.
+    pub fn of(self, items: &[BulkItem]) -> impl Iterator<Item = &BulkItem> {
+        items.iter().enumerate().filter(move |(at, _)| self.contains(*at)).map(|(_, item)| item)
+    }
+}
+
+/// The segment numbers of an item: `count` of them, from `first` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The first.
-    pub first: u16,
+    pub first: u32,
     /// How many.
-    pub count: NonZeroU16,
+    pub count: u32,
 }
 
-/// One for each placed item, in order.
-pub type Runs = ArrayVec<Run, { MITEMS_MAX as usize }>;
-
-/// A message laid out.
-#[derive(Debug, Clone)]
+/// A message laid out. Where each item is follows from where the first begins.
+#[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// Header bytes of the first transmission.
     pub header_len: u32,
@@ -98,8 +125,8 @@ pub struct Layout {
     pub cont_room: u32,
     /// Transmissions.
     pub count: u32,
-    /// Where the placed items are.
-    pub runs: Runs,
+    /// At the beginning of the first placed item.
+    pub walk: Walk,
 }
 
 /// Why there is no layout.
@@ -172,25 +199,26 @@ fn try_from(
     if !holds(target, demand, least_header(demand), at) {
         return Ok(None);
     }
-    let mut walk = Walk { target, demand, t: at.t, k: at.k, entries: 1 + demand.stream_pieces };
-    let mut runs = Runs::new();
-    for item in demand.placed {
-        runs.push(walk.place(item)?);
+    let start = Walk { t: at.t, k: at.k, entries: 1 + demand.stream_pieces };
+    let mut walk = start;
+    let bounds = WalkBounds { count_max: demand.count_max, gather_max: demand.gather_max };
+    let mut segments = 0;
+    for item in demand.placed.of(demand.items) {
+        segments += walk.place(target.structure, bounds, item)?.count;
     }
-    let segments: u32 = runs.iter().map(|run| u32::from(run.count.get())).sum();
-    let entries = demand.placed.len() as u32 * size::MITEM_TBSN as u32;
+    let entries = demand.placed.len() * size::MITEM_TBSN as u32;
     let header_len = demand.header_base + entries + 4 * segments;
     if !holds(target, demand, header_len, at) {
         return Ok(None);
     }
     let first_room = first_room(target, header_len).ok_or(LayoutError::Count(0))?;
     let cont_room = round_down(target.usable.saturating_sub(CONT_LEN));
-    Ok(Some(Layout { header_len, first_room, cont_room, count: walk.t + 1, runs }))
+    Ok(Some(Layout { header_len, first_room, cont_room, count: walk.t + 1, walk: start }))
 }
 
 /// The length of the first header if every item needed one segment only.
 fn least_header(demand: &Demand<'_>) -> u32 {
-    demand.header_base + demand.placed.len() as u32 * (size::MITEM_TBSN as u32 + 4)
+    demand.header_base + demand.placed.len() * (size::MITEM_TBSN as u32 + 4)
 }
 
 /// Whether the payload ends before the beginning of the items.
@@ -215,7 +243,7 @@ fn lay_stream(target: Target<'_>, demand: &Demand<'_>) -> Result<Layout, LayoutE
     if count > demand.count_max {
         return Err(LayoutError::Count(count));
     }
-    Ok(Layout { header_len, first_room, cont_room, count, runs: Runs::new() })
+    Ok(Layout { header_len, first_room, cont_room, count, walk: Walk::default() })
 }
 
 /// Payload bytes that fit before the beginning; `None` if the headers themselves do not.
@@ -241,10 +269,9 @@ fn first_room(target: Target<'_>, header_len: u32) -> Option<u32> {
     Some(round_down(target.usable - header_len))
 }
 
-/// Steps through the placement segments of a group.
-struct Walk<'a> {
-    target: Target<'a>,
-    demand: &'a Demand<'a>,
+/// A place among the placement segments of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walk {
     /// The transmission.
     t: u32,
     /// The next free placement segment in it; K if there is none.
@@ -253,41 +280,58 @@ struct Walk<'a> {
     entries: u32,
 }
 
-impl Walk<'_> {
-    /// Gives an item its segments.
-    fn place(&mut self, item: &PlacedLen) -> Result<Run, LayoutError> {
+/// How far a walk may go.
+#[derive(Debug, Clone, Copy)]
+pub struct WalkBounds {
+    /// The most transmissions.
+    pub count_max: u32,
+    /// The most gather pieces of a transmission.
+    pub gather_max: u32,
+}
+
+impl Walk {
+    /// Gives an item its segments, and goes behind them. Costs a step for each segment.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if the bounds are too narrow, or the segments too many.
+    pub fn place(
+        &mut self,
+        structure: &RecvStructure,
+        bounds: WalkBounds,
+        item: &BulkItem,
+    ) -> Result<Run, LayoutError> {
         // A stretch of an item costs its own pieces and one for the padding before it.
-        let stretch = item.pieces + 1;
-        let k_max = self.target.structure.placement_count();
-        let crowded = self.entries + stretch > self.demand.gather_max && self.entries > 1;
+        let stretch = item.pieces.max(1) + 1;
+        let k_max = structure.placement_count();
+        let crowded = self.entries + stretch > bounds.gather_max && self.entries > 1;
         if self.k == k_max || crowded {
             self.next_transmission();
         }
         let first = self.t * k_max + self.k;
-        let mut count = 0u16;
+        let mut count = 0;
         let mut left = item.len;
         let mut previous: Option<SegmentAt> = None;
         loop {
-            if self.t >= self.demand.count_max.min(GROUP_MAX) {
+            if self.t >= bounds.count_max.min(GROUP_MAX) {
                 return Err(LayoutError::Count(self.t + 1));
             }
-            let Some(at) = self.target.structure.placement(self.k) else {
+            let Some(at) = structure.placement(self.k) else {
                 return Err(LayoutError::Count(0));
             };
             if previous.is_none_or(|previous| previous.start + previous.length != at.start) {
                 self.entries += stretch;
-                if self.entries > self.demand.gather_max {
+                if self.entries > bounds.gather_max {
                     return Err(LayoutError::Pieces(self.entries));
                 }
             }
             count += 1;
-            if u32::from(count) > ITEM_SEGMENTS_MAX {
+            if count > ITEM_SEGMENTS_MAX {
                 return Err(LayoutError::Count(0));
             }
             self.k += 1;
             left = left.saturating_sub(at.length);
             if left == 0 {
-                break;
+                return Ok(Run { first, count });
             }
             previous = Some(at);
             if self.k == k_max {
@@ -295,15 +339,10 @@ impl Walk<'_> {
                 previous = None;
             }
         }
-        let count = NonZeroU16::new(count).ok_or(LayoutError::Count(0))?;
-        // At most 64 segments in each of at most 64 transmissions.
-        Ok(Run { first: first as u16, count })
     }
 
     fn next_transmission(&mut self) {
-        self.t += 1;
-        self.k = 0;
-        self.entries = 1;
+        *self = Self { t: self.t + 1, k: 0, entries: 1 };
     }
 }
 
@@ -314,6 +353,7 @@ fn round_down(len: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use arrayvec::ArrayVec;
     use rpcrdma_xdr::rtr::structure::SegmentGroup;
 
     use super::*;
@@ -329,13 +369,18 @@ mod tests {
         RecvStructure::new(groups).expect("valid")
     }
 
-    fn demand(stream: u32, placed: &[PlacedLen]) -> Demand<'_> {
+    /// All items that have bytes are to be placed.
+    fn demand(stream: u32, items: &[BulkItem]) -> Demand<'_> {
         let (header_base, stream_pieces, count_max, gather_max) = (44, 1, 64, 32);
-        Demand { header_base, stream, stream_pieces, placed, count_max, gather_max }
+        let mut placed = ItemSet::EMPTY;
+        for (index, _) in items.iter().enumerate().filter(|(_, item)| item.len > 0) {
+            placed.insert(index);
+        }
+        Demand { header_base, stream, stream_pieces, items, placed, count_max, gather_max }
     }
 
-    fn item(index: u8, len: u32) -> PlacedLen {
-        PlacedLen { index, len, pieces: 1 }
+    fn item(len: u32) -> BulkItem {
+        BulkItem { position: 8, len, origin: 0, pieces: 1 }
     }
 
     fn lay_in(structure: &RecvStructure, demand: &Demand<'_>) -> Result<Layout, LayoutError> {
@@ -343,40 +388,55 @@ mod tests {
         lay(Target { structure, usable, placement: places_items(structure, usable) }, demand)
     }
 
-    fn runs(layout: &Layout) -> ArrayVec<(u16, u16), 64> {
-        layout.runs.iter().map(|run| (run.first, run.count.get())).collect()
+    /// The runs of a layout, once more from its beginning.
+    fn runs(
+        structure: &RecvStructure,
+        demand: &Demand<'_>,
+        layout: &Layout,
+    ) -> ArrayVec<(u32, u32), 64> {
+        let bounds = WalkBounds { count_max: layout.count, gather_max: demand.gather_max };
+        let mut walk = layout.walk;
+        let mut place = |item| walk.place(structure, bounds, item).expect("as laid out");
+        let placed = demand.placed.of(demand.items);
+        placed.map(&mut place).map(|run| (run.first, run.count)).collect()
+    }
+
+    /// The layout and its runs.
+    fn laid(structure: &RecvStructure, demand: &Demand<'_>) -> (Layout, ArrayVec<(u32, u32), 64>) {
+        let layout = lay_in(structure, demand).expect("fits");
+        (layout, runs(structure, demand, &layout))
     }
 
     #[test]
     fn a_payload_that_just_fits_before_the_segments_stays_there() {
         let structure = structure(&[INLINE, plt(2, 8192)]);
-        let placed = [item(0, 8192)];
+        let items = [item(8192)];
         let header = 44 + 24;
-        let fits = lay_in(&structure, &demand(4096 - header, &placed)).expect("fits");
-        assert_eq!((runs(&fits)[0], fits.count, fits.header_len), ((0, 1), 1, header));
+        let (fits, runs) = laid(&structure, &demand(4096 - header, &items));
+        assert_eq!((runs[0], fits.count, fits.header_len), ((0, 1), 1, header));
         // Four bytes more reach into segment 0, which then is not free.
-        let beyond = lay_in(&structure, &demand(4096 - header + 4, &placed)).expect("fits");
-        assert_eq!((runs(&beyond)[0], beyond.count), ((1, 1), 1));
+        let (beyond, runs) = laid(&structure, &demand(4096 - header + 4, &items));
+        assert_eq!((runs[0], beyond.count), ((1, 1), 1));
     }
 
     #[test]
     fn a_payload_of_more_than_a_buffer_is_before_the_items() {
         let structure = structure(&[INLINE, plt(1, 8192)]);
-        let placed = [item(0, 8192)];
+        let items = [item(8192)];
         // The whole first buffer, and what is before the segment of the second.
         let most = (4096 + 8192 - 68) + (4096 - 36);
-        let layout = lay_in(&structure, &demand(most, &placed)).expect("fits");
-        assert_eq!((runs(&layout)[0], layout.count), ((1, 1), 2));
-        let layout = lay_in(&structure, &demand(most + 4, &placed)).expect("fits");
-        assert_eq!((runs(&layout)[0], layout.count), ((2, 1), 3));
+        let (layout, runs) = laid(&structure, &demand(most, &items));
+        assert_eq!((runs[0], layout.count), ((1, 1), 2));
+        let (layout, runs) = laid(&structure, &demand(most + 4, &items));
+        assert_eq!((runs[0], layout.count), ((2, 1), 3));
     }
 
     #[test]
     fn items_take_consecutive_segments_over_transmissions() {
         let structure = structure(&[INLINE, plt(2, 100)]);
-        let placed = [item(0, 101), item(3, 100), item(4, 201)];
-        let layout = lay_in(&structure, &demand(8, &placed)).expect("fits");
-        assert_eq!(runs(&layout)[..], [(0, 2), (2, 1), (3, 3)]);
+        let items = [item(101), item(0), item(100), item(201)];
+        let (layout, runs) = laid(&structure, &demand(8, &items));
+        assert_eq!(runs[..], [(0, 2), (2, 1), (3, 3)]);
         assert_eq!(layout.count, 3);
         assert_eq!(layout.header_len, 44 + 3 * 20 + 4 * 6);
     }
@@ -384,7 +444,7 @@ mod tests {
     #[test]
     fn the_limit_of_transmissions_is_kept_to_the_byte() {
         let structure = structure(&[INLINE, plt(2, 100)]);
-        let (fits, beyond) = ([item(0, 400)], [item(0, 401)]);
+        let (fits, beyond) = ([item(400)], [item(401)]);
         let limited = |placed| Demand { count_max: 2, ..demand(8, placed) };
         assert_eq!(lay_in(&structure, &limited(&fits)).expect("fits").count, 2);
         let error = lay_in(&structure, &limited(&beyond)).expect_err("one byte too many");
@@ -394,13 +454,13 @@ mod tests {
     #[test]
     fn a_crowded_transmission_leaves_the_next_item_to_the_next() {
         let structure = structure(&[INLINE, plt(4, 100)]);
-        let placed = [item(0, 8), item(1, 8), item(2, 8)];
+        let placed = [item(8), item(8), item(8)];
         // Header, payload, and padding and data of one item: four; a second item makes six.
         for (gather_max, firsts) in [(4, [0, 4, 8]), (6, [0, 1, 4]), (8, [0, 1, 2])] {
             let demand = Demand { gather_max, ..demand(8, &placed) };
             // In the later transmissions there is no payload: one more item fits five pieces.
-            let layout = lay_in(&structure, &demand).expect("fits");
-            let found: ArrayVec<u16, 3> = layout.runs.iter().map(|run| run.first).collect();
+            let (_, runs) = laid(&structure, &demand);
+            let found: ArrayVec<u32, 3> = runs.iter().map(|run| run.0).collect();
             assert_eq!(found[..], firsts, "{gather_max} pieces");
         }
         let demand = Demand { gather_max: 2, ..demand(8, &placed) };
@@ -413,15 +473,15 @@ mod tests {
         let second = SegmentGroup { length: 8192, ..INLINE };
         let structure = structure(&[first, second, plt(1, 100)]);
         assert_eq!(lay_in(&structure, &demand(8, &[])).expect("fits").header_len, 44);
-        let placed = [item(0, 8)];
+        let placed = [item(8)];
         assert!(lay_in(&structure, &demand(8, &placed)).is_err(), "68 and 8 bytes");
     }
 
     #[test]
     fn an_item_of_more_segments_than_may_be_named_is_not_placed() {
         let structure = structure(&[INLINE, plt(60, 4)]);
-        let (most, beyond) = ([item(0, 4 * 256)], [item(0, 4 * 256 + 1)]);
-        assert_eq!(runs(&lay_in(&structure, &demand(8, &most)).expect("256"))[0], (0, 256));
+        let (most, beyond) = ([item(4 * 256)], [item(4 * 256 + 1)]);
+        assert_eq!(laid(&structure, &demand(8, &most)).1[0], (0, 256));
         assert_eq!(
             lay_in(&structure, &demand(8, &beyond)).expect_err("257"),
             LayoutError::Count(0)

@@ -22,7 +22,7 @@ use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
 use crate::placement::direct;
-use crate::placement::layout::{CONT_LEN, Layout, PlacedLen, Run};
+use crate::placement::layout::{CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
 
 /// An item that may leave the payload stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,6 @@ impl BulkItem {
 
 /// How a message is sent.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "written in place; only the variant in use is")]
 pub enum Plan<'a> {
     /// In one RDMA_MSG, all of it the program's payload.
     Inline(InlinePlan),
@@ -136,9 +135,6 @@ impl Form<'_> {
     }
 }
 
-/// The items of a message by where they go: one entry each, in order.
-type Placement = ArrayVec<Option<Run>, { MITEMS_MAX as usize }>;
-
 /// A message laid out in transmissions.
 #[derive(Debug)]
 pub struct GroupPlan<'a> {
@@ -146,12 +142,15 @@ pub struct GroupPlan<'a> {
     xid: u32,
     stream: u32,
     items: &'a [BulkItem],
-    placement: Placement,
+    placed: ItemSet,
     header_len: u32,
     first_room: u32,
     cont_room: u32,
     count: u32,
+    gather_max: u32,
     next: u32,
+    /// Before the first placed item.
+    start: Walk,
     bulk: BulkCursor,
 }
 
@@ -195,8 +194,12 @@ struct BulkCursor {
     item: usize,
     /// Bytes of it that are sent.
     done: u32,
+    /// The number of its first segment, once that is known.
+    first: Option<u32>,
     /// The segment that continues it, counted in the transmission.
     k: u32,
+    /// Behind the items whose first segment is known.
+    walk: Walk,
 }
 
 /// A part of a placed item that lies in one piece in a transmission.
@@ -215,29 +218,28 @@ pub(crate) struct Sizes<'a> {
     pub(crate) xid: u32,
     pub(crate) stream: u32,
     pub(crate) items: &'a [BulkItem],
+    pub(crate) placed: ItemSet,
+    pub(crate) gather_max: u32,
 }
 
 impl<'a> GroupPlan<'a> {
-    /// A plan with the items in `placed` where `layout` puts them.
-    pub(crate) fn new(sizes: &Sizes<'a>, placed: &[PlacedLen], layout: &Layout) -> Self {
-        let mut placement = Placement::new();
-        let mut runs = placed.iter().zip(&layout.runs).peekable();
-        for index in 0..sizes.items.len() {
-            let run = runs.next_if(|(placed, _)| usize::from(placed.index) == index);
-            placement.push(run.map(|(_, run)| *run));
-        }
+    /// A plan with the items where `layout` puts them.
+    #[inline]
+    pub(crate) fn new(sizes: Sizes<'a>, layout: &Layout) -> Self {
         Self {
             form: sizes.form,
             xid: sizes.xid,
             stream: sizes.stream,
             items: sizes.items,
-            placement,
+            placed: sizes.placed,
             header_len: layout.header_len,
             first_room: layout.first_room,
             cont_room: layout.cont_room,
             count: layout.count,
+            gather_max: sizes.gather_max,
             next: 0,
-            bulk: BulkCursor { item: 0, done: 0, k: 0 },
+            start: layout.walk,
+            bulk: BulkCursor { item: 0, done: 0, first: None, k: 0, walk: layout.walk },
         }
     }
 
@@ -258,6 +260,11 @@ impl<'a> GroupPlan<'a> {
         }
         self.bulk.k = 0;
         Some(Transmission { index, header_len, payload, len, bulk })
+    }
+
+    /// How the items were laid out, which they are again, item by item, when that is asked for.
+    fn bounds(&self) -> WalkBounds {
+        WalkBounds { count_max: self.count, gather_max: self.gather_max }
     }
 
     /// The pieces behind the header of a transmission.
@@ -281,6 +288,7 @@ impl<'a> GroupPlan<'a> {
     /// Encodes the header of a transmission, exactly its `header_len` bytes.
     pub(crate) fn encode_header(
         &self,
+        structure: &RecvStructure,
         transmission: &Transmission,
         credit: u32,
         writer: &mut Writer<'_>,
@@ -296,11 +304,12 @@ impl<'a> GroupPlan<'a> {
             return header(Body::Optional(Optional::XmtCont(cont))).encode(writer);
         }
         let mut dp = ArrayVec::<MsgItem<'_>, { MITEMS_MAX as usize }>::new();
+        let mut walk = self.start;
         let optional = match self.form {
             Form::Msg(_) => return header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
             Form::Request { wants, rsbuf } => {
                 let placed = (0..self.items.len()).filter(|index| self.is_placed(*index));
-                dp.extend(placed.map(|index| self.entry(index)));
+                dp.extend(placed.map(|index| self.entry(index, &mut walk, structure)));
                 let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(wants));
                 Optional::XmtReq(XmtReq { dp, rsd, count: self.count, rsbuf, pslen })
             }
@@ -308,7 +317,8 @@ impl<'a> GroupPlan<'a> {
                 // It matched when the plan was made; directions and items are the same now.
                 let matches = direct::match_items(&rsd, self.items).unwrap_or_default();
                 dp.extend(matches.iter().map(|found| match found.item {
-                    Some(item) => self.entry(usize::from(item)),
+                    // Directions meet the items in order, so the placed ones are walked in order.
+                    Some(item) => self.entry(usize::from(item), &mut walk, structure),
                     None => direct::NO_ITEM,
                 }));
                 let dp = Array::from_slice(&dp);
@@ -345,24 +355,26 @@ impl<'a> GroupPlan<'a> {
     /// Whether an item is placed; if not, it is in the payload stream.
     #[must_use]
     pub fn is_placed(&self, item: usize) -> bool {
-        self.run_of(item).is_some()
-    }
-
-    fn run_of(&self, item: usize) -> Option<Run> {
-        self.placement.get(item).copied().flatten()
+        self.placed.contains(item)
     }
 
     /// How the first header describes an item.
-    fn entry(&self, index: usize) -> MsgItem<'a> {
+    fn entry(&self, index: usize, walk: &mut Walk, structure: &RecvStructure) -> MsgItem<'a> {
         let item = &self.items[index];
-        match self.run_of(index) {
-            Some(Run { first, count }) => {
-                let segments = Tbsns::run(u32::from(first), u32::from(count.get()));
+        if !self.is_placed(index) {
+            return direct::too_short(item);
+        }
+        match walk.place(structure, self.bounds(), item) {
+            Ok(Run { first, count }) => {
+                let segments = Tbsns::run(first, count);
                 // [RTR] 7.3: our items begin at the start of their first segment.
                 let loc = Loc::Tbsn { offset: 0, segments };
                 MsgItem { disp: item.position, length: item.len, loc }
             }
-            None => direct::too_short(item),
+            Err(error) => {
+                debug_assert!(false, "it was laid out before: {error:?}");
+                direct::too_short(item)
+            }
         }
     }
 
@@ -398,7 +410,12 @@ impl<'a> GroupPlan<'a> {
             while bulk.item < self.items.len() && !self.is_placed(bulk.item) {
                 bulk.item += 1;
             }
-            let first = u32::from(self.run_of(bulk.item)?.first);
+            let item = self.items.get(bulk.item)?;
+            let first = match bulk.first {
+                Some(first) => first,
+                None => bulk.walk.place(structure, self.bounds(), item).ok()?.first,
+            };
+            bulk.first = Some(first);
             let k_max = structure.placement_count();
             bulk.k = first - index * k_max;
             if bulk.k >= k_max {
@@ -423,7 +440,7 @@ impl<'a> GroupPlan<'a> {
         }
         let len = bulk.done - start;
         if bulk.done == total {
-            *bulk = BulkCursor { item: item + 1, done: 0, k: 0 };
+            *bulk = BulkCursor { item: item + 1, done: 0, first: None, k: 0, walk: bulk.walk };
         }
         Some(Stretch { item, start, len, at: begins })
     }
