@@ -181,6 +181,18 @@ mod handshake {
     }
 
     #[test]
+    fn properties_are_sent_once_though_the_client_states_its_own_late() {
+        let (client, _) = both();
+        let mut server = Side::new(Role::Server, settings());
+        assert!(matches!(server.receive(&msg(16, false)), Ingress::Call(_)));
+        server.conn.next_control().expect("not yet sent");
+        let late = client.control(ControlSend::ConnProp { xid: 0 });
+        let done = Control { became_ready: false, answer: None };
+        assert!(matches!(server.receive(&late), Ingress::Control(control) if control == done));
+        assert_eq!(server.conn.limits().recv_size, 4096 * 3, "it still counts");
+    }
+
+    #[test]
     fn a_payload_behind_properties_is_bad() {
         let (client, _) = both();
         let mut server = Side::new(Role::Server, settings());
@@ -524,6 +536,52 @@ mod credits {
     }
 
     #[test]
+    fn a_group_that_the_grant_never_allows_needs_explicit_rdma() {
+        let (mut client, _) = both();
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let payload = |count: u32| CallDemand::inline(count * 12_000, 40);
+        let error = client.conn.begin_call(&mut client.ledger, id, &payload(9)).expect_err("9");
+        assert!(matches!(error, SendError::NeedsExplicitRdma { limit: 8, .. }), "{error}");
+        call(&mut client);
+        let error = client.conn.begin_call(&mut client.ledger, id, &payload(8)).expect_err("8");
+        assert_eq!(error, SendError::NotEnoughCredits { need: 8, have: 7 }, "it is only a wait");
+    }
+
+    #[test]
+    fn a_reply_has_no_more_transmissions_than_its_sender_makes() {
+        let (_, mut server) =
+            connected(settings(), Settings { response_sx_limit: 2, ..settings() });
+        let to = ReplyTo { xid: 16, credits: 1, rsbuf: 4, via: Via::Xmt };
+        assert!(matches!(server.receive(&xmtreq(16, 1)), Ingress::Call(_)));
+        let ledger = &mut server.ledger;
+        let long = ReplyDemand::inline(30_000);
+        let error = server.conn.begin_reply(ledger, &to, &long).expect_err("three");
+        assert!(matches!(error, SendError::NeedsExplicitRdma { transmissions: 3, limit: 2, .. }));
+        let plan = server.conn.begin_reply(ledger, &to, &ReplyDemand::inline(20_000));
+        assert_eq!(plan.expect("two").count(), 2);
+    }
+
+    #[test]
+    fn a_reply_raises_the_grant_as_soon_as_there_are_receives() {
+        let (_, mut server) = both();
+        assert_eq!(server.conn.inflow().granted(), 8);
+        let mut poor = ShardLedger::new(4, 1, 1, 4);
+        let mut conn = Connection::open(Role::Server, 0, &settings(), &mut poor).expect("one");
+        let at = Received { buffer: 0, byte_len: 68 };
+        let bytes = msg(1, false);
+        let Ingress::Call(message) = conn.on_transmission(&mut poor, at, &bytes) else {
+            panic!("a call")
+        };
+        assert_eq!(conn.inflow().granted(), 1);
+        // Receives come in, as from a connection that was closed.
+        poor.grants = GrantPool::new(5, 1);
+        poor.grants.open().expect("its own floor");
+        let demand = ReplyDemand::inline(40);
+        conn.begin_reply(&mut poor, &message.reply_to(), &demand).expect("fits");
+        assert_eq!(conn.inflow().granted(), 5);
+    }
+
+    #[test]
     fn no_receives_for_the_reply_means_no_call() {
         let (mut client, _) = both();
         client.ledger.replies = ReplyReserve::new(1);
@@ -639,7 +697,11 @@ mod groups {
         assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
         let error = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
         assert!(matches!(server.receive(&error), Ingress::Ignored(_)));
-        assert!(matches!(server.receive(&[0; 10]), Ingress::Ignored(Ignored::Short)));
+        let versions = wire(1, 2, 8, Body::Error(RdmaError::Vers { low: 1, high: 1 }), &[]);
+        assert!(matches!(server.receive(&versions), Ingress::Ignored(_)));
+        for short in [&[0; 10][..], &msg(2, false)[..27]] {
+            assert!(matches!(server.receive(short), Ingress::Ignored(Ignored::Short)));
+        }
         let last = server.receive(&xmtcont(1, 1, 5));
         assert!(matches!(last, Ingress::Complete(Complete::Call)));
     }
