@@ -9,7 +9,7 @@ use super::FabricClock;
 use super::dma::{self, DmaError};
 use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
-use super::ring::{Body, Refusal};
+use super::ring::{Body, Consumer, Refusal};
 use super::srq::Srq;
 use crate::provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
 
@@ -70,7 +70,7 @@ impl Core {
 
     /// Matches a message with the oldest Receive.
     #[inline(always)]
-    pub(super) fn arrive(&mut self, body: &Body, out: &mut WcBatch) -> Arrival {
+    pub(super) fn arrive(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
         let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);
         };
@@ -80,7 +80,15 @@ impl Core {
         let (status, arrival) = if u64::from(body.byte_len) > recv.room {
             (WcStatus::LocalLength, Arrival::Refused(Refusal::TooLong))
         } else {
-            match dma::deliver(body, sgl, &self.keys) {
+            let outcome = if body.pieces == 0 {
+                dma::deliver(body, sgl, &self.keys)
+            } else {
+                match rx.fetch(|| dma::fetch(body, sgl, &self.keys)) {
+                    Some(outcome) => outcome,
+                    None => return Arrival::Refused(Refusal::Gone),
+                }
+            };
+            match outcome {
                 Ok(()) => (WcStatus::Success, Arrival::Delivered),
                 Err(DmaError::Destination) => {
                     (WcStatus::LocalProtection, Arrival::Refused(Refusal::Broken))
@@ -147,6 +155,12 @@ impl CompletionQueue {
             _ if self.waiting.len() < self.depth => self.waiting.push_back(completion),
             _ => self.is_overrun = true,
         }
+    }
+
+    /// Forgets what was kept for a queue pair.
+    #[cold]
+    pub(super) fn forget(&mut self, num: u32) {
+        self.waiting.retain(|completion| completion.qp_num != num);
     }
 
     /// Hands out what was kept.

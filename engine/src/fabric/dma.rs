@@ -70,13 +70,10 @@ fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.pieces = count;
 }
 
-/// Copies the message of a slot to the memory of a Receive that is long enough for it.
-///
-/// What the slot refers to was lent by `post_send` until the slot is released.
+/// Copies the message in a slot to the memory of a Receive that is long enough for it.
 #[inline(always)]
 pub(super) fn deliver(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
-    if body.pieces == 0
-        && let Some(Lent(sge)) = to.first()
+    if let Some(Lent(sge)) = to.first()
         && body.byte_len <= sge.length.min(INLINE_LEN as u32)
         && keys.allows(sge, Access::LOCAL_WRITE)
     {
@@ -89,20 +86,20 @@ pub(super) fn deliver(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), D
     deliver_in_parts(body, to, keys)
 }
 
-/// As [`deliver`], for a message in several parts on either side.
+/// As [`deliver`], to a Receive in several parts.
 #[inline(never)]
 fn deliver_in_parts(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
-    if body.pieces != 0 {
-        return fetch(body, to, keys);
-    }
     let mut scatter = Scatter { keys, left: to, at: 0 };
     let len = (body.byte_len as usize).min(INLINE_LEN);
     // SAFETY: the source is the slot's own bytes.
     unsafe { scatter.put(body.bytes.as_ptr(), len) }
 }
 
-/// Copies a message from the memory of the peer.
-fn fetch(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+/// Copies a message from the memory of the peer to that of a Receive that is long enough for it.
+///
+/// What the slot refers to was lent by `post_send` until the slot is released or withdrawn.
+#[inline(never)]
+pub(super) fn fetch(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
     for piece in body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into()) {
         let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);

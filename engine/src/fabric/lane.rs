@@ -53,14 +53,12 @@ pub(super) struct Lane {
     blocked: Option<(u32, u64)>,
     /// Position up to which acks behind a blocked front were read.
     peeked: u32,
-    /// One of the three lists below has something in it.
+    /// One of the two lists below has something in it.
     has_chores: bool,
     /// Queue pairs of the peer that are to be told of a disconnect.
     goodbyes: VecDeque<u32>,
     /// Queue pairs whose requests wait for room, each once.
     waiting: VecDeque<u32>,
-    /// Queue pairs in the error state whose waiting requests are to be flushed.
-    flushing: VecDeque<u32>,
 }
 
 impl Lane {
@@ -91,7 +89,6 @@ impl Lane {
             has_chores: false,
             goodbyes: VecDeque::new(),
             waiting: VecDeque::new(),
-            flushing: VecDeque::new(),
         }
     }
 
@@ -106,7 +103,6 @@ impl Lane {
         let count = self.qps as usize;
         self.goodbyes.reserve(count);
         self.waiting.reserve(count);
-        self.flushing.reserve(count);
     }
 
     /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
@@ -164,7 +160,7 @@ impl Lane {
             self.acked = newer(self.acked, body.acks());
             let dst = body.dst;
             if body.op == OP_SEND {
-                match core.arrive(body, out) {
+                match core.arrive(&self.rx, body, out) {
                     Arrival::Delivered => self.rx.release(),
                     Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
                     Arrival::NoReceive { patience } => {
@@ -195,7 +191,7 @@ impl Lane {
     #[cold]
     fn peer_left(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, num: u32) {
         self.retire(core, Some(out), now);
-        if self.fail(core, num) {
+        if self.fail(core, Some(out), num) {
             core.tell(num);
         }
     }
@@ -264,19 +260,11 @@ impl Lane {
         let ours = core.qps.iter().filter(|qp| qp.lane == self.index);
         let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
         for num in nums {
-            if self.fail(core, num) {
+            if self.fail(core, Some(out), num) {
                 core.tell(num);
             }
         }
-        let mut position = self.tx.freed();
         self.acked = self.tx.reclaim(self.acked);
-        while position != self.tx.head() {
-            let posted = self.posted[(position & self.mask) as usize];
-            position = position.wrapping_add(1);
-            if posted.fate != Fate::Silent {
-                core.complete(&posted, Some(out));
-            }
-        }
         self.goodbyes.clear();
     }
 

@@ -16,6 +16,7 @@
 //! not polled takes nothing; the queue pairs between two sets of queues share a ring, so a message
 //! that waits for a Receive holds up those behind it, which need a Receive of the same queue.
 
+mod barrier;
 mod cm;
 mod core;
 mod dma;

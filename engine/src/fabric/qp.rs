@@ -78,10 +78,8 @@ pub(super) struct QueuePair {
     pub unsignaled: u16,
     /// The peer's patience, for what it sends to us.
     pub peer_rnr_retry: u8,
-    /// Whether a slot was ever published.
-    pub has_sent: bool,
-    /// Position behind the last slot published.
-    pub sent_until: u32,
+    /// Position behind the last slot published, if there was one.
+    pub sent_until: Option<u32>,
     /// It stands in its lane's list of those that wait for room.
     pub is_waiting: bool,
     /// Its program has learned that the peer is gone, or has itself disconnected.
@@ -104,8 +102,7 @@ impl QueuePair {
             outstanding: 0,
             unsignaled: 0,
             peer_rnr_retry: 0,
-            has_sent: false,
-            sent_until: 0,
+            sent_until: None,
             is_waiting: false,
             is_told: false,
             backlog: Backlog::EMPTY,

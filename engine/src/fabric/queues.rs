@@ -152,7 +152,7 @@ impl Queues for FabricQueues {
                     unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
                 });
                 if is_published {
-                    (qp.has_sent, qp.sent_until) = (true, lane.tx.head());
+                    qp.sent_until = Some(lane.tx.head());
                     continue;
                 }
             }
@@ -186,7 +186,7 @@ impl Queues for FabricQueues {
         // What the peer took before is a success.
         lane.read_ack_line();
         lane.retire(&mut self.core, None, now);
-        lane.fail(&mut self.core, num);
+        lane.fail(&mut self.core, None, num);
         lane.say_goodbye(peer);
         lane.drain(&mut self.core, None, now);
         lane.peer.doze.poke();
@@ -194,14 +194,12 @@ impl Queues for FabricQueues {
 
     fn destroy(&mut self, FabricQp(num): FabricQp) {
         self.disconnect(FabricQp(num));
-        let Core { qps, backlog, events, opening, .. } = &mut self.core;
+        let Core { qps, cq, events, opening, .. } = &mut self.core;
         let Some(qp) = qps.find(num) else { return };
         let lane = &mut self.lanes[qp.lane as usize];
-        while !qp.backlog.is_empty() {
-            backlog.pop(&mut qp.backlog);
-        }
-        lane.silence(num);
+        lane.forget(num);
         lane.qps -= 1;
+        cq.forget(num);
         events.retain(|QueueEvent::Disconnected { qp_num }| *qp_num != num);
         opening.retain(|opening| *opening != num);
         qps.remove(num);
@@ -271,7 +269,7 @@ impl FabricQueues {
                 // Its goodbye may have come before we were there to hear it.
                 Progress::Left if lane.has_more(qp) => return true,
                 Progress::Left | Progress::Dropped => {
-                    lane.fail(core, num);
+                    lane.fail(core, None, num);
                     core.tell(num);
                 }
             }

@@ -21,7 +21,8 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use super::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use super::barrier;
+use super::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
 
 /// Bytes of a message that travels in its slot.
 pub(super) const INLINE_LEN: usize = 224;
@@ -111,6 +112,8 @@ pub(super) struct Ring {
     closed: CachePadded<AtomicU32>,
     /// The consumer is gone and looks at no slot any more.
     abandoned: AtomicU32,
+    /// One more than the position of the slot whose memory the consumer is reading; 0 if none.
+    fetching: CachePadded<AtomicU64>,
 }
 
 // SAFETY: a slot's body is written only by the one producer while it holds the slot (its position
@@ -136,6 +139,7 @@ pub(super) fn ring(len: u32, delayed: bool) -> (Producer, Consumer) {
         ack_line: CachePadded::new(AtomicU64::new(0)),
         closed: CachePadded::new(AtomicU32::new(0)),
         abandoned: AtomicU32::new(0),
+        fetching: CachePadded::new(AtomicU64::new(0)),
     });
     let mask = len - 1;
     let producer =
@@ -225,10 +229,29 @@ impl Producer {
         self.ring.verdicts[(position & self.mask) as usize].taken_at.load(Ordering::Relaxed)
     }
 
-    /// Withdraws a published slot: a consumer that waits with it gives up.
+    /// Withdraws a published slot. A consumer that waits with it gives up; one that fetches the
+    /// memory that it refers to may be at it until [`Producer::settle`] has returned.
     #[cold]
-    pub(super) fn cancel(&self, position: u32) {
+    pub(super) fn withdraw(&self, position: u32) {
         self.slot(position).cancel.store(position.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Waits until nobody reads the memory that withdrawn slots refer to: not longer than one
+    /// message is being copied.
+    #[cold]
+    pub(super) fn settle(&self) {
+        barrier::heavy();
+        while self.is_being_fetched() {
+            yield_now();
+        }
+    }
+
+    fn is_being_fetched(&self) -> bool {
+        let fetching = self.ring.fetching.load(Ordering::Acquire);
+        let Some(position) = fetching.checked_sub(1) else { return false };
+        let is_closed = self.ring.closed.load(Ordering::Relaxed) != 0;
+        let turn = (position as u32).wrapping_add(1);
+        is_closed || self.slot(position as u32).cancel.load(Ordering::Relaxed) == turn
     }
 
     /// Whether the consumer is gone.
@@ -257,8 +280,12 @@ impl Producer {
 }
 
 impl Drop for Producer {
+    /// Says that nothing more will come. Afterwards nobody reads memory that slots refer to.
     fn drop(&mut self) {
         self.ring.closed.store(1, Ordering::Release);
+        if self.freed != self.head {
+            self.settle();
+        }
     }
 }
 
@@ -342,9 +369,20 @@ impl Consumer {
     }
 
     /// Whether the producer withdrew the slot at the front.
-    #[cold]
     pub(super) fn is_cancelled(&self) -> bool {
         self.slot(self.next).cancel.load(Ordering::Relaxed) == self.next.wrapping_add(1)
+    }
+
+    /// Runs `copy`, which reads the memory that the front refers to; not if the producer has
+    /// withdrawn the slot or is gone.
+    #[inline]
+    pub(super) fn fetch<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
+        self.ring.fetching.store(u64::from(self.next) + 1, Ordering::Relaxed);
+        // Whoever withdraws and then settles has either been seen here or sees `fetching`.
+        barrier::light();
+        let outcome = (!self.is_cancelled() && !self.is_closed()).then(copy);
+        self.ring.fetching.store(0, Ordering::Release);
+        outcome
     }
 
     /// When the front was published, in ns; 0 in a ring without a delay.

@@ -7,6 +7,10 @@ pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(loom)]
 pub(super) use loom::cell::UnsafeCell;
+#[cfg(loom)]
+pub(super) use loom::thread::yield_now;
+#[cfg(not(loom))]
+pub(super) use std::thread::yield_now;
 
 /// A cell with loom's interface.
 #[cfg(not(loom))]

@@ -26,6 +26,38 @@ fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
 }
 
 #[test]
+fn a_flush_needs_no_help_from_the_peer() {
+    let mut pair = Pair::new();
+    pair.b.recv(10, 0, 4096);
+    let sgl = [pair.a.sge(0, 1000)];
+    for id in 0..30 {
+        pair.a.send_from(pair.qa.qp, id, &sgl, SendFlags::empty()).unwrap();
+    }
+    pair.a.queues.disconnect(pair.qa.qp);
+    let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Flushed)).collect();
+    assert_eq!(brief(&pair.a.poll()), expected);
+    // The memory is the program's again: what the peer finds later is not read from there.
+    pair.a.write(0, &[0xEE; 1000]);
+    assert_eq!(pair.b.poll_dry(), []);
+    assert_eq!(pair.b.read(0, 1), [0]);
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
+    assert_eq!(pair.a.poll_dry(), [], "each once");
+}
+
+#[test]
+fn memory_of_queues_that_vanished_is_not_read() {
+    let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
+    b.recv(10, 0, 4096);
+    b.recv(11, 0, 4096);
+    a.send(qa.qp, 1, b"in the slot").unwrap();
+    let sgl = [a.sge(0, 1000)];
+    a.send_from(qa.qp, 2, &sgl, SendFlags::empty()).unwrap();
+    drop(a);
+    assert_eq!(b.poll_dry(), [received(10, qb, 11)]);
+    assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
 fn requests_that_wait_for_room_are_flushed_last_and_in_order() {
     let mut pair = Pair::new();
     for id in 0..30 {
@@ -48,9 +80,9 @@ fn the_peer_flushes_what_it_has_posted() {
     pair.b.send(pair.qb.qp, 5, b"x").unwrap();
     pair.b.send(pair.qb.qp, 6, b"y").unwrap();
     pair.a.queues.disconnect(pair.qa.qp);
-    pair.b.poll_dry();
-    pair.a.poll_dry();
     assert_eq!(brief(&pair.b.poll_dry()), [(5, WcStatus::Flushed), (6, WcStatus::Flushed)]);
+    pair.a.poll_dry();
+    assert_eq!(pair.b.poll_dry(), [], "each once");
     assert_eq!(pair.b.events().len(), 1);
 }
 
@@ -78,7 +110,6 @@ fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_its_place_comes_back
     pair.b.recv(10, 0, 64);
     pair.a.send(pair.qa.qp, 1, b"late").unwrap();
     pair.b.queues.destroy(pair.qb.qp);
-    pair.a.poll_dry();
     assert_eq!(pair.b.poll_dry(), []);
     assert_eq!(brief(&pair.a.poll_dry()), [(1, WcStatus::Flushed)]);
     assert_eq!(pair.a.events().len(), 1);

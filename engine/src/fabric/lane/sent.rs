@@ -1,0 +1,269 @@
+//! What a lane has sent: slots that come back, and requests that wait for one.
+
+use super::{Lane, OP_DISCONNECT};
+use crate::fabric::core::{Core, Posted};
+use crate::fabric::qp::{Backlog, Fate, State};
+use crate::fabric::ring::{Body, Refusal};
+use crate::provider::{WcBatch, WrId};
+
+impl Lane {
+    /// Publishes a slot that `fill` has written. False if the ring is full or others wait.
+    #[inline(always)]
+    pub(in crate::fabric) fn push(
+        &mut self,
+        posted: Posted,
+        now: u64,
+        fill: impl FnOnce(&mut Body),
+    ) -> bool {
+        if self.has_chores {
+            return false;
+        }
+        self.publish(posted, now, fill)
+    }
+
+    /// As [`Lane::push`], before all others that wait.
+    #[inline(always)]
+    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
+        let position = self.tx.head();
+        let Some(mut slot) = self.tx.claim() else { return false };
+        fill(slot.body());
+        if now != 0 {
+            slot.stamp(now);
+        }
+        self.posted[(position & self.mask) as usize] = posted;
+        self.announced = self.rx.next();
+        slot.publish(self.rx.acks());
+        true
+    }
+
+    /// Completes the requests whose slots were taken.
+    #[inline]
+    pub(in crate::fabric) fn retire(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        now: u64,
+    ) {
+        if core.delay_ns != 0 || self.acked.refused() != self.refusals {
+            return self.retire_one_by_one(core, out, now);
+        }
+        let until = self.acked.taken();
+        let mut position = self.tx.freed();
+        while position != until {
+            let posted = &self.posted[(position & self.mask) as usize];
+            position = position.wrapping_add(1);
+            if posted.fate != Fate::Silent {
+                core.complete(posted, out.as_deref_mut());
+            }
+        }
+        self.tx.free(self.acked, until);
+    }
+
+    /// As [`Lane::retire`], looking at when and how each slot was taken.
+    #[cold]
+    fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        while self.tx.freed() != self.acked.taken() {
+            let position = self.tx.freed();
+            if core.delay_ns != 0 && now < self.tx.taken_at(position).saturating_add(core.delay_ns)
+            {
+                return;
+            }
+            let posted = self.posted[(position & self.mask) as usize];
+            let refusal = if self.acked.refused() == self.refusals {
+                None
+            } else {
+                self.tx.refusal(position)
+            };
+            self.tx.free(self.acked, position.wrapping_add(1));
+            match refusal {
+                Some(why) => {
+                    self.refusals = self.refusals.wrapping_add(1);
+                    self.was_refused(core, out.as_deref_mut(), posted, why);
+                }
+                None if posted.fate == Fate::Silent => {}
+                None => core.complete(&posted, out.as_deref_mut()),
+            }
+        }
+    }
+
+    /// The peer did not do what a slot asks for.
+    fn was_refused(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        posted: Posted,
+        why: Refusal,
+    ) {
+        let num = posted.qp_num;
+        // What belongs to a queue pair that has failed already was flushed then.
+        if core.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
+            return;
+        }
+        let fate = match why {
+            Refusal::TooLong => Fate::TooLong,
+            Refusal::NotReady => Fate::NotReady,
+            Refusal::Gone => Fate::Flushed,
+            Refusal::Broken => Fate::Broken,
+            Refusal::Unreadable => Fate::Protection,
+        };
+        core.complete(&Posted { fate, covers: 0, ..posted }, out.as_deref_mut());
+        self.fail(core, out, num);
+        core.tell(num);
+    }
+
+    /// Puts a queue pair into the error state and flushes: first what the peer has not acked, then
+    /// what waits here. Afterwards nothing reads the memory of its requests. False if it was in
+    /// the error state already.
+    #[cold]
+    pub(in crate::fabric) fn fail(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        num: u32,
+    ) -> bool {
+        let Some(qp) = core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return false;
+        };
+        qp.state = State::Error;
+        let mut waiting = std::mem::replace(&mut qp.backlog, Backlog::EMPTY);
+        let positions = PositionRange { next: self.tx.freed(), end: self.tx.head() };
+        let is_ours = |posted: &Posted| posted.qp_num == num;
+        for position in positions {
+            if is_ours(&self.posted[(position & self.mask) as usize]) {
+                self.tx.withdraw(position);
+            }
+        }
+        self.tx.settle();
+        for position in positions {
+            let posted = &mut self.posted[(position & self.mask) as usize];
+            if is_ours(posted) {
+                let flushed = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
+                *posted = NOBODYS;
+                core.complete(&flushed, out.as_deref_mut());
+            }
+        }
+        while let Some(request) = core.backlog.front(&waiting) {
+            let fate = if request.fate.is_success() { Fate::Flushed } else { request.fate };
+            let flushed = Posted { wr_id: request.wr_id, qp_num: num, covers: 0, fate };
+            core.backlog.pop(&mut waiting);
+            core.complete(&flushed, out.as_deref_mut());
+        }
+        true
+    }
+
+    /// Makes the peer's queue pair fail, too.
+    pub(in crate::fabric) fn say_goodbye(&mut self, peer_num: u32) {
+        self.has_chores = true;
+        self.goodbyes.push_back(peer_num);
+    }
+
+    /// A queue pair's requests wait for room.
+    pub(in crate::fabric) fn enqueue(&mut self, num: u32) {
+        self.has_chores = true;
+        self.waiting.push_back(num);
+    }
+
+    /// Forgets that a queue pair waits.
+    pub(in crate::fabric) fn forget(&mut self, num: u32) {
+        self.waiting.retain(|waiting| *waiting != num);
+    }
+
+    /// Sends what waits for room: goodbyes, then one request of each queue pair in turn.
+    #[cold]
+    pub(in crate::fabric) fn drain(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        now: u64,
+    ) {
+        let before = self.tx.head();
+        while let Some(&peer_num) = self.goodbyes.front()
+            && self.publish(NOBODYS, now, |body| {
+                (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
+            })
+        {
+            self.goodbyes.pop_front();
+        }
+        // Those that have to wait for something else are passed over, each once.
+        let mut passed = 0;
+        while self.tx.has_room() && passed < self.waiting.len() {
+            let Some(num) = self.waiting.pop_front() else { break };
+            match self.send_waiting(core, out.as_deref_mut(), num, now) {
+                Turn::Done => {}
+                Turn::Again => self.waiting.push_back(num),
+                Turn::Later => {
+                    passed += 1;
+                    self.waiting.push_back(num);
+                }
+            }
+        }
+        self.has_chores = !(self.goodbyes.is_empty() && self.waiting.is_empty());
+        if self.tx.head() != before {
+            self.peer.doze.poke();
+        }
+    }
+
+    /// Sends the oldest waiting request of a queue pair. There is room.
+    fn send_waiting(
+        &mut self,
+        core: &mut Core,
+        out: Option<&mut WcBatch>,
+        num: u32,
+        now: u64,
+    ) -> Turn {
+        let Core { qps, backlog, .. } = core;
+        let Some(qp) = qps.find(num) else { return Turn::Done };
+        let Some(request) = backlog.front(&qp.backlog) else {
+            qp.is_waiting = false;
+            return Turn::Done;
+        };
+        if !request.fate.is_success() {
+            // Its memory was wrong when it was posted; it fails when those before it are done.
+            let under_way = qp.sent_until.map_or(0, |end| end.wrapping_sub(self.tx.freed()));
+            if under_way != 0 && under_way <= self.mask + 1 {
+                return Turn::Later;
+            }
+            let peer = qp.peer;
+            self.fail(core, out, num);
+            core.tell(num);
+            self.say_goodbye(peer);
+            return Turn::Done;
+        }
+        let (wr_id, covers, fate) = (request.wr_id, request.covers, request.fate);
+        self.publish(Posted { wr_id, qp_num: num, covers, fate }, now, |body| *body = request.body);
+        qp.sent_until = Some(self.tx.head());
+        backlog.pop(&mut qp.backlog);
+        qp.is_waiting = !qp.backlog.is_empty();
+        if qp.is_waiting { Turn::Again } else { Turn::Done }
+    }
+}
+
+/// What a queue pair's turn to send has led to.
+enum Turn {
+    /// It does not wait any more.
+    Done,
+    /// It has more to send.
+    Again,
+    /// It cannot go on before other things have happened.
+    Later,
+}
+
+/// Positions of slots, in order; they wrap around.
+#[derive(Debug, Clone, Copy)]
+struct PositionRange {
+    next: u32,
+    end: u32,
+}
+
+impl Iterator for PositionRange {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let position = self.next;
+        self.next = position.wrapping_add(1);
+        (position != self.end).then_some(position)
+    }
+}
+
+/// What is remembered of a slot whose return nobody waits for.
+const NOBODYS: Posted = Posted { wr_id: WrId(0), qp_num: u32::MAX, covers: 0, fate: Fate::Silent };
