@@ -12,6 +12,8 @@ pub struct Args {
     pub file: Option<PathBuf>,
     /// Where the server's file is, or in which directory.
     pub store: Option<PathBuf>,
+    /// Whether the page cache is to be passed by if it can be.
+    pub direct: bool,
     /// Block lengths, in bytes.
     pub blocks: Vec<usize>,
     /// Continuation on, off, or one after the other.
@@ -47,6 +49,7 @@ Usage: block_store [--file F] [options]
   --window N           calls on their way at a time, 1 to 64 (16)
   --store PATH         where the server keeps its data: a directory, or a file that does not exist
                        yet and will be kept; without it a temporary file next to F
+  --direct on|off      whether to pass the page cache by (O_DIRECT) where that is possible (on)
   --workers N          threads that write and read the store, 1 to 8 (2)
   --spares N           segments of 64 KiB that may be at the disk at a time; without it enough
 ";
@@ -59,6 +62,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
     let mut args = Args {
         file: None,
         store: None,
+        direct: true,
         blocks: vec![4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20],
         continuation: vec![true, false],
         window: 16,
@@ -79,8 +83,9 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         match option.as_str() {
             "--file" => args.file = Some(value.into()),
             "--store" => args.store = Some(value.into()),
+            "--direct" => args.direct = switch("--direct", &text)?,
             "--block" => args.blocks = vec![block(&text)?],
-            "--continuation" => args.continuation = vec![switch(&text)?],
+            "--continuation" => args.continuation = vec![switch("--continuation", &text)?],
             "--window" => args.window = number("--window", &text, 1..=64)?,
             "--workers" => args.workers = number("--workers", &text, 1..=8)?,
             _ => args.spares = Some(number("--spares", &text, 0..=65_536)?),
@@ -103,11 +108,11 @@ fn block(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("--block {text}: 4KiB to 1MiB are possible, in multiples of 4KiB"))
 }
 
-fn switch(text: &str) -> Result<bool, String> {
+fn switch(option: &str, text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("--continuation {text}: on or off")),
+        _ => Err(format!("{option} {text}: on or off")),
     }
 }
 
@@ -121,8 +126,16 @@ fn number(
     number.ok_or_else(|| format!("{option} {text}: a number from {min} to {max}"))
 }
 
-const OPTIONS: [&str; 7] =
-    ["--file", "--store", "--block", "--continuation", "--window", "--workers", "--spares"];
+const OPTIONS: [&str; 8] = [
+    "--file",
+    "--store",
+    "--direct",
+    "--block",
+    "--continuation",
+    "--window",
+    "--workers",
+    "--spares",
+];
 
 #[cfg(test)]
 mod tests {
@@ -141,11 +154,12 @@ mod tests {
 
     #[test]
     fn every_option_is_read() {
-        let line = "--file f --store s --block 64KiB --continuation off --window 3 --workers 1 \
-                    --spares 0";
+        let line = "--file f --store s --direct off --block 64KiB --continuation off --window 3 \
+                    --workers 1 --spares 0";
         let expected = Args {
             file: Some("f".into()),
             store: Some("s".into()),
+            direct: false,
             blocks: vec![65_536],
             continuation: vec![false],
             window: 3,
@@ -173,6 +187,7 @@ mod tests {
             ("--window 0", "1 to 64"),
             ("--window 65", "1 to 64"),
             ("--continuation maybe", "on or off"),
+            ("--direct 1", "on or off"),
         ] {
             let error = parsed(line).expect_err(line);
             assert!(error.contains(name), "{error}");

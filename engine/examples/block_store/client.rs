@@ -199,6 +199,25 @@ impl Session {
         }
     }
 
+    /// Makes a call that `write` writes from behind the message type, and returns the words of the
+    /// reply's payload from there on.
+    #[cfg(test)]
+    pub fn raw(&mut self, write: impl FnOnce(&mut CallBuilder<'_>)) -> Vec<u32> {
+        let mut call = self.client.call(self.peer, 0).expect("nothing else is on its way");
+        write(&mut call);
+        call.submit().expect("the call fits");
+        let mut words = None;
+        while words.is_none() {
+            let now = self.clock.now();
+            let busy = self.client.poll(now, |completion| {
+                let mut reader = completion.result().expect("there is a reply").reader();
+                words = Some(std::iter::from_fn(|| reader.u32().ok()).collect());
+            });
+            self.rest(busy);
+        }
+        words.unwrap_or_default()
+    }
+
     /// Leaves the core to others when nothing happens.
     fn rest(&mut self, busy: bool) {
         self.idle = if busy { 0 } else { self.idle + 1 };

@@ -16,10 +16,11 @@ use arrayvec::ArrayVec;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
 
 use crate::rpc;
-use crate::store::{SLICES_MAX, Slices, Store};
+use crate::setup::SEGMENT_LEN;
+use crate::store::{Slices, Store};
 
 /// Segments of one WRITE on their way to the file, in order.
-pub type Segments = ArrayVec<Loan, SLICES_MAX>;
+pub type Segments = ArrayVec<Loan, { rpc::BLOCK_MAX / SEGMENT_LEN }>;
 
 /// A call that the shard has let go of.
 #[derive(Debug)]

@@ -9,29 +9,20 @@ use rpcrdma_engine::{Answer, Call, Handler, Incoming, Reply, TakeError, Ticket, 
 
 use crate::disk::{Disk, Job, Segments, Task, status};
 use crate::rpc::{self, BLOCK_MAX, Denial, Procedure};
-use crate::store::{SLICES_MAX, Slices};
+use crate::store::Slices;
 
 /// Serves one file. The shard moves segments and tickets; bytes move between the network, the
 /// memory where they landed, and the file.
 #[derive(Debug)]
 pub struct BlockServer {
     disk: Arc<Disk>,
-    counts: Arc<Counts>,
+    /// WRITEs that the shard did itself: no spare segment was left to take the place of theirs, or
+    /// their data came in the payload stream.
+    own_writes: Arc<AtomicU64>,
     /// READs that wait for registered memory, which only a turn can give.
     reads: VecDeque<WaitingRead>,
     /// Which thread is next.
     turn: usize,
-}
-
-/// What the server did otherwise than it would like to, and how it gets away with it.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// WRITEs that the shard wrote itself since no spare segment was left.
-    pub unspared: AtomicU64,
-    /// WRITEs whose data came in the payload stream, not placed.
-    pub inline: AtomicU64,
-    /// Jobs that the shard did itself since the threads had their hands full.
-    pub overflow: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -50,25 +41,20 @@ struct Write {
 
 impl BlockServer {
     /// A server of `disk`. At most `calls_max` calls are open at a time.
-    pub fn new(disk: Arc<Disk>, counts: Arc<Counts>, calls_max: usize) -> BlockServer {
-        BlockServer { disk, counts, reads: VecDeque::with_capacity(calls_max), turn: 0 }
+    /// `own_writes` counts WRITEs that did not go to the disk's threads.
+    pub fn new(disk: Arc<Disk>, own_writes: Arc<AtomicU64>, calls_max: usize) -> BlockServer {
+        BlockServer { disk, own_writes, reads: VecDeque::with_capacity(calls_max), turn: 0 }
     }
 
     fn write<'a>(&mut self, mut call: Call<'a>, write: &Write, mut reply: Reply<'a>) -> Answer<'a> {
         let Write { offset, len, placed } = *write;
         let mut segments = Segments::new();
-        if placed {
-            match take_all(&mut call, &mut segments) {
-                Ok(()) => {
-                    let (answer, ticket) = reply.defer();
-                    self.submit(Job { ticket, task: Task::Write { offset, segments } });
-                    return answer;
-                }
-                Err(_) => add(&self.counts.unspared),
-            }
-        } else {
-            add(&self.counts.inline);
+        if placed && take_all(&mut call, &mut segments).is_ok() {
+            let (answer, ticket) = reply.defer();
+            self.submit(Job { ticket, task: Task::Write { offset, segments } });
+            return answer;
         }
+        self.own_writes.fetch_add(1, Ordering::Relaxed);
         // What could not be taken out is written from where it is, before the call is let go.
         let mut slices = Slices::new();
         let gathered = if placed {
@@ -88,11 +74,10 @@ impl BlockServer {
         reply.send()
     }
 
-    /// Hands a job over, or does it here if it must be.
+    /// Hands a job over. If that thread has died, the job is done here: slow beats silent.
     fn submit(&mut self, job: Job) {
         self.turn = self.turn.wrapping_add(1);
         if let Err(job) = self.disk.submit(self.turn, job) {
-            add(&self.counts.overflow);
             let (ticket, finished) = job.run(self.disk.store());
             self.disk.finish(ticket, finished);
         }
@@ -120,7 +105,8 @@ impl Handler for BlockServer {
                 self.reads.push_back(WaitingRead { ticket, offset, len });
                 return answer;
             }
-            Request::Task(task) => task,
+            Request::Resize { len } => Task::Resize { len },
+            Request::Commit => Task::Commit,
         };
         let (answer, ticket) = reply.defer();
         self.submit(Job { ticket, task });
@@ -145,7 +131,10 @@ enum Request {
         offset: u64,
         len: usize,
     },
-    Task(Task),
+    Resize {
+        len: u64,
+    },
+    Commit,
     /// A WRITE or READ of more than [`BLOCK_MAX`].
     TooLong,
 }
@@ -157,8 +146,8 @@ impl Request {
         let mut hyper = || reader.u64().map_err(|_| Denial::Garbage);
         let (offset, len) = match header.procedure {
             Procedure::Null => return Ok(Request::Null),
-            Procedure::Commit => return Ok(Request::Task(Task::Commit)),
-            Procedure::Resize => return Ok(Request::Task(Task::Resize { len: hyper()? })),
+            Procedure::Commit => return Ok(Request::Commit),
+            Procedure::Resize => return Ok(Request::Resize { len: hyper()? }),
             Procedure::Write | Procedure::Read => {
                 (hyper()?, reader.u32().map_err(|_| Denial::Garbage)? as usize)
             }
@@ -188,10 +177,10 @@ impl Request {
 /// Takes every segment of the only item out of the call, in order.
 fn take_all(call: &mut Call<'_>, segments: &mut Segments) -> Result<(), TakeError> {
     let count = call.placed().next().map_or(0, |item| item.segments().len());
-    if count > SLICES_MAX {
-        return Err(TakeError::NoSpare);
-    }
     for piece in 0..count {
+        if segments.is_full() {
+            return Err(TakeError::NoSpare);
+        }
         segments.push(call.take(0, piece)?);
     }
     Ok(())
@@ -232,9 +221,4 @@ fn deny<'a>(denial: Denial, mut reply: Reply<'a>) -> Answer<'a> {
 
 fn put_words(reply: &mut Reply<'_>, words: &[u32]) {
     words.iter().for_each(|word| reply.payload().put_u32(*word));
-}
-
-/// Counts one more.
-fn add(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }

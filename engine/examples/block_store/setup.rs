@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rpcrdma_config::{ConfigError, Raw};
 use rpcrdma_engine::{Config, Engine, Fabric, ShardHandle};
@@ -9,7 +10,7 @@ use rpcrdma_mempool::allowed_cores;
 
 use crate::client::Session;
 use crate::disk::{Disk, Workers};
-use crate::server::{BlockServer, Counts};
+use crate::server::BlockServer;
 
 /// What a pair of ends is made for.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +47,7 @@ impl Shape {
         raw.engine.idle.policy = "backoff".into();
         raw.engine.idle.spin = "50us".into();
         raw.receive.placement.count = self.segments_per_buffer() as i64;
-        raw.receive.placement.length = "64KiB".into();
+        raw.receive.placement.length = format!("{SEGMENT_LEN}B").into();
         raw.receive.placement.align = "4KiB".into();
         raw.connections.max = 1;
         raw.features.continuation = self.continuation;
@@ -65,7 +66,7 @@ impl Shape {
         }
         let spares = self.spares.unwrap_or(self.window * self.segments_per_block());
         raw.receive.spares = spares as i64;
-        raw.connections.credits = self.credits();
+        raw.connections.credits = self.credits() as i64;
         raw.connections.request_transmissions_max = transmissions;
         raw.connections.response_transmissions_max = transmissions;
         raw.connections.calls_max = 0;
@@ -85,15 +86,16 @@ impl Shape {
         raw.connections.request_transmissions_max = 1;
         raw.connections.response_transmissions_max = 1;
         raw.connections.calls_max = self.window as i64;
-        raw.connections.credits_requested = self.credits();
+        raw.connections.credits_requested = self.credits() as i64;
         raw.connections.call_transmissions_max = transmissions;
         raw.connections.reply_transmissions_max = transmissions;
         Config::try_from(raw)
     }
 
-    /// Enough for a window of the longest requests, and one for what comes between.
-    fn credits(&self) -> i64 {
-        (self.window * self.transmissions() + 1) as i64
+    /// Enough for a window of the longest requests, and one for what comes between. There are
+    /// never more calls than credits.
+    fn credits(&self) -> usize {
+        self.window * self.transmissions() + 1
     }
 }
 
@@ -103,8 +105,8 @@ pub struct Pair {
     pub session: Session,
     /// The server's shard.
     pub server: ShardHandle,
-    /// What the server had to do otherwise.
-    pub counts: Arc<Counts>,
+    /// WRITEs that the server's shard did itself.
+    pub own_writes: Arc<AtomicU64>,
     _client_engine: Engine<Fabric>,
     server_engine: Engine<Fabric>,
     disk: Arc<Disk>,
@@ -119,15 +121,16 @@ impl Pair {
         direct: bool,
         workers: usize,
     ) -> Result<Pair, Box<dyn std::error::Error>> {
-        let (disk, workers) = Disk::start(path, direct, workers, shape.window)?;
-        let (disk, counts) = (Arc::new(disk), Arc::new(Counts::default()));
+        let (disk, workers) = Disk::start(path, direct, workers, shape.credits())?;
+        let (disk, own_writes) = (Arc::new(disk), Arc::new(AtomicU64::new(0)));
         let fabric = Fabric::new();
         let mut server_engine = Engine::new(fabric.clone(), shape.server()?)?;
         let make = {
-            let (disk, counts, calls_max) = (disk.clone(), counts.clone(), shape.window);
+            let (disk, own_writes) = (disk.clone(), own_writes.clone());
+            let calls_max = shape.credits();
             move |shard| {
                 disk.serve(shard);
-                BlockServer::new(disk.clone(), counts.clone(), calls_max)
+                BlockServer::new(disk.clone(), own_writes.clone(), calls_max)
             }
         };
         let mut shards = server_engine.start(make)?;
@@ -138,7 +141,7 @@ impl Pair {
         Ok(Pair {
             session,
             server,
-            counts,
+            own_writes,
             _client_engine: client_engine,
             server_engine,
             disk,
@@ -159,6 +162,6 @@ impl Pair {
 }
 
 /// Bytes of a placement segment.
-const SEGMENT_LEN: usize = 64 << 10;
+pub const SEGMENT_LEN: usize = 64 << 10;
 /// The fabric's addresses are its own; port 0 takes a free one.
 const ADDRESS: &str = "127.0.0.1:0";
