@@ -321,7 +321,7 @@ impl Default for RawSend {
     fn default() -> Self {
         Self {
             slots: 256,
-            length: "4KiB".into(),
+            length: "8KiB".into(),
             inline_max: "192B".into(),
             signal_every: 64,
             zero: "64KiB".into(),

@@ -485,7 +485,7 @@ fn a_device_limits_segments_receives_and_messages() {
 fn the_memory_of_a_shard_is_the_sum_of_its_pools() {
     let config = Config::default();
     let receives = 352 * (4096 + 4 * 16_384);
-    let sends = 256 * 4096 + 65_536;
+    let sends = 256 * 8192 + 65_536;
     assert_eq!(config.shard_memory_len(), receives + 64 * 16_384 + sends + 16 * (1 << 20));
     let plain = with(|raw| raw.receive.placement.count = 0).expect("no placement");
     assert_eq!(plain.shard_memory_len(), 352 * 4096 + sends + 16 * (1 << 20));

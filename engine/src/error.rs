@@ -149,8 +149,12 @@ pub enum CallRefused {
     /// The payload is longer than the send slots of one message hold.
     #[error("the payload is longer than one message can hold")]
     PayloadTooLong,
-    /// More bulk items, or more pieces of them, than one message can carry.
-    #[error("more bulk items or pieces than one message can carry")]
+    /// More bulk items, or more pieces of them, than one message can carry; or a payload that lies
+    /// in more slots than one work request gathers.
+    #[error(
+        "more bulk items, pieces, payload slots or padding than one work request gathers; larger \
+         slots (send.length) and more zeros (send.zero) make them fewer"
+    )]
     TooManyPieces,
     /// The protocol does not let it go out, or not now.
     #[error("the call cannot be sent: {0:?}")]

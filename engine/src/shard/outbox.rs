@@ -207,7 +207,8 @@ impl Outbox {
     ) -> Result<(), CallRefused> {
         let Outbox { headers, zero, messages, .. } = self;
         let body = messages.body_mut(index);
-        let mut layout = Layout { headers, zero, body, header_at: 0 };
+        let gather_max = self.gather_max as usize;
+        let mut layout = Layout { headers, zero, body, header_at: 0, gather_max };
         let result = match plan {
             Plan::Inline(plan) => layout.run_inline(conn, &plan),
             Plan::Group(mut plan) => layout.run_group(conn, &mut plan),
@@ -304,6 +305,8 @@ struct Layout<'a> {
     body: &'a mut Body,
     /// Bytes of the header slot that are used.
     header_at: usize,
+    /// Gather entries of one work request.
+    gather_max: usize,
 }
 
 impl Layout<'_> {
@@ -346,6 +349,10 @@ impl Layout<'_> {
 
     /// Ends the gather list of a work request.
     fn end(&mut self) -> Result<(), TooManyPieces> {
+        let start = self.body.ends.last().map_or(0, |&end| usize::from(end));
+        if self.body.gather.len() - start > self.gather_max {
+            return Err(TooManyPieces);
+        }
         let end = self.body.gather.len() as u16;
         self.body.ends.try_push(end).map_err(|_| TooManyPieces)
     }

@@ -165,6 +165,13 @@ impl<P: Provider> Core<P> {
             }
         }
         self.free_buffer(token);
+        // wire.md B2: to a client that began with a call the properties follow behind the reply.
+        let Core { peers, outbox, .. } = self;
+        if let Some(peer) = peers.at(index)
+            && let Some(send) = peer.conn.next_control()
+        {
+            outbox.control(peer, &send);
+        }
     }
 
     /// The last transmission of a group is here: delivers what the group carries.
