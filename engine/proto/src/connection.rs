@@ -1,7 +1,10 @@
 //! The connection: all state machines of one peer, and the only type that the engine talks to.
 
+use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::{self, CallId, CallTable};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
@@ -9,7 +12,8 @@ use crate::error::{Misuse, OpenError, Violation};
 use crate::group::{GroupAssembler, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
-use crate::placement::plan::{Direction, GroupPlan, InlinePlan, Pieces, Transmission};
+use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::plan::{GroupPlan, Pieces, Transmission};
 use crate::placement::resolve::{Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
@@ -202,6 +206,21 @@ impl Connection {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The first transmission of the group that has just been completed, once more: its items and
+    /// directions. `None` if `first_segment` is not what [`Connection::group`] names first.
+    #[must_use]
+    pub fn message<'a>(&self, first_segment: &'a [u8]) -> Option<Message<'a>> {
+        let part = *self.group().first()?;
+        let (header, _) = Header::decode(first_segment).ok()?;
+        let Header { xid, body: Body::Optional(optional), .. } = header else { return None };
+        let (dp, rsd, count, rsbuf) = match optional {
+            Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf, .. }) => (dp, rsd, count, rsbuf),
+            Optional::XmtResp(XmtResp { dp, count, .. }) => (dp, Array::EMPTY, count, 1),
+            _ => return None,
+        };
+        Some(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
     }
 
     /// Checks the items and directions of a call, and finds the items. `parts` are all its

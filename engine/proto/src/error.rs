@@ -136,7 +136,7 @@ pub enum Verdict {
     BadHeader,
     /// RDMA_ERROR with RDMA_ERR_INVAL_OPTION.
     InvalOption,
-    /// A report of the round-trip-reduction extension ([RTR] 9.5).
+    /// A report of the round-trip-reduction extension (\[RTR\] 9.5).
     Report(ReptInfo),
 }
 

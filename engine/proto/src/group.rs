@@ -9,7 +9,7 @@
 //!   Idle + CONT of an aborted xid ──▶ dropped         Idle + any other CONT ──▶ BADCONT
 //! ```
 //! A group belongs to one connection; since a connection delivers in order and no message may come
-//! between the transmissions of a group ([RTR] 4.2; wire.md E4), one open group is all there is.
+//! between the transmissions of a group (\[RTR\] 4.2; wire.md E4), one open group is all there is.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;

@@ -6,7 +6,7 @@ use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
 use crate::calls::CallId;
 use crate::error::Fatal;
 use crate::group::Part;
-use crate::placement::plan::InlinePlan;
+use crate::placement::inline::InlinePlan;
 use crate::property::PropertyAnswer;
 use crate::report::{Refusal, Report};
 

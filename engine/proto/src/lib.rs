@@ -53,7 +53,9 @@ pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
-pub use placement::plan::{BulkItem, Direction, Gather, GroupPlan, InlinePlan, Plan, Transmission};
+pub use placement::inline::{Direction, InlinePlan};
+pub use placement::item::BulkItem;
+pub use placement::plan::{Gather, GroupPlan, Plan, Transmission};
 pub use placement::resolve::{Piece, Placed, PlacedItem, payload_pieces};
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};

@@ -91,21 +91,6 @@ impl Connection {
         }
     }
 
-    /// The first transmission of the group that has just been completed, once more: its items and
-    /// directions. `None` if `first_segment` is not what [`Connection::group`] names first.
-    #[must_use]
-    pub fn message<'a>(&self, first_segment: &'a [u8]) -> Option<Message<'a>> {
-        let part = *self.group().first()?;
-        let (header, _) = Header::decode(first_segment).ok()?;
-        let Header { xid, body: Body::Optional(optional), .. } = header else { return None };
-        let (dp, rsd, count, rsbuf) = match optional {
-            Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf, .. }) => (dp, rsd, count, rsbuf),
-            Optional::XmtResp(XmtResp { dp, count, .. }) => (dp, Array::EMPTY, count, 1),
-            _ => return None,
-        };
-        Some(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
-    }
-
     /// An RDMA_MSG without chunks. Those that are as they should be are plain; here is what is
     /// wrong with the others, and any that comes while a group is open.
     fn on_msg<'a>(&mut self, ledger: &mut ShardLedger, incoming: Incoming<'a>) -> Ingress<'a> {
@@ -460,7 +445,7 @@ impl OpenGroup {
 }
 
 /// The first transmission of a reply tells how many there are: receives beyond them are free
-/// ([RTR] 4.3; wire.md E8).
+/// (\[RTR\] 4.3; wire.md E8).
 fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
     let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };
     entry.state = CallState::Replying;

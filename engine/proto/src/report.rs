@@ -30,7 +30,7 @@ pub enum ReportKind {
     BadHeader,
     /// RDMA_ERR_INVAL_OPTION.
     InvalOption,
-    /// A report of the extension ([RTR] 9.5).
+    /// A report of the extension (\[RTR\] 9.5).
     Rept(ReptErr),
 }
 

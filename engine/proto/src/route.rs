@@ -16,8 +16,10 @@ use rpcrdma_xdr::rtr::placement::RsdSet;
 
 use crate::error::{Misuse, SendError};
 use crate::placement::direct;
+use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, LayoutError, Target, places_items};
-use crate::placement::plan::{BulkItem, Direction, Form, GroupPlan, InlinePlan, Plan, Sizes};
+use crate::placement::plan::{Form, GroupPlan, Plan, Sizes};
 use crate::property::PeerLimits;
 use crate::settings::Settings;
 

@@ -1,6 +1,6 @@
 //! Reply directions: what the caller wants done with the items of a reply, and what was done.
 //!
-//! [RTR] 6.2 Table 1 and 7.4 Table 2 are matches here, exhaustive over their rows and columns.
+//! \[RTR\] 6.2 Table 1 and 7.4 Table 2 are matches here, exhaustive over their rows and columns.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
@@ -9,7 +9,7 @@ use rpcrdma_xdr::numbers::placement as number;
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
 
 use crate::error::{Misuse, Violation};
-use crate::placement::plan::BulkItem;
+use crate::placement::item::BulkItem;
 
 /// `xmdp_type` of a reply direction: the rows of Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum ItemKind {
     NoItem,
 }
 
-/// What the requester owes after a result ([RTR] 7.4, Table 2).
+/// What the requester owes after a result (\[RTR\] 7.4, Table 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duty {
     /// Nothing: no memory was offered.
@@ -99,7 +99,7 @@ impl ItemKind {
         }
     }
 
-    /// The assigned number ([RTR] 6.2).
+    /// The assigned number (\[RTR\] 6.2).
     #[must_use]
     pub fn number(self) -> u32 {
         match self {

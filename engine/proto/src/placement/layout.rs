@@ -16,7 +16,7 @@ use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentAt};
 
 use crate::error::SendError;
-use crate::placement::plan::BulkItem;
+use crate::placement::item::BulkItem;
 
 /// Header bytes of every transmission but the first.
 pub const CONT_LEN: u32 = size::XMTCONT as u32;
@@ -468,13 +468,18 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_leaves_its_first_segment_is_not_sent() {
-        let first = SegmentGroup { length: 64, ..INLINE };
-        let second = SegmentGroup { length: 8192, ..INLINE };
-        let structure = structure(&[first, second, plt(1, 100)]);
-        assert_eq!(lay_in(&structure, &demand(8, &[])).expect("fits").header_len, 44);
-        let placed = [item(8)];
-        assert!(lay_in(&structure, &demand(8, &placed)).is_err(), "68 and 8 bytes");
+    fn the_header_and_the_first_words_of_the_rpc_stay_in_the_first_segment() {
+        // A header of 44 bytes, or 68 with an item, and eight bytes of payload.
+        for (first, bare, with_item) in
+            [(51, false, false), (52, true, false), (75, true, false), (76, true, true)]
+        {
+            let first = SegmentGroup { length: first, ..INLINE };
+            let second = SegmentGroup { length: 8192, ..INLINE };
+            let structure = structure(&[first, second, plt(1, 100)]);
+            assert_eq!(lay_in(&structure, &demand(8, &[])).is_ok(), bare, "{first:?}");
+            let items = [item(8)];
+            assert_eq!(lay_in(&structure, &demand(8, &items)).is_ok(), with_item, "{first:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Placement: where the bytes of a message lie in the transmissions that carry it.
 
 pub mod direct;
+pub mod inline;
+pub mod item;
 pub mod layout;
 pub mod plan;
 pub mod resolve;

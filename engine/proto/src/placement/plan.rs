@@ -12,39 +12,19 @@ use core::ops::Range;
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::ChunkLists;
-use rpcrdma_xdr::cursor::{Writer, pad_len};
+use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc, size};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
 use crate::placement::direct;
+use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::item::BulkItem;
 use crate::placement::layout::{CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
-
-/// An item that may leave the payload stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BulkItem {
-    /// Where its first byte is in the stream with nothing excised; a multiple of four.
-    pub position: u32,
-    /// Its bytes, without padding.
-    pub len: u32,
-    /// In a reply: where in the call's stream the operation began that produced it. Else 0.
-    pub origin: u32,
-    /// Memory pieces that it is gathered from, at least 1.
-    pub pieces: u32,
-}
-
-impl BulkItem {
-    /// Bytes that it takes in the stream with nothing excised.
-    #[inline]
-    #[must_use]
-    pub fn padded_len(&self) -> u32 {
-        self.len + pad_len(self.len as usize) as u32
-    }
-}
 
 /// How a message is sent.
 #[derive(Debug)]
@@ -74,43 +54,6 @@ impl Plan<'_> {
             Self::Group(plan) => plan.is_placed(item),
         }
     }
-}
-
-/// A message that is a minimal header and the payload behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InlinePlan {
-    /// The RPC's xid.
-    pub xid: u32,
-    /// Whether it is a call, and so asks for credits, or a reply, and so grants them.
-    pub direction: Direction,
-    /// Bytes of payload.
-    pub payload: u32,
-}
-
-impl InlinePlan {
-    /// Bytes of the header.
-    pub const HEADER_LEN: u32 = size::HEADER_MIN as u32;
-
-    /// Encodes the header: what [`Header::encode`] gives for an RDMA_MSG with three empty lists,
-    /// put word by word, which costs a third.
-    #[inline]
-    pub(crate) fn encode_header(&self, credit: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-        writer.put_u64(pair(self.xid, VERSION_TWO))?;
-        writer.put_u64(pair(credit, proc::MSG))?;
-        // No read list, no write list, no reply chunk.
-        writer.put_u64(pair(0, 0))?;
-        writer.put_u32(0)
-    }
-}
-
-/// Which way an RPC message goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From requester to responder.
-    Call,
-    /// From responder to requester.
-    Reply,
 }
 
 /// What the first header of a group is.

@@ -20,9 +20,9 @@ use crate::placement::direct::{ItemKind, WantSet};
 /// What the items of a message are checked against.
 #[derive(Debug, Clone, Copy)]
 pub enum Rule<'r> {
-    /// Those of a call: Table 1 of [RTR] 6.2.
+    /// Those of a call: Table 1 of \[RTR\] 6.2.
     Request,
-    /// Those of a reply, by the directions of its call: Table 2 of [RTR] 7.4.
+    /// Those of a reply, by the directions of its call: Table 2 of \[RTR\] 7.4.
     Response(&'r WantSet),
 }
 
