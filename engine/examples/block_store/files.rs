@@ -20,12 +20,12 @@ pub struct Input {
 }
 
 impl Input {
-    /// The file that was named, or one that is made.
+    /// The file that was named, or one that is made; then `out` is told.
     ///
     /// # Errors
     /// A sentence with the name of the file.
-    pub fn open(path: Option<&Path>) -> Result<Input, Box<dyn Error>> {
-        let Some(path) = path else { return Input::make() };
+    pub fn open(path: Option<&Path>, out: &mut impl Write) -> Result<Input, Box<dyn Error>> {
+        let Some(path) = path else { return Input::make(out) };
         let failed = |error| format!("--file {}: {error}", path.display());
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
@@ -36,9 +36,9 @@ impl Input {
     }
 
     /// Fills a temporary file with noise: a generator of Marsaglia's, from a fixed seed.
-    fn make() -> Result<Input, Box<dyn Error>> {
+    fn make(out: &mut impl Write) -> Result<Input, Box<dyn Error>> {
         let path = std::env::temp_dir().join(format!("block_store-{}.noise", std::process::id()));
-        println!("no --file: making {} of {} MiB of noise", path.display(), NOISE_LEN >> 20);
+        writeln!(out, "no --file: making {} of {} MiB of noise", path.display(), NOISE_LEN >> 20)?;
         let failed = |error| format!("{}: {error}; name a file with --file", path.display());
         let made = File::create_new(&path).map_err(failed)?;
         let temporary = Temporary(path.clone());

@@ -24,6 +24,7 @@ mod store;
 mod tests;
 
 use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&args) {
+    match run(&args, &mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("block_store: {error}");
@@ -56,16 +57,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Outcome<()> {
-    let input = Input::open(args.file.as_deref())?;
+fn run(args: &Args, out: &mut impl Write) -> Outcome<()> {
+    let input = Input::open(args.file.as_deref(), out)?;
     let target = Target::make(args.store.as_deref(), &input.path, args.direct)?;
-    println!("file   {}, {} bytes", input.path.display(), input.len);
-    println!("store  {}, {}", target.path.display(), target.manner());
-    println!(
+    writeln!(out, "file   {}, {} bytes", input.path.display(), input.len)?;
+    writeln!(out, "store  {}, {}", target.path.display(), target.manner())?;
+    writeln!(
+        out,
         "calls  {} on their way at a time, {} threads at the store",
         args.window, args.workers
-    );
-    println!("\n{HEADING}");
+    )?;
+    writeln!(out, "\n{HEADING}")?;
     let mut original = None;
     for &continuation in &args.continuation {
         let shape = Shape {
@@ -77,12 +79,12 @@ fn run(args: &Args) -> Outcome<()> {
         let mut pair = Pair::start(&shape, &target.path, target.direct, args.workers)?;
         for &block in &args.blocks {
             let row = Row::measure(&mut pair, &input, &target, block, args.window)?;
-            row.print(&shape);
+            row.print(&shape, out)?;
             row.check(*original.get_or_insert(row.sent.checksum))?;
         }
         pair.stop();
     }
-    println!("\nevery byte of every run was compared: all are as they were");
+    writeln!(out, "\nevery byte of every run was compared: all are as they were")?;
     Ok(())
 }
 
@@ -136,9 +138,10 @@ impl Row {
         })
     }
 
-    fn print(&self, shape: &Shape) {
+    fn print(&self, shape: &Shape, out: &mut impl Write) -> std::io::Result<()> {
         let rate = |pass: &Pass| self.len as f64 / 1e9 / pass.time.as_secs_f64();
-        println!(
+        writeln!(
+            out,
             "{:>8} {:>12} {:>10.3} {:>9.3} {:>13} {:>7} {:>10} {:>8}  {}",
             length(self.block),
             if shape.continuation { "on" } else { "off" },
@@ -149,7 +152,7 @@ impl Row {
             self.spares_out,
             self.own_writes,
             self.sent.checksum,
-        );
+        )
     }
 
     /// All checksums are those of the first run.

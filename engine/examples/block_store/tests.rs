@@ -1,5 +1,6 @@
 //! The server and the client against each other, and the server against clients that err.
 
+use std::io::sink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -61,7 +62,7 @@ fn files_of_any_length_come_back_as_they_were() {
     for len in [0, 1, 4096, (3 << 20) + 4099] {
         let file = file(len);
         let args = args(&file);
-        crate::run(&args).expect("every byte is compared");
+        crate::run(&args, &mut sink()).expect("every byte is compared");
         let store = Temporary(store_of(&file));
         let (sent, stored) = (std::fs::read(&file.0), std::fs::read(&store.0));
         assert!(sent.expect("there") == stored.expect("kept"), "{len} bytes");
@@ -73,7 +74,8 @@ fn segments_that_cannot_be_taken_are_written_where_they_are() {
     for spares in [0, 5] {
         let file = file((2 << 20) + 77);
         let _store = Temporary(store_of(&file));
-        crate::run(&Args { spares: Some(spares), ..args(&file) }).expect("slower, but right");
+        crate::run(&Args { spares: Some(spares), ..args(&file) }, &mut sink())
+            .expect("slower, but right");
     }
 }
 
@@ -81,13 +83,14 @@ fn segments_that_cannot_be_taken_are_written_where_they_are() {
 fn the_page_cache_does_as_well() {
     let file = file((1 << 20) + 5);
     let _store = Temporary(store_of(&file));
-    crate::run(&Args { direct: false, ..args(&file) }).expect("every byte is compared");
+    crate::run(&Args { direct: false, ..args(&file) }, &mut sink())
+        .expect("every byte is compared");
 }
 
 #[test]
 fn a_byte_that_changes_in_the_store_is_found() {
     let file = file(1 << 20);
-    let input = Input::open(Some(&file.0)).expect("there");
+    let input = Input::open(Some(&file.0), &mut sink()).expect("there");
     let (mut pair, target, _remove) = pair(&file, true);
     let blocks = Blocks { file: &input.file, len: input.len, block: 256 << 10 };
     let sent = passes::write(&mut pair.session, blocks, 4).expect("written");
@@ -106,7 +109,7 @@ fn a_byte_that_changes_in_the_store_is_found() {
 #[test]
 fn a_store_that_is_too_short_is_found() {
     let file = file(100_000);
-    let input = Input::open(Some(&file.0)).expect("there");
+    let input = Input::open(Some(&file.0), &mut sink()).expect("there");
     let (mut pair, ..) = pair(&file, true);
     let _store = Temporary(store_of(&file));
     let blocks = Blocks { file: &input.file, len: input.len, block: 64 << 10 };
