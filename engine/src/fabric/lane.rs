@@ -159,22 +159,20 @@ impl Lane {
             }
             self.acked = newer(self.acked, body.acks());
             let dst = body.dst;
-            if body.op == OP_SEND {
-                match core.arrive(&self.rx, body, out) {
-                    Arrival::Delivered => self.rx.release(),
-                    Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
-                    Arrival::NoReceive { patience } => {
-                        if !self.give_up(core, patience) {
-                            break;
-                        }
-                        self.refuse(core, out, now, dst, Refusal::NotReady);
-                    }
-                }
-            } else {
+            taken += 1;
+            if body.op != OP_SEND {
                 self.rx.release();
                 self.peer_left(core, out, now, dst);
+                continue;
             }
-            taken += 1;
+            match core.arrive(&self.rx, body, out) {
+                Arrival::Delivered => self.rx.release(),
+                Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
+                Arrival::NoReceive { patience } if self.give_up(core, patience) => {
+                    self.refuse(core, out, now, dst, Refusal::NotReady);
+                }
+                Arrival::NoReceive { .. } => return taken - 1,
+            }
         }
         taken
     }

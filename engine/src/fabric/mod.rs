@@ -26,6 +26,7 @@ pub mod fault;
 mod keys;
 mod lane;
 mod port;
+mod prefetch;
 mod qp;
 mod queues;
 mod ring;

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use super::barrier;
 use super::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
+use super::{barrier, prefetch};
 
 /// Bytes of a message that travels in its slot.
 pub(super) const INLINE_LEN: usize = 224;
@@ -320,7 +320,7 @@ impl Vacant<'_> {
         // Ask for the next slot's lines while nobody waits for them. If the ring is full they are
         // the consumer's, and are left to it.
         if producer.has_room() {
-            prefetch_for_write(producer.slot(turn));
+            prefetch::write_behind_first(producer.slot(turn));
         }
     }
 }
@@ -365,7 +365,7 @@ impl Consumer {
     /// Asks for the lines of the front behind the first, before they are needed.
     #[inline]
     pub(super) fn prefetch_front(&self) {
-        prefetch_for_read(self.slot(self.next));
+        prefetch::read_behind_first(self.slot(self.next));
     }
 
     /// Whether the producer withdrew the slot at the front.
@@ -476,32 +476,4 @@ impl Body {
     pub(super) fn acks(&self) -> Acks {
         self.acks
     }
-}
-
-/// Asks for the second and third line of a slot.
-#[inline]
-fn prefetch_for_read(slot: &Slot) {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    for line in 1..3 {
-        let line = std::ptr::from_ref(slot).cast::<i8>().wrapping_add(64 * line);
-        // SAFETY: a prefetch changes nothing that a program can see, whatever the address.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-    let _ = slot;
-}
-
-/// Asks for the first three lines of a slot: as much as a short call or reply needs.
-#[inline]
-fn prefetch_for_write(slot: &Slot) {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    for line in 1..3 {
-        let line = std::ptr::from_ref(slot).cast::<u8>().wrapping_add(64 * line);
-        // SAFETY: a prefetch changes nothing that a program can see, whatever the address.
-        unsafe {
-            std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-    let _ = slot;
 }
