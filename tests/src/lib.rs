@@ -9,8 +9,10 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod alloc;
+pub mod raw_peer;
 pub mod script;
 pub mod service;
 pub mod suite;
-
+pub mod watched;
 pub mod world;

@@ -81,7 +81,7 @@ impl Source {
 }
 
 /// Buffers in stock.
-const STOCK: usize = 2;
+const STOCK: usize = 4;
 
 /// Bytes of the buffer that the longest part of `len` bytes is sliced from.
 pub fn source_len(len: usize) -> usize {

@@ -14,7 +14,8 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
-    CallError, CallRefused, Client, Engine, Incoming, PeerId, Provider, SetupError, Shard,
+    CallError, CallRefused, Client, Completion, Engine, Incoming, PeerId, Provider, SetupError,
+    Shard,
 };
 
 use crate::script::{Part, Script, unreduced, write_parts};
@@ -182,13 +183,37 @@ impl<P: Provider> World<P> {
 
     /// Every shard's turn, once; nobody comes or goes.
     pub fn turn(&mut self) {
+        self.turn_servers();
+        for at in 0..self.clients.len() {
+            self.turn_client(at);
+        }
+    }
+
+    fn turn_servers(&mut self) {
         self.now += 1_000;
         for server in &mut self.servers {
             server.poll_once(self.now);
         }
-        for at in 0..self.clients.len() {
-            self.turn_client(at);
+    }
+
+    /// Hands the completion of a call that was not made by [`World::call`] to `done`.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub fn completion(&mut self, client: usize, mut done: impl FnMut(Completion<'_>)) {
+        let mut count = 0;
+        for _ in 0..STEPS_MAX {
+            self.turn_servers();
+            self.clients[client].poll(self.now, |completion| {
+                done(completion);
+                count += 1;
+            });
+            if count > 0 {
+                assert_eq!(count, 1, "a call is completed once");
+                return;
+            }
         }
+        panic!("not in {STEPS_MAX} turns: a completion");
     }
 
     /// The turn of one client.

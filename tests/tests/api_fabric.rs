@@ -1,10 +1,56 @@
-//! The API suite on the software fabric.
+//! The API suite on the software fabric: as it is, watched, and with faults that change nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpcrdma_engine::Fabric;
+use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_tests::watched::{Watch, Watched};
 
-fn open() -> impl Fn() -> Fabric {
-    let fabric = Fabric::new();
-    move || fabric.clone()
+mod plain {
+    use super::*;
+
+    fn open() -> impl Fn() -> Fabric {
+        let fabric = Fabric::new();
+        move || fabric.clone()
+    }
+
+    rpcrdma_tests::api_suite!(open());
 }
 
-rpcrdma_tests::api_suite!(open());
+/// No rule of verbs is broken, and no memory is touched that the device has.
+mod watched {
+    use super::*;
+
+    fn open() -> impl Fn() -> Watched<Fabric> {
+        let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
+        move || Watched::new(fabric.clone(), Arc::clone(&watch))
+    }
+
+    rpcrdma_tests::api_suite!(open());
+}
+
+/// Posts are refused or cut short, Receives are handed on late, completions come late and overtake
+/// each other between queue pairs: a program sees none of it.
+mod faulty {
+    use super::*;
+
+    fn open() -> impl Fn() -> Watched<FaultyProvider<Fabric>> {
+        let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
+        let seed = AtomicU64::new(1);
+        move || {
+            let plan = FaultPlan {
+                seed: seed.fetch_add(1, Ordering::Relaxed),
+                send_refused_ppm: 100_000,
+                send_cut_ppm: 200_000,
+                recv_withheld_ppm: 50_000,
+                completion_delayed_ppm: 100_000,
+                polls_late_max: 5,
+                ..FaultPlan::default()
+            };
+            Watched::new(FaultyProvider::new(fabric.clone(), plan), Arc::clone(&watch))
+        }
+    }
+
+    rpcrdma_tests::api_suite!(open());
+}

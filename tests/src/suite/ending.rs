@@ -123,11 +123,14 @@ pub fn a_client_stops_with_calls_open<P: Provider>(open: Open<'_, P>) {
 /// A shard that is dropped in the middle of everything: the peer is told, and goes on without it.
 pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
     for server_goes in [true, false] {
-        let plan = Plan { servers: 2, clients: 2, ..Plan::default() };
+        let mut plan = Plan { servers: 2, clients: 2, ..Plan::default() };
+        plan.serve.connections.max = 3;
         let mut world = World::new(open, &plan);
         let peers = [0, 0, 1, 1].map(|client| (client, world.connect(client)));
         for (client, peer) in peers {
             world.round(client, peer, &Script::new(0, &[], &[]));
+        }
+        for (client, peer) in peers {
             let script = Script::new(1, &[Part::Bulk(40_000)], &[Part::Bulk(40_000)]);
             world.call(client, peer, &script).expect("a credit");
         }

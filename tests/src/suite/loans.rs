@@ -81,25 +81,21 @@ pub fn segments_of_a_reply_are_taken<P: Provider>(open: Open<'_, P>) {
     for _ in 0..20 {
         let mut call = world.clients[0].call(peer, 1).expect("a call");
         call.payload().put_fixed(&script.head());
-        script.wants.iter().for_each(|want| {
+        for want in &script.wants {
             call.want(*want);
-        });
+        }
         call.submit().expect("a credit");
         let mut taken = Vec::new();
-        world.until("the reply is there", |world| {
-            let now = world.now;
-            world.clients[0].poll(now, |mut done| {
-                let reply = done.result_mut().expect("a reply");
-                taken.push(reply.take(0, 0).expect("a spare"));
-                taken.push(reply.take(0, 1).expect("a spare"));
-                taken.push(reply.take(1, 0).expect("a spare"));
-                assert_eq!(reply.take(0, 1).err(), Some(TakeError::Taken));
-                assert_eq!(reply.take(0, 2).err(), Some(TakeError::NoSuchPiece));
-                assert_eq!(reply.take(2, 0).err(), Some(TakeError::NoSuchPiece));
-                let left = reply.placed().flat_map(|item| item.segments().map(<[u8]>::len));
-                assert_eq!(left.sum::<usize>(), 0, "what was taken is not in the message");
-            });
-            !taken.is_empty()
+        world.completion(0, |mut done| {
+            let reply = done.result_mut().expect("a reply");
+            taken.push(reply.take(0, 0).expect("a spare"));
+            taken.push(reply.take(0, 1).expect("a spare"));
+            taken.push(reply.take(1, 0).expect("a spare"));
+            assert_eq!(reply.take(0, 1).err(), Some(TakeError::Taken));
+            assert_eq!(reply.take(0, 2).err(), Some(TakeError::NoSuchPiece));
+            assert_eq!(reply.take(2, 0).err(), Some(TakeError::NoSuchPiece));
+            let left = reply.placed().flat_map(|item| item.segments().map(<[u8]>::len));
+            assert_eq!(left.sum::<usize>(), 0, "what was taken is not in the message");
         });
         let bytes: Vec<u8> = taken[..2].iter().flat_map(|loan| loan.iter().copied()).collect();
         let seed = crate::script::reply_seed(9);
@@ -141,17 +137,11 @@ pub fn own_buffers_come_home<P: Provider>(open: Open<'_, P>) {
             drop(call);
         } else {
             call.submit().expect("a credit");
-        }
-        // The service checks the bytes.
-        let mut over = round % 2 == 0;
-        world.until("the call is over", |world| {
-            let now = world.now;
-            world.clients[0].poll(now, |done| {
+            // The service checks the bytes.
+            world.completion(0, |done| {
                 done.result().expect("a reply");
-                over = true;
             });
-            over
-        });
+        }
         world.settle();
     }
     world.check_nothing_leaked();

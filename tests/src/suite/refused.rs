@@ -95,14 +95,8 @@ pub fn one_item_in_many_pieces_travels<P: Provider>(open: Open<'_, P>) {
     call.payload().put_fixed(&script.head());
     call.payload().place_pieces(pieces.into_iter().map(Into::into));
     call.submit().expect("twelve pieces, the header and the payload are within the limits");
-    let mut over = false;
-    world.until("the reply is there", |world| {
-        let now = world.now;
-        world.clients[0].poll(now, |done| {
-            assert_eq!(done.cookie(), 3);
-            done.result().expect("the service found every byte");
-            over = true;
-        });
-        over
+    world.completion(0, |done| {
+        assert_eq!(done.cookie(), 3);
+        done.result().expect("the service found every byte");
     });
 }

@@ -1,0 +1,55 @@
+//! A global allocator that counts what one thread allocates while it is told to.
+#![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The allocator of the system, counted. For the `#[global_allocator]` of a test.
+pub struct Counting;
+
+thread_local! {
+    /// Whether this thread counts, and what it has counted.
+    static COUNT: Cell<(bool, u64)> = const { Cell::new((false, 0)) };
+}
+
+/// The number of allocations and deallocations that `work` does on this thread.
+pub fn count(work: impl FnOnce()) -> u64 {
+    COUNT.set((true, 0));
+    work();
+    COUNT.replace((false, 0)).1
+}
+
+fn note() {
+    // A thread that is ending has no counter any more, and nobody asks for it.
+    let _ = COUNT.try_with(|count| {
+        let (counts, so_far) = count.get();
+        count.set((counts, so_far + u64::from(counts)));
+    });
+}
+
+// SAFETY: every call is handed on to the allocator of the system, as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller keeps the promises of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller keeps the promises of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller keeps the promises of `realloc`.
+        unsafe { System.realloc(block, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: the caller keeps the promises of `dealloc`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}

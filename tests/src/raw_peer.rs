@@ -1,0 +1,282 @@
+//! A peer that speaks raw transmissions: what it sends is what a test says, right or wrong.
+//!
+//! ```text
+//!   engine ◀── queue pair ──▶ RawPeer     send(bytes), recv() -> bytes, lost()
+//! ```
+#![expect(unsafe_code, reason = "posting is unsafe")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_engine::provider::{
+    CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, Provider, QueueAttr, Queues,
+    RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WrId,
+};
+use rpcrdma_mempool::{Access, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind};
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::{
+    Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property, RecvStructure,
+    RtrSupport, SegmentGroup, Writer,
+};
+
+use crate::script::POISON;
+
+/// One end of a connection, without a protocol.
+pub struct RawPeer<P: Provider> {
+    queues: P::Queues,
+    cm: P::Cm,
+    qp: Option<<P::Queues as Queues>::Qp>,
+    waker: Waker,
+    recv: Pool<kind::Recv>,
+    send: Pool<kind::Send>,
+    /// Buffers of Receives, by the name of their work request. Read only after it has completed.
+    buffers: Vec<Token<kind::Recv>>,
+    free: Vec<Token<kind::Send>>,
+    sent: VecDeque<Token<kind::Send>>,
+    arrived: VecDeque<Vec<u8>>,
+    is_lost: bool,
+    /// Dropped behind the pools.
+    _memory: Registered,
+}
+
+/// The structure of the peer's receive buffers: a leading segment, then placement segments.
+pub fn structure() -> RecvStructure {
+    let group = |count, length, placement| SegmentGroup { count, length, align: 1, placement };
+    RecvStructure::new(&[group(1, 4096, false), group(4, SEGMENT, true)])
+        .expect("a structure within the limits")
+}
+
+/// Bytes of the peer's placement segments.
+pub const SEGMENT: u32 = 16 << 10;
+
+impl<P: Provider> RawPeer<P> {
+    /// Queues with Receives, and memory to send from.
+    ///
+    /// # Panics
+    /// If they cannot be had.
+    pub fn new(provider: &P) -> RawPeer<P> {
+        let recv_len = structure().total_len() as usize;
+        let spec = |slots, slot_len| PoolSpec { slots, slot_len, align: 64 };
+        let (recv, send) = (spec(RECEIVES, recv_len), spec(SENDS, SEND_LEN));
+        let len = recv.region_len().and_then(|recv| Ok(recv + send.region_len()?));
+        let mut spec = RegionSpec::new(len.expect("a length"));
+        spec.prefault = false;
+        spec.lock = false;
+        let region = Region::map(&spec).expect("memory");
+        let mut memory = Registered::new(region, provider.registrar(), Access::LOCAL_WRITE)
+            .expect("a registration");
+        let mut recv = Pool::new(&mut memory, &recv).expect("room for Receives");
+        let mut send = Pool::new(&mut memory, &send).expect("room for sends");
+        recv.poison(POISON);
+        let attr = QueueAttr {
+            srq_depth: RECEIVES,
+            cq_depth: RECEIVES + SENDS,
+            qp_max: 1,
+            send_depth: SENDS,
+            send_sge: 1,
+            recv_sge: 1,
+        };
+        let buffers = std::iter::from_fn(|| recv.pop()).collect();
+        let free = std::iter::from_fn(|| send.pop()).collect();
+        let mut peer = RawPeer {
+            queues: provider.open_queues(&attr).expect("queues"),
+            cm: provider.open_cm().expect("a connection manager"),
+            qp: None,
+            waker: Waker::new().expect("a file descriptor"),
+            recv,
+            send,
+            buffers,
+            free,
+            sent: VecDeque::new(),
+            arrived: VecDeque::new(),
+            is_lost: false,
+            _memory: memory,
+        };
+        (0..RECEIVES).for_each(|index| peer.post(index));
+        peer
+    }
+
+    /// Asks for a connection. [`RawPeer::turn`] makes it.
+    ///
+    /// # Panics
+    /// If the device has none left.
+    pub fn connect(&mut self, to: SocketAddr) {
+        let param = ConnParam { private: &[], rnr_retry: 7 };
+        self.cm.connect(to, &self.queues.handle(), &param).expect("an attempt");
+    }
+
+    /// Listens for one connection. [`RawPeer::turn`] accepts it.
+    ///
+    /// # Panics
+    /// If there is no address.
+    pub fn listen(&mut self) -> SocketAddr {
+        self.cm.listen("127.0.0.1:0".parse().expect("an address")).expect("a port")
+    }
+
+    /// Takes in what has happened and arrived.
+    ///
+    /// # Errors
+    /// Why a connection that was asked for is not to be had.
+    ///
+    /// # Panics
+    /// If the device fails.
+    pub fn turn(&mut self) -> Result<(), ConnectError> {
+        let param = ConnParam { private: &[], rnr_retry: 7 };
+        while let Some(event) = self.cm.next(&self.waker, Duration::ZERO) {
+            let endpoint = match event {
+                CmEvent::Request { request, .. } if self.qp.is_none() => {
+                    self.cm.accept(request, &self.queues.handle(), &param).expect("an endpoint")
+                }
+                CmEvent::Request { request, .. } => {
+                    self.cm.reject(request, &[]);
+                    continue;
+                }
+                CmEvent::Connected { endpoint, .. } => endpoint,
+                CmEvent::Refused { reason, .. } => return Err(reason),
+            };
+            self.qp = Some(self.queues.attach(endpoint).expect("a queue pair").qp);
+        }
+        let mut batch = WcBatch::new();
+        self.queues.poll_cq(&mut batch).expect("the completion queue is large enough");
+        for wc in batch {
+            if wc.wr_id.0 & SEND != 0 {
+                self.free.extend(self.sent.pop_front());
+                self.is_lost |= wc.status != WcStatus::Success;
+            } else if wc.status == WcStatus::Success {
+                debug_assert_eq!(wc.opcode, WcOpcode::Recv);
+                let index = wc.wr_id.0 as u32;
+                let bytes = self.recv.bytes(&self.buffers[index as usize]);
+                self.arrived.push_back(bytes[..wc.byte_len as usize].to_vec());
+                self.post(index);
+            }
+        }
+        while self.queues.next_event().is_some() {
+            self.is_lost = true;
+        }
+        Ok(())
+    }
+
+    /// Sends a transmission. False if the connection is gone, or all buffers are on their way.
+    ///
+    /// # Panics
+    /// If it is longer than a buffer, or the peer is not connected.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        let qp = self.qp.expect("a connection");
+        let Some(mut token) = self.free.pop() else { return false };
+        self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
+        let sgl = [self.send.sge(&token, 0..bytes.len())];
+        let wr = SendWr { wr_id: WrId(SEND), sgl: &sgl, flags: SendFlags::SIGNALED };
+        // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
+        // one queue pair complete in order.
+        let posted = unsafe { self.queues.post_send(qp, &[wr]) };
+        match posted {
+            Ok(()) => self.sent.push_back(token),
+            Err(PostError::QpGone { .. }) => {
+                self.is_lost = true;
+                self.free.push(token);
+            }
+            Err(_) => self.free.push(token),
+        }
+        posted.is_ok()
+    }
+
+    /// Sends a header with what follows it.
+    ///
+    /// # Panics
+    /// As [`RawPeer::send`].
+    pub fn send_header(&mut self, header: &Header<'_>, behind: &[u8]) -> bool {
+        self.send(&transmission(header, behind))
+    }
+
+    /// The oldest transmission that has arrived.
+    pub fn recv(&mut self) -> Option<Vec<u8>> {
+        self.arrived.pop_front()
+    }
+
+    /// Whether the connection is there.
+    pub fn is_connected(&self) -> bool {
+        self.qp.is_some() && !self.is_lost
+    }
+
+    /// Whether the connection was there and is lost.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// Whether every transmission has been taken by the other side, or the connection is lost.
+    pub fn is_quiet(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// Ends the connection.
+    pub fn disconnect(&mut self) {
+        if let Some(qp) = self.qp {
+            self.queues.disconnect(qp);
+            self.is_lost = true;
+        }
+    }
+
+    fn post(&mut self, index: u32) {
+        let sgl = [self.recv.sge(&self.buffers[index as usize], 0..self.recv.slot_len())];
+        self.post_sgl(index, &sgl);
+    }
+
+    fn post_sgl(&mut self, index: u32, sgl: &[Sge]) {
+        let wr = RecvWr { wr_id: WrId(index.into()), sgl };
+        // SAFETY: the buffer is looked at only between its completion and the next post.
+        unsafe { self.queues.post_srq_recv(&[wr]) }.expect("as many Receives as buffers");
+    }
+}
+
+/// A header and what follows it, as one transmission.
+///
+/// # Panics
+/// If the header has more than 4096 bytes.
+pub fn transmission(header: &Header<'_>, behind: &[u8]) -> Vec<u8> {
+    let mut bytes = [0; 4096];
+    let mut writer = Writer::new(&mut bytes);
+    header.encode(&mut writer).expect("a header of at most 4096 bytes");
+    let mut bytes = writer.written().to_vec();
+    bytes.extend_from_slice(behind);
+    bytes
+}
+
+/// An RPC message in one transmission, without properties of any kind.
+pub fn message(xid: u32, kind: u32, credit: u32, behind: &[u8]) -> Vec<u8> {
+    let body = Body::Msg(ChunkLists::EMPTY);
+    let mut payload = Vec::new();
+    payload.extend_from_slice(&xid.to_be_bytes());
+    payload.extend_from_slice(&kind.to_be_bytes());
+    payload.extend_from_slice(behind);
+    transmission(&Header { xid, vers: VERSION_TWO, credit, body }, &payload)
+}
+
+/// The properties that a raw peer states: buffers with placement, groups of 16, all operations.
+pub fn properties(xid: u32, credit: u32) -> Vec<u8> {
+    let structure = structure();
+    let values = [
+        Property::RecvBufferSize(structure.total_len()),
+        Property::RecvStructure(structure),
+        Property::RequestRxLimit(16),
+        Property::ResponseSxLimit(16),
+        Property::RtrSupport(RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT),
+    ];
+    let mut buffers = [[0; 136]; 5];
+    let mut set = Vec::new();
+    for (value, buffer) in values.iter().zip(&mut buffers) {
+        set.push(value.encode(buffer).expect("136 bytes are enough"));
+    }
+    let start = PropSet::from_slice(&set);
+    let optional = Optional::ConnProp(ConnProp { start, nochg: PropSubset::EMPTY });
+    transmission(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, &[])
+}
+
+/// Receives of a raw peer.
+const RECEIVES: u32 = 64;
+/// Transmissions of a raw peer that may be on their way.
+const SENDS: u32 = 256;
+/// Bytes of the longest transmission of a raw peer: more than any Receive has.
+const SEND_LEN: usize = 72 << 10;
+/// Marks the work requests of sends.
+const SEND: u64 = 1 << 63;
