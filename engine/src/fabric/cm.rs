@@ -163,6 +163,12 @@ impl ConnectionManager for FabricCm {
     }
 }
 
+impl std::fmt::Debug for FabricCm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FabricCm").field("listening", &self.listening).finish_non_exhaustive()
+    }
+}
+
 impl Drop for FabricCm {
     fn drop(&mut self) {
         let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);

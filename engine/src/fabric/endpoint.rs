@@ -80,6 +80,13 @@ impl Endpoint {
     }
 }
 
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut endpoint = f.debug_struct("FabricEndpoint");
+        endpoint.field("num", &self.num).field("peer_num", &self.peer_num).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.is_taken_over {

@@ -281,7 +281,8 @@ impl Lane {
         }
         if self.rx.front().is_some() {
             let due = self.rx.published_at().saturating_add(core.delay_ns);
-            let is_blocked = self.blocked.is_some_and(|(position, _)| position == self.rx.next());
+            let is_blocked = core.srq.front().is_none()
+                && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
             if core.delay_ns != 0 && core.clock.now_ns() < due {
                 return Outlook::At(due);
             }

@@ -12,6 +12,16 @@
 //! checked; completions of a queue pair come in the order of posting; an error flushes. Memory that
 //! was posted belongs to the fabric until its completion has been polled.
 //!
+//! Depths. A send queue has `send_depth` places; a completion frees that of its request and of the
+//! unsignaled ones before it, so a program that never signals runs out of places. Requests that do
+//! not fit in a ring wait in memory reserved for them. Receives complete as they are polled and
+//! take no entry of the completion queue; send completions that do not fit in the batch of a poll
+//! do, and one more than `cq_depth` of them is an overrun.
+//!
+//! Retries. A message without a Receive waits at the head of its ring and is delivered as soon as
+//! there is one. It counts as retried once in every [`FabricOptions::rnr_timer_ns`]; after as many
+//! retries as its connection was made with (0: at once) its queue pair fails on both sides.
+//!
 //! What differs from a device: the receiver's `poll_cq` does the copying, so an endpoint that is
 //! not polled takes nothing; the queue pairs between two sets of queues share a ring, so a message
 //! that waits for a Receive holds up those behind it, which need a Receive of the same queue.
@@ -149,6 +159,18 @@ impl Fabric {
             links: Mutex::new(HashMap::new()),
             listeners: Mutex::new(HashMap::new()),
         }))
+    }
+}
+
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fabric").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for FabricHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FabricHandle").field("port", &self.port.id).finish()
     }
 }
 

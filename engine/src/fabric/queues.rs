@@ -315,6 +315,12 @@ impl FabricQueues {
     }
 }
 
+impl std::fmt::Debug for FabricQueues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FabricQueues").field("port", &self.port.id).finish_non_exhaustive()
+    }
+}
+
 impl Drop for FabricQueues {
     fn drop(&mut self) {
         self.core.qps.iter().for_each(QueuePair::leave);
