@@ -396,6 +396,16 @@ proptest! {
     }
 }
 
+#[test]
+fn the_first_message_takes_the_general_way() {
+    let mut server = Side::new(Role::Server, Settings::new(structure(4096, 2, 1024)));
+    let bytes = encode(&Sent::Msg { xid: 16, reply: false }, 0);
+    assert_eq!(server.conn.on_plain_message(&mut server.ledger, &bytes), None);
+    assert!(matches!(server.receive(&bytes), Ingress::Call(_)));
+    let taken = server.conn.on_plain_message(&mut server.ledger, &bytes);
+    assert!(matches!(taken, Some(Plain::Call(_))), "the grant has grown with the first call");
+}
+
 fn encoded(side: &Side, plan: &InlinePlan) -> [u8; PLAIN_HEADER_LEN] {
     let mut bytes = [0; PLAIN_HEADER_LEN];
     side.conn.encode_inline(plan, &mut Writer::new(&mut bytes)).expect("28 bytes");

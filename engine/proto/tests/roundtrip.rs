@@ -323,6 +323,30 @@ fn without_the_extension_all_of_it_is_inline() {
     assert_eq!(stream, content.stream());
 }
 
+/// A short call whose reply may be long must tell how long, which RDMA_MSG cannot.
+#[test]
+fn a_call_for_a_long_reply_is_a_transmit_request() {
+    let settings = Settings::new(structure(4096, 0, 0));
+    let (mut client, mut server) = connected(settings, settings);
+    for (reply_payload_max, via, rsbuf) in
+        [(4096 - 28, Via::Msg, 1), (4096 - 24, Via::Xmt, 2), (12_000, Via::Xmt, 3)]
+    {
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+        let content = Content::new(id.xid(), false, &[5], &[101], 3);
+        let payload = content.payload.len() as u32;
+        let items = &content.items;
+        let inline = CallDemand::inline(payload, reply_payload_max);
+        let demand = CallDemand { items, gather_max: 8, ..inline };
+        let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+        let (message, _, stream) = deliver(&mut server, &wire);
+        assert_eq!((message.via, message.rsbuf), (via, rsbuf));
+        assert_eq!(stream, content.stream());
+        server.conn.refuse(&mut server.ledger, &message.reply_to());
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+    }
+}
+
 #[test]
 fn what_fits_no_way_says_so_with_numbers() {
     let settings = Settings {

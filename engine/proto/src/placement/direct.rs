@@ -428,6 +428,16 @@ mod tests {
     }
 
     #[test]
+    fn a_range_ends_before_its_end() {
+        for (origin, found) in [(39, Some(0)), (40, None)] {
+            let wanted = [direction(0, WantKind::Tbsn)];
+            let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+            let matches = match_items(&Array::from_slice(&sets), &[item(8, 5, origin)]);
+            assert_eq!(matches.expect("in order")[0].item, found);
+        }
+    }
+
+    #[test]
     fn the_minimum_length_itself_is_long_enough() {
         for (len, sends) in [(99, false), (100, true), (101, true)] {
             let wanted = [direction(100, WantKind::Tbsn)];
