@@ -134,6 +134,21 @@ pub enum CallError {
     BadReply(rpcrdma_proto::Violation),
 }
 
+impl CallRefused {
+    /// Whether the same call may go through later: after polls that complete other calls.
+    pub fn is_transient(&self) -> bool {
+        use rpcrdma_proto::SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull};
+        match self {
+            CallRefused::Busy => true,
+            CallRefused::Protocol(why) => matches!(
+                why,
+                NotEnoughCredits { .. } | NotEnoughReceives { .. } | NotReady | TableFull { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
 /// Why a call could not be sent. Nothing of it has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallRefused {

@@ -122,7 +122,7 @@ impl<'a> Incoming<'a> {
 
     /// A reader of the payload stream, standing behind transaction id and message type.
     pub fn reader(&self) -> PayloadReader<'_> {
-        let mut reader = PayloadReader { stream: self.payload(), slice: &[] };
+        let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };
         let mut prefix = [0; 8];
         // The engine read these two words to learn that the message is a call.
         let _ = reader.fixed_into(&mut prefix);
@@ -260,6 +260,8 @@ impl<'a> Iterator for PayloadStream<'a> {
 pub struct PayloadReader<'a> {
     stream: PayloadStream<'a>,
     slice: &'a [u8],
+    /// Bytes of the slices up to and including `slice`.
+    seen: usize,
 }
 
 /// The payload stream is shorter than what was to be read from it.
@@ -268,6 +270,12 @@ pub struct PayloadReader<'a> {
 pub struct EndOfMessage;
 
 impl<'a> PayloadReader<'a> {
+    /// Bytes read so far, from the transaction id on. Placed items are not in the payload: add the
+    /// padded lengths of those before it to get the position in the unreduced XDR stream.
+    pub fn position(&self) -> usize {
+        self.seen - self.slice.len()
+    }
+
     /// An unsigned integer.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, EndOfMessage> {
@@ -308,6 +316,7 @@ impl<'a> PayloadReader<'a> {
     pub fn some(&mut self, max: usize) -> Result<&'a [u8], EndOfMessage> {
         while self.slice.is_empty() {
             self.slice = self.stream.next().ok_or(EndOfMessage)?;
+            self.seen += self.slice.len();
         }
         let (now, later) = self.slice.split_at(max.min(self.slice.len()));
         self.slice = later;

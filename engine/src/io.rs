@@ -12,6 +12,8 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 
+use rpcrdma_proto::PLAIN_HEADER_LEN;
+
 use crate::provider::{
     CqError, PostError, Queues, RecvWr, SendFlags, SendWr, WC_BATCH, WcBatch, WrId,
 };
@@ -154,6 +156,38 @@ impl<Q: Queues> Io<Q> {
     /// in its lane.
     #[inline]
     pub fn flush_express(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
+        if outbox.express.len() > 1 {
+            return self.flush_many(outbox, peers);
+        }
+        let Some(express) = outbox.express.pop() else { return };
+        let Express { peer: to, ref slot, .. } = express;
+        if let Some(peer) = peers.at(to)
+            && let Some(qp) = self.qps[to as usize]
+            && peer.lane.outstanding() < self.depths.send_depth
+        {
+            let is_signaled = peer.lane.unsignaled() + 1 >= self.depths.signal_every;
+            let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
+            let wr_id = WrId(SEND | u64::from(peer.lane.next_seq()));
+            let sge = slot.sge(PLAIN_HEADER_LEN, express.len as usize - PLAIN_HEADER_LEN);
+            let flags = SendFlags::INLINE | signaled;
+            let wr = SendWr { wr_id, sgl: core::slice::from_ref(&sge), flags };
+            // SAFETY: the gather entry names a slot that `express` owns, and the request is inline,
+            // so that it has been read on return.
+            if unsafe { self.queues().post_send(qp, &[wr]) }.is_ok() {
+                peer.lane.on_posted(is_signaled);
+                outbox.stats.doorbells.add(1);
+                outbox.stats.sent.add(1);
+                outbox.stats.sent_inline.add(1);
+                outbox.send.put(express.slot);
+                return;
+            }
+        }
+        outbox.express.push(express);
+        outbox.settle_express(peers, 0);
+    }
+
+    /// Posts several short messages.
+    fn flush_many(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
         let mut taken = 0_u64;
         let mut start = 0;
         while let Some(first) = outbox.express.get(start) {
@@ -201,16 +235,10 @@ impl<Q: Queues> Io<Q> {
             sgl: core::slice::from_ref(&sges[at]),
             flags: flags[at],
         };
+        let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..run.len()).map(wr).collect();
         // SAFETY: the gather entries name slots that `run` owns, and every request is inline, so
         // that they have been read on return.
-        let result = match run.len() {
-            1 => unsafe { self.queues().post_send(qp, &[wr(0)]) },
-            len => {
-                let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..len).map(wr).collect();
-                // SAFETY: as above.
-                unsafe { self.queues().post_send(qp, &chain) }
-            }
-        };
+        let result = unsafe { self.queues().post_send(qp, &chain) };
         // Why it took fewer comes out when the rest is tried again from its lane.
         let taken = result.map_or_else(|error| error.taken(), |()| run.len());
         for flags in &flags[..taken] {

@@ -43,7 +43,7 @@ impl<P: Provider> Client<P> {
         let id = self.begin_connect(to)?;
         loop {
             let now = self.clock.now();
-            if !self.poll(now, |done| drop(done)) {
+            if !self.poll(now, |_| ()) {
                 self.shard.wait(Duration::from_millis(1));
             }
             match self.connected(id) {

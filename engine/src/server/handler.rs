@@ -18,7 +18,7 @@ pub trait Handler {
 
     /// A call of this shard is over: its reply has arrived, or never will.
     fn on_reply(&mut self, done: Completion<'_>) {
-        drop(done);
+        let _ = done;
     }
 
     /// Once a turn, after the queues: the place to poll a disk or a timer and to finish tickets.

@@ -61,6 +61,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// [`CallRefused`] says what is in the way.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
         let len = self.payload.written();
         if self.directions.is_empty()

@@ -356,7 +356,8 @@ impl<P: Provider> Core<P> {
             self.turn_down(None, connect, handler);
             return;
         };
-        let Some(id) = self.peers.vacancy() else {
+        let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
+        let Some(id) = vacancy else {
             self.turn_down(Some(attached.qp), connect, handler);
             return;
         };
@@ -367,11 +368,7 @@ impl<P: Provider> Core<P> {
         };
         let qp_num = attached.qp_num;
         let peer = Peer::new(conn, id, qp_num, connect, self.life.opening_until(now));
-        if let Err(peer) = self.peers.insert(peer) {
-            peer.conn.close(&mut self.outbox.ledger);
-            self.turn_down(Some(attached.qp), connect, handler);
-            return;
-        }
+        self.peers.insert(peer);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
         if let Some(send) = peer.conn.begin() {

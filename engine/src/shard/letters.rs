@@ -74,6 +74,7 @@ impl ShardHandle {
     /// # Errors
     /// Both back, if the ticket is another shard's, or if more answers wait than tickets can be
     /// out, which happens only after the shard was dropped.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         if ticket.shard != self.0.shard {
             return Err((ticket, finished));

@@ -131,27 +131,20 @@ impl Body {
         &self.gather[start..self.ends[index] as usize]
     }
 
-    /// Appends the gather entries of `len` bytes at `start` of an item; false if there is no room.
-    pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> bool {
-        let Item { item, first } = self.items[item];
+    /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
+    pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> Option<()> {
+        let Item { item, first } = *self.items.get(item)?;
         let (mut skip, mut left) = (start, len);
         for piece in &self.pieces[first as usize..first as usize + item.pieces as usize] {
             let piece_len = piece.len() as u32;
-            if skip >= piece_len {
-                skip -= piece_len;
-                continue;
-            }
-            let part = left.min(piece_len - skip);
-            if self.gather.try_push(piece.sge(skip, part)).is_err() {
-                return false;
+            let part = left.min(piece_len.saturating_sub(skip));
+            if part > 0 {
+                self.gather.try_push(piece.sge(skip, part)).ok()?;
             }
             left -= part;
-            skip = 0;
-            if left == 0 {
-                return true;
-            }
+            skip = skip.saturating_sub(piece_len);
         }
-        left == 0
+        (left == 0).then_some(())
     }
 }
 

@@ -335,9 +335,7 @@ impl Layout<'_> {
                 match piece {
                     Gather::Payload(range) => self.payload(begin, range)?,
                     Gather::Bulk { item, start, len } => {
-                        if !self.body.gather_item(item as usize, start, len) {
-                            return Err(TooManyPieces);
-                        }
+                        self.body.gather_item(item, start, len).ok_or(TooManyPieces)?;
                     }
                     Gather::Zero(len) => self.zeros(begin, len)?,
                 }

@@ -97,12 +97,17 @@ impl Peers {
         Some(PeerId { index, generation: self.slots[index as usize].generation })
     }
 
-    /// Takes a connection in, under the name that [`Peers::vacancy`] said. Gives it back if its
-    /// queue pair number has more bits than any device gives out.
-    pub fn insert(&mut self, peer: Peer) -> Result<(), Peer> {
-        if peer.qp_num >> QP_NUM_BITS != 0 {
-            return Err(peer);
-        }
+    /// Whether a queue pair number has no more bits than devices give out.
+    pub fn can_name(qp_num: u32) -> bool {
+        qp_num >> QP_NUM_BITS == 0
+    }
+
+    /// Takes a connection in, under the name that [`Peers::vacancy`] said.
+    ///
+    /// # Panics
+    /// If its queue pair cannot be named.
+    pub fn insert(&mut self, peer: Peer) {
+        assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
         let leaf = &mut self.table[(peer.qp_num >> LEAF_BITS) as usize];
@@ -110,7 +115,6 @@ impl Peers {
             peer.id.index;
         let slot = &mut self.slots[peer.id.index as usize];
         slot.peer = Some(peer);
-        Ok(())
     }
 
     /// Takes a connection out; its name is stale from now on.

@@ -52,6 +52,7 @@ impl Turn<'_> {
 
     /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is
     /// void), if it is another shard's, or if no send slot is free (then try again next turn).
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn resume(
         &mut self,
         ticket: Ticket,
@@ -72,6 +73,7 @@ impl Turn<'_> {
     }
 
     /// As [`Turn::resume`], with an answer that was made elsewhere.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&mut self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         let mut finished = Some(finished);
         self.resume(ticket, |mut reply| {
