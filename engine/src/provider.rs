@@ -67,6 +67,8 @@ pub trait Queues: Send {
     /// Posts work requests to a queue pair, one doorbell for all. `Err` says how many were taken.
     ///
     /// A request with [`SendFlags::INLINE`] has been copied when the call returns.
+    /// A queue pair in the error state takes requests, too, and completes them as flushed, behind
+    /// all others: what it posted before is then out of the device's hands.
     ///
     /// # Safety
     /// The memory named by every `sgl` of a request without [`SendFlags::INLINE`] stays valid and

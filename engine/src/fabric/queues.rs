@@ -125,7 +125,7 @@ impl Queues for FabricQueues {
         let now = self.core.now_if_delayed();
         let Core { qps, keys, backlog, .. } = &mut self.core;
         let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
-            return Err(PostError::QpGone { taken: 0 });
+            return self.post_to_failed(qp.0, wr);
         };
         let lane = &mut self.lanes[qp.lane as usize];
         let before = lane.tx.head();
@@ -246,6 +246,20 @@ impl FabricQueues {
                 lane.poll(&mut self.core, out, TURN_MESSAGES);
             }
         }
+    }
+
+    /// A queue pair in the error state takes requests and flushes them: so a program learns that
+    /// nothing that it posted before is on its way any more.
+    #[cold]
+    fn post_to_failed(&mut self, num: u32, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+        if self.core.qps.find(num).is_none() {
+            return Err(PostError::QpGone { taken: 0 });
+        }
+        for wr in wr {
+            let flushed = Posted { wr_id: wr.wr_id, qp_num: num, covers: 0, fate: Fate::Flushed };
+            self.core.complete(&flushed, None);
+        }
+        Ok(())
     }
 
     /// Lets those queue pairs send whose peer is attached by now.

@@ -126,15 +126,14 @@ impl World {
         let flow = &mut self.flows[at][qp];
         match side.host.send_from(side.qps[qp].qp, id, &sgl, flags) {
             Ok(()) => {
-                assert!(!self.has_left[at][qp]);
                 flow.posted.push_back((id, signaled));
-                flow.under_way.push_back((fill, len));
+                // What is posted in the error state is flushed and goes nowhere.
+                if !self.has_left[at][qp] {
+                    flow.under_way.push_back((fill, len));
+                }
                 side.next_send += 1;
             }
             Err(PostError::QueueFull { taken: 0 }) => assert!(flow.posted.len() >= 24),
-            Err(PostError::QpGone { taken: 0 }) => {
-                assert!(flow.is_failed || self.has_left[1 - at][qp]);
-            }
             Err(other) => panic!("{other}"),
         }
         if inline {

@@ -15,13 +15,14 @@ fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
     }
     assert_eq!(pair.b.poll_dry().len(), 1);
     pair.a.queues.disconnect(pair.qa.qp);
-    assert_eq!(pair.a.send(pair.qa.qp, 9, b"x"), Err(PostError::QpGone { taken: 0 }));
+    pair.a.send(pair.qa.qp, 9, b"x").unwrap();
     assert_eq!(pair.b.poll_dry(), [], "what was withdrawn is not delivered");
     assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
-    assert_eq!(pair.b.send(pair.qb.qp, 9, b"x"), Err(PostError::QpGone { taken: 0 }));
+    pair.b.send(pair.qb.qp, 9, b"x").unwrap();
     let flushed = WcStatus::Flushed;
-    let expected = [(0, WcStatus::Success), (1, flushed), (2, flushed), (3, flushed)];
+    let expected = [(0, WcStatus::Success), (1, flushed), (2, flushed), (3, flushed), (9, flushed)];
     assert_eq!(brief(&pair.a.poll_dry()), expected);
+    assert_eq!(brief(&pair.b.poll_dry()), expected[4..]);
     assert_eq!(pair.a.events(), [], "who disconnects knows");
 }
 
@@ -55,6 +56,25 @@ fn memory_of_queues_that_vanished_is_not_read() {
     drop(a);
     assert_eq!(b.poll_dry(), [received(10, qb, 11)]);
     assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
+fn a_request_to_a_failed_queue_pair_is_flushed_whatever_was_silent_before() {
+    let mut pair = Pair::new();
+    pair.b.recv(10, 0, 64);
+    let sgl = [pair.a.sge(0, 8)];
+    pair.a.send_from(pair.qa.qp, 1, &sgl, SendFlags::empty()).unwrap();
+    assert_eq!(pair.b.poll_dry().len(), 1);
+    assert_eq!(pair.a.poll_dry(), [], "it succeeded, which nobody wanted to know");
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.a.send_from(pair.qa.qp, 2, &[], SendFlags::SIGNALED).unwrap();
+    assert_eq!(brief(&pair.a.poll_dry()), [(2, WcStatus::Flushed)]);
+    drop(pair.b);
+    pair.a.send_from(pair.qa.qp, 3, &[], SendFlags::SIGNALED).unwrap();
+    assert_eq!(brief(&pair.a.poll_dry()), [(3, WcStatus::Flushed)], "without a peer, too");
+    pair.a.queues.destroy(pair.qa.qp);
+    let gone = pair.a.send_from(pair.qa.qp, 4, &[], SendFlags::SIGNALED);
+    assert_eq!(gone, Err(PostError::QpGone { taken: 0 }));
 }
 
 #[test]
