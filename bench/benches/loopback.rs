@@ -2,9 +2,13 @@
 //!
 //! What is left is software: what posting, polling, matching and copying cost on both sides.
 
+use clap::Parser;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rpcrdma_bench::args::Args;
 use rpcrdma_bench::call::Traffic;
+use rpcrdma_bench::plan::Plan;
 use rpcrdma_bench::raw::Ends;
+use rpcrdma_bench::rpc::Rpc;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
 fn connect(request_len: usize, reply_len: usize, window: u32) -> Ends<FabricQueues> {
@@ -42,5 +46,34 @@ fn loopback(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, loopback);
+/// The engine on top: client and server shard on one thread.
+fn rpc(c: &mut Criterion) {
+    let mut group = c.benchmark_group("RPC on one thread");
+    for options in [
+        "lat --op null",
+        "lat",
+        "rate",
+        "lat --op read",
+        "lat --op read --placement send",
+        "lat --op write --placement send",
+        "bw --window 1",
+    ] {
+        let args = ["rpcrdma-bench"].into_iter().chain(options.split(' '));
+        let args = Args::try_parse_from(args).expect("options of the command");
+        // No plan on a machine with one core: its options name two.
+        let Ok(plan) = Plan::new(&args) else { continue };
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let (config, load) = (&plan.config, &plan.load);
+        let mut rpc = Rpc::new("rpc", Fabric::new(), any, plan.cores, config, load, false)
+            .expect("the engine has room");
+        let window = u64::from(load.window);
+        group.throughput(Throughput::Elements(window));
+        group.bench_function(options, |b| {
+            b.iter(|| rpc.on_this_thread(window).expect("replies are right"));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, loopback, rpc);
 criterion_main!(benches);

@@ -226,6 +226,12 @@ fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
     if mode == Mode::Bw && op == Op::Null {
         return Err(BenchError::Usage("null calls carry no bytes to be counted".into()));
     }
+    if mode == Mode::Lat && args.window.is_some_and(|window| window > 1) {
+        return Err(BenchError::Usage(
+            "lat times one call after the other; with more under way there is a rate: use `rate`"
+                .into(),
+        ));
+    }
     let size = args.size.unwrap_or(match (mode, op) {
         (Mode::Bw, _) => 65_536,
         (_, Op::Null | Op::Echo) => 64,
@@ -333,13 +339,20 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_is_timed_alone() {
+        let Some(refused) = plan(&["lat", "-w", "2"]) else { return };
+        assert!(matches!(refused, Err(BenchError::Usage(_))));
+        assert!(good(&["lat", "-w", "1"]).is_some_and(|plan| plan.is_timed()));
+    }
+
+    #[test]
     fn null_calls_have_no_bandwidth() {
         assert!(matches!(plan(&["bw", "--op", "null"]), Some(Err(BenchError::Usage(_))) | None));
     }
 
     #[test]
     fn the_sentence_says_what_is_done() {
-        let Some(plan) = good(&["-w", "4"]) else { return };
+        let Some(plan) = good(&["raw", "-w", "4"]) else { return };
         let sentence = plan.sentence();
         assert!(sentence.contains("echo of 64 bytes, window 4"), "{sentence}");
         assert!(sentence.contains("10 rounds of 0.200 s"), "{sentence}");

@@ -6,9 +6,9 @@ use rpcrdma_engine::{
 use rpcrdma_mempool::RegisteredBytes;
 
 use super::idle::Idling;
-use super::message::{CALL_WORDS, REPLY_HEADER, Way, bytes_at, call_header, inspect, word_at};
+use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
 use super::server::filled;
-use super::{WHO, device};
+use super::{NO_TIME, WHO, device};
 use crate::args::{Op, Placement};
 use crate::blocks::{Inspector, offset, pattern};
 use crate::call::{REPLY_HEADER_LEN, Shape};
@@ -129,6 +129,28 @@ impl<P: Provider> Caller<P> {
         }
     }
 
+    /// Makes calls until the window is full or `until` were made, and polls once.
+    pub fn turn(&mut self, until: u64) -> Result<(), BenchError> {
+        while self.sent < until && self.sent - self.replies.received < self.window {
+            if self.call()?.is_err() {
+                break;
+            }
+        }
+        let replies = &mut self.replies;
+        self.client.poll(NO_TIME, |done| replies.take(&done));
+        self.replies.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Calls made since the connections were.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Calls that have ended.
+    pub fn received(&self) -> u64 {
+        self.replies.received
+    }
+
     /// Makes the next call. The inner error says why it cannot be made now.
     #[inline]
     fn call(&mut self) -> Result<Result<(), CallRefused>, BenchError> {
@@ -217,7 +239,8 @@ impl Replies {
     #[inline]
     fn inspect(&mut self, number: u64, reply: &Incoming<'_>) -> Result<(), BenchError> {
         let wrong = |detail| Err(BenchError::WrongBytes { who: WHO, number, detail });
-        let header: Option<[u8; 16]> = bytes_at(reply, REPLY_HEADER_LEN - REPLY_HEADER.len());
+        let reply = Arrived::new(reply);
+        let header: Option<[u8; 16]> = reply.bytes_at(REPLY_HEADER_LEN - REPLY_HEADER.len());
         if header != Some(REPLY_HEADER) {
             return wrong(format!("a reply with the header {header:02x?}"));
         }
@@ -225,7 +248,7 @@ impl Replies {
         if op == Op::Null {
             return Ok(());
         }
-        let count = word_at(reply, REPLY_HEADER_LEN);
+        let count = reply.word_at(REPLY_HEADER_LEN);
         let expected = if op == Op::Write { request_data } else { reply_data };
         if count != Some(expected) {
             return wrong(format!("a reply with a count of {count:?}, not {expected}"));
@@ -236,7 +259,7 @@ impl Replies {
         let is_other = op == Op::Echo && request_data != reply_data;
         let from = if is_other { 0 } else { offset(number) };
         let inspection = self.inspector.begin(from, reply_data);
-        match inspect(reply, REPLY_HEADER_LEN + 4, reply_data, inspection) {
+        match reply.inspect(REPLY_HEADER_LEN + 4, reply_data, inspection) {
             None => wrong("a reply with wrong data".into()),
             Some(Way::InLine) if self.placement == Placement::Send && reply_data > 0 => {
                 wrong("a reply whose data were not placed".into())

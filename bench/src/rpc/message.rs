@@ -35,63 +35,68 @@ pub(super) fn procedure_of(header: &[u8; CALL_WORDS * 4]) -> Option<Op> {
         .find(|op| header[12..15] == [0; 3] && procedure(*op) == u32::from(number))
 }
 
-/// The `N` bytes at `at` of a payload stream that begins with the transaction id.
-#[inline]
-pub(super) fn bytes_at<const N: usize>(incoming: &Incoming<'_>, at: usize) -> Option<[u8; N]> {
-    if let Some(bytes) = incoming.contiguous() {
-        return bytes.get(at..)?.first_chunk().copied();
-    }
-    let mut bytes = [0; N];
-    let mut reader = incoming.reader();
-    reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
-    reader.fixed_into(&mut bytes).ok()?;
-    Some(bytes)
+/// A message that has arrived, as the benchmark reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'m, 'a> {
+    incoming: &'m Incoming<'a>,
+    /// The payload stream, if it is one slice, as that of a short message is.
+    whole: Option<&'m [u8]>,
 }
 
-/// The word at `at` of a payload stream.
-#[inline]
-pub(super) fn word_at(incoming: &Incoming<'_>, at: usize) -> Option<usize> {
-    bytes_at(incoming, at).map(|word| u32::from_be_bytes(word) as usize)
-}
+impl<'m, 'a> Arrived<'m, 'a> {
+    #[inline]
+    pub fn new(incoming: &'m Incoming<'a>) -> Arrived<'m, 'a> {
+        Arrived { incoming, whole: incoming.contiguous() }
+    }
 
-/// Hands the data of a message to `see`: those that were placed, or `len` bytes at `at` of the
-/// payload stream. `None` if the message is too short.
-#[inline]
-pub(super) fn data(
-    incoming: &Incoming<'_>,
-    at: usize,
-    len: usize,
-    mut see: impl FnMut(&[u8]),
-) -> Option<Way> {
-    if let Some(item) = incoming.placed().next() {
-        item.segments().for_each(see);
-        return Some(Way::Placed);
+    /// The `N` bytes at `at` of the payload stream, which begins with the transaction id.
+    #[inline]
+    pub fn bytes_at<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        if let Some(bytes) = self.whole {
+            return bytes.get(at..)?.first_chunk().copied();
+        }
+        let mut bytes = [0; N];
+        let mut reader = self.incoming.reader();
+        reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
+        reader.fixed_into(&mut bytes).ok()?;
+        Some(bytes)
     }
-    if let Some(bytes) = incoming.contiguous() {
-        see(bytes.get(at..)?.get(..len)?);
-        return Some(Way::InLine);
-    }
-    let mut reader = incoming.reader();
-    reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
-    let mut left = len;
-    while left > 0 {
-        let part = reader.some(left).ok()?;
-        left -= part.len();
-        see(part);
-    }
-    Some(Way::InLine)
-}
 
-/// Inspects the data of a message.
-#[inline]
-pub(super) fn inspect(
-    incoming: &Incoming<'_>,
-    at: usize,
-    len: usize,
-    mut inspection: Inspection<'_>,
-) -> Option<Way> {
-    let way = data(incoming, at, len, |bytes| inspection.see(bytes))?;
-    inspection.is_right().then_some(way)
+    /// The word at `at` of the payload stream.
+    #[inline]
+    pub fn word_at(self, at: usize) -> Option<usize> {
+        self.bytes_at(at).map(|word| u32::from_be_bytes(word) as usize)
+    }
+
+    /// Hands the data to `see`: those that were placed, or `len` bytes at `at` of the payload
+    /// stream. `None` if the message is too short.
+    #[inline]
+    pub fn data(self, at: usize, len: usize, mut see: impl FnMut(&[u8])) -> Option<Way> {
+        if let Some(item) = self.incoming.placed().next() {
+            item.segments().for_each(see);
+            return Some(Way::Placed);
+        }
+        if let Some(bytes) = self.whole {
+            see(bytes.get(at..)?.get(..len)?);
+            return Some(Way::InLine);
+        }
+        let mut reader = self.incoming.reader();
+        reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
+        let mut left = len;
+        while left > 0 {
+            let part = reader.some(left).ok()?;
+            left -= part.len();
+            see(part);
+        }
+        Some(Way::InLine)
+    }
+
+    /// Inspects the data. `None` if they are not right.
+    #[inline]
+    pub fn inspect(self, at: usize, len: usize, mut inspection: Inspection<'_>) -> Option<Way> {
+        let way = self.data(at, len, |bytes| inspection.see(bytes))?;
+        inspection.is_right().then_some(way)
+    }
 }
 
 /// How data came.

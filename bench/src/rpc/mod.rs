@@ -70,6 +70,21 @@ impl<P: Provider> Rpc<P> {
         Ok(Rpc { name, cores, config, load, timed, caller, server, _engine: engine })
     }
 
+    /// Makes `count` calls with both sides polled by the calling thread, in turns: software alone,
+    /// no cache line travels. The window is kept full. For benches that count instructions, in
+    /// `client_turn` and `server_turn`.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn on_this_thread(&mut self, count: u64) -> Result<(), BenchError> {
+        let until = self.caller.sent() + count;
+        while self.caller.received() < until {
+            client_turn(&mut self.caller, until)?;
+            server_turn(&mut self.server);
+        }
+        self.server.handler().failure()
+    }
+
     /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         let structure = self.config.recv_structure();
@@ -114,6 +129,18 @@ impl<P: Provider> Contender for Rpc<P> {
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
     }
+}
+
+/// Fills the window, up to `until` calls in all, and polls once.
+#[inline(never)]
+fn client_turn<P: Provider>(caller: &mut Caller<P>, until: u64) -> Result<(), BenchError> {
+    caller.turn(until)
+}
+
+/// Polls once.
+#[inline(never)]
+fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
+    server.poll_once(NO_TIME);
 }
 
 /// Polls the server until the client is done.
@@ -188,6 +215,8 @@ fn device(what: &dyn std::fmt::Display) -> BenchError {
 }
 
 const WHO: &str = "rpc";
+/// For turns whose clock is not to be counted: late enough for everything but a deadline.
+const NO_TIME: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Turns of both sides after the last connection.
 const SETTLE: u32 = 1000;
@@ -282,6 +311,8 @@ mod tests {
     fn replies_of_another_length_than_the_request_come() {
         good("lat --size 64 --reply 900 --touch all");
         good("lat --size 900 --reply 64 --touch all");
+        good("lat --size 4096 --reply 100 -p send --touch all");
+        good("lat --size 100 --reply 8192 -p send --touch all");
         good("lat --size 0 --touch all");
         good("lat --size 5 --reply 3 --touch all");
     }

@@ -5,9 +5,7 @@ use rpcrdma_engine::shard::message::{Bulk, PIECES_MAX};
 use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::message::{
-    CALL_WORDS, PREFIX_LEN, REPLY_HEADER, Way, bytes_at, data, inspect, procedure_of, word_at,
-};
+use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, Way, procedure_of};
 use super::{WHO, device};
 use crate::args::{Op, Placement};
 use crate::blocks::{Inspector, pattern};
@@ -18,7 +16,8 @@ use crate::plan::Load;
 /// Answers calls.
 pub(super) struct Server {
     placement: Placement,
-    /// Bytes of an echo's reply.
+    /// Bytes of an echo's request and reply.
+    request_data: usize,
     reply_data: usize,
     /// What is read, as a store would have it in memory.
     file: Box<[u8]>,
@@ -35,6 +34,7 @@ impl Server {
         let len = load.shape.data_len();
         Server {
             placement: load.placement,
+            request_data: load.shape.request_data,
             reply_data: load.shape.reply_data,
             file: pattern(len),
             registered: None,
@@ -75,54 +75,60 @@ impl Server {
     /// Writes the reply of a call.
     #[inline]
     fn answer(&mut self, call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
+        let arrived = Arrived::new(call);
         let header: [u8; CALL_WORDS * 4] =
-            bytes_at(call, PREFIX_LEN).ok_or("a call without a whole header")?;
+            arrived.bytes_at(PREFIX_LEN).ok_or("a call without a whole header")?;
         let op = procedure_of(&header).ok_or("a call with another header")?;
         reply.payload().put_fixed(&REPLY_HEADER);
         match op {
             Op::Null => Ok(()),
-            Op::Echo => self.echo(call, reply),
-            Op::Read => self.read(call, reply),
-            Op::Write => self.write(call, reply),
+            Op::Echo if call.placed().len() > 0 && self.echoes() => echo_placed(call, reply),
+            Op::Echo => self.echo(arrived, reply),
+            Op::Read => self.read(arrived, reply),
+            Op::Write => self.write(arrived, reply),
         }
     }
 
+    /// Whether an echo brings back what was sent.
+    fn echoes(&self) -> bool {
+        self.request_data == self.reply_data
+    }
+
     #[inline]
-    fn echo(&mut self, call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
-        let len = word_at(call, CALL_HEADER_LEN).ok_or("an echo without its length")?;
+    fn echo(&self, call: Arrived<'_, '_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
+        let len = call.word_at(CALL_HEADER_LEN).ok_or("an echo without its length")?;
         if len != self.reply_data {
             // Another length is wanted back: the beginning of the file.
-            reply.payload().put_opaque(&self.file[..self.reply_data]);
-            return Ok(());
-        }
-        let pieces = call.placed().next().map(|item| item.segments().len());
-        if let Some(pieces) = pieces {
-            // The segments go back as they are.
-            let mut loans: ArrayVec<Bulk, PIECES_MAX> = ArrayVec::new();
-            for piece in 0..pieces {
-                let loan = call.take(0, piece).map_err(|_| "a segment that cannot be taken")?;
-                loans.try_push(loan.into()).map_err(|_| "too many segments")?;
-            }
-            reply.payload().place_pieces(loans);
-            return Ok(());
+            return self.put_file(reply, 0, self.reply_data);
         }
         reply.payload().put_u32(len as u32);
         let echo = |bytes: &[u8]| reply.payload().put_fixed(bytes);
-        data(call, CALL_HEADER_LEN + 4, len, echo).ok_or("an echo shorter than it says")?;
+        call.data(CALL_HEADER_LEN + 4, len, echo).ok_or("an echo shorter than it says")?;
         Ok(())
     }
 
     #[inline]
-    fn read(&mut self, call: &Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
-        let arguments: [u8; 12] = bytes_at(call, CALL_HEADER_LEN).ok_or("a read cut short")?;
+    fn read(&self, call: Arrived<'_, '_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
+        let arguments: [u8; 12] = call.bytes_at(CALL_HEADER_LEN).ok_or("a read cut short")?;
         let (offset, len) = range(&arguments);
+        self.put_file(reply, offset, len)
+    }
+
+    /// Writes a part of the file as variable-length opaque data.
+    #[inline]
+    fn put_file(
+        &self,
+        reply: &mut Reply<'_>,
+        offset: usize,
+        len: usize,
+    ) -> Result<(), &'static str> {
         match (&self.registered, self.placement) {
             (Some(bytes), Placement::Send) => {
-                let slice = bytes.slice(offset..offset + len).ok_or("a read beyond the end")?;
+                let slice = bytes.slice(offset..offset + len).ok_or(BEYOND)?;
                 reply.payload().place(slice);
             }
             _ => {
-                let bytes = self.file.get(offset..offset + len).ok_or("a read beyond the end")?;
+                let bytes = self.file.get(offset..offset + len).ok_or(BEYOND)?;
                 reply.payload().put_opaque(bytes);
             }
         }
@@ -130,11 +136,11 @@ impl Server {
     }
 
     #[inline]
-    fn write(&mut self, call: &Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
-        let arguments: [u8; 12] = bytes_at(call, CALL_HEADER_LEN).ok_or("a write cut short")?;
+    fn write(&mut self, call: Arrived<'_, '_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
+        let arguments: [u8; 12] = call.bytes_at(CALL_HEADER_LEN).ok_or("a write cut short")?;
         let (offset, len) = range(&arguments);
         let inspection = self.inspector.begin(offset, len);
-        let way = inspect(call, CALL_HEADER_LEN + 12, len, inspection);
+        let way = call.inspect(CALL_HEADER_LEN + 12, len, inspection);
         let way = way.ok_or("a write with wrong data")?;
         if way == Way::InLine && self.placement == Placement::Send {
             return Err("a write whose data were not placed");
@@ -160,6 +166,20 @@ impl Handler for Server {
             }
         }
     }
+}
+
+const BEYOND: &str = "a read beyond the end";
+
+/// Sends the placed segments of a call back as they are, without a copy.
+fn echo_placed(call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
+    let pieces = call.placed().next().map_or(0, |item| item.segments().len());
+    let mut loans: ArrayVec<Bulk, PIECES_MAX> = ArrayVec::new();
+    for piece in 0..pieces {
+        let loan = call.take(0, piece).map_err(|_| "a segment that cannot be taken")?;
+        loans.try_push(loan.into()).map_err(|_| "too many segments")?;
+    }
+    reply.payload().place_pieces(loans);
+    Ok(())
 }
 
 /// A registered buffer with these bytes in it, for good.
