@@ -74,7 +74,8 @@ impl<P: Provider> Core<P> {
     pub fn close<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
         let until = now.saturating_add(self.life.stop_timeout);
         let Some(peer) = self.peers.at(index) else { return };
-        let was = core::mem::replace(&mut peer.phase, Phase::Closing { until });
+        let closing = Phase::Closing { until, is_marked: false };
+        let was = core::mem::replace(&mut peer.phase, closing);
         if matches!(was, Phase::Closing { .. }) {
             peer.phase = was;
             return;
@@ -94,7 +95,8 @@ impl<P: Provider> Core<P> {
             _ => handler.on_close(id, why),
         }
         let Some(peer) = self.peers.at(index) else { return };
-        self.io.drain(&mut peer.lane, index);
+        let is_marked = self.io.drain(&mut peer.lane, index);
+        peer.phase = Phase::Closing { until, is_marked };
         self.finish_close(index);
     }
 
@@ -123,7 +125,12 @@ impl<P: Provider> Core<P> {
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             match peer.phase {
-                Phase::Closing { until } if now >= until => self.leak(index),
+                Phase::Closing { until, .. } if now >= until => self.leak(index),
+                // The send queue had no room for the marker: once more.
+                Phase::Closing { until, is_marked: false } => {
+                    let is_marked = self.io.drain(&mut peer.lane, index);
+                    peer.phase = Phase::Closing { until, is_marked };
+                }
                 Phase::Opening { until } if now >= until => {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }

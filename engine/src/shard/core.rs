@@ -174,7 +174,9 @@ impl<P: Provider> Core<P> {
             self.flush(now, handler);
             busy = true;
         }
-        self.take_loans_home();
+        if !self.outbox.returned.is_empty() {
+            self.take_loans_home();
+        }
         if self.life.is_due(now) {
             self.tick(now, handler);
         }
@@ -416,16 +418,12 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Gives loans that left with a message, or that were dropped elsewhere, back to their pools.
-    #[inline]
+    /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere
+    /// the pools find themselves, when they need them.
     fn take_loans_home(&mut self) {
-        if !self.outbox.returned.is_empty() {
-            for loan in self.outbox.returned.drain(..) {
-                release(&mut self.pool, &mut self.bulk, loan);
-            }
+        for loan in self.outbox.returned.drain(..) {
+            release(&mut self.pool, &mut self.bulk, loan);
         }
-        self.pool.reclaim();
-        self.bulk.reclaim();
     }
 
     /// Sleeps until there may be something to do, at most `timeout`.

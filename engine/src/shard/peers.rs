@@ -60,6 +60,8 @@ pub(crate) enum Phase {
     Closing {
         /// When waiting ends, in nanoseconds of the shard's clock.
         until: u64,
+        /// Whether the send is posted whose completion says that nothing is in flight.
+        is_marked: bool,
     },
 }
 

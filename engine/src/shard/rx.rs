@@ -100,28 +100,35 @@ impl<P: Provider> Core<P> {
             return;
         };
         let mut token = token;
-        let Core { peers, pool, outbox, .. } = &mut *self;
+        let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
         let first = first_segment(pool, &token, byte_len);
-        if peer.phase == Phase::Up
-            && first.len() == byte_len as usize
-            && let Some(plain) = peer.conn.on_plain_message(&mut outbox.ledger, first)
-        {
-            match plain {
-                Plain::Call(to) => {
-                    self.deliver_plain_call(index, to, &mut token, byte_len, handler)
-                }
-                Plain::Reply(finished) => {
-                    let Core { pool, peers, stats, .. } = &mut *self;
-                    let Some(peer) = peers.at(index) else { return };
-                    stats.calls_done.add(1);
-                    let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
-                    handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
-                }
-            }
-            return self.free_buffer(token);
+        if peer.phase != Phase::Up || first.len() != byte_len as usize {
+            return self.receive_other(index, token, byte_len, now, handler);
         }
-        self.receive_other(index, token, byte_len, now, handler);
+        match peer.conn.on_plain_message(&mut outbox.ledger, first) {
+            Some(Plain::Call(to)) => {
+                let slot = if life.is_stopping() { None } else { outbox.send.take() };
+                let Some(slot) = slot else {
+                    refuse(peer, outbox, &to);
+                    return self.free_buffer(token);
+                };
+                stats.calls_in.add(1);
+                peer.open_calls += 1;
+                let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
+                let call = Call::new(peer.id, to.xid, incoming);
+                let payload = Payload::begin(outbox, slot, to.xid, REPLY);
+                let reply = Reply::new(payload, peer, to, &NO_DIRECTIONS, handle.shard());
+                let _answer = handler.on_call(call, reply);
+            }
+            Some(Plain::Reply(finished)) => {
+                stats.calls_done.add(1);
+                let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
+                handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
+            }
+            None => return self.receive_other(index, token, byte_len, now, handler),
+        }
+        self.free_buffer(token);
     }
 
     /// A transmission that is not a plain message.
@@ -338,27 +345,6 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index) else { return };
         peer.group_until = None;
         unpark(parked, pool, peer.conn.parked());
-    }
-
-    #[inline]
-    fn deliver_plain_call<H: Handler>(
-        &mut self,
-        index: u32,
-        to: ReplyTo,
-        token: &mut RecvToken,
-        byte_len: u32,
-        handler: &mut H,
-    ) {
-        let Core { peers, pool, outbox, stats, life, handle, .. } = self;
-        let Some(peer) = peers.at(index) else { return };
-        let slot = if life.is_stopping() { None } else { outbox.send.take() };
-        let Some(slot) = slot else { return refuse(peer, outbox, &to) };
-        stats.calls_in.add(1);
-        peer.open_calls += 1;
-        let call = Call::new(peer.id, to.xid, Incoming::plain(pool, token, byte_len, stats));
-        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-        let reply = Reply::new(payload, peer, to, &NO_DIRECTIONS, handle.shard());
-        let _answer = handler.on_call(call, reply);
     }
 
     fn deliver_call<H: Handler>(
