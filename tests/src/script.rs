@@ -124,31 +124,29 @@ impl Script {
         16 + self.reply.iter().map(len).sum::<u32>()
     }
 
-    /// Reads the head of a call.
-    ///
-    /// # Panics
-    /// If it is none.
-    pub fn parse(stream: &[u8]) -> Script {
-        let mut at = 0;
-        let mut word = || {
-            let word = stream[at..].first_chunk().expect("a head of a call");
-            at += 4;
-            u32::from_be_bytes(*word)
-        };
-        let order = ORDERS[word() as usize];
-        let seed = word();
-        let mut parts = || {
-            let count = word();
-            let part = |_| match (word(), word()) {
-                (0, len) => Part::Inline(len),
-                (_, len) => Part::Bulk(len),
-            };
-            (0..count).map(part).collect()
-        };
-        let (reply, call) = (parts(), parts());
-        Script { order, seed, call, reply, wants: Vec::new() }
+    /// Reads the head of a call. `None` if it is none, or its parts have more than a megabyte.
+    pub fn parse(stream: &[u8]) -> Option<Script> {
+        let mut words = stream.chunks_exact(4);
+        let mut word =
+            || words.next().map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+        let order = *ORDERS.get(word()? as usize)?;
+        let seed = word()?;
+        let mut lists = [Vec::new(), Vec::new()];
+        for parts in &mut lists {
+            let mut left = PARTS_LEN_MAX;
+            for _ in 0..word()? {
+                let (kind, len) = (word()?, word()?);
+                left = left.checked_sub(len)?;
+                parts.push(if kind == 0 { Part::Inline(len) } else { Part::Bulk(len) });
+            }
+        }
+        let [reply, call] = lists;
+        Some(Script { order, seed, call, reply, wants: Vec::new() })
     }
 }
+
+/// Bytes of the parts of one message.
+const PARTS_LEN_MAX: u32 = (1 << 20) + (64 << 10);
 
 const ORDERS: [Order; 7] = [
     Order::Answer,
@@ -297,7 +295,7 @@ mod tests {
     fn a_script_is_read_as_it_was_written() {
         let parts = [Part::Inline(3), Part::Bulk(70_000), Part::Inline(0)];
         let script = Script::new(77, &parts, &parts[1..]).order(Order::Relay);
-        let read = Script::parse(&script.call_stream());
+        let read = Script::parse(&script.call_stream()).expect("a script");
         assert_eq!((read.order, read.seed), (Order::Relay, 77));
         assert_eq!((read.call, read.reply), (script.call, script.reply));
     }

@@ -422,6 +422,6 @@ fn arrived(reply: &Incoming<'_>) -> Arrived {
 }
 
 /// Steps after which a test has hung.
-const STEPS_MAX: usize = 20_000;
+const STEPS_MAX: usize = 100_000;
 /// Steps after which nothing is on its way.
 const SETTLE: usize = 200;

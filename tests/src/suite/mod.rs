@@ -22,7 +22,7 @@ macro_rules! api_suite {
                 many_calls_are_in_flight;
             placed: a_write_of_every_length_is_placed, a_read_of_every_length_is_placed,
                 an_item_without_bytes_stays_in_line, several_items_are_placed_in_order,
- padding_of_many_pieces_travels,
+ padding_of_many_pieces_harms_nobody,
                 any_mixture_arrives, a_read_that_is_not_wanted_placed_comes_in_line,
                 an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
                 bulk_comes_in_line_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,

@@ -2,7 +2,6 @@
 
 use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 use rpcrdma_proto::{Refusal, SendError};
-use rpcrdma_xdr::RdmaError;
 
 use crate::script::{Part, Script};
 use crate::world::{Open, Plan, World, is_passing, large};
@@ -74,14 +73,29 @@ pub fn several_items_are_placed_in_order<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Padding that is longer than the zeros it is gathered from.
-pub fn padding_of_many_pieces_travels<P: Provider>(open: Open<'_, P>) {
+/// Padding that is longer than the zeros it is gathered from takes several pieces: the message
+/// travels, or it is refused before anything of it has left.
+pub fn padding_of_many_pieces_harms_nobody<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::both(|raw| raw.send.zero = "4KiB".into()));
     for count in 1..=8 {
-        let parts: Vec<Part> = (0..count).map(Part::Bulk).chain([Part::Bulk(5)]).collect();
-        let script = Script::new(count, &parts, &parts);
-        assert_eq!(world.round(0, peer, &script), (count, count as usize));
+        let parts: Vec<Part> = (1..=count).map(Part::Bulk).collect();
+        let items = match world.call(0, peer, &Script::new(count, &parts, &[])) {
+            Ok(_) => world.finish()[0].check().0,
+            Err(why) => {
+                assert_eq!(why, CallRefused::TooManyPieces);
+                count
+            }
+        };
+        assert_eq!(items, count);
+        world.call_when_possible(0, peer, &Script::new(count, &[], &parts));
+        let done = world.finish();
+        match &done[0].result {
+            Ok(_) => assert_eq!(done[0].check(), (0, count as usize)),
+            Err(why) => assert_eq!(*why, CallError::Rejected(Refusal::BadHeader)),
+        }
+        world.round(0, peer, &Script::new(count, &parts[..1], &parts[..1]));
     }
+    world.check_nothing_leaked();
 }
 
 /// Messages of any mixture arrive as they were sent.
@@ -170,7 +184,7 @@ pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
         assert!(!is_passing(why), "{why}");
     } else {
         let done = world.finish();
-        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::from(RdmaError::BadHeader))));
+        assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
     }
     assert_eq!(world.round(0, peer, &Script::new(4, &[], &[Part::Bulk(fits)])), (0, 1));
     world.check_nothing_leaked();
@@ -183,6 +197,6 @@ pub fn a_reply_longer_than_announced_fails_its_call<P: Provider>(open: Open<'_, 
     let script = Script::new(1, &[], &[Part::Bulk(5 * SEGMENT)]).wants(&short);
     world.call_when_possible(0, peer, &script);
     let done = world.finish();
-    assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::from(RdmaError::BadHeader))));
+    assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
     assert_eq!(world.round(0, peer, &Script::new(2, &[], &[Part::Bulk(9)])), (0, 1));
 }

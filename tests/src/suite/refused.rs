@@ -48,8 +48,7 @@ pub fn a_dropped_call_takes_nothing<P: Provider>(open: Open<'_, P>) {
 pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let mut call = world.clients[0].call(peer, 0).expect("a call");
-    // 64 slots are all there are, and the first is in this call.
-    call.payload().put_fixed(&vec![1; 64 * 4096 + 4]);
+    call.payload().put_fixed(&vec![1; 600_000]);
     assert_eq!(call.submit(), Err(CallRefused::PayloadTooLong));
     let mut call = world.clients[0].call(peer, 0).expect("all slots came back");
     call.payload().put_fixed(&[1; 4096]);

@@ -1,0 +1,377 @@
+//! Peers that break the rules: never a panic, and nobody else suffers.
+
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{CloseReason, Fabric, PeerId};
+use rpcrdma_proto::Fatal;
+use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::script::{Order, Part, Random, Script};
+use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
+use rpcrdma_xdr::{
+    Array, Body, ChunkLists, Header, Loc, MsgItem, Optional, RdmaError, ReptErr, ReptInfo, Tbsns,
+    XmtCont, XmtReq,
+};
+
+/// A server, a client that behaves, and a raw peer; each with a connection to the server.
+struct Scene {
+    world: World<Fabric>,
+    good: PeerId,
+    raw: RawPeer<Fabric>,
+    fabric: Fabric,
+    seed: u32,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with(&Plan::default())
+    }
+
+    fn with(plan: &Plan) -> Scene {
+        let fabric = Fabric::new();
+        let (world, good) = World::pair(&|| fabric.clone(), plan);
+        let raw = RawPeer::new(&fabric);
+        let mut scene = Scene { world, good, raw, fabric, seed: 0 };
+        scene.world.servers[0].handler().has_strangers = true;
+        scene.meet();
+        scene
+    }
+
+    /// A new raw peer, connected, without properties.
+    fn connect(&mut self) {
+        self.raw = RawPeer::new(&self.fabric);
+        self.raw.connect(self.world.at);
+        for _ in 0..1_000 {
+            self.world.step();
+            match self.raw.turn() {
+                Ok(()) if self.raw.is_connected() => return,
+                // The place of the last one is not free yet.
+                Err(ConnectError::Rejected) => self.raw.connect(self.world.at),
+                Ok(()) => {}
+                Err(why) => panic!("{why}"),
+            }
+        }
+        panic!("no connection");
+    }
+
+    /// A new raw peer that has exchanged properties.
+    fn meet(&mut self) {
+        self.connect();
+        self.raw.send(&properties(0x99, 16));
+        let answer = self.answer();
+        let (header, _) = Header::decode(&answer).expect("a header");
+        assert!(matches!(header.body, Body::Optional(Optional::ConnProp(_))));
+        assert_eq!((header.xid, header.vers), (0x99, VERSION_TWO), "wire.md B2");
+        assert!(header.credit > 0);
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.step();
+            let _ = self.raw.turn();
+        }
+    }
+
+    /// The next transmission from the server.
+    fn answer(&mut self) -> Vec<u8> {
+        for _ in 0..1_000 {
+            if let Some(answer) = self.raw.recv() {
+                return answer;
+            }
+            self.turns(1);
+        }
+        panic!("no answer");
+    }
+
+    /// The peer that behaves is served as ever.
+    fn others_are_served(&mut self) {
+        self.seed += 1;
+        let parts = [Part::Bulk(self.seed % 20_000), Part::Inline(30)];
+        let script = Script::new(self.seed, &parts, &parts);
+        self.world.round(0, self.good, &script);
+    }
+
+    /// The connection to the raw peer, as the server has it.
+    fn raw_at_server(&mut self) -> Option<PeerId> {
+        let service = self.world.servers[0].handler();
+        let last = *service.connected.last()?;
+        (!service.closed.iter().any(|(closed, _)| *closed == last)).then_some(last)
+    }
+}
+
+/// A call for the service that orders it never to answer.
+fn unanswered(xid: u32, credit: u32) -> Vec<u8> {
+    let script = Script::new(xid, &[], &[]).order(Order::Never);
+    message(xid, 0, credit, &script.call_stream())
+}
+
+fn echo(xid: u32) -> Vec<u8> {
+    let parts = [Part::Inline(20)];
+    message(xid, 0, 16, &Script::new(xid, &parts, &parts).call_stream())
+}
+
+fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
+    let body = Body::Optional(optional);
+    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
+}
+
+fn initial(xid: u32, count: u32, payload: &[u8]) -> Vec<u8> {
+    let (dp, rsd, pslen) = (Array::EMPTY, Array::EMPTY, payload.len() as u32);
+    optional(xid, Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf: 1, pslen }), payload)
+}
+
+fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
+    let cont = XmtCont { xnum, itype: opttype::XMTREQ, pslen: payload.len() as u32 };
+    optional(xid, Optional::XmtCont(cont), payload)
+}
+
+/// One of each kind of transmission, all of them right.
+fn samples() -> Vec<Vec<u8>> {
+    let rpc = |xid: u32| [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+    let segments = [0];
+    let segments = Tbsns::from_slice(&segments);
+    let item = [MsgItem { disp: 8, length: 100, loc: Loc::Tbsn { offset: 0, segments } }];
+    let dp = Array::from_slice(&item);
+    let req = XmtReq { dp, rsd: Array::EMPTY, count: 1, rsbuf: 2, pslen: 8 };
+    let mut placed = optional(5, Optional::XmtReq(req), &rpc(5));
+    placed.resize(4096 + 100, 0);
+    let error = Body::Error(RdmaError::BadHeader);
+    let error = transmission(&Header { xid: 6, vers: 2, credit: 1, body: error }, &[]);
+    let report = ReptErr {
+        bad: rpcrdma_xdr::MsgId { xid: 7, dir: rpcrdma_xdr::MsgType::Call, seq: 0 },
+        lead: None,
+        info: ReptInfo::BadCont,
+    };
+    let report = optional(7, Optional::ReptErr(report), &[]);
+    let group = initial(8, 2, &rpc(8));
+    let rest = continuation(8, 1, &[0; 64]);
+    vec![properties(1, 16), echo(2), echo(3), placed, error, report, group, rest]
+}
+
+#[test]
+fn a_call_without_properties_is_answered() {
+    let mut scene = Scene::new();
+    scene.connect();
+    scene.raw.send(&echo(77));
+    let (reply, properties) = (scene.answer(), scene.answer());
+    let (header, len) = Header::decode(&reply).expect("a header");
+    assert_eq!((header.xid, header.body), (77, Body::Msg(ChunkLists::EMPTY)));
+    let script = Script::parse(&echo(77)[36..]).expect("a script");
+    assert!(reply[len + 8..] == script.reply_stream(0));
+    // wire.md B2: the server's properties come after the reply.
+    let (header, _) = Header::decode(&properties).expect("a header");
+    assert!(matches!(header.body, Body::Optional(Optional::ConnProp(_))));
+    scene.others_are_served();
+}
+
+#[test]
+fn every_truncation_of_every_message_is_survived() {
+    let mut scene = Scene::new();
+    for sample in samples() {
+        for len in (0..sample.len().min(400)).chain([sample.len() - 1]) {
+            if scene.raw.is_lost() || scene.raw_at_server().is_none() {
+                scene.meet();
+            }
+            scene.raw.send(&sample[..len]);
+            scene.turns(3);
+            while scene.raw.recv().is_some() {}
+        }
+        scene.others_are_served();
+    }
+    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+}
+
+#[test]
+fn every_flipped_bit_is_survived() {
+    let mut scene = Scene::new();
+    for sample in samples() {
+        for bit in 0..sample.len().min(96) * 8 {
+            if scene.raw.is_lost() || scene.raw_at_server().is_none() {
+                scene.meet();
+            }
+            let mut changed = sample.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // The service checks what it is given: only the header and the first words are changed.
+            let is_script =
+                changed.len() > 36 && changed[12..16] == sample[12..16] && bit >= 28 * 8;
+            if !(is_script && sample[12..16] == [0; 4]) {
+                scene.raw.send(&changed);
+            }
+            scene.turns(3);
+            while scene.raw.recv().is_some() {}
+        }
+        scene.others_are_served();
+    }
+    let stats = scene.world.servers[0].handle().stats();
+    assert!(stats.violations > 100 && stats.ignored > 100, "{stats:?}");
+    assert_eq!(stats.leaked, 0);
+}
+
+#[test]
+fn garbage_is_survived() {
+    let mut scene = Scene::new();
+    let mut random = Random(3);
+    for round in 0..6_000_u32 {
+        if scene.raw.is_lost() || scene.raw_at_server().is_none() {
+            scene.meet();
+        }
+        let len = random.below(if round % 8 == 0 { 8_000 } else { 120 }) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+        // Most of it would be turned down for its version alone.
+        if let Some(vers) = bytes.get_mut(4..8) {
+            vers.copy_from_slice(&VERSION_TWO.to_be_bytes());
+        }
+        if let Some(words) = bytes.get_mut(12..16) {
+            words.copy_from_slice(
+                &random.choose(&[proc::OPTIONAL, proc::NOMSG, 4, 9]).to_be_bytes(),
+            );
+        }
+        if let Some(word) = bytes.get_mut(16..20) {
+            word.copy_from_slice(&random.below(10).to_be_bytes());
+        }
+        scene.raw.send(&bytes);
+        scene.turns(1);
+        while scene.raw.recv().is_some() {}
+        if round % 500 == 0 {
+            scene.others_are_served();
+        }
+    }
+    scene.others_are_served();
+    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+}
+
+#[test]
+fn another_version_is_told_ours() {
+    let mut scene = Scene::new();
+    for vers in [0, 1, 3, u32::MAX] {
+        let mut call = echo(50 + vers % 7);
+        call[4..8].copy_from_slice(&vers.to_be_bytes());
+        scene.raw.send(&call);
+        let answer = scene.answer();
+        let words: Vec<u32> = answer
+            .chunks(4)
+            .map(|word| u32::from_be_bytes(word.try_into().expect("whole words")))
+            .collect();
+        // wire.md B8: xid and version are those of the call.
+        assert_eq!((words[0], words[1], words[3]), (50 + vers % 7, vers, proc::ERROR));
+        assert_eq!(words[4..], [1, 2, 2], "RDMA_ERR_VERS, and the only version we speak");
+    }
+    scene.raw.send(&echo(90));
+    scene.answer();
+    scene.others_are_served();
+}
+
+#[test]
+fn who_oversteps_its_credits_is_closed() {
+    let mut scene = Scene::new();
+    let victim = scene.raw_at_server().expect("it is connected");
+    for xid in 1..=17 {
+        scene.raw.send(&unanswered(xid, 16));
+        scene.turns(2);
+        assert_eq!(scene.raw.is_lost(), xid == 17, "16 credits were granted, this is {xid}");
+    }
+    let closed = scene.world.servers[0].handler().closed.clone();
+    let overstep = Fatal::CreditOverstep { outstanding: 17, granted: 16 };
+    assert_eq!(closed, [(victim, CloseReason::Protocol(overstep))]);
+    scene.others_are_served();
+    scene.meet();
+    scene.others_are_served();
+}
+
+#[test]
+fn a_long_group_needs_credits_as_well() {
+    let mut scene = Scene::new();
+    for xid in 1..=13 {
+        scene.raw.send(&unanswered(xid, 16));
+    }
+    scene.turns(10);
+    let rpc = [20_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+    scene.raw.send(&initial(20, 4, &rpc));
+    scene.turns(10);
+    assert!(scene.raw.is_lost(), "13 and 4 are more than 16");
+    scene.others_are_served();
+}
+
+#[test]
+fn a_group_left_open_times_out() {
+    let mut plan = Plan::default();
+    plan.serve.connections.group_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    for parts in 1..4 {
+        let victim = scene.raw_at_server().expect("it is connected");
+        let rpc = [20_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+        scene.raw.send(&initial(20, 5, &rpc));
+        for xnum in 1..parts {
+            assert!(scene.raw.send(&continuation(20, xnum, &[0; 64])));
+        }
+        scene.turns(20);
+        assert!(!scene.raw.is_lost(), "it has 50 ms");
+        scene.others_are_served();
+        scene.world.now += 50_000_000;
+        scene.turns(20);
+        assert!(scene.raw.is_lost());
+        let closed = *scene.world.servers[0].handler().closed.last().expect("it was closed");
+        assert_eq!(closed, (victim, CloseReason::TimedOut));
+        scene.others_are_served();
+        scene.meet();
+    }
+}
+
+#[test]
+fn who_never_states_anything_times_out() {
+    let mut plan = Plan::default();
+    plan.serve.connections.connect_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    scene.connect();
+    scene.turns(20);
+    assert!(!scene.raw.is_lost());
+    scene.world.now += 50_000_000;
+    scene.turns(20);
+    assert!(scene.raw.is_lost());
+    scene.others_are_served();
+    assert_eq!(scene.world.servers[0].handler().connected.len(), 2, "it never came up");
+}
+
+#[test]
+fn floods_between_the_transports_starve_nobody() {
+    let mut scene = Scene::new();
+    for flood in samples().into_iter().filter(|sample| sample[12..16] != [0; 4]) {
+        for _ in 0..40 {
+            for _ in 0..50 {
+                scene.raw.send(&flood);
+            }
+            scene.turns(2);
+            if scene.raw.is_lost() || scene.raw_at_server().is_none() {
+                scene.meet();
+            }
+        }
+        scene.others_are_served();
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_listen_starves_nobody() {
+    let mut scene = Scene::new();
+    // Each is answered by a report, and nobody takes the reports.
+    let bad = continuation(9, 3, &[0; 16]);
+    for _ in 0..40 {
+        for _ in 0..20 {
+            scene.raw.send(&bad);
+        }
+        for _ in 0..5 {
+            scene.world.step();
+        }
+        scene.others_are_served();
+    }
+    assert!(scene.world.servers[0].handle().stats().violations > 200);
+}
+
+#[test]
+fn a_message_longer_than_a_receive_ends_only_its_connection() {
+    let mut scene = Scene::new();
+    scene.raw.send(&vec![1; (4 << 10) + (64 << 10) + 1]);
+    scene.turns(20);
+    assert!(scene.raw.is_lost());
+    scene.others_are_served();
+    scene.meet();
+    scene.others_are_served();
+}
