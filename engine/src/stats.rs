@@ -84,6 +84,9 @@ counters! {
     ignored,
     /// Errors of peers that were reported to them.
     violations,
+    /// Errors of peers that were not reported, and questions not answered, because too many
+    /// earlier messages wait for the peer to take them.
+    unreported,
     /// Errors reported by peers.
     reported,
     /// Connections that came up.

@@ -89,7 +89,7 @@ impl<'a> Reply<'a> {
     pub fn refuse(mut self) -> Answer<'a> {
         let outbox = self.payload.outbox();
         let report = self.peer.conn.refuse(&mut outbox.ledger, &self.to);
-        outbox.report(self.peer, &report);
+        outbox.answer(self.peer, &report);
         self.answered()
     }
 
@@ -111,10 +111,13 @@ impl<'a> Reply<'a> {
             rsd: self.directions.sets(),
             gather_max: outbox.gather_max,
         };
-        let planned = self.peer.conn.begin_reply(&mut outbox.ledger, &self.to, &demand);
-        let laid_out = planned
-            .map_err(CallRefused::Protocol)
-            .and_then(|plan| outbox.lay_out(message, &self.peer.conn, plan));
+        let conn = &mut self.peer.conn;
+        let laid_out = match conn.begin_reply(&mut outbox.ledger, &self.to, &demand) {
+            Ok(plan) => {
+                outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(&self.to))
+            }
+            Err(why) => Err(CallRefused::Protocol(why)),
+        };
         if let Err(why) = laid_out {
             return Err(self.payload.give_up(why));
         }

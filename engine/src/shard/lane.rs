@@ -17,6 +17,8 @@ pub(crate) struct Lane {
     pub flight: Queue,
     /// Whether the peer is in the outbox's list of those with pending messages.
     pub ready: bool,
+    /// Reports and messages between the transports since `pending` was last empty.
+    pub unsolicited: u32,
     /// Work requests posted.
     posted: u32,
     /// Work requests known to be complete.
@@ -31,6 +33,7 @@ impl Lane {
             pending: Queue::EMPTY,
             flight: Queue::EMPTY,
             ready: false,
+            unsolicited: 0,
             posted: 0,
             done: 0,
             signaled: 0,

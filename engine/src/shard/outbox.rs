@@ -218,9 +218,23 @@ impl Outbox {
         result.map_err(|TooManyPieces| CallRefused::TooManyPieces)
     }
 
-    /// Sends an error message, if there is a slot for it: errors are told as well as can be.
+    /// Sends an error message that answers no call, if there is a slot for it: errors are told as
+    /// well as can be. A peer that makes errors and takes no reports gets no more of them, and so
+    /// no more of the shard's slots (wire.md E34).
     #[cold]
     pub fn report(&mut self, peer: &mut Peer, report: &Report) {
+        self.stats.violations.add(1);
+        if peer.lane.unsolicited >= UNSOLICITED_MAX {
+            self.stats.unreported.add(1);
+            return;
+        }
+        peer.lane.unsolicited += 1;
+        self.small(peer, |conn, writer| conn.encode_report(report, writer));
+    }
+
+    /// Sends the error message that answers a call: there are no more of them than credits.
+    #[cold]
+    pub fn answer(&mut self, peer: &mut Peer, report: &Report) {
         self.stats.violations.add(1);
         self.small(peer, |conn, writer| conn.encode_report(report, writer));
     }
@@ -228,6 +242,11 @@ impl Outbox {
     /// Sends a message between the transports.
     #[cold]
     pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) {
+        if peer.lane.unsolicited >= UNSOLICITED_MAX {
+            self.stats.unreported.add(1);
+            return;
+        }
+        peer.lane.unsolicited += 1;
         self.small(peer, |conn, writer| conn.encode_control(send, writer));
     }
 
@@ -423,5 +442,7 @@ impl Layout<'_> {
 
 /// Short messages of one turn that are posted ahead of the lanes.
 pub(crate) const EXPRESS_MAX: usize = 64;
+/// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
+const UNSOLICITED_MAX: u32 = 4;
 /// Loans that may be on their way home at one time without taking the longer way.
 const RETURNED_MAX: usize = 1024;

@@ -313,7 +313,7 @@ impl<P: Provider> Core<P> {
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index) {
             let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
-            outbox.report(peer, &report);
+            outbox.answer(peer, &report);
         }
         Fate::Done
     }
@@ -403,7 +403,7 @@ impl<P: Provider> Core<P> {
 #[cold]
 fn refuse(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo) {
     let report = peer.conn.refuse(&mut outbox.ledger, to);
-    outbox.report(peer, &report);
+    outbox.answer(peer, &report);
 }
 
 /// Takes the buffers of a group home.
