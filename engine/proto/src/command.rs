@@ -168,6 +168,13 @@ impl Connection {
         Ok(plan)
     }
 
+    /// Takes a reply back that was planned and cannot be laid out: its call is unanswered again.
+    #[cold]
+    pub fn withdraw_reply(&mut self, to: &ReplyTo) {
+        let taken = self.inflow.on_call(to.credits);
+        debug_assert!(taken.is_ok(), "the plan has just given these credits back");
+    }
+
     /// Answers a call by RDMA_ERROR: it was executed or not, and cannot be answered.
     pub fn refuse(&mut self, ledger: &mut ShardLedger, to: &ReplyTo) -> Report {
         self.settle(ledger, to);
