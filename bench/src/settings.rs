@@ -65,7 +65,9 @@ fn small_storage() -> Result<Raw, ConfigError> {
     raw.connections.calls_max = 8;
     raw.receive.buffers = "auto".into();
     raw.receive.spares = 8;
-    raw.send.slots = 256;
+    // Few pieces for the longest transmission, when a program copies its data into the payload.
+    raw.send.length = "64KiB".into();
+    raw.send.slots = 128;
     raw.app.bulk.count = 2;
     Ok(raw)
 }
@@ -104,7 +106,7 @@ fn raise(raw: &mut Raw, config: &Config, need: Need) {
         raw.receive.buffers = u32::try_from(buffers).unwrap_or(u32::MAX).into();
     }
     let slot = config.send().payload_len.value().max(1) as usize;
-    let slots = need.data_len.div_ceil(slot) as i64 + 1;
+    let slots = (need.data_len + SLACK).div_ceil(slot) as i64 + 1;
     raise_to(&mut raw.send.slots, 2 * i64::from(need.window) * slots);
     raise_to(&mut raw.app.bulk.count, 1);
     raise_length(&mut raw.app.bulk.length, config.app().bulk.len.value(), need);

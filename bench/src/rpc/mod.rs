@@ -247,12 +247,15 @@ mod tests {
         spoil(&mut rpc);
         let quota = Quota { warm_up: 3, end: End::Count(600) };
         let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
-        Some(Outcome { rounds, calls: rpc.server.handle().stats().calls_in })
+        let stats = rpc.server.handle().stats();
+        Some(Outcome { rounds, calls: stats.calls_in, sent: stats.sent, plan })
     }
 
     struct Outcome {
         rounds: Result<Vec<Round>, BenchError>,
         calls: u64,
+        sent: u64,
+        plan: Plan,
     }
 
     fn good(options: &str) {
@@ -315,6 +318,27 @@ mod tests {
         good("lat --size 100 --reply 8192 -p send --touch all");
         good("lat --size 0 --touch all");
         good("lat --size 5 --reply 3 --touch all");
+    }
+
+    #[test]
+    fn replies_take_as_many_transmissions_as_floor_and_raw_are_made_for() {
+        for options in [
+            "lat",
+            "lat --op read -p send",
+            "lat --op read -s 12000",
+            "bw -s 64KiB",
+            "bw -s 1MiB -w 1",
+            "bw -s 300000 -w 1 -p inline",
+        ] {
+            let Some(Outcome { rounds, calls, sent, plan }) = calls(options, |_| {}) else {
+                return;
+            };
+            rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+            let [_, reply] = plan.on_wire();
+            let replies = calls * reply.transmissions as u64;
+            // A handful of control messages come on top.
+            assert!((replies..replies + 100).contains(&sent), "{options}: {reply:?}, sent {sent}");
+        }
     }
 
     #[test]
