@@ -36,6 +36,9 @@ pub trait Provider: Send + Sync + Sized + 'static {
 }
 
 /// The queues of one shard. Data plane: called only by the thread that owns the value.
+///
+/// Dropping them destroys their queue pairs. When that has returned, nobody reads or writes memory
+/// that was posted to them.
 pub trait Queues: Send {
     /// Names a queue pair on these queues.
     type Qp: Copy + Eq + core::fmt::Debug + Send;

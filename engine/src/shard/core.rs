@@ -454,7 +454,7 @@ const IDLE_TURNS: u32 = 64;
 const REFILL_CHAIN: usize = 16;
 
 impl<P: Provider> Drop for Core<P> {
-    /// Brings all memory home before it is unmapped; what the device may still read is leaked.
+    /// Brings all memory home before it is unmapped; what a device did not give back is leaked.
     fn drop(&mut self) {
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain(..).map(Waiting::into_token);
@@ -462,13 +462,16 @@ impl<P: Provider> Drop for Core<P> {
             self.pool.put(token);
         }
         self.io.destroy(&mut self.pool);
-        let mut is_quiet = self.outbox.leaked == 0;
+        // The queues are gone, and with them whatever read the memory of sends.
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
-            is_quiet &= peer.lane.outstanding() == 0;
+            self.outbox.discard_express(index);
             self.outbox.discard_pending(&mut peer.lane);
+            while let Some(message) = peer.lane.flight.pop(&self.outbox.messages) {
+                self.outbox.release(message);
+            }
         }
-        if !is_quiet {
+        if self.outbox.leaked > 0 {
             self.outbox.messages.forget();
         }
     }

@@ -21,8 +21,9 @@ use crate::server::handler::Handler;
 /// it, [`Shard::run`] runs it on the thread that calls, [`Shard::poll_once`] inside of the host's
 /// own loop.
 pub struct Shard<P: Provider, H> {
-    pub(crate) core: Core<P>,
+    // Dropped before the memory that its loans are of.
     handler: H,
+    pub(crate) core: Core<P>,
     idle: Idle,
     attachment: Attachment<P>,
 }
