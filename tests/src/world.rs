@@ -26,6 +26,8 @@ pub type Open<'a, P> = &'a dyn Fn() -> P;
 
 /// Servers and clients.
 pub struct World<P: Provider> {
+    // Dropped before the shards that they are of.
+    sources: Vec<Source>,
     /// Where the servers listen.
     pub at: SocketAddr,
     /// The shards that serve, in turn.
@@ -37,7 +39,6 @@ pub struct World<P: Provider> {
     /// Calls that are over and that nobody has looked at.
     pub done: Vec<Done>,
     open: HashMap<u64, Script>,
-    sources: Vec<Source>,
     cookies: u64,
     controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
@@ -346,6 +347,13 @@ impl<P: Provider> World<P> {
         let [done] = done.as_slice() else { panic!("one call, {} completions", done.len()) };
         assert_eq!((done.cookie, done.peer), (cookie, peer));
         done.check()
+    }
+
+    /// Drops a client and forgets all open calls, which were its: nobody is told of them.
+    pub fn drop_client(&mut self, at: usize) {
+        self.open.clear();
+        drop(self.sources.remove(at));
+        drop(self.clients.remove(at));
     }
 
     /// Calls that are open.

@@ -142,7 +142,7 @@ pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
             assert_eq!(left, [1, 1], "each client had one connection with it");
             world.connect(0);
         } else {
-            drop(world.clients.remove(0));
+            world.drop_client(0);
             world.until("the servers know", |world| {
                 world.servers.iter().all(|server| server.handle().connections() == 1)
             });
