@@ -98,6 +98,16 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.is_stopped()
     }
 
+    /// Writes `byte` over all of the shard's memory that is at home, for tests that look for it where
+    /// it must not turn up.
+    #[doc(hidden)]
+    pub fn poison(&mut self, byte: u8) {
+        self.core.pool.poison(byte);
+        self.core.bulk.poison(byte);
+        self.core.outbox.send.poison(byte);
+        self.core.outbox.headers.poison(byte);
+    }
+
     /// The regions that the shard's memory lies in, with the page size that was obtained for each.
     pub fn regions(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.core.regions.report()
