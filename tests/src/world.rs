@@ -278,8 +278,22 @@ impl<P: Provider> World<P> {
     /// # Errors
     /// Why there is no connection.
     pub fn outcome(&mut self, client: usize, id: ConnectId) -> Result<PeerId, ConnectError> {
+        self.outcome_with(client, id, || {})
+    }
+
+    /// As [`World::outcome`], with somebody else's turn between the steps.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn outcome_with(
+        &mut self,
+        client: usize,
+        id: ConnectId,
+        mut other: impl FnMut(),
+    ) -> Result<PeerId, ConnectError> {
         let mut outcome = None;
         self.until("the attempt to connect is over", |world| {
+            other();
             outcome = world.clients[client].connected(id);
             outcome.is_some()
         });

@@ -1,0 +1,266 @@
+//! No allocation for an RPC, on neither side, in whichever way it travels.
+//!
+//! The debug build counts as well as the release build; `tests/run release` does it there.
+
+use rpcrdma_engine::fabric::{Fabric, FabricOptions};
+use rpcrdma_engine::{
+    Answer, Call, CallBuilder, Client, Completion, Handler, Incoming, Loan, PeerId, Reply, Shard,
+    Turn, Want,
+};
+use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_tests::alloc::{Counting, count};
+use rpcrdma_tests::world::{checked, small};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Answers as the first word of a call says, without a copy and without an allocation of its own.
+#[derive(Default)]
+struct Server {
+    source: Option<RegisteredBytes>,
+    /// Segments that were taken, until the next turn.
+    taken: [Option<Loan>; 16],
+    calls: u64,
+}
+
+const ECHO: u32 = 0;
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+impl Handler for Server {
+    fn on_call<'a>(&mut self, mut call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        self.calls += 1;
+        let mut reader = call.reader();
+        let (what, len) = (reader.u32().expect("a word"), reader.u32().expect("a word"));
+        match what {
+            ECHO => {
+                let mut left = len as usize;
+                while left > 0 {
+                    let part = reader.some(left).expect("as many bytes as it says");
+                    left -= part.len();
+                    reply.payload().put_fixed(part);
+                }
+            }
+            WRITE => {
+                assert_eq!(placed_len(&call), len);
+                if let Some(place) = self.taken.iter_mut().find(|place| place.is_none())
+                    && call.placed().len() > 0
+                {
+                    *place = call.take(0, 0).ok();
+                }
+                reply.payload().put_u32(len);
+            }
+            _ => {
+                let bytes = self.source.as_ref().expect("the first turn prepared it");
+                reply.payload().place(bytes.slice(0..len as usize).expect("within the buffer"));
+                reply.payload().put_u32(7);
+            }
+        }
+        reply.send()
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        if self.source.is_none() {
+            self.source = turn.buffer().map(RegisteredBytes::new);
+        }
+        for place in &mut self.taken {
+            if let Some(loan) = place.take() {
+                turn.release(loan);
+            }
+        }
+    }
+}
+
+fn placed_len(message: &Incoming<'_>) -> u32 {
+    message.placed().map(|item| item.len()).sum()
+}
+
+/// A client, a server and what the client writes from.
+struct Pair {
+    client: Client<Fabric>,
+    server: Shard<Fabric, Server>,
+    peer: PeerId,
+    source: RegisteredBytes,
+    now: u64,
+    window: usize,
+}
+
+/// What one side of one kind of call costs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Cost {
+    client: u64,
+    server: u64,
+}
+
+impl Pair {
+    fn new(window: usize) -> Pair {
+        let mut raw = small();
+        raw.app.bulk.length = "1MiB".into();
+        raw.connections.credits = 64;
+        raw.connections.credits_requested = 64;
+        raw.connections.calls_max = 32;
+        raw.send.slots = 512;
+        raw.receive.spares = 64;
+        let fabric = Fabric::with_options(FabricOptions::default()).expect("a fabric");
+        let config = checked(&raw);
+        let (engine, mut control) =
+            rpcrdma_engine::Engine::without_threads(fabric, config).expect("an engine");
+        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let mut server = engine.shard(Server::default()).expect("a server");
+        let mut client = engine.client().expect("a client");
+        let id = client.begin_connect(at).expect("an attempt");
+        let source = client.turn(1).buffer().expect("a buffer");
+        let mut now = 1;
+        let peer = loop {
+            now += 1_000;
+            control.step(std::time::Duration::ZERO);
+            server.poll_once(now);
+            client.poll(now, |done| drop(done));
+            if let Some(outcome) = client.connected(id) {
+                break outcome.expect("a connection");
+            }
+            assert!(now < 10_000_000, "they connect");
+        };
+        Pair { client, server, peer, source: RegisteredBytes::new(source), now, window }
+    }
+
+    /// Makes `calls` calls, as many at a time as the window says, and counts both sides apart.
+    fn run(
+        &mut self,
+        calls: usize,
+        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes),
+        check: impl Fn(&Completion<'_>),
+    ) -> Cost {
+        let mut cost = Cost::default();
+        let (mut made, mut done) = (0, 0);
+        while done < calls {
+            self.now += 1_000;
+            assert!(self.now < 1 << 40, "calls are answered");
+            let Pair { client, server, peer, now, window, source } = self;
+            cost.client += count(|| {
+                while made < calls && made - done < *window {
+                    let Ok(mut call) = client.call(*peer, made as u64) else { break };
+                    make(&mut call, source);
+                    if call.submit().is_err() {
+                        break;
+                    }
+                    made += 1;
+                }
+                client.poll(*now, |completion| {
+                    check(&completion);
+                    done += 1;
+                });
+            });
+            cost.server += count(|| {
+                server.poll_once(*now);
+            });
+        }
+        cost
+    }
+
+    /// As [`Pair::run`], after a warm-up.
+    fn measure(
+        &mut self,
+        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes),
+        check: impl Fn(&Completion<'_>),
+    ) {
+        self.run(200, &make, &check);
+        let calls = self.server.handler().calls;
+        let cost = self.run(1_000, &make, &check);
+        assert_eq!(self.server.handler().calls - calls, 1_000);
+        assert_eq!(cost, Cost::default(), "allocations in a thousand calls");
+    }
+}
+
+fn echo(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
+    move |call, _| {
+        call.payload().put_u32(ECHO);
+        call.payload().put_u32(len);
+        let bytes = [5; 1024];
+        let mut left = len as usize;
+        while left > 0 {
+            let part = left.min(bytes.len());
+            call.payload().put_fixed(&bytes[..part]);
+            left -= part;
+        }
+        call.reply_payload_max(len + 8);
+    }
+}
+
+fn write(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
+    move |call, source| {
+        call.payload().put_u32(WRITE);
+        call.payload().put_u32(len);
+        call.payload().place(source.slice(0..len as usize).expect("within the buffer"));
+    }
+}
+
+fn read(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
+    move |call, _| {
+        call.payload().put_u32(READ);
+        call.payload().put_u32(len);
+        call.want(Want { len_min: 0, len_max: len });
+    }
+}
+
+fn echoed(len: u32) -> impl Fn(&Completion<'_>) {
+    move |done| {
+        let reply = done.result().expect("a reply");
+        assert_eq!(reply.payload().map(<[u8]>::len).sum::<usize>(), 8 + len as usize);
+    }
+}
+
+fn received(len: u32) -> impl Fn(&Completion<'_>) {
+    move |done| assert_eq!(placed_len(done.result().expect("a reply")), len)
+}
+
+#[test]
+fn an_inline_call_allocates_nothing() {
+    for window in [1, 16] {
+        let mut pair = Pair::new(window);
+        for len in [0, 64, 512, 4_000] {
+            pair.measure(echo(len), echoed(len));
+        }
+    }
+}
+
+#[test]
+fn continued_payload_allocates_nothing() {
+    let mut pair = Pair::new(2);
+    pair.measure(echo(100_000), echoed(100_000));
+}
+
+#[test]
+fn a_placed_write_allocates_nothing() {
+    for (len, window) in [(4_096, 1), (4_096, 8), (60_000, 4)] {
+        let mut pair = Pair::new(window);
+        pair.measure(write(len), received(0));
+    }
+}
+
+#[test]
+fn a_placed_read_allocates_nothing() {
+    for (len, window) in [(4_096, 1), (4_096, 8), (60_000, 4)] {
+        let mut pair = Pair::new(window);
+        pair.measure(read(len), received(len));
+    }
+}
+
+#[test]
+fn continued_bulk_allocates_nothing() {
+    let len = 256 << 10;
+    let mut pair = Pair::new(3);
+    pair.measure(write(len), received(0));
+    pair.measure(read(len), received(len));
+}
+
+#[test]
+fn what_is_allocated_is_counted() {
+    assert_eq!(count(|| drop(std::hint::black_box(vec![1_u8; 9]))), 2, "one there and one back");
+    let elsewhere = count(|| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(std::hint::black_box(vec![1_u8; 1 << 20])));
+        });
+    });
+    assert!(elsewhere > 0, "the thread itself is made by this one");
+}
