@@ -87,7 +87,10 @@ pub enum ContinuationError {
 }
 
 /// Assembles the groups of one connection.
+///
+/// Laid out as written: whether a group is open is asked for every message.
 #[derive(Debug)]
+#[repr(C)]
 pub struct GroupAssembler {
     open: Option<OpenGroup>,
     aborted: Option<u32>,

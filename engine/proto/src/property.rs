@@ -26,11 +26,12 @@ use crate::settings::Settings;
 
 /// What is known of the peer. All sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
 pub struct PeerLimits {
-    /// How its receive buffers are cut.
-    pub structure: RecvStructure,
     /// The longest transmission that it takes.
     pub recv_size: u32,
+    /// How its receive buffers are cut.
+    pub structure: RecvStructure,
     /// Whether items can be placed in its buffers.
     pub placement: bool,
     /// The most transmissions of a call that it takes; at least 1.
@@ -137,6 +138,7 @@ pub struct PropertyAnswer {
 
 /// The peer's properties and how far the exchange is.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct PropertyExchange {
     limits: PeerLimits,
     /// A bit for each property that the peer stated, by its number.

@@ -17,19 +17,20 @@ pub struct PeerId {
     pub(crate) generation: u32,
 }
 
-/// One connection of a shard.
+/// One connection of a shard. Laid out as written: what every message needs is in the first lines.
+#[repr(C)]
 pub(crate) struct Peer {
     pub conn: Connection,
-    pub lane: Lane,
-    pub id: PeerId,
-    pub qp_num: u32,
     pub phase: Phase,
-    /// The attempt that it came from, on the side that asked for it.
-    pub connect: Option<ConnectId>,
+    pub lane: Lane,
     /// Calls delivered to the handler and not answered.
     pub open_calls: u32,
+    pub id: PeerId,
+    pub qp_num: u32,
     /// Until when the open group may stand open.
     pub group_until: Option<u64>,
+    /// The attempt that it came from, on the side that asked for it.
+    pub connect: Option<ConnectId>,
 }
 
 impl Peer {
