@@ -22,7 +22,7 @@ use crate::script::{Part, Script, unreduced, write_parts};
 use crate::service::{Service, Source, source_len};
 
 /// Opens the device of a test, once for each engine.
-pub type Open<'a, P> = &'a dyn Fn() -> P;
+pub type Open<'a, P> = &'a (dyn Fn() -> P + Sync);
 
 /// Servers and clients.
 pub struct World<P: Provider> {
@@ -38,7 +38,8 @@ pub struct World<P: Provider> {
     pub now: u64,
     /// Calls that are over and that nobody has looked at.
     pub done: Vec<Done>,
-    open: HashMap<u64, Script>,
+    /// Calls that are open, by cookie, and which client made them.
+    open: HashMap<u64, (usize, Script)>,
     cookies: u64,
     controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
@@ -222,7 +223,8 @@ impl<P: Provider> World<P> {
         let World { clients, open, done, now, .. } = self;
         clients[at].poll(*now, |completion| {
             let cookie = completion.cookie();
-            let script = open.remove(&cookie).expect("a call is completed once");
+            let (client, script) = open.remove(&cookie).expect("a call is completed once");
+            assert_eq!(client, at, "by who made it");
             let result = completion.result().map(|reply| arrived(reply));
             done.push(Done { client: at, peer: completion.peer(), cookie, script, result });
         });
@@ -323,7 +325,7 @@ impl<P: Provider> World<P> {
         }
         call.reply_payload_max(script.reply_payload_max());
         call.submit()?;
-        self.open.insert(cookie, script.clone());
+        self.open.insert(cookie, (client, script.clone()));
         Ok(cookie)
     }
 
@@ -363,9 +365,10 @@ impl<P: Provider> World<P> {
         done.check()
     }
 
-    /// Drops a client and forgets all open calls, which were its: nobody is told of them.
+    /// Drops a client and forgets its open calls: nobody is told of them. Those behind it move up.
     pub fn drop_client(&mut self, at: usize) {
-        self.open.clear();
+        self.open.retain(|_, (client, _)| *client != at);
+        self.open.values_mut().for_each(|(client, _)| *client -= usize::from(*client > at));
         drop(self.sources.remove(at));
         drop(self.clients.remove(at));
     }

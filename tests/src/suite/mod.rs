@@ -11,6 +11,7 @@ pub mod late;
 pub mod loans;
 pub mod placed;
 pub mod refused;
+pub mod threads;
 
 /// Makes a test of every scenario. `$open` makes, for each test, a closure that opens a device.
 #[macro_export]
@@ -42,6 +43,8 @@ macro_rules! api_suite {
                 a_stopping_server_refuses_new_calls, a_stop_does_not_wait_for_ever,
                 a_client_stops_with_calls_open, a_dropped_shard_is_gone,
                 a_stale_name_names_nobody;
+            threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
+                a_stop_completes_every_call;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
                 payload_that_is_too_long_is_refused, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels;
