@@ -49,3 +49,8 @@ pub use shard::peers::PeerId;
 pub use shard::run::Shard;
 pub use shard::turn::Turn;
 pub use stats::Snapshot;
+
+/// The page docs/embedding.md: its code is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+pub struct EmbeddingPage;

@@ -71,7 +71,7 @@ impl<'a> CallBuilder<'a> {
         &mut self.payload
     }
 
-    /// Wants one more data item of the reply placed. Items are matched in order ([RTR] 7.4).
+    /// Wants one more data item of the reply placed. Items are matched in order (\[RTR\] 7.4).
     ///
     /// # Panics
     /// If there are [`WANTS_MAX`] already.

@@ -13,7 +13,7 @@ use crate::shard::peers::PeerId;
 /// Bytes of reply directions that a call may carry. Eleven sets of one item to be sent.
 pub(crate) const DIRECTIONS_MAX: usize = 256;
 
-/// The reply directions of a call, kept as they came ([RTR] 7.4).
+/// The reply directions of a call, kept as they came (\[RTR\] 7.4).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Directions(ArrayVec<u8, DIRECTIONS_MAX>);
 

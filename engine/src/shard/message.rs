@@ -4,7 +4,7 @@
 //!   begin ──▶ building ──submit──▶ pending in a lane ──posted──▶ in flight ──completed──▶ free
 //!                └──── dropped ────────────────────────────────────────────────────────▶ free
 //! ```
-//! A short plain message does not come here at all: see [`super::outbox::Outbox::send_plain`].
+//! A short plain message does not come here at all: see `Outbox::send_plain`.
 //!
 //! A message is laid out when it is submitted: its headers are encoded and its gather lists are
 //! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
