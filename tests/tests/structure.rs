@@ -1,0 +1,303 @@
+//! The shape of the sources: what the style and the architecture promise and a compiler does not
+//! check. Textual: comments, strings and test modules are taken out first.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A source file, as it is and cut down to code.
+struct Source {
+    /// From the root of the workspace, with slashes.
+    name: String,
+    text: String,
+    /// Its lines outside of test modules, without comments and contents of strings.
+    code: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    for folder in ["xdr", "mempool", "config", "engine", "bench", "tests"] {
+        walk(&root().join(folder), &mut found);
+    }
+    assert!(found.len() > 100, "all sources are found");
+    found
+}
+
+fn walk(folder: &Path, found: &mut Vec<Source>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root()).expect("below the root");
+            let name = name.to_str().expect("a name in ASCII").to_owned();
+            let text = fs::read_to_string(&path).expect("text");
+            let code = code_of(&text);
+            found.push(Source { name, text, code });
+        }
+    }
+}
+
+/// Lines up to the first test module, without comments and contents of strings.
+fn code_of(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_end = |at: &usize| {
+        let module =
+            lines.get(at + 1).is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+        lines[*at].starts_with("#[cfg(") && lines[*at].contains("test") && module
+    };
+    let end = (0..lines.len()).find(is_end).unwrap_or(lines.len());
+    lines[..end].iter().map(|line| bare(line)).collect()
+}
+
+/// A line without its comment and without the contents of its strings.
+fn bare(line: &str) -> String {
+    let mut bare = String::new();
+    let mut rest = line.chars().peekable();
+    let mut is_string = false;
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' if is_string => drop(rest.next()),
+            '\'' if !is_string && rest.peek() == Some(&'"') => drop(rest.next()),
+            '"' => is_string = !is_string,
+            '/' if !is_string && rest.peek() == Some(&'/') => break,
+            _ if is_string => {}
+            other => bare.push(other),
+        }
+    }
+    bare
+}
+
+/// Whether `word` stands in `line` as a word of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    line.match_indices(word).any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|before| line.as_bytes().get(before));
+        !is_part(before) && !is_part(line.as_bytes().get(at + word.len()))
+    })
+}
+
+fn architecture() -> String {
+    fs::read_to_string(root().join("docs/architecture.md")).expect("docs/architecture.md")
+}
+
+#[test]
+fn unsafe_code_is_where_the_architecture_says() {
+    let architecture = architecture();
+    for source in sources() {
+        let is_marked = architecture.contains(&format!("`{}` (U)", source.name));
+        let whole: Vec<String> = source.text.lines().map(bare).collect();
+        let has_unsafe = whole.iter().any(|line| has_word(line, "unsafe"));
+        assert!(is_marked || !has_unsafe, "{} has unsafe code and is not marked (U)", source.name);
+        assert!(has_unsafe || !is_marked, "{} is marked (U) and has no unsafe code", source.name);
+    }
+}
+
+/// What a turn of a shard reaches, from the completion to the wire.
+const DATA_PATH: [&str; 53] = [
+    "engine/proto/src/calls.rs",
+    "engine/proto/src/command.rs",
+    "engine/proto/src/connection.rs",
+    "engine/proto/src/control.rs",
+    "engine/proto/src/credit.rs",
+    "engine/proto/src/group.rs",
+    "engine/proto/src/ingress.rs",
+    "engine/proto/src/placement/direct.rs",
+    "engine/proto/src/placement/layout.rs",
+    "engine/proto/src/placement/plan.rs",
+    "engine/proto/src/placement/resolve.rs",
+    "engine/proto/src/property.rs",
+    "engine/proto/src/receive.rs",
+    "engine/proto/src/report.rs",
+    "engine/proto/src/route.rs",
+    "engine/src/client/call.rs",
+    "engine/src/client/completion.rs",
+    "engine/src/fabric/core.rs",
+    "engine/src/fabric/dma.rs",
+    "engine/src/fabric/doze.rs",
+    "engine/src/fabric/keys.rs",
+    "engine/src/fabric/lane.rs",
+    "engine/src/fabric/lane/sent.rs",
+    "engine/src/fabric/qp.rs",
+    "engine/src/fabric/queues.rs",
+    "engine/src/fabric/ring.rs",
+    "engine/src/fabric/srq.rs",
+    "engine/src/incoming.rs",
+    "engine/src/io.rs",
+    "engine/src/payload.rs",
+    "engine/src/server/call.rs",
+    "engine/src/server/reply.rs",
+    "engine/src/server/ticket.rs",
+    "engine/src/shard/close.rs",
+    "engine/src/shard/core.rs",
+    "engine/src/shard/inbox.rs",
+    "engine/src/shard/lane.rs",
+    "engine/src/shard/letters.rs",
+    "engine/src/shard/message.rs",
+    "engine/src/shard/outbox.rs",
+    "engine/src/shard/peers.rs",
+    "engine/src/shard/run.rs",
+    "engine/src/shard/rx.rs",
+    "engine/src/shard/turn.rs",
+    "engine/src/stats.rs",
+    "mempool/src/bulk.rs",
+    "mempool/src/free_list.rs",
+    "mempool/src/loan.rs",
+    "mempool/src/pool.rs",
+    "mempool/src/recv.rs",
+    "mempool/src/returns.rs",
+    "mempool/src/send.rs",
+    "mempool/src/token.rs",
+];
+
+/// Words that have no place on the data path, but for what is said here: file, word, reason.
+const NOT_THERE: [&str; 8] =
+    ["dyn", "Mutex", "RwLock", "HashMap", "BTreeMap", "Rc", "RefCell", "async"];
+const EXCEPTIONS: [(&str, &str, &str); 2] = [
+    ("engine/src/fabric/keys.rs", "Mutex", "taken when memory is registered, and once after"),
+    ("mempool/src/free_list.rs", "Mutex", "numbers the pools of the process when they are made"),
+];
+
+#[test]
+fn the_data_path_has_no_locks_and_no_indirect_calls() {
+    let sources = sources();
+    for file in DATA_PATH {
+        let source = sources.iter().find(|source| source.name == file);
+        let source = source.unwrap_or_else(|| panic!("{file} is there"));
+        for word in NOT_THERE {
+            if EXCEPTIONS.iter().any(|(name, except, _)| (*name, *except) == (file, word)) {
+                continue;
+            }
+            let line = source.code.iter().position(|line| has_word(line, word));
+            assert_eq!(line.map(|at| at + 1), None, "{word} in {file}");
+        }
+    }
+    for (file, word, reason) in EXCEPTIONS {
+        let source = sources.iter().find(|source| source.name == file).expect("it is there");
+        let is_used = source.code.iter().any(|line| has_word(line, word));
+        assert!(is_used, "{file} has no {word} any more ({reason})");
+    }
+}
+
+/// What allocates.
+const ALLOCATIONS: [&str; 12] = [
+    "Vec::with_capacity(",
+    "VecDeque::with_capacity(",
+    "vec![",
+    "Box::new(",
+    "Box::from(",
+    "Arc::new(",
+    "String::from(",
+    "format!(",
+    ".to_string(",
+    ".to_owned(",
+    ".to_vec(",
+    ".into_boxed_slice(",
+];
+
+/// Functions that may allocate: not `new`, which all may.
+const MAY_ALLOCATE: [(&str, &str, &str); 6] = [
+    ("engine/src/fabric/queues.rs", "attach", "a connection comes"),
+    ("engine/src/fabric/queues.rs", "lane_of", "a connection comes"),
+    ("engine/src/fabric/ring.rs", "ring", "a connection comes"),
+    ("engine/src/shard/peers.rs", "insert", "a connection comes"),
+    ("mempool/src/loan.rs", "lay_out", "a pool is made"),
+    ("mempool/src/recv.rs", "drop", "a pool is dropped"),
+];
+
+#[test]
+fn the_data_path_allocates_at_setup_only() {
+    let sources = sources();
+    let mut found = Vec::new();
+    let mut used: BTreeSet<&(&str, &str, &str)> = BTreeSet::new();
+    for file in DATA_PATH {
+        let source = sources.iter().find(|source| source.name == file).expect("it is there");
+        let mut function = "";
+        for (at, line) in source.code.iter().enumerate() {
+            if let Some((_, rest)) = line.split_once("fn ") {
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+                function = &rest[..end.unwrap_or(rest.len())];
+            }
+            let Some(what) = ALLOCATIONS.iter().find(|what| line.contains(**what)) else {
+                continue;
+            };
+            let entry = MAY_ALLOCATE.iter().find(|entry| (entry.0, entry.1) == (file, function));
+            used.extend(entry);
+            if function != "new" && entry.is_none() {
+                found.push(format!("{what} in {file}:{}, in {function}", at + 1));
+            }
+        }
+    }
+    assert_eq!(found, [""; 0]);
+    for entry in MAY_ALLOCATE {
+        let (file, function, _) = entry;
+        let source = sources.iter().find(|source| source.name == file).expect("it is there");
+        let exists = source.code.iter().any(|line| line.contains(&format!("fn {function}")));
+        assert!(exists, "{file} has no function {function}");
+        assert!(used.contains(&entry), "{function} in {file} does not allocate");
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_500_lines() {
+    for source in sources() {
+        if !source.name.contains("/tests/") {
+            let len = source.code.len();
+            assert!(len <= 500, "{} has {len} lines without its tests", source.name);
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_about() {
+    for source in sources() {
+        let first = source.text.lines().next().unwrap_or_default();
+        let is_said = first.starts_with("//! ") && first.len() > 12;
+        assert!(is_said, "{} begins with {first:?}", source.name);
+    }
+}
+
+#[test]
+fn every_citation_of_a_decision_leads_somewhere() {
+    let wire = fs::read_to_string(root().join("docs/wire.md")).expect("docs/wire.md");
+    let mut cited = BTreeSet::new();
+    for source in sources() {
+        // Citations go on in the next line of a comment.
+        let text = source.text.replace("\n", " ").replace(" //! ", " ").replace(" /// ", " ");
+        for (at, _) in text.match_indices("wire.md ") {
+            let words = text[at + 8..].split([' ', ',', ')', '.', ';', ':', '`', '"', '-']);
+            for word in words.filter(|word| !word.is_empty() && *word != "and") {
+                if !is_decision(word) {
+                    break;
+                }
+                cited.insert((word.to_owned(), source.name.clone()));
+            }
+        }
+    }
+    assert!(cited.len() > 100, "the citations are found");
+    for (decision, file) in cited {
+        let heading = format!("**{decision}. ");
+        assert!(wire.contains(&heading), "{file} cites {decision}, which docs/wire.md has not");
+    }
+}
+
+/// One of the letters of docs/wire.md and a number.
+fn is_decision(word: &str) -> bool {
+    let number = word.strip_prefix(['N', 'X', 'B', 'P', 'E', 'W']).unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[test]
+fn strings_and_comments_are_no_code() {
+    assert_eq!(bare(r#"let a = "un//safe\" {"; // dyn"#), "let a = ; ");
+    assert_eq!(bare("match c { '\"' => dyn }"), "match c { ' => dyn }");
+    assert!(has_word("&dyn Trait", "dyn") && !has_word("dynamic", "dyn"));
+    assert!(!has_word("unsafe_code", "unsafe"));
+    let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n unsafe {} }";
+    assert_eq!(code_of(text), ["fn a() {}"]);
+}
