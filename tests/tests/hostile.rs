@@ -332,6 +332,60 @@ fn who_never_states_anything_times_out() {
 }
 
 #[test]
+fn an_item_beyond_what_was_received_never_reaches_a_handler() {
+    let mut scene = Scene::new();
+    // One segment and 100 bytes of the next are received: 4 KiB, 16 KiB, 100.
+    let received = 4096 + 16_384 + 100;
+    let at = |offset, length, numbers: &'static [u32]| {
+        let loc = Loc::Tbsn { offset, segments: Tbsns::from_slice(numbers) };
+        MsgItem { disp: 8, length, loc }
+    };
+    let (good, bad) = (
+        [at(0, 16_384, &[0]), at(0, 16_484, &[0, 1]), at(16_380, 4, &[0]), at(96, 4, &[1])],
+        [
+            at(0, 16_485, &[0, 1]),
+            at(4, 100, &[1]),
+            at(0, 1, &[2]),
+            at(0, 1, &[4]),
+            at(0, 1, &[u32::MAX]),
+            at(16_384, 4, &[0]),
+            at(2, 4, &[0]),
+            at(0, 16_385, &[0]),
+            at(0, 4, &[0, 1]),
+            at(0, 20_000, &[0, 0]),
+            at(0, u32::MAX, &[0, 1]),
+            at(u32::MAX - 3, 8, &[0]),
+            MsgItem { disp: 7, ..at(0, 4, &[0]) },
+            MsgItem { disp: 4096, ..at(0, 4, &[0]) },
+        ],
+    );
+    let send = |scene: &mut Scene, xid: u32, item: MsgItem<'_>| {
+        let payload = [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+        let items = [item];
+        let (dp, rsd, pslen) = (Array::from_slice(&items), Array::EMPTY, 8);
+        let req = XmtReq { dp, rsd, count: 1, rsbuf: 1, pslen };
+        let mut bytes = optional(xid, Optional::XmtReq(req), &payload);
+        bytes.resize(received, 0x11);
+        let before = scene.world.servers[0].handler().calls;
+        scene.raw.send(&bytes);
+        let answer = scene.answer();
+        let (header, _) = Header::decode(&answer).expect("a header");
+        assert_eq!(header.xid, xid);
+        let is_delivered = scene.world.servers[0].handler().calls > before;
+        (is_delivered, matches!(header.body, Body::Optional(Optional::ReptErr(_))))
+    };
+    for (xid, item) in (100..).zip(good) {
+        // The service refuses what is no script, but it is asked.
+        assert_eq!(send(&mut scene, xid, item), (true, false), "{item:?}");
+    }
+    for (xid, item) in (200..).zip(bad) {
+        assert_eq!(send(&mut scene, xid, item), (false, true), "{item:?}");
+    }
+    scene.others_are_served();
+    assert!(!scene.raw.is_lost(), "what was reported is over");
+}
+
+#[test]
 fn floods_between_the_transports_starve_nobody() {
     let mut scene = Scene::new();
     for flood in samples().into_iter().filter(|sample| sample[12..16] != [0; 4]) {
@@ -344,6 +398,8 @@ fn floods_between_the_transports_starve_nobody() {
                 scene.meet();
             }
         }
+        // It takes the answers before it is quiet.
+        scene.turns(100);
         scene.others_are_served();
     }
 }

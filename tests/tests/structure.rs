@@ -99,7 +99,7 @@ fn unsafe_code_is_where_the_architecture_says() {
 }
 
 /// What a turn of a shard reaches, from the completion to the wire.
-const DATA_PATH: [&str; 53] = [
+const DATA_PATH: [&str; 54] = [
     "engine/proto/src/calls.rs",
     "engine/proto/src/command.rs",
     "engine/proto/src/connection.rs",
@@ -152,6 +152,7 @@ const DATA_PATH: [&str; 53] = [
     "mempool/src/recv.rs",
     "mempool/src/returns.rs",
     "mempool/src/send.rs",
+    "mempool/src/slot.rs",
     "mempool/src/token.rs",
 ];
 

@@ -1,0 +1,225 @@
+//! A server that breaks the rules: every call of the client is completed once, whatever it says.
+
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{Fabric, PeerId, Want};
+use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::script::Random;
+use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::{
+    Array, Body, Header, Loc, MsgItem, Optional, RdmaError, Tbsns, XmtCont, XmtResp,
+};
+
+/// A client and a raw server.
+struct Scene {
+    world: World<Fabric>,
+    raw: RawPeer<Fabric>,
+    fabric: Fabric,
+    peer: PeerId,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let fabric = Fabric::new();
+        let plan = Plan { servers: 1, ..Plan::default() };
+        let mut world = World::new(&|| fabric.clone(), &plan);
+        let (raw, peer) = meet(&fabric, &mut world);
+        Scene { world, raw, fabric, peer }
+    }
+
+    /// Connects anew if the connection is lost.
+    fn mend(&mut self) {
+        if self.raw.is_lost() || self.world.clients[0].handle().connections() == 0 {
+            self.raw.disconnect();
+            for _ in 0..100 {
+                self.world.step();
+                let _ = self.raw.turn();
+            }
+            (self.raw, self.peer) = meet(&self.fabric, &mut self.world);
+        }
+    }
+
+    /// A call, as it arrives at the raw server: its transaction id.
+    fn call(&mut self) -> u32 {
+        let mut call = self.world.clients[0].call(self.peer, 1).expect("a call");
+        call.payload().put_fixed(&[9; 40]);
+        call.want(Want { len_min: 0, len_max: 20_000 });
+        call.submit().expect("a credit");
+        for _ in 0..1_000 {
+            self.turn();
+            if let Some(arrived) = self.raw.recv() {
+                let (header, _) = Header::decode(&arrived).expect("a header");
+                return header.xid;
+            }
+        }
+        panic!("the call does not arrive");
+    }
+
+    /// One turn of both. Returns how the calls that are over have ended.
+    fn turn(&mut self) -> Vec<Result<usize, ()>> {
+        let mut done = Vec::new();
+        self.world.now += 1_000;
+        let now = self.world.now;
+        self.world.clients[0].poll(now, |completion| {
+            assert_eq!(completion.cookie(), 1);
+            let reply = completion.result().map_err(|_| ());
+            done.push(reply.map(|reply| {
+                let placed = reply.placed().flat_map(|item| item.segments().flatten());
+                assert!(placed.copied().all(|byte| byte == 0x44), "only what was sent");
+                reply.payload().map(<[u8]>::len).sum()
+            }));
+        });
+        let _ = self.raw.turn();
+        done
+    }
+
+    /// Says something in answer to a call and, if that did not end it, that it has failed. Returns
+    /// how it has ended.
+    fn answer(&mut self, xid: u32, words: &[Vec<u8>]) -> Result<usize, ()> {
+        for words in words {
+            self.raw.send(words);
+        }
+        let mut done = Vec::new();
+        for turn in 0..120 {
+            done.extend(self.turn());
+            if turn == 40 && done.is_empty() && !self.raw.is_lost() {
+                let body = Body::Error(RdmaError::BadHeader);
+                let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
+                self.raw.send(&transmission(&header, &[]));
+            }
+            if turn == 80 && done.is_empty() {
+                self.raw.disconnect();
+            }
+        }
+        while self.raw.recv().is_some() {}
+        let [end] = done.as_slice() else { panic!("{} completions", done.len()) };
+        *end
+    }
+}
+
+fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, PeerId) {
+    let mut raw = RawPeer::new(fabric);
+    let at = raw.listen();
+    let id: ConnectId = world.clients[0].begin_connect(at).expect("there is room");
+    let mut is_met = false;
+    let outcome = world.outcome_with(0, id, || {
+        raw.turn().expect("it listens");
+        if let Some(hello) = raw.recv()
+            && !is_met
+        {
+            let (header, _) = Header::decode(&hello).expect("a header");
+            is_met = raw.send(&properties(header.xid, 16));
+        }
+    });
+    (raw, outcome.expect("a connection"))
+}
+
+fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
+    let body = Body::Optional(optional);
+    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
+}
+
+fn rpc(xid: u32) -> Vec<u8> {
+    [&xid.to_be_bytes()[..], &1_u32.to_be_bytes(), &[0; 16]].concat()
+}
+
+/// A reply with a placed item of 100 bytes.
+fn placed(xid: u32) -> Vec<u8> {
+    let loc = Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(&[0]) };
+    let items = [MsgItem { disp: 24, length: 100, loc }];
+    let resp = XmtResp { dp: Array::from_slice(&items), count: 1, pslen: 24 };
+    let mut bytes = optional(xid, Optional::XmtResp(resp), &rpc(xid));
+    bytes.resize(4096, 0);
+    bytes.resize(4096 + 100, 0x44);
+    bytes
+}
+
+#[test]
+fn a_right_reply_is_taken() {
+    let mut scene = Scene::new();
+    let xid = scene.call();
+    assert_eq!(scene.answer(xid, &[placed(xid)]), Ok(24));
+}
+
+#[test]
+fn every_flipped_bit_of_a_reply_is_survived() {
+    let mut scene = Scene::new();
+    let mut taken = 0;
+    for bit in 0..112 * 8 {
+        scene.mend();
+        let xid = scene.call();
+        let mut words = placed(xid);
+        words[bit / 8] ^= 1 << (bit % 8);
+        taken += usize::from(scene.answer(xid, &[words]).is_ok());
+    }
+    assert!(taken > 50, "what is not looked at may change: {taken}");
+    assert!(taken < 400, "what is looked at may not: {taken}");
+    assert_eq!(scene.world.clients[0].handle().stats().leaked, 0);
+}
+
+#[test]
+fn every_truncated_reply_is_survived() {
+    let mut scene = Scene::new();
+    for len in (0..130).chain([4095, 4096, 4097, 4195]) {
+        scene.mend();
+        let xid = scene.call();
+        let words = placed(xid)[..len].to_vec();
+        assert_eq!(scene.answer(xid, &[words]), Err(()), "{len} bytes");
+    }
+}
+
+#[test]
+fn a_second_reply_is_nobodys() {
+    let mut scene = Scene::new();
+    for _ in 0..40 {
+        let xid = scene.call();
+        let words = [placed(xid), placed(xid), message(xid, 1, 16, &[]), placed(xid ^ 1)];
+        assert_eq!(scene.answer(xid, &words), Ok(24));
+    }
+    assert!(scene.world.clients[0].handle().stats().ignored >= 120);
+    assert!(!scene.raw.is_lost());
+}
+
+#[test]
+fn replies_of_many_kinds_are_survived() {
+    let mut scene = Scene::new();
+    let mut random = Random(17);
+    for _ in 0..600 {
+        scene.mend();
+        let xid = scene.call();
+        let count = random.below(5);
+        let words: Vec<Vec<u8>> = (0..count).map(|_| anything(xid, &mut random)).collect();
+        let _ = scene.answer(xid, &words);
+    }
+    assert_eq!(scene.world.clients[0].handle().stats().leaked, 0);
+}
+
+/// A transmission that could be part of something.
+fn anything(xid: u32, random: &mut Random) -> Vec<u8> {
+    let xid = if random.below(8) == 0 { random.below(1 << 30) } else { xid };
+    let numbers = [random.below(10), random.below(10)];
+    let (loc, length) = match random.below(4) {
+        0 => (Loc::TooShort, 0),
+        1 => (Loc::NoItem, 0),
+        _ => {
+            let segments = Tbsns::from_slice(&numbers[..1 + random.below(2) as usize]);
+            (Loc::Tbsn { offset: 4 * random.below(3), segments }, 1 + random.below(20_000))
+        }
+    };
+    let item = MsgItem { disp: 4 * random.below(9), length, loc };
+    let items = [item, item];
+    let items = &items[..random.choose(&[0, 1, 1, 1, 2])];
+    let count = random.below(4);
+    let resp = XmtResp { dp: Array::from_slice(items), count, pslen: 24 };
+    let xnum = random.below(4);
+    let itype = random.choose(&[opttype::XMTRESP, opttype::XMTREQ]);
+    let mut bytes = match random.below(4) {
+        0 => optional(xid, Optional::XmtCont(XmtCont { xnum, itype, pslen: 24 }), &[0x44; 24]),
+        1 => message(xid, random.below(2), random.below(40), &[0; 16]),
+        _ => optional(xid, Optional::XmtResp(resp), &rpc(xid)),
+    };
+    // Whatever is placed is in the segments; what is poison was never sent.
+    bytes.resize(4096, 0x44);
+    bytes.resize(4096 + random.below(60_000) as usize, 0x44);
+    bytes
+}
