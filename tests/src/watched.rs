@@ -196,8 +196,8 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         let before = out.len();
         let result = self.inner.poll_cq(out);
-        for wc in out[before..].to_vec() {
-            self.completed(&wc);
+        for wc in &out[before..] {
+            self.completed(wc);
         }
         result
     }

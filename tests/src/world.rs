@@ -352,6 +352,21 @@ impl<P: Provider> World<P> {
         std::mem::take(&mut self.done)
     }
 
+    /// Checks the calls that are over and that nobody has looked at. Returns how many they were.
+    pub fn check_done(&mut self) -> usize {
+        let done = std::mem::take(&mut self.done);
+        for done in &done {
+            done.check();
+        }
+        done.len()
+    }
+
+    /// Waits until no call is open, and checks those that nobody has looked at.
+    pub fn check_all(&mut self) -> usize {
+        self.until("all calls are over", |world| world.open.is_empty());
+        self.check_done()
+    }
+
     /// Calls and checks the reply, byte for byte. Returns how many items were placed, in the call
     /// and in the reply.
     ///

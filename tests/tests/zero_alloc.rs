@@ -115,7 +115,7 @@ impl Pair {
             now += 1_000;
             control.step(std::time::Duration::ZERO);
             server.poll_once(now);
-            client.poll(now, |done| drop(done));
+            client.poll(now, |done| panic!("no call was made: {done:?}"));
             if let Some(outcome) = client.connected(id) {
                 break outcome.expect("a connection");
             }

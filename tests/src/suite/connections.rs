@@ -96,9 +96,9 @@ fn many_at_once<P: Provider>(open: Open<'_, P>, plan: &Plan, clients: usize) -> 
     for _ in 0..600 {
         let (client, peer) = random.choose(&peers);
         world.call_when_possible(client, peer, &random.script(20_000));
-        checked += world.done.drain(..).map(|done| done.check()).count();
+        checked += world.check_done();
     }
-    checked += world.finish().iter().map(|done| done.check()).count();
+    checked += world.check_all();
     assert_eq!(checked, 600);
     world.check_nothing_leaked();
     world

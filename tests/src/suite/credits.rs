@@ -82,12 +82,12 @@ pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
             held += limits.max(1);
         }
         assert!(held <= 30, "no more is granted than Receives are there: {held}");
-        checked += world.done.drain(..).map(|done| done.check()).count();
+        checked += world.check_done();
     }
     for (client, peer) in &peers {
         world.call_when_possible(*client, *peer, &Script::new(7, &[], &[Part::Inline(9)]));
     }
-    checked += world.finish().iter().map(|done| done.check()).count();
+    checked += world.check_all();
     assert!(checked > 24 * 20, "{checked} calls");
     let stats = world.servers[0].handle().stats();
     assert_eq!((stats.connected, stats.closed), (24, 0));
@@ -159,9 +159,9 @@ pub fn few_send_slots_are_enough<P: Provider>(open: Open<'_, P>) {
             Script::new(seed, &[Part::Inline(seed % 5_000)], &[Part::Inline(seed % 3_000)]);
         let script = if seed % 3 == 0 { script.order(Order::Later) } else { script };
         world.call_when_possible(client, peers[client], &script);
-        checked += world.done.drain(..).map(|done| done.check()).count();
+        checked += world.check_done();
     }
-    checked += world.finish().iter().map(|done| done.check()).count();
+    checked += world.check_all();
     assert_eq!(checked, 600);
     world.check_nothing_leaked();
 }
