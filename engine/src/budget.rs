@@ -51,7 +51,8 @@ impl Budget {
             .map_err(|error| SetupError::Config(error.to_string()))?;
         let (receive, send, connections) = (config.receive(), config.send(), config.connections());
         // Beside those that were granted, as many as a turn may hold before it refills.
-        let receives = (receive.buffers.value() + REFILL_MAX as u32).min(caps.srq_depth);
+        let receives = receive.buffers.value() + REFILL_MAX as u32;
+        within("Receives of a shared receive queue", receives.into(), caps.srq_depth, caps)?;
         let grants = config.grants_max();
         let peers = connections.max.value();
         let calls = connections.calls_max.value();
@@ -64,7 +65,8 @@ impl Budget {
         let settings = settings(config);
         let transmissions = settings.request_rx_limit.max(settings.response_rx_max) as usize;
         let completions = u64::from(receives) + u64::from(peers) * u64::from(send_depth);
-        let cq_depth = u32::try_from(completions).unwrap_or(u32::MAX).min(caps.cq_depth);
+        within("entries of a completion queue", completions, caps.cq_depth, caps)?;
+        let cq_depth = completions as u32;
         Ok(Budget {
             receives,
             grants,
@@ -92,6 +94,20 @@ impl Budget {
             },
             settings,
         })
+    }
+}
+
+/// Whether a sum stays within what the device has.
+fn within(
+    what: &'static str,
+    needed: u64,
+    limit: u32,
+    caps: &DeviceCaps,
+) -> Result<(), SetupError> {
+    let limit = limit.into();
+    match needed <= limit {
+        true => Ok(()),
+        false => Err(SetupError::Limit { what, needed, limit, device: caps.name.clone() }),
     }
 }
 

@@ -177,7 +177,7 @@ impl<P: Provider> Control<P> {
         let mut turn = (1..=count).map(|step| (self.last + step) % count);
         let chosen = turn.find(|&at| {
             let desk = &desks[at];
-            desk.serves && desk.bell.reserve(desk.connections_max)
+            desk.serves && !desk.bell.is_stop_wanted() && desk.bell.reserve(desk.connections_max)
         });
         let Some(at) = chosen else {
             self.cm.reject(request, &[]);
@@ -228,17 +228,15 @@ impl<P: Provider> Control<P> {
     }
 
     fn refuse(&self, shard: u32, id: ConnectId, reason: ConnectError) {
-        if let Some(desk) = lock(&self.office.desks).iter().find(|desk| desk.shard == shard) {
-            desk.bell.disconnected();
-        }
         self.deliver(shard, Arrival::Refused { id, reason });
     }
 
     fn deliver(&self, shard: u32, arrival: Arrival<P>) {
         let desks = lock(&self.office.desks);
         if let Some(desk) = desks.iter().find(|desk| desk.shard == shard) {
-            // There is room for as many arrivals as connections were reserved.
-            let _ = desk.arrivals.send(arrival);
+            // Each arrival has a reserved connection, and there is room for as many.
+            let sent = desk.arrivals.send(arrival);
+            debug_assert!(sent.is_ok(), "more arrivals than reserved connections");
         }
     }
 }
@@ -301,9 +299,11 @@ impl<P: Provider> Attachment<P> {
         self.office.request(Request::Connect { shard: self.shard, to, id });
         Ok(id)
     }
+}
 
+impl<P: Provider> Drop for Attachment<P> {
     /// Takes the shard out of the control plane: it gets no more connections.
-    pub fn detach(&self) {
+    fn drop(&mut self) {
         lock(&self.office.desks).retain(|desk| desk.shard != self.shard);
     }
 }

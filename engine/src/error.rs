@@ -95,6 +95,12 @@ pub enum CloseReason {
     /// The peer broke a rule that leaves nothing to answer.
     #[error("the peer broke the protocol: {0}")]
     Protocol(rpcrdma_proto::Fatal),
+    /// The peer takes no messages while it sends its own.
+    #[error("the peer sends and takes no answers")]
+    NotTaking,
+    /// This side posted what its device cannot take.
+    #[error("a work request breaks a limit of the device")]
+    Invalid,
     /// A work request of this connection failed.
     #[error("a work request failed: {0:?}")]
     Transport(crate::provider::WcStatus),

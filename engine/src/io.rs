@@ -55,6 +55,8 @@ pub(crate) enum Flush {
     Refused,
     /// The queue pair sends no more.
     Gone,
+    /// A work request breaks a limit of the device: a fault of ours.
+    Invalid,
 }
 
 /// The queues of a shard together with what they hold.
@@ -97,11 +99,16 @@ impl<Q: Queues> Io<Q> {
         self.qps[peer as usize] = Some(qp);
     }
 
-    /// Forgets the queue pair of a peer, here and in the device. Nothing of it is in flight.
+    /// Forgets the queue pair of a peer, here and in the device, which reports nothing more of it.
     pub fn unbind(&mut self, peer: u32) {
         if let Some(qp) = self.qps[peer as usize].take() {
             self.queues().destroy(qp);
         }
+    }
+
+    /// From now on every send is signaled: whoever stops wants to know what has arrived.
+    pub fn signal_all(&mut self) {
+        self.depths.signal_every = 1;
     }
 
     /// Polls the completion queue.
@@ -197,6 +204,10 @@ impl<Q: Queues> Io<Q> {
             if let Some(peer) = peers.at(to) {
                 let posted = self.post_express(&rest[..run], &mut peer.lane, &outbox.stats);
                 taken |= ((1 << posted) - 1) << start;
+                if posted < run {
+                    // What comes behind must not overtake: it all goes by way of the lanes.
+                    break;
+                }
             }
             start += run;
         }
@@ -266,7 +277,8 @@ impl<Q: Queues> Io<Q> {
             match self.post_chain(outbox, lane, qp, (room as usize).min(CHAIN)) {
                 Ok(()) => {}
                 Err(PostError::QueueFull { .. }) => return Flush::Refused,
-                Err(PostError::QpGone { .. } | PostError::Invalid { .. }) => return Flush::Gone,
+                Err(PostError::QpGone { .. }) => return Flush::Gone,
+                Err(PostError::Invalid { .. }) => return Flush::Invalid,
             }
         }
     }

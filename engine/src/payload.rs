@@ -125,13 +125,18 @@ impl<'a> Payload<'a> {
         if len == 0 {
             return;
         }
+        let padded = len.checked_next_multiple_of(4);
+        let Some(bulk_len) = padded.and_then(|len| self.bulk_len.checked_add(len)) else {
+            self.refused = Some(CallRefused::PayloadTooLong);
+            return;
+        };
         let item = BulkItem { position: self.position(), len, origin: 0, pieces };
         let body = self.outbox.messages.body_mut(message);
         if body.items.try_push(Item { item, first: first as u8 }).is_err() {
             self.refused = Some(CallRefused::TooManyPieces);
             return;
         }
-        self.bulk_len += len.next_multiple_of(4);
+        self.bulk_len = bulk_len;
     }
 
     /// The position in the unreduced XDR stream: what follows is written there.
@@ -186,6 +191,16 @@ impl<'a> Payload<'a> {
     pub(crate) fn give_up(&mut self, why: CallRefused) -> CallRefused {
         self.refused = Some(why);
         why
+    }
+
+    /// Gives back everything that was written, and the slots that it was written to.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.outbox.send.put(slot);
+        }
+        if let Some(message) = self.message.take() {
+            self.outbox.release(message);
+        }
     }
 
     /// Lets go of an assembled message: it is on its way.
@@ -249,11 +264,8 @@ impl<'a> Payload<'a> {
 impl Drop for Payload<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            self.outbox.send.put(slot);
-        }
-        if let Some(message) = self.message {
-            self.outbox.release(message);
+        if self.slot.is_some() || self.message.is_some() {
+            self.abandon();
         }
     }
 }

@@ -90,7 +90,8 @@ impl<'a> CallBuilder<'a> {
     /// Sends the call with the next poll.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way; nothing has been sent.
+    /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory goes home to
+    /// its pool.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
         let (len, reply_max) = (self.payload.written(), self.reply_payload_max);

@@ -6,11 +6,13 @@ pub mod completion;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rpcrdma_proto::PeerLimits;
+
 use crate::clock::Clock;
 use crate::error::{CallRefused, SetupError};
 use crate::provider::{ConnectError, ConnectId, Provider};
 use crate::server::call::Call;
-use crate::server::handler::{Handler, RefuseCalls};
+use crate::server::handler::{Admission, Handler, RefuseCalls};
 use crate::server::reply::{Answer, Reply};
 use crate::shard::letters::ShardHandle;
 use crate::shard::peers::PeerId;
@@ -25,13 +27,16 @@ use completion::Completion;
 pub struct Client<P: Provider> {
     shard: Shard<P, RefuseCalls>,
     clock: Clock,
-    /// Attempts that failed and that nobody has asked for yet.
-    refused: Vec<(ConnectId, ConnectError)>,
+    /// What became of attempts that nobody has asked for yet.
+    outcomes: Vec<(ConnectId, Outcome)>,
 }
+
+/// What became of an attempt to connect.
+type Outcome = Result<PeerId, ConnectError>;
 
 impl<P: Provider> Client<P> {
     pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
-        Client { shard, clock: Clock::new(), refused: Vec::new() }
+        Client { shard, clock: Clock::new(), outcomes: Vec::new() }
     }
 
     /// Connects and waits until calls can be made. Completions of other calls that arrive
@@ -41,6 +46,10 @@ impl<P: Provider> Client<P> {
     /// Why there is no connection.
     pub fn connect(&mut self, to: SocketAddr) -> Result<PeerId, SetupError> {
         let id = self.begin_connect(to)?;
+        // The attempt has its own deadline, and the opening another; this is for an engine that is
+        // gone and keeps neither.
+        let life = self.shard.core.life;
+        let until = life.opening_until(life.opening_until(self.clock.now()));
         loop {
             let now = self.clock.now();
             if !self.poll(now, |_| ()) {
@@ -49,6 +58,9 @@ impl<P: Provider> Client<P> {
             match self.connected(id) {
                 Some(Ok(peer)) => return Ok(peer),
                 Some(Err(reason)) => return Err(SetupError::Connect { to, reason }),
+                None if now > until => {
+                    return Err(SetupError::Connect { to, reason: ConnectError::TimedOut });
+                }
                 None => {}
             }
         }
@@ -62,12 +74,11 @@ impl<P: Provider> Client<P> {
         self.shard.connect(to)
     }
 
-    /// What became of an attempt to connect; `None` if that is open. A failure is told once.
+    /// What became of an attempt to connect, told once; `None` if it is open, or was told. The
+    /// connection may have ended since.
     pub fn connected(&mut self, id: ConnectId) -> Option<Result<PeerId, ConnectError>> {
-        if let Some(at) = self.refused.iter().position(|(refused, _)| *refused == id) {
-            return Some(Err(self.refused.swap_remove(at).1));
-        }
-        self.shard.core.connected(id).map(Ok)
+        let at = self.outcomes.iter().position(|(attempt, _)| *attempt == id)?;
+        Some(self.outcomes.swap_remove(at).1)
     }
 
     /// Begins a call. `cookie` comes back with its completion.
@@ -84,7 +95,7 @@ impl<P: Provider> Client<P> {
     /// back, such as [`Clock`].
     #[inline]
     pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
-        let mut handler = Completing { done, refused: &mut self.refused };
+        let mut handler = Completing { done, outcomes: &mut self.outcomes };
         self.shard.poll_with(now, &mut handler)
     }
 
@@ -112,7 +123,7 @@ impl<P: Provider> Client<P> {
 /// The handler of a client for one poll.
 struct Completing<'a, F> {
     done: F,
-    refused: &'a mut Vec<(ConnectId, ConnectError)>,
+    outcomes: &'a mut Vec<(ConnectId, Outcome)>,
 }
 
 impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
@@ -125,7 +136,19 @@ impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
         (self.done)(done);
     }
 
+    fn on_connect(
+        &mut self,
+        peer: PeerId,
+        attempt: Option<ConnectId>,
+        _limits: &PeerLimits,
+    ) -> Admission {
+        if let Some(id) = attempt {
+            self.outcomes.push((id, Ok(peer)));
+        }
+        Admission::Accept
+    }
+
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
-        self.refused.push((id, why));
+        self.outcomes.push((id, Err(why)));
     }
 }

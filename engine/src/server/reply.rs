@@ -85,8 +85,10 @@ impl<'a> Reply<'a> {
         (Answer(PhantomData), ticket)
     }
 
-    /// Tells the caller that its call failed (RDMA_ERROR).
+    /// Tells the caller that its call failed (RDMA_ERROR). What was written is given up, so that
+    /// there is a send slot for this.
     pub fn refuse(mut self) -> Answer<'a> {
+        self.payload.abandon();
         let outbox = self.payload.outbox();
         let report = self.peer.conn.refuse(&mut outbox.ledger, &self.to);
         outbox.answer(self.peer, &report);

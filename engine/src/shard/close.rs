@@ -131,7 +131,8 @@ impl<P: Provider> Core<P> {
                     let is_marked = self.io.drain(&mut peer.lane, index);
                     peer.phase = Phase::Closing { until, is_marked };
                 }
-                Phase::Opening { until } if now >= until => {
+                // wire.md B2: a client that states no properties may be silent until it calls.
+                Phase::Opening { until } if now >= until && peer.connect.is_some() => {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
                 // wire.md E39: a group is not left open for ever.
@@ -156,9 +157,10 @@ impl<P: Provider> Core<P> {
         self.life.next_tick = now;
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
+            // While stopping every send is signaled: what is not has been there before.
             let is_quiet = peer.open_calls == 0
                 && peer.lane.pending.front().is_none()
-                && peer.lane.flight.front().is_none()
+                && peer.lane.outstanding() == peer.lane.unsignaled()
                 && self.outbox.ledger.calls.next_of(index, None).is_none();
             if is_quiet || is_over {
                 self.close(index, CloseReason::Stopped, now, handler);
@@ -168,8 +170,10 @@ impl<P: Provider> Core<P> {
 
     /// Completes every call to a peer with the loss of its connection.
     fn fail_calls<H: Handler>(&mut self, index: u32, why: CloseReason, handler: &mut H) {
-        while let Some(id) = self.outbox.ledger.calls.next_of(index, None) {
+        let mut last = None;
+        while let Some(id) = self.outbox.ledger.calls.next_of(index, last) {
             self.fail_call(index, id, CallError::ConnectionLost(why), handler);
+            last = Some(id);
         }
     }
 
@@ -189,6 +193,8 @@ impl<P: Provider> Core<P> {
     fn forget(&mut self, index: u32) {
         self.io.unbind(index);
         if let Some(peer) = self.peers.remove(index) {
+            debug_assert!(peer.lane.pending.front().is_none(), "nothing is sent while closing");
+            self.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.outbox.ledger);
             self.handle.bell().disconnected();
         }

@@ -14,7 +14,7 @@ use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, Order, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, UNSOLICITED_MAX};
 use super::peers::{Peer, PeerId, Peers, Phase};
 use super::rx::Waiting;
 use super::turn::{Turn, release};
@@ -27,7 +27,7 @@ use crate::provider::{
     ConnectId, Endpoint, Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion,
 };
 use crate::server::handler::{Admission, Handler};
-use crate::server::ticket::Directions;
+use crate::server::ticket::{Directions, Finished, Ticket};
 use crate::stats::{SharedStats, Stats};
 
 /// The core of a shard, short of its handler.
@@ -51,6 +51,8 @@ pub(crate) struct Core<P: Provider> {
     pub stats: SharedStats,
     arrivals: Arc<Inbox<Arrival<P>>>,
     batch: WcBatch,
+    /// An answer from another thread for which no send slot was free.
+    unanswered: Option<(Ticket, Finished)>,
     /// Turns since there was something to do.
     idle: u32,
     /// What all of the above lives in: dropped last.
@@ -107,6 +109,7 @@ impl<P: Provider> Core<P> {
             arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
             batch: WcBatch::new(),
             idle: 0,
+            unanswered: None,
             regions,
         };
         while core.pool.free() > 0 {
@@ -141,6 +144,7 @@ impl<P: Provider> Core<P> {
         self.batch.clear();
         if let Err(error) = self.io.poll(&mut self.batch) {
             self.close_all(CloseReason::Queue(error), now, handler);
+            self.life.stop(now);
         }
         if !self.waiting.is_empty() {
             self.serve_waiting(now, handler);
@@ -162,7 +166,11 @@ impl<P: Provider> Core<P> {
         if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
             self.top_up();
         }
-        while let Some(event) = self.io.queues().next_event() {
+        // Messages that came before the end of their connection go first.
+        while !self.batch.is_full()
+            && self.waiting.is_empty()
+            && let Some(event) = self.io.queues().next_event()
+        {
             let QueueEvent::Disconnected { qp_num } = event;
             if let Some(index) = self.peers.find(qp_num) {
                 self.close(index, CloseReason::PeerGone, now, handler);
@@ -221,14 +229,23 @@ impl<P: Provider> Core<P> {
             let Some(peer) = self.peers.at(index) else { continue };
             peer.lane.ready = false;
             match self.io.flush(&mut self.outbox, &mut peer.lane, index) {
-                // A full lane is taken up again when one of its sends has completed.
-                Flush::Empty | Flush::Full => {}
+                Flush::Empty => {}
+                // A full lane is taken up again when one of its sends has completed. A lawful peer
+                // has Receives for all that it is owed.
+                Flush::Full => {
+                    let conn = &peer.conn;
+                    let owed = conn.inflow().granted() + conn.credits_limit() + UNSOLICITED_MAX;
+                    if peer.lane.pending.len() > owed {
+                        self.close(index, CloseReason::NotTaking, now, handler);
+                    }
+                }
                 // At most one refusal a turn: whoever refuses has trouble beyond this lane.
                 Flush::Refused => {
                     again = Some(index);
                     break;
                 }
                 Flush::Gone => self.close(index, CloseReason::PeerGone, now, handler),
+                Flush::Invalid => self.close(index, CloseReason::Invalid, now, handler),
             }
         }
         if let Some(index) = again
@@ -296,7 +313,7 @@ impl<P: Provider> Core<P> {
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
-            self.outbox.retry(&mut peer.lane, index);
+            self.outbox.wake(&mut peer.lane, index);
         }
     }
 
@@ -321,16 +338,22 @@ impl<P: Provider> Core<P> {
                 Arrival::Connected { id, endpoint } => {
                     self.admit(Role::Client, endpoint, Some(id), now, handler);
                 }
-                Arrival::Refused { id, reason } => handler.on_refused(id, reason),
+                Arrival::Refused { id, reason } => {
+                    self.handle.bell().disconnected();
+                    handler.on_refused(id, reason);
+                }
             }
         }
-        while let Some((ticket, finished)) = self.handle.pop_finished() {
+        while let Some((ticket, finished)) =
+            self.unanswered.take().or_else(|| self.handle.pop_finished())
+        {
             let mut turn = self.lend(now);
             if let Err((ticket, finished)) = turn.finish(ticket, finished)
                 && turn.is_open(&ticket)
             {
-                // No send slot is free: once more in the next turn, which has freed some.
-                let _ = self.handle.finish(ticket, finished);
+                // No send slot is free: once more in the next turn.
+                self.unanswered = Some((ticket, finished));
+                self.handle.bell().ring();
                 break;
             }
         }
@@ -342,6 +365,7 @@ impl<P: Provider> Core<P> {
         }
         if self.handle.bell().is_stop_wanted() {
             self.life.stop(now);
+            self.io.signal_all();
         }
     }
 
@@ -428,7 +452,8 @@ impl<P: Provider> Core<P> {
 
     /// Sleeps until there may be something to do, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
-        if !self.outbox.is_idle() || !self.refill.is_empty() || !self.waiting.is_empty() {
+        let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
+        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() {
             return;
         }
         let bell = self.handle.bell().clone();
@@ -439,12 +464,6 @@ impl<P: Provider> Core<P> {
             bell.wake_up();
             bell.waker.drain();
         }
-    }
-
-    /// The name of the connection that an attempt became, once it is up.
-    pub fn connected(&self, id: ConnectId) -> Option<PeerId> {
-        let mut up = self.peers.iter().filter(|peer| peer.phase == Phase::Up);
-        up.find(|peer| peer.connect == Some(id)).map(|peer| peer.id)
     }
 }
 

@@ -235,10 +235,11 @@ impl Messages {
 pub(crate) struct Queue {
     head: u32,
     tail: u32,
+    len: u32,
 }
 
 impl Queue {
-    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE };
+    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0 };
 
     #[inline]
     pub fn front(&self) -> Option<u32> {
@@ -253,6 +254,12 @@ impl Queue {
             tail => messages.head_mut(tail).next = index,
         }
         self.tail = index;
+        self.len += 1;
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> u32 {
+        self.len
     }
 
     /// Puts a message in front of all others.
@@ -263,6 +270,7 @@ impl Queue {
             self.tail = index;
         }
         self.head = index;
+        self.len += 1;
     }
 
     /// Takes the first message out.
@@ -270,6 +278,7 @@ impl Queue {
     pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
         let index = self.front()?;
         self.head = messages.head(index).next;
+        self.len -= 1;
         if self.head == NONE {
             self.tail = NONE;
         }

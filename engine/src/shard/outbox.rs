@@ -68,7 +68,8 @@ impl Outbox {
         (gather_max, inline_len, peers_max): (u32, u32, usize),
     ) -> Outbox {
         let (send, headers, zero) = pools;
-        let ready = Vec::with_capacity(peers_max);
+        // A connection that ended may stand in the list together with its successor.
+        let ready = Vec::with_capacity(2 * peers_max);
         let returned = Vec::with_capacity(RETURNED_MAX);
         let leaked = 0;
         Outbox {
@@ -188,7 +189,7 @@ impl Outbox {
     #[cold]
     pub fn discard_pending(&mut self, lane: &mut Lane) {
         while let Some(index) = lane.pending.pop(&self.messages) {
-            if self.messages.head(index).posted == 0 {
+            if self.messages.head(index).posted == 0 || lane.outstanding() == 0 {
                 self.release(index);
             } else {
                 self.messages.head_mut(index).seq = lane.last_seq();
@@ -232,11 +233,12 @@ impl Outbox {
         self.small(peer, |conn, writer| conn.encode_report(report, writer));
     }
 
-    /// Sends the error message that answers a call: there are no more of them than credits.
+    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
     #[cold]
     pub fn answer(&mut self, peer: &mut Peer, report: &Report) {
         self.stats.violations.add(1);
-        self.small(peer, |conn, writer| conn.encode_report(report, writer));
+        let is_sent = self.small(peer, |conn, writer| conn.encode_report(report, writer));
+        debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }
 
     /// Sends a message between the transports.
@@ -254,20 +256,21 @@ impl Outbox {
         &mut self,
         peer: &mut Peer,
         encode: impl FnOnce(&Connection, &mut Writer<'_>) -> Result<(), NoRoom>,
-    ) {
+    ) -> bool {
         let Some(mut slot) = self.send.take() else {
             self.stats.busy_local.add(1);
-            return;
+            return false;
         };
         let mut writer = Writer::new(slot.payload_mut());
         if encode(&peer.conn, &mut writer).is_err() {
             debug_assert!(false, "a control message has at most 1024 bytes, as has every slot");
             self.send.put(slot);
-            return;
+            return false;
         }
         let len = writer.position() as u32;
         let message = self.message(slot, 0, len);
         self.enqueue(&mut peer.lane, peer.id.index, message);
+        true
     }
 
     /// Puts a laid out message into its peer's lane.
@@ -279,7 +282,7 @@ impl Outbox {
 
     /// Puts a peer into the list of those with pending messages.
     #[inline]
-    fn wake(&mut self, lane: &mut Lane, peer: u32) {
+    pub fn wake(&mut self, lane: &mut Lane, peer: u32) {
         if !lane.ready {
             lane.ready = true;
             self.ready.push(peer);
@@ -298,10 +301,13 @@ impl Outbox {
         self.ready.is_empty() && self.express.is_empty()
     }
 
-    /// Asks for another go at a lane that could not send everything.
+    /// Asks for another go at a lane that the device refused, behind all others.
+    #[cold]
     pub fn retry(&mut self, lane: &mut Lane, peer: u32) {
-        lane.ready = true;
-        self.ready.push(peer);
+        if !lane.ready {
+            lane.ready = true;
+            self.ready.insert(0, peer);
+        }
     }
 
     /// The gather entry of a message of one entry.
@@ -443,6 +449,6 @@ impl Layout<'_> {
 /// Short messages of one turn that are posted ahead of the lanes.
 pub(crate) const EXPRESS_MAX: usize = 64;
 /// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
-const UNSOLICITED_MAX: u32 = 4;
+pub(crate) const UNSOLICITED_MAX: u32 = 4;
 /// Loans that may be on their way home at one time without taking the longer way.
 const RETURNED_MAX: usize = 1024;

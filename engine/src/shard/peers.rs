@@ -152,11 +152,6 @@ impl Peers {
         self.slots.get_mut(id.index as usize)?.peer.as_mut().filter(|peer| peer.id == id)
     }
 
-    /// All connections.
-    pub fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.slots.iter().filter_map(|slot| slot.peer.as_ref())
-    }
-
     /// The number of connections that there can be.
     pub fn capacity(&self) -> u32 {
         self.slots.len() as u32

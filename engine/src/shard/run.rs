@@ -63,10 +63,10 @@ impl<P: Provider, H: Handler> Shard<P, H> {
             // A turn without work takes less time than reading the clock: time stands still for
             // some of them, less than a microsecond.
             idle = if busy { 0 } else { idle.wrapping_add(1) };
-            if busy || idle.is_multiple_of(TURNS_PER_READING) {
+            let slept = waiting.after_turn(&mut self.core, busy, now);
+            if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
                 now = clock.now();
             }
-            waiting.after_turn(&mut self.core, busy, now);
         }
     }
 
@@ -119,12 +119,6 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     }
 }
 
-impl<P: Provider, H> Drop for Shard<P, H> {
-    fn drop(&mut self) {
-        self.attachment.detach();
-    }
-}
-
 /// What a shard does when there is nothing to do.
 pub(crate) struct Waiting {
     idle: Idle,
@@ -139,30 +133,31 @@ impl Waiting {
         Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
     }
 
-    /// Waits, or not, after a turn.
+    /// Waits, or not, after a turn. True if the thread gave its core away.
     #[inline]
-    pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) {
+    pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) -> bool {
         if busy || self.idle.policy == IdlePolicy::Spin {
             self.idle_since = None;
             self.pauses = 0;
-            return;
+            return false;
         }
-        self.rest(core, now);
+        self.rest(core, now)
     }
 
     #[cold]
-    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) {
+    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) -> bool {
         core.stats.idle_turns.add(1);
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_sub(since) < self.spin_ns {
             std::hint::spin_loop();
-            return;
+            return false;
         }
         match self.idle.policy {
             IdlePolicy::Spin => {}
             IdlePolicy::Backoff => self.back_off(),
             IdlePolicy::Block => core.sleep(SLEEP_MAX),
         }
+        true
     }
 
     /// Pauses, longer and longer, and lets other threads run.

@@ -148,6 +148,12 @@ impl<P: Provider> Core<P> {
             let buffers = core::slice::from_mut(&mut token);
             match fate {
                 Fate::Done => break,
+                // The report may have taken the slot that was there to answer the message.
+                Fate::Again if self.outbox.send.free() == 0 => {
+                    let Some(qp_num) = self.peers.at(index).map(|peer| peer.qp_num) else { break };
+                    self.waiting.push_front(Waiting { token, byte_len, qp_num });
+                    return;
+                }
                 Fate::Again => continue,
                 Fate::Call(to) => {
                     self.deliver_call(index, to, buffers, handler);
@@ -172,12 +178,29 @@ impl<P: Provider> Core<P> {
             }
         }
         self.free_buffer(token);
-        // wire.md B2: to a client that began with a call the properties follow behind the reply.
+        self.offer_properties(index);
+    }
+
+    /// wire.md B2: to a client that began with a call the properties follow behind the reply.
+    fn offer_properties(&mut self, index: u32) {
         let Core { peers, outbox, .. } = self;
-        if let Some(peer) = peers.at(index)
-            && let Some(send) = peer.conn.next_control()
-        {
+        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
+        if let Some(send) = peer.conn.next_control() {
             outbox.control(peer, &send);
+        }
+    }
+
+    /// Drops the messages of a connection that is gone: its number may be used again.
+    #[cold]
+    pub fn drop_waiting(&mut self, qp_num: u32) {
+        for _ in 0..self.waiting.len() {
+            let Some(it) = self.waiting.pop_front() else { return };
+            if it.qp_num == qp_num {
+                self.stats.late.add(1);
+                self.free_buffer(it.token);
+            } else {
+                self.waiting.push_back(it);
+            }
         }
     }
 
@@ -200,6 +223,7 @@ impl<P: Provider> Core<P> {
         for token in buffers {
             self.free_buffer(token);
         }
+        self.offer_properties(index);
     }
 
     /// Keeps a buffer until its group is whole.

@@ -96,10 +96,7 @@ impl Turn<'_> {
 
     /// A registered buffer of the program's own, of the length that the configuration says.
     pub fn buffer(&mut self) -> Option<Loan> {
-        self.bulk.take().or_else(|| {
-            self.bulk.reclaim();
-            self.bulk.take()
-        })
+        self.bulk.take()
     }
 
     /// Gives a buffer or a taken segment back, without the atomic operations that dropping it

@@ -1,0 +1,106 @@
+//! How calls and shards end when something is short: nothing is lost, nothing takes long.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::{
+    Answer, Call, CallError, Client, Config, Engine, Fabric, Handler, PeerId, Reply, Shard,
+};
+
+/// Answers with as many bytes as the call says, or more than there are slots for.
+struct Fill(Vec<u8>);
+
+impl Handler for Fill {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let Ok(len) = call.reader().u32() else { return reply.refuse() };
+        let bytes = self.0.get(..len as usize).unwrap_or(&self.0);
+        reply.payload().put_opaque(bytes);
+        reply.send()
+    }
+}
+
+/// A server and a client on one thread, stepped by hand.
+struct Pair {
+    server: Shard<Fabric, Fill>,
+    client: Client<Fabric>,
+    control: Control<Fabric>,
+    _engine: Engine<Fabric>,
+    now: u64,
+}
+
+impl Pair {
+    fn new(change: impl FnOnce(&mut Raw)) -> (Pair, PeerId) {
+        let mut raw = Raw::default();
+        change(&mut raw);
+        let config = Config::try_from(raw).expect("the change is allowed");
+        let (engine, mut control) =
+            Engine::without_threads(Fabric::new(), config).expect("a fabric is always there");
+        let server = engine.shard(Fill(vec![7; 1 << 20])).expect("memory for a server");
+        let client = engine.client().expect("memory for a client");
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let address = control.listen(any).expect("the fabric has free ports");
+        let mut pair = Pair { server, client, control, _engine: engine, now: 0 };
+        let id = pair.client.begin_connect(address).expect("there is room");
+        for _ in 0..1000 {
+            pair.step(&mut Vec::new());
+            if let Some(outcome) = pair.client.connected(id) {
+                return (pair, outcome.expect("the server takes it"));
+            }
+        }
+        panic!("no connection after a thousand steps");
+    }
+
+    fn step(&mut self, results: &mut Vec<Result<u32, CallError>>) {
+        self.now += 1000;
+        self.control.step(Duration::ZERO);
+        self.server.poll_once(self.now);
+        self.client.poll(self.now, |done| {
+            results.push(done.result().map(|reply| reply.reader().u32().unwrap_or_default()));
+        });
+    }
+
+    fn call(&mut self, peer: PeerId, len: u32, reply_max: u32) -> Result<u32, CallError> {
+        let mut call = self.client.call(peer, 1).expect("nothing else is under way");
+        call.payload().put_u32(len);
+        call.reply_payload_max(reply_max);
+        call.submit().expect("a short call");
+        let mut results = Vec::new();
+        for _ in 0..1000 {
+            self.step(&mut results);
+            if let Some(result) = results.pop() {
+                return result;
+            }
+        }
+        panic!("no answer after a thousand steps");
+    }
+}
+
+#[test]
+fn a_reply_that_finds_no_slots_fails_its_call() {
+    let (mut pair, peer) = Pair::new(|raw| {
+        raw.send.slots = 16;
+        raw.send.signal_every = 8;
+    });
+    // Sixteen slots of 8 KiB hold 128 KiB; the reply would need more.
+    let result = pair.call(peer, 200_000, 250_000);
+    assert!(matches!(result, Err(CallError::Rejected(_))), "{result:?}");
+    // All slots are there again.
+    assert_eq!(pair.call(peer, 1000, 1100), Ok(1000));
+}
+
+#[test]
+fn a_shard_stops_at_once_when_nothing_is_open() {
+    // Longer than what is copied while posting: the send queue holds the memory unsignaled.
+    let (mut pair, peer) = Pair::new(|_| {});
+    assert_eq!(pair.call(peer, 1000, 1100), Ok(1000));
+    pair.server.handle().stop();
+    for _ in 0..100 {
+        pair.step(&mut Vec::new());
+        if pair.server.is_stopped() {
+            return;
+        }
+    }
+    panic!("still running after a hundred steps of a microsecond");
+}
