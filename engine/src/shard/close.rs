@@ -131,8 +131,11 @@ impl<P: Provider> Core<P> {
                     let is_marked = self.io.drain(&mut peer.lane, index);
                     peer.phase = Phase::Closing { until, is_marked };
                 }
-                // wire.md B2: a client that states no properties may be silent until it calls.
-                Phase::Opening { until } if now >= until && peer.connect.is_some() => {
+                // Who exchanges properties expects a first message. Without, a client may be silent
+                // until it calls.
+                Phase::Opening { until }
+                    if now >= until && (peer.connect.is_some() || self.settings.properties) =>
+                {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
                 // wire.md E39: a group is not left open for ever.
