@@ -151,6 +151,9 @@ impl<P: Provider> Core<P> {
         }
         if !self.batch.is_empty() {
             busy = true;
+            if self.batch.len() > 1 {
+                self.glance();
+            }
             for at in 0..self.batch.len() {
                 let completion = self.batch[at];
                 self.on_completion(completion, now, handler);
@@ -267,6 +270,17 @@ impl<P: Provider> Core<P> {
             // A refusal is not lost: the buffers stay in `refill` and are posted next turn.
             if self.io.post_recv(&self.pool, &mut self.refill).is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
+    /// while the first of them is dealt with.
+    #[inline]
+    fn glance(&self) {
+        for completion in &self.batch {
+            if let Some(index) = self.peers.find(completion.qp_num) {
+                core::hint::black_box(self.peers.glance(index));
             }
         }
     }
