@@ -133,6 +133,7 @@ const DATA_PATH: [&str; 54] = [
     "engine/src/server/call.rs",
     "engine/src/server/reply.rs",
     "engine/src/server/ticket.rs",
+    "engine/src/shard/admit.rs",
     "engine/src/shard/close.rs",
     "engine/src/shard/core.rs",
     "engine/src/shard/inbox.rs",

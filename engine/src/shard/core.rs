@@ -7,15 +7,15 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use rpcrdma_config::Config;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
-use rpcrdma_proto::{Connection, Role, Settings, ShardLedger};
+use rpcrdma_proto::{Settings, ShardLedger};
 
 use super::close::Life;
 use super::inbox::{Bell, Inbox};
-use super::letters::{Arrival, Order, ShardHandle};
+use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
 use super::outbox::{Outbox, UNSOLICITED_MAX};
-use super::peers::{Peer, PeerId, Peers, Phase};
+use super::peers::{PeerId, Peers, Phase};
 use super::rx::Waiting;
 use super::turn::{Turn, release};
 use crate::budget::Budget;
@@ -23,10 +23,8 @@ use crate::client::call::CallBuilder;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
 use crate::io::{Flush, Io, Refill, Work};
-use crate::provider::{
-    ConnectId, Endpoint, Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion,
-};
-use crate::server::handler::{Admission, Handler};
+use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion};
+use crate::server::handler::Handler;
 use crate::server::ticket::{Directions, Finished, Ticket};
 use crate::stats::{SharedStats, Stats};
 
@@ -49,10 +47,10 @@ pub(crate) struct Core<P: Provider> {
     pub settings: Settings,
     pub handle: ShardHandle,
     pub stats: SharedStats,
-    arrivals: Arc<Inbox<Arrival<P>>>,
+    pub arrivals: Arc<Inbox<Arrival<P>>>,
     batch: WcBatch,
     /// An answer from another thread for which no send slot was free.
-    unanswered: Option<(Ticket, Finished)>,
+    pub unanswered: Option<(Ticket, Finished)>,
     /// Turns since there was something to do.
     idle: u32,
     /// What all of the above lives in: dropped last.
@@ -340,120 +338,6 @@ impl<P: Provider> Core<P> {
             return;
         };
         self.close(index, CloseReason::Transport(wc.status), now, handler);
-    }
-
-    #[cold]
-    fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        while let Some(arrival) = self.arrivals.pop() {
-            match arrival {
-                Arrival::Accepted { endpoint } => {
-                    self.admit(Role::Server, endpoint, None, now, handler);
-                }
-                Arrival::Connected { id, endpoint } => {
-                    self.admit(Role::Client, endpoint, Some(id), now, handler);
-                }
-                Arrival::Refused { id, reason } => {
-                    self.handle.bell().disconnected();
-                    handler.on_refused(id, reason);
-                }
-            }
-        }
-        while let Some((ticket, finished)) =
-            self.unanswered.take().or_else(|| self.handle.pop_finished())
-        {
-            let mut turn = self.lend(now);
-            if let Err((ticket, finished)) = turn.finish(ticket, finished)
-                && turn.is_open(&ticket)
-            {
-                // No send slot is free: once more in the next turn.
-                self.unanswered = Some((ticket, finished));
-                self.handle.bell().ring();
-                break;
-            }
-        }
-        while let Some(order) = self.handle.pop_order() {
-            let Order::Close(id) = order;
-            if self.peers.named(id).is_some() {
-                self.close(id.index, CloseReason::Local, now, handler);
-            }
-        }
-        if self.handle.bell().is_stop_wanted() {
-            self.life.stop(now);
-            self.io.signal_all();
-        }
-    }
-
-    /// Takes over a connection that the connection manager has made.
-    fn admit<H: Handler>(
-        &mut self,
-        role: Role,
-        endpoint: Endpoint<P::Cm>,
-        connect: Option<ConnectId>,
-        now: u64,
-        handler: &mut H,
-    ) {
-        let Ok(attached) = self.io.queues().attach(endpoint) else {
-            self.turn_down(None, connect, handler);
-            return;
-        };
-        let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
-        let Some(id) = vacancy else {
-            self.turn_down(Some(attached.qp), connect, handler);
-            return;
-        };
-        let ledger = &mut self.outbox.ledger;
-        let Ok(conn) = Connection::open(role, id.index, &self.settings, ledger) else {
-            self.turn_down(Some(attached.qp), connect, handler);
-            return;
-        };
-        let qp_num = attached.qp_num;
-        let peer = Peer::new(conn, id, qp_num, connect, self.life.opening_until(now));
-        self.peers.insert(peer);
-        self.io.bind(id.index, attached.qp);
-        let Some(peer) = self.peers.at(id.index) else { return };
-        if let Some(send) = peer.conn.begin() {
-            self.outbox.control(peer, &send);
-        }
-        self.note_ready(id.index, now, handler);
-    }
-
-    /// There is no room for a connection, or the device gave it a name that cannot be.
-    #[cold]
-    fn turn_down<H: Handler>(
-        &mut self,
-        qp: Option<<P::Queues as Queues>::Qp>,
-        connect: Option<ConnectId>,
-        handler: &mut H,
-    ) {
-        if let Some(qp) = qp {
-            self.io.queues().disconnect(qp);
-            self.io.queues().destroy(qp);
-        }
-        self.handle.bell().disconnected();
-        self.stats.turned_down.add(1);
-        if let Some(id) = connect {
-            handler.on_refused(id, crate::provider::ConnectError::NoRoom);
-        }
-    }
-
-    /// Notes that the properties of a peer are known, if they are and were not.
-    #[inline]
-    pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let Some(peer) = self.peers.at(index) else { return };
-        if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
-            self.come_up(index, now, handler);
-        }
-    }
-
-    #[cold]
-    fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let Some(peer) = self.peers.at(index) else { return };
-        peer.phase = Phase::Up;
-        self.stats.connected.add(1);
-        let (id, connect) = (peer.id, peer.connect);
-        if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
-            self.close(index, CloseReason::Refused, now, handler);
-        }
     }
 
     /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere

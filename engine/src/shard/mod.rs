@@ -4,6 +4,7 @@
 //!   turn:  letters ─▶ flush ─▶ poll ─▶ completions ─▶ refill ─▶ events ─▶ on_turn ─▶ flush
 //! ```
 
+pub(crate) mod admit;
 pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod inbox;

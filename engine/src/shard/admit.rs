@@ -1,0 +1,132 @@
+//! How connections and letters come to a shard.
+//!
+//! ```text
+//!   Arrival ──attach──▶ Opening ──properties known──▶ Up, on_connect
+//!              └── no room, no name ──▶ turned down, on_refused
+//! ```
+
+use rpcrdma_proto::{Connection, Role};
+
+use super::core::Core;
+use super::letters::{Arrival, Order};
+use super::peers::{Peer, Peers, Phase};
+use crate::error::CloseReason;
+use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::server::handler::{Admission, Handler};
+
+impl<P: Provider> Core<P> {
+    /// Reads what other threads have left.
+    #[cold]
+    pub fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        while let Some(arrival) = self.arrivals.pop() {
+            match arrival {
+                Arrival::Accepted { endpoint } => {
+                    self.admit(Role::Server, endpoint, None, now, handler);
+                }
+                Arrival::Connected { id, endpoint } => {
+                    self.admit(Role::Client, endpoint, Some(id), now, handler);
+                }
+                Arrival::Refused { id, reason } => {
+                    self.handle.bell().disconnected();
+                    handler.on_refused(id, reason);
+                }
+            }
+        }
+        while let Some((ticket, finished)) =
+            self.unanswered.take().or_else(|| self.handle.pop_finished())
+        {
+            let mut turn = self.lend(now);
+            if let Err((ticket, finished)) = turn.finish(ticket, finished)
+                && turn.is_open(&ticket)
+            {
+                // No send slot is free: once more in the next turn.
+                self.unanswered = Some((ticket, finished));
+                self.handle.bell().ring();
+                break;
+            }
+        }
+        while let Some(order) = self.handle.pop_order() {
+            let Order::Close(id) = order;
+            if self.peers.named(id).is_some() {
+                self.close(id.index, CloseReason::Local, now, handler);
+            }
+        }
+        if self.handle.bell().is_stop_wanted() {
+            self.life.stop(now);
+            self.io.signal_all();
+        }
+    }
+
+    /// Takes over a connection that the connection manager has made.
+    fn admit<H: Handler>(
+        &mut self,
+        role: Role,
+        endpoint: Endpoint<P::Cm>,
+        connect: Option<ConnectId>,
+        now: u64,
+        handler: &mut H,
+    ) {
+        let Ok(attached) = self.io.queues().attach(endpoint) else {
+            self.turn_down(None, connect, handler);
+            return;
+        };
+        let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
+        let Some(id) = vacancy else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let ledger = &mut self.outbox.ledger;
+        let Ok(conn) = Connection::open(role, id.index, &self.settings, ledger) else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let qp_num = attached.qp_num;
+        let peer = Peer::new(conn, id, qp_num, connect, self.life.opening_until(now));
+        self.peers.insert(peer);
+        self.io.bind(id.index, attached.qp);
+        let Some(peer) = self.peers.at(id.index) else { return };
+        if let Some(send) = peer.conn.begin() {
+            self.outbox.control(peer, &send);
+        }
+        self.note_ready(id.index, now, handler);
+    }
+
+    /// There is no room for a connection, or the device gave it a name that cannot be.
+    #[cold]
+    fn turn_down<H: Handler>(
+        &mut self,
+        qp: Option<<P::Queues as Queues>::Qp>,
+        connect: Option<ConnectId>,
+        handler: &mut H,
+    ) {
+        if let Some(qp) = qp {
+            self.io.queues().disconnect(qp);
+            self.io.queues().destroy(qp);
+        }
+        self.handle.bell().disconnected();
+        self.stats.turned_down.add(1);
+        if let Some(id) = connect {
+            handler.on_refused(id, ConnectError::NoRoom);
+        }
+    }
+
+    /// Notes that the properties of a peer are known, if they are and were not.
+    #[inline]
+    pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
+            self.come_up(index, now, handler);
+        }
+    }
+
+    #[cold]
+    fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        peer.phase = Phase::Up;
+        self.stats.connected.add(1);
+        let (id, connect) = (peer.id, peer.connect);
+        if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
+            self.close(index, CloseReason::Refused, now, handler);
+        }
+    }
+}
