@@ -231,8 +231,8 @@ impl<P: Provider> Core<P> {
             peer.lane.ready = false;
             match self.io.flush(&mut self.outbox, &mut peer.lane, index) {
                 Flush::Empty => {}
-                // A full lane is taken up again when one of its sends has completed. A lawful peer
-                // has Receives for all that it is owed.
+                // A full lane is taken up again when one of its sends has completed. wire.md W7: a
+                // lawful peer has Receives for all that it is owed.
                 Flush::Full => {
                     let conn = &peer.conn;
                     let owed = conn.inflow().granted() + conn.credits_limit() + UNSOLICITED_MAX;

@@ -1,7 +1,7 @@
 //! A shard: one thread's share of the engine, and everything it owns.
 //!
 //! ```text
-//!   turn:  letters ─▶ flush ─▶ poll ─▶ completions ─▶ refill ─▶ events ─▶ on_turn ─▶ flush
+//!   letters ─▶ flush ─▶ poll ─▶ completions ─▶ flush ─▶ refill ─▶ events ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 
 pub(crate) mod admit;

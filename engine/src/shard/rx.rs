@@ -462,7 +462,7 @@ fn prepare_call(
     let placed = conn.resolve_call(message, parts)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed);
-    // wire.md W3: directions of more than 256 bytes are more than a call may carry.
+    // wire.md W6: directions of more than 256 bytes are more than a call may carry.
     if !directions.set(&message.rsd) {
         return Err(Violation::BadHeader("the reply directions are longer than 256 bytes"));
     }
