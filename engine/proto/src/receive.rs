@@ -4,7 +4,7 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, msg_type, opttype, proc, size};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::MsgId;
@@ -33,11 +33,11 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl Connection {
-    /// Takes a transmission. `first_segment` holds what was received into the first segment of the
-    /// buffer, no more than `byte_len` bytes: every header must lie in it.
+    /// Takes a transmission, whatever it is. `first_segment` holds what was received into the first
+    /// segment of the buffer, no more than `byte_len` bytes: every header must lie in it.
     ///
-    /// Costs a handful of compares for a call or a reply in one transmission without items.
-    #[inline]
+    /// Costs tens of nanoseconds. Nearly everything that arrives is a plain message, for which
+    /// [`Connection::on_plain_message`] is the shorter way.
     pub fn on_transmission<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -45,22 +45,6 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Ingress<'a> {
         debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
-        if self.group.open().is_none()
-            && let Some(plain) = Plain::of(first_segment)
-        {
-            return self.on_plain_msg(ledger, at, plain);
-        }
-        self.on_any(ledger, at, first_segment)
-    }
-
-    /// Every transmission there is, the plain ones too.
-    #[inline(never)]
-    fn on_any<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        at: Received,
-        first_segment: &'a [u8],
-    ) -> Ingress<'a> {
         if let Some(open) = self.group.open().copied()
             && let Some(ingress) = self.on_while_open(ledger, open, first_segment)
         {
@@ -91,8 +75,7 @@ impl Connection {
         }
     }
 
-    /// An RDMA_MSG without chunks. Those that are as they should be are plain; here is what is
-    /// wrong with the others, and any that comes while a group is open.
+    /// An RDMA_MSG without chunks.
     fn on_msg<'a>(&mut self, ledger: &mut ShardLedger, incoming: Incoming<'a>) -> Ingress<'a> {
         let Incoming { at, xid, credit, .. } = incoming;
         let kind = match incoming.rpc_prefix() {
@@ -103,17 +86,6 @@ impl Connection {
                 return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
             }
         };
-        self.on_plain_msg(ledger, at, Plain { xid, credit, kind })
-    }
-
-    #[inline]
-    fn on_plain_msg<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        at: Received,
-        plain: Plain,
-    ) -> Ingress<'a> {
-        let Plain { xid, credit, kind } = plain;
         // Each arm makes the message where it is returned: no copy.
         match kind {
             MsgType::Call => match self.admit_call(ledger, credit, 1) {
@@ -460,33 +432,4 @@ const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xi
 enum Refused {
     Backward,
     Overstep(Overstep),
-}
-
-/// An RDMA_MSG without chunks whose payload begins as an RPC message of the same xid: nearly
-/// everything that ever arrives.
-#[derive(Clone, Copy)]
-struct Plain {
-    xid: u32,
-    credit: u32,
-    kind: MsgType,
-}
-
-impl Plain {
-    /// Whether the transmission is one: nine words, read once.
-    #[inline]
-    fn of(bytes: &[u8]) -> Option<Self> {
-        const LEN: usize = size::HEADER_MIN + RpcPrefix::LEN;
-        let words = bytes.first_chunk::<LEN>()?.as_chunks::<4>().0;
-        let word = |at: usize| u32::from_be_bytes(words[at]);
-        let (xid, rpc_xid, rpc_kind) = (word(0), word(7), word(8));
-        // The proc and the three lists: all of them zero.
-        const { assert!(proc::MSG == 0) };
-        let plain = word(1) == VERSION_TWO && word(3) | word(4) | word(5) | word(6) == 0;
-        let kind = match rpc_kind {
-            msg_type::CALL => MsgType::Call,
-            msg_type::REPLY => MsgType::Reply,
-            _ => return None,
-        };
-        (plain && rpc_xid == xid).then_some(Self { xid, credit: word(2), kind })
-    }
 }
