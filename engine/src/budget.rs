@@ -76,7 +76,7 @@ impl Budget {
             peers,
             pieces: transmissions * segments,
             tickets: grants + calls,
-            // Header, padding, and pieces of bulk; more than that is several transmissions' worth.
+            // All that the device has: a message that needs more of them is refused.
             gather: caps.send_sge,
             queues: QueueAttr {
                 srq_depth: receives,

@@ -5,8 +5,10 @@
 //!   message in a lane ──flush──▶ lane.flight ──on_sent──▶ released to its pools
 //! ```
 //! A receive buffer that was posted has no Rust name until its completion. A message that was
-//! posted sits in its lane's `flight` list, where nobody looks at its bytes, until a completion of
-//! its sequence number or a later one. So the promises that posting asks for are kept here.
+//! posted sits in its lane, `pending` while only a part of it is posted and then in `flight`, where
+//! nobody looks at its bytes, until a completion of its last sequence number or a later one. What is
+//! posted inline has been read when posting returns. So the promises that posting asks for are kept
+//! here.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
 use arrayvec::ArrayVec;
@@ -172,7 +174,7 @@ impl<Q: Queues> Io<Q> {
             && let Some(qp) = self.qps[to as usize]
             && peer.lane.outstanding() < self.depths.send_depth
         {
-            let is_signaled = peer.lane.unsignaled() + 1 >= self.depths.signal_every;
+            let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
             let wr_id = WrId(SEND | u64::from(peer.lane.next_seq()));
             let sge = slot.sge(PLAIN_HEADER_LEN, express.len as usize - PLAIN_HEADER_LEN);
@@ -191,6 +193,12 @@ impl<Q: Queues> Io<Q> {
         }
         outbox.express.push(express);
         outbox.settle_express(peers, 0);
+    }
+
+    /// Whether a send that is the `unsignaled`-th without a signal has to ask for one.
+    #[inline]
+    fn is_due(&self, unsignaled: u32) -> bool {
+        unsignaled >= self.depths.signal_every
     }
 
     /// Posts several short messages.
@@ -236,7 +244,7 @@ impl<Q: Queues> Io<Q> {
         for ((it, sge), flags) in run.iter().zip(&mut sges).zip(&mut flags) {
             *sge = it.sge();
             unsignaled += 1;
-            if unsignaled >= self.depths.signal_every {
+            if self.is_due(unsignaled) {
                 *flags |= SendFlags::SIGNALED;
                 unsignaled = 0;
             }
@@ -367,7 +375,7 @@ impl<Q: Queues> Io<Q> {
                 unsignaled += 1;
                 let holds = !is_inline
                     && (unsignaled >= HOLD_MAX || outbox.send.free() < self.depths.low_water);
-                if is_last || holds || unsignaled >= self.depths.signal_every {
+                if is_last || holds || self.is_due(unsignaled) {
                     link.flags |= SendFlags::SIGNALED;
                     unsignaled = 0;
                 }

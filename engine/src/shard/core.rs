@@ -265,7 +265,7 @@ impl<P: Provider> Core<P> {
             {
                 self.refill.push(token);
             }
-            // A refusal is not lost: the buffers stay in `refill` and are posted next turn.
+            // A refusal is not lost: the buffers stay in `refill` and are posted with the next chain.
             if self.io.post_recv(&self.pool, &mut self.refill).is_err() {
                 return;
             }
@@ -283,7 +283,7 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A buffer that nobody needs any more: to be posted at the end of the turn.
+    /// A buffer that nobody needs any more: to be posted with the next chain of Receives.
     #[inline]
     pub fn free_buffer(&mut self, token: RecvToken) {
         if let Err(full) = self.refill.try_push(token) {
