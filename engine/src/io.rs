@@ -179,7 +179,7 @@ impl<Q: Queues> Io<Q> {
             let wr_id = WrId(SEND | u64::from(peer.lane.next_seq()));
             let sge = slot.sge(PLAIN_HEADER_LEN, express.len as usize - PLAIN_HEADER_LEN);
             let flags = SendFlags::INLINE | signaled;
-            let wr = SendWr { wr_id, sgl: core::slice::from_ref(&sge), flags };
+            let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
             // SAFETY: the gather entry names a slot that `express` owns, and the request is inline,
             // so that it has been read on return.
             if unsafe { self.queues().post_send(qp, &[wr]) }.is_ok() {
@@ -249,10 +249,9 @@ impl<Q: Queues> Io<Q> {
                 unsignaled = 0;
             }
         }
-        let wr = |at: usize| SendWr {
-            wr_id: WrId(SEND | u64::from(seq.wrapping_add(at as u32))),
-            sgl: core::slice::from_ref(&sges[at]),
-            flags: flags[at],
+        let wr = |at: usize| {
+            let wr_id = WrId(SEND | u64::from(seq.wrapping_add(at as u32)));
+            SendWr::send(wr_id, core::slice::from_ref(&sges[at]), flags[at])
         };
         let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..run.len()).map(wr).collect();
         // SAFETY: the gather entries name slots that `run` owns, and every request is inline, so
@@ -305,13 +304,13 @@ impl<Q: Queues> Io<Q> {
         let chain: ArrayVec<SendWr<'_>, CHAIN> = links
             .iter()
             .enumerate()
-            .map(|(i, link)| SendWr {
-                wr_id: WrId(SEND | u64::from(seq.wrapping_add(i as u32))),
-                sgl: match link.request {
+            .map(|(i, link)| {
+                let wr_id = WrId(SEND | u64::from(seq.wrapping_add(i as u32)));
+                let sgl = match link.request {
                     None => core::slice::from_ref(&link.sge),
                     Some(request) => outbox.messages.body(link.message).request(request.into()),
-                },
-                flags: link.flags,
+                };
+                SendWr::send(wr_id, sgl, link.flags)
             })
             .collect();
         // SAFETY: every gather list names slots, loans and registered bytes that its message owns.
@@ -408,11 +407,8 @@ impl<Q: Queues> Io<Q> {
     pub fn drain(&mut self, lane: &mut Lane, peer: u32) -> bool {
         let Some(qp) = self.qps[peer as usize] else { return false };
         self.queues().disconnect(qp);
-        let marker = SendWr {
-            wr_id: WrId(SEND | u64::from(lane.next_seq())),
-            sgl: &[],
-            flags: SendFlags::SIGNALED,
-        };
+        let wr_id = WrId(SEND | u64::from(lane.next_seq()));
+        let marker = SendWr::send(wr_id, &[], SendFlags::SIGNALED);
         // SAFETY: the marker names no memory.
         let result = unsafe { self.queues().post_send(qp, &[marker]) };
         if result.is_ok() {

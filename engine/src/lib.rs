@@ -25,6 +25,7 @@ pub mod server;
 pub mod shard;
 pub mod stats;
 pub mod waker;
+pub mod work;
 
 pub use client::Client;
 pub use client::call::{CallBuilder, Want};

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Registrar, Sge};
+use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::error::SetupError;
 
@@ -76,8 +76,29 @@ pub trait Queues: Send {
     /// # Safety
     /// The memory named by every `sgl` of a request without [`SendFlags::INLINE`] stays valid and
     /// unwritten until the request has completed: its own completion, or a later one of the same
-    /// queue pair, has been polled.
+    /// queue pair, has been polled. That of a [`SendOp::Read`] is untouched until then: the device
+    /// writes to it. Memory that a [`SendOp::Bind`] opens to the peer stays valid, and is touched
+    /// only as its rights leave room for, until an invalidation of its key has completed or the
+    /// queue pair is destroyed.
     unsafe fn post_send(&mut self, qp: Self::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError>;
+
+    /// A memory window, bound to nothing. Setup only. It is gone with the queues.
+    ///
+    /// # Errors
+    /// If the device has none, or no more ([`DeviceCaps::windows`]).
+    fn open_window(&mut self) -> Result<Window, SetupError>;
+
+    /// Gives peers the right to `access` the bytes of `sge` until [`Queues::conceal`], and returns
+    /// the key: what is done on a device without memory windows. Slow: a registration. Every queue
+    /// pair of the device's protection domain can use the key.
+    ///
+    /// # Errors
+    /// If the device takes no more registrations, or not these bytes.
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
+
+    /// Takes the right back that [`Queues::expose`] gave. When it returns, nobody uses the key any
+    /// more and nothing is on its way under it.
+    fn conceal(&mut self, rkey: u32);
 
     /// Moves a queue pair to the error state. Its outstanding sends complete with
     /// [`WcStatus::Flushed`]; the peer gets [`QueueEvent::Disconnected`].
@@ -222,6 +243,10 @@ pub struct DeviceCaps {
     pub inline_len: u32,
     /// Bytes of one message.
     pub message_len: u32,
+    /// Type-2 memory windows; 0 if the device has none.
+    pub windows: u32,
+    /// RDMA Reads of a queue pair that are under way at one time; more of them wait in line.
+    pub rd_atomic: u32,
 }
 
 /// What a shard needs of its queues.
@@ -241,94 +266,6 @@ pub struct QueueAttr {
     pub recv_sge: u32,
 }
 
-/// The program's name for a work request, returned by its completion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WrId(pub u64);
-
-/// A Receive.
-#[derive(Debug, Clone, Copy)]
-pub struct RecvWr<'a> {
-    /// Returned by the completion.
-    pub wr_id: WrId,
-    /// Where the message is scattered to, in order.
-    pub sgl: &'a [Sge],
-}
-
-/// A send request.
-#[derive(Debug, Clone, Copy)]
-pub struct SendWr<'a> {
-    /// Returned by the completion.
-    pub wr_id: WrId,
-    /// Where the message is gathered from, in order.
-    pub sgl: &'a [Sge],
-    /// How it is to be treated.
-    pub flags: SendFlags,
-}
-
-bitflags::bitflags! {
-    /// How a send request is to be treated.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct SendFlags: u32 {
-        /// A completion is wanted even on success.
-        const SIGNALED = 1;
-        /// The bytes are copied while posting; at most [`DeviceCaps::inline_len`].
-        const INLINE = 2;
-    }
-}
-
-/// Completions of one poll.
-pub type WcBatch = ArrayVec<WorkCompletion, WC_BATCH>;
-
-/// How many completions are polled at a time.
-pub const WC_BATCH: usize = 32;
-
-/// A completed work request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorkCompletion {
-    /// As posted.
-    pub wr_id: WrId,
-    /// The queue pair.
-    pub qp_num: u32,
-    /// How it ended.
-    pub status: WcStatus,
-    /// Valid on success only.
-    pub opcode: WcOpcode,
-    /// Bytes received; valid for a successful Receive only.
-    pub byte_len: u32,
-}
-
-/// What was completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WcOpcode {
-    /// A Send left and was acknowledged.
-    Send,
-    /// A message arrived.
-    Recv,
-}
-
-/// How a work request ended. Names as in `enum ibv_wc_status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WcStatus {
-    /// As wished.
-    Success,
-    /// A message was longer than the Receive that it met.
-    LocalLength,
-    /// A local key was wrong, or its bounds or rights were.
-    LocalProtection,
-    /// The queue pair was in the error state.
-    Flushed,
-    /// The peer could not take the request.
-    RemoteInvalidRequest,
-    /// A remote key was wrong, or its bounds or rights were.
-    RemoteAccess,
-    /// The peer does not answer.
-    RetryExceeded,
-    /// The peer had no Receive posted, too many times.
-    RnrRetryExceeded,
-    /// Any other status of the device.
-    Other(u32),
-}
-
 /// What happened to a queue pair outside of its completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueEvent {
@@ -339,48 +276,8 @@ pub enum QueueEvent {
     },
 }
 
-/// Why a post was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
-    /// The queue is full; the first `taken` requests were posted.
-    #[error("the queue is full after {taken} work requests")]
-    QueueFull {
-        /// How many requests were posted.
-        taken: usize,
-    },
-    /// The queue pair takes no requests; the first `taken` were posted.
-    #[error("the queue pair is not able to send; {taken} work requests were taken")]
-    QpGone {
-        /// How many requests were posted.
-        taken: usize,
-    },
-    /// A request breaks a limit of the device; those before it were posted.
-    #[error("work request {taken} breaks a limit of the device")]
-    Invalid {
-        /// How many requests were posted.
-        taken: usize,
-    },
-}
-
-impl PostError {
-    /// How many requests were posted before the error.
-    pub fn taken(&self) -> usize {
-        let (PostError::QueueFull { taken }
-        | PostError::QpGone { taken }
-        | PostError::Invalid { taken }) = *self;
-        taken
-    }
-}
-
-/// The completion queue is unusable; every queue pair on it is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CqError {
-    /// More completions than the queue has entries.
-    #[error("completion queue overrun")]
-    Overrun,
-    /// The device reports an error number.
-    #[error("the device failed with errno {0}")]
-    Device(i32),
-}
-
 pub use crate::waker::Waker;
+pub use crate::work::{
+    Bind, CqError, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch,
+    WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+};

@@ -166,7 +166,7 @@ impl<P: Provider> RawPeer<P> {
         let Some(mut token) = self.free.pop() else { return false };
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
         let sgl = [self.send.sge(&token, 0..bytes.len())];
-        let wr = SendWr { wr_id: WrId(SEND), sgl: &sgl, flags: SendFlags::SIGNALED };
+        let wr = SendWr::send(WrId(SEND), &sgl, SendFlags::SIGNALED);
         // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
         // one queue pair complete in order.
         let posted = unsafe { self.queues.post_send(qp, &[wr]) };

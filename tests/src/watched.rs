@@ -18,8 +18,8 @@ use std::time::Duration;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
-    Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker,
-    WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
+    Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr,
+    Waker, WcBatch, WcOpcode, WcStatus, Window, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
@@ -228,10 +228,24 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
                 let is_inline = wr.flags.contains(SendFlags::INLINE);
                 let sgl = if is_inline { Vec::new() } else { wr.sgl.to_vec() };
                 let is_signaled = wr.flags.contains(SendFlags::SIGNALED);
+                // What a Read brings is written until it has completed.
+                let sgl = if matches!(wr.op, SendOp::Read(_)) { Vec::new() } else { sgl };
                 Sent { wr_id: wr.wr_id, sum: sum(&sgl), sgl, is_signaled }
             }));
         }
         result
+    }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.inner.open_window()
+    }
+
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.inner.expose(sge, access)
+    }
+
+    fn conceal(&mut self, rkey: u32) {
+        self.inner.conceal(rkey);
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

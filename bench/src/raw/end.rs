@@ -74,7 +74,7 @@ impl SendRing {
         let is_signaled = number & self.signal_mask == self.signal_mask;
         let signal = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
         let sgl = &self.buffers.sgls[(number & self.mask) as usize];
-        SendWr { wr_id: WrId(SEND | number), sgl, flags: self.flags | signal }
+        SendWr::send(WrId(SEND | number), sgl, self.flags | signal)
     }
 }
 
@@ -197,7 +197,8 @@ impl<Q: Queues> End<Q> {
             }
             match completion.opcode {
                 WcOpcode::Recv => self.take(completion)?,
-                WcOpcode::Send => self.freed = (completion.wr_id.0 & !SEND) + 1,
+                // It posts nothing but Sends.
+                _ => self.freed = (completion.wr_id.0 & !SEND) + 1,
             }
         }
         Ok(self.received - before)

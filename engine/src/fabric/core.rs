@@ -104,6 +104,7 @@ impl Core {
             status,
             opcode: WcOpcode::Recv,
             byte_len: body.byte_len,
+            invalidated: None,
         });
         arrival
     }
@@ -119,6 +120,7 @@ impl Core {
             status: posted.fate.status(),
             opcode: WcOpcode::Send,
             byte_len: 0,
+            invalidated: None,
         };
         self.cq.push(completion, out);
     }

@@ -17,13 +17,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rpcrdma_mempool::{Registrar, Sge};
+use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
     Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
-    WcOpcode, WcStatus, WorkCompletion, WrId,
+    WcOpcode, WcStatus, Window, WorkCompletion, WrId,
 };
 
 /// What goes wrong, and how often. Chances are in millionths; the default has none.
@@ -259,6 +259,18 @@ impl<Q: Queues> Queues for Faulty<Q> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.post_send(qp, &wr[..taken])? };
         Err(PostError::QueueFull { taken })
+    }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.inner.open_window()
+    }
+
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.inner.expose(sge, access)
+    }
+
+    fn conceal(&mut self, rkey: u32) {
+        self.inner.conceal(rkey);
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

@@ -150,6 +150,8 @@ impl Fabric {
             send_depth: 1 << 14,
             inline_len: ring::INLINE_LEN as u32,
             message_len: MESSAGE_LEN_MAX,
+            windows: 0,
+            rd_atomic: 16,
         };
         Fabric(Arc::new(Shared {
             options,

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_mempool::{Access, Sge};
+use rpcrdma_mempool::{Access, RegisterError, Sge};
 
 use super::core::{Core, Posted};
 use super::dma::{self, Lent, PIECES_MAX};
@@ -26,7 +26,8 @@ use super::ring::INLINE_LEN;
 use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
-    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch,
+    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker,
+    WcBatch, Window,
 };
 
 /// The queues of one shard on the software fabric.
@@ -131,7 +132,8 @@ impl Queues for FabricQueues {
         let before = lane.tx.head();
         let mut outcome = Ok(());
         for (taken, wr) in wr.iter().enumerate() {
-            let Some(byte_len) = message_len(wr, self.send_sge) else {
+            let byte_len = message_len(wr, self.send_sge).filter(|_| wr.op == SendOp::Send);
+            let Some(byte_len) = byte_len else {
                 outcome = Err(PostError::Invalid { taken });
                 break;
             };
@@ -173,6 +175,22 @@ impl Queues for FabricQueues {
         }
         outcome
     }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        Err(SetupError::Limit {
+            what: "memory windows",
+            needed: 1,
+            limit: 0,
+            device: String::from("fabric"),
+        })
+    }
+
+    fn expose(&mut self, sge: &Sge, _access: Access) -> Result<u32, RegisterError> {
+        let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
+        Err(RegisterError::Device { bytes: sge.length as usize, source })
+    }
+
+    fn conceal(&mut self, _rkey: u32) {}
 
     fn disconnect(&mut self, FabricQp(num): FabricQp) {
         let now = self.core.now_if_delayed();

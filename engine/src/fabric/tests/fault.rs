@@ -62,7 +62,7 @@ fn posts_are_taken_in_part() {
     let mut rig = Rig::new(plan);
     let sgl = [rig.b.sge(0, 8)];
     let flags = SendFlags::INLINE;
-    let wr: Vec<_> = (0..5).map(|id| SendWr { wr_id: WrId(id), sgl: &sgl, flags }).collect();
+    let wr: Vec<_> = (0..5).map(|id| SendWr::send(WrId(id), &sgl, flags)).collect();
     let taken = rig.b.send_all(rig.qb.qp, &wr).unwrap_err().taken();
     assert!((1..5).contains(&taken));
     for id in 0..5 {

@@ -92,7 +92,7 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         flags: SendFlags,
     ) -> Result<(), PostError> {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        unsafe { self.queues.post_send(qp, &[SendWr { wr_id: WrId(id), sgl, flags }]) }
+        unsafe { self.queues.post_send(qp, &[SendWr::send(WrId(id), sgl, flags)]) }
     }
 
     pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
@@ -220,5 +220,5 @@ pub(super) fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
 
 pub(super) fn received(wr_id: u64, qp: Attached<Qp>, byte_len: u32) -> WorkCompletion {
     let (qp_num, status, opcode) = (qp.qp_num, WcStatus::Success, WcOpcode::Recv);
-    WorkCompletion { wr_id: WrId(wr_id), qp_num, status, opcode, byte_len }
+    WorkCompletion { wr_id: WrId(wr_id), qp_num, status, opcode, byte_len, invalidated: None }
 }

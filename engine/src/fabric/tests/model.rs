@@ -160,7 +160,7 @@ impl World {
             let qp = qps.iter().position(|qp| qp.qp_num == completion.qp_num).unwrap();
             match completion.opcode {
                 WcOpcode::Recv => self.received(at, qp, &completion),
-                WcOpcode::Send => self.sent(at, qp, &completion),
+                _ => self.sent(at, qp, &completion),
             }
         }
         for QueueEvent::Disconnected { qp_num } in self.sides[at].host.events() {
