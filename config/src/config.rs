@@ -10,10 +10,12 @@ use crate::error::ConfigError;
 use crate::judge;
 use crate::profile;
 use crate::raw::{
-    Raw, RawApp, RawConnections, RawEngine, RawFabric, RawMemory, RawPlacement, RawSend,
+    Raw, RawApp, RawConnections, RawEngine, RawExplicit, RawFabric, RawInterop, RawMemory,
+    RawPlacement, RawProtocol, RawSend,
 };
 use crate::section::{
-    App, Bulk, Connections, Engine, Fabric, Features, Idle, Memory, Placement, Receive, Send,
+    App, Bulk, Connections, Engine, Explicit, Fabric, Features, Idle, Interop, Memory, Placement,
+    Protocol, Receive, Send,
 };
 use crate::sums;
 use crate::tree;
@@ -27,6 +29,9 @@ pub struct Config {
     send: Send,
     connections: Connections,
     features: Features,
+    protocol: Protocol,
+    explicit: Explicit,
+    interop: Interop,
     fabric: Fabric,
     app: App,
     structure: RecvStructure,
@@ -92,6 +97,21 @@ impl Config {
         &self.features
     }
 
+    /// Which version of the protocol is spoken.
+    pub fn protocol(&self) -> &Protocol {
+        &self.protocol
+    }
+
+    /// Data that moves by RDMA Read and Write.
+    pub fn explicit(&self) -> &Explicit {
+        &self.explicit
+    }
+
+    /// Habits of other implementations.
+    pub fn interop(&self) -> &Interop {
+        &self.interop
+    }
+
     /// The software fabric.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
@@ -134,6 +154,9 @@ impl TryFrom<Raw> for Config {
             placement: raw.features.placement,
             continuation: raw.features.continuation,
         };
+        let protocol = protocol(&raw.protocol)?;
+        let explicit = explicit(&raw.explicit, &connections)?;
+        let interop = interop(&raw.interop)?;
         let fabric = fabric(&raw.fabric)?;
         let app = app(&raw.app)?;
         let receive = receive(&raw, &connections)?;
@@ -142,6 +165,7 @@ impl TryFrom<Raw> for Config {
         sums::check_receives(&receive, &connections)?;
         sums::check_sends(&send, &connections)?;
         sums::check_features(&features, &receive)?;
+        sums::check_explicit(&explicit, &connections)?;
         let structure = sums::structure(&receive)?;
         Ok(Config {
             engine,
@@ -150,6 +174,9 @@ impl TryFrom<Raw> for Config {
             send,
             connections,
             features,
+            protocol,
+            explicit,
+            interop,
             fabric,
             app,
             structure,
@@ -242,8 +269,46 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
         )?,
         rpc_len_max: judge::length("connections.rpc_len_max", &raw.rpc_len_max)?,
         group_timeout: timeout("connections.group_timeout", &raw.group_timeout)?,
+        call_timeout: judge::duration_or_none(
+            "connections.call_timeout",
+            &raw.call_timeout,
+            TIMEOUT,
+        )?,
         connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,
         stop_timeout: timeout("connections.stop_timeout", &raw.stop_timeout)?,
+    })
+}
+
+fn protocol(raw: &RawProtocol) -> Result<Protocol, ConfigError> {
+    let (timeout, memory) = (&raw.negotiation_timeout, &raw.version_memory);
+    let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
+    Ok(Protocol {
+        version: judge::version("protocol.version", &raw.version)?,
+        negotiation_timeout: judge::duration("protocol.negotiation_timeout", timeout, TIMEOUT)?,
+        version_memory: judge::duration("protocol.version_memory", memory, day)?,
+    })
+}
+
+fn explicit(raw: &RawExplicit, connections: &Connections) -> Result<Explicit, ConfigError> {
+    let windows = judge::count_or_auto("explicit.windows", &raw.windows)?;
+    Ok(Explicit {
+        enabled: raw.enabled,
+        exposure: judge::exposure("explicit.exposure", &raw.exposure)?,
+        windows: windows.unwrap_or_else(|| sums::derived_windows(connections)),
+        fetches: judge::count("explicit.fetches", raw.fetches)?,
+    })
+}
+
+fn interop(raw: &RawInterop) -> Result<Interop, ConfigError> {
+    Ok(Interop {
+        read_chunks_max: judge::count("interop.read_chunks_max", raw.read_chunks_max)?,
+        read_chunk_last: raw.read_chunk_last,
+        write_chunks_max: judge::count("interop.write_chunks_max", raw.write_chunks_max)?,
+        segments_max: judge::count("interop.segments_max", raw.segments_max)?,
+        reply_chunk: judge::reply_chunk("interop.reply_chunk", &raw.reply_chunk)?,
+        long_call_with_chunks: raw.long_call_with_chunks,
+        write_with_reply: raw.write_with_reply,
+        remote_invalidation: raw.remote_invalidation,
     })
 }
 

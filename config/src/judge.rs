@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bounded::Bounded;
 use crate::error::ConfigError;
 use crate::raw::Text;
-use crate::section::{Cores, IdlePolicy, Pages, Provider};
+use crate::section::{Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, VersionChoice};
 use crate::units::{
     CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
     parse_length,
@@ -99,6 +99,23 @@ pub(crate) fn duration(
     Ok(span)
 }
 
+/// A duration in its range, or `None` for a length of zero.
+pub(crate) fn duration_or_none(
+    key: &'static str,
+    given: &Text,
+    range: RangeInclusive<Duration>,
+) -> Result<Option<Duration>, ConfigError> {
+    if parse_duration(given.as_str()) == Ok(Duration::ZERO) {
+        return Ok(None);
+    }
+    duration(key, given, range).map(Some).map_err(|error| match error {
+        ConfigError::Value { key, given, allowed } => {
+            ConfigError::Value { key, given, allowed: format!("0s, {allowed}") }
+        }
+        other => other,
+    })
+}
+
 /// `auto` or a core list.
 pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigError> {
     if given.as_str() == "auto" {
@@ -133,6 +150,30 @@ pub(crate) fn pages(key: &'static str, given: &Text) -> Result<Pages, ConfigErro
         ("transparent", Pages::Transparent),
         ("4K", Pages::FourKiB),
     ];
+    word(key, given, &words)
+}
+
+/// A version by its number.
+pub(crate) fn version(key: &'static str, given: &Text) -> Result<VersionChoice, ConfigError> {
+    let words =
+        [("auto", VersionChoice::Auto), ("one", VersionChoice::One), ("two", VersionChoice::Two)];
+    word(key, given, &words)
+}
+
+/// A way to show memory by its name.
+pub(crate) fn exposure(key: &'static str, given: &Text) -> Result<Exposure, ConfigError> {
+    let words = [
+        ("auto", Exposure::Auto),
+        ("windows", Exposure::Windows),
+        ("registration", Exposure::Registration),
+        ("static-insecure", Exposure::StaticInsecure),
+    ];
+    word(key, given, &words)
+}
+
+/// A use of Reply chunks by its name.
+pub(crate) fn reply_chunk(key: &'static str, given: &Text) -> Result<ReplyChunkUse, ConfigError> {
+    let words = [("when-needed", ReplyChunkUse::WhenNeeded), ("always", ReplyChunkUse::Always)];
     word(key, given, &words)
 }
 

@@ -42,6 +42,6 @@ pub use config::Config;
 pub use error::ConfigError;
 pub use profile::PROFILES;
 pub use raw::Raw;
-pub use section::{Cores, IdlePolicy, Pages, Provider};
+pub use section::{Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, VersionChoice};
 pub use sums::Limits;
 pub use tree::keys;

@@ -35,6 +35,12 @@ pub struct Raw {
     pub connections: RawConnections,
     /// Parts of the protocol that may be switched off.
     pub features: RawFeatures,
+    /// Which version of the protocol is spoken.
+    pub protocol: RawProtocol,
+    /// Data that moves by RDMA Read and Write.
+    pub explicit: RawExplicit,
+    /// Habits of other implementations.
+    pub interop: RawInterop,
     /// The software fabric.
     pub fabric: RawFabric,
     /// Memory for the program that embeds the engine.
@@ -147,6 +153,8 @@ pub struct RawConnections {
     pub rpc_len_max: Text,
     /// How long a message may stay incomplete: a duration.
     pub group_timeout: Text,
+    /// How long a peer may owe an answer; `0s` is for ever: a duration.
+    pub call_timeout: Text,
     /// How long to wait for a connection: a duration.
     pub connect_timeout: Text,
     /// How long a stop waits for what is outstanding: a duration.
@@ -163,6 +171,54 @@ pub struct RawFeatures {
     pub placement: bool,
     /// Message continuation.
     pub continuation: bool,
+}
+
+/// `[protocol]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawProtocol {
+    /// `auto`, `one` or `two`.
+    pub version: Text,
+    /// How long the first message of version two may stay without an answer: a duration.
+    pub negotiation_timeout: Text,
+    /// How long it is remembered which version a peer speaks; `0s` is not at all: a duration.
+    pub version_memory: Text,
+}
+
+/// `[explicit]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawExplicit {
+    /// Whether data moves by RDMA Read and Write at all.
+    pub enabled: bool,
+    /// `auto`, `windows`, `registration` or `static-insecure`.
+    pub exposure: Text,
+    /// `auto` or memory windows per shard.
+    pub windows: Text,
+    /// Calls whose data are being read at one time, per shard.
+    pub fetches: i64,
+}
+
+/// `[interop]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawInterop {
+    /// Arguments of one call that the peer may be asked to read.
+    pub read_chunks_max: i64,
+    /// Whether only the argument that ends a call may be read by the peer.
+    pub read_chunk_last: bool,
+    /// Results of one call that the peer may be asked to write.
+    pub write_chunks_max: i64,
+    /// Segments that one of the chunks we offer may have.
+    pub segments_max: i64,
+    /// `when-needed` or `always`.
+    pub reply_chunk: Text,
+    /// Whether a call that is read as a whole may have an argument read beside it.
+    pub long_call_with_chunks: bool,
+    /// Whether a Write chunk and a Reply chunk may be offered together.
+    pub write_with_reply: bool,
+    /// Whether memory may be invalidated by the Send that answers.
+    pub remote_invalidation: bool,
 }
 
 /// `[fabric]`
@@ -342,6 +398,7 @@ impl Default for RawConnections {
             response_transmissions_max: 16,
             rpc_len_max: "4MiB".into(),
             group_timeout: "5s".into(),
+            call_timeout: "1min".into(),
             connect_timeout: "5s".into(),
             stop_timeout: "5s".into(),
         }
@@ -351,6 +408,37 @@ impl Default for RawConnections {
 impl Default for RawFeatures {
     fn default() -> Self {
         Self { properties: true, placement: true, continuation: true }
+    }
+}
+
+impl Default for RawProtocol {
+    fn default() -> Self {
+        Self {
+            version: "auto".into(),
+            negotiation_timeout: "5s".into(),
+            version_memory: "10min".into(),
+        }
+    }
+}
+
+impl Default for RawExplicit {
+    fn default() -> Self {
+        Self { enabled: true, exposure: "auto".into(), windows: "auto".into(), fetches: 64 }
+    }
+}
+
+impl Default for RawInterop {
+    fn default() -> Self {
+        Self {
+            read_chunks_max: 1,
+            read_chunk_last: false,
+            write_chunks_max: 1,
+            segments_max: 16,
+            reply_chunk: "when-needed".into(),
+            long_call_with_chunks: false,
+            write_with_reply: false,
+            remote_invalidation: true,
+        }
     }
 }
 

@@ -153,6 +153,9 @@ pub struct Connections {
     pub rpc_len_max: Bounded<1024, 1_073_741_824>,
     /// How long a message may stay incomplete; 1 ms to 1 h.
     pub group_timeout: Duration,
+    /// How long a peer may owe an answer to a call before it loses its connection; 1 ms to 1 h, and
+    /// `None` for ever.
+    pub call_timeout: Option<Duration>,
     /// How long to wait for a connection; 1 ms to 1 h.
     pub connect_timeout: Duration,
     /// How long a stop waits for what is outstanding; 1 ms to 1 h.
@@ -172,6 +175,93 @@ pub struct Features {
     pub placement: bool,
     /// Message continuation, in both directions.
     pub continuation: bool,
+}
+
+/// Which version of the protocol is spoken: `[protocol]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Protocol {
+    /// The version, or that the peer may decide.
+    pub version: VersionChoice,
+    /// How long the first message of version two may stay without an answer before the connection
+    /// is given up and the next one begins with version one; 1 ms to 1 h.
+    pub negotiation_timeout: Duration,
+    /// How long it is remembered which version a peer speaks; zero is not at all, at most 24 h.
+    pub version_memory: Duration,
+}
+
+/// The versions that this side takes part in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionChoice {
+    /// A client begins with two and goes on with one where the peer has no other; a server takes
+    /// what comes.
+    Auto,
+    /// Only version one.
+    One,
+    /// Only version two.
+    Two,
+}
+
+/// Data that moves by RDMA Read and Write: `[explicit]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explicit {
+    /// Whether it does at all: without, a call offers no chunk and one that comes is refused.
+    pub enabled: bool,
+    /// How memory is shown to a peer.
+    pub exposure: Exposure,
+    /// Memory windows per shard; 0 where nothing is to be shown.
+    pub windows: Bounded<0, 65_536>,
+    /// Calls whose data are being read at one time, per shard; 0 refuses them all.
+    pub fetches: Bounded<0, 65_536>,
+}
+
+/// How memory is shown to a peer for the time of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// Windows where the device has them, a registration for each call where it has none.
+    Auto,
+    /// Windows, which belong to one connection; a device without them is refused.
+    Windows,
+    /// A registration for each call.
+    Registration,
+    /// One registration for all calls and all peers: each of them can read and write all of the
+    /// memory at any time.
+    StaticInsecure,
+}
+
+/// Habits of other implementations where they are narrower than the protocol: `[interop]`.
+///
+/// The defaults suit all that are known, except where a key names one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Interop {
+    /// Arguments of one call that the peer may be asked to read; the others stay in the stream.
+    pub read_chunks_max: Bounded<1, CHUNKS_MAX>,
+    /// Whether only an argument that ends its call may be read by the peer.
+    pub read_chunk_last: bool,
+    /// Results of one call that the peer may be asked to write.
+    pub write_chunks_max: Bounded<1, CHUNKS_MAX>,
+    /// Segments that one of the chunks we offer may have.
+    pub segments_max: Bounded<1, SEGMENTS_MAX>,
+    /// When a server uses a Reply chunk that it was offered.
+    pub reply_chunk: ReplyChunkUse,
+    /// Whether a call that is read as a whole may have an argument read beside it.
+    pub long_call_with_chunks: bool,
+    /// Whether a Write chunk and a Reply chunk may be offered together.
+    pub write_with_reply: bool,
+    /// Whether we say that our memory may be invalidated by the Send that answers, and do so to a
+    /// peer that says the same.
+    pub remote_invalidation: bool,
+}
+
+/// When a server uses a Reply chunk that it was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyChunkUse {
+    /// For replies that are too long for a Send.
+    WhenNeeded,
+    /// For every reply.
+    Always,
 }
 
 /// The software fabric: `[fabric]`.
@@ -208,5 +298,9 @@ pub struct Bulk {
 pub const BUFFER_LEN_MAX: u32 = 4 << 20;
 /// The largest alignment of a placement segment: a huge page.
 pub const ALIGN_MAX: u32 = 2 << 20;
+/// The most items of one message (`wire.md` E40).
+pub const CHUNKS_MAX: u32 = 64;
+/// The most segments of one chunk (`wire.md` E40).
+pub const SEGMENTS_MAX: u32 = 256;
 /// The most Receives of one shard.
 pub const RECEIVES_MAX: u32 = 65_536;

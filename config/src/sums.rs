@@ -12,7 +12,8 @@ use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::section::{
-    BUFFER_LEN_MAX, Connections, Cores, Engine, Features, IdlePolicy, Receive, Send,
+    BUFFER_LEN_MAX, Connections, Cores, Engine, Explicit, Exposure, Features, IdlePolicy, Receive,
+    Send,
 };
 use crate::units::{CoreList, Length};
 
@@ -129,6 +130,10 @@ const CONTROL_SHARED_MAX: u32 = 64;
 /// What a peer may send that was not told otherwise (`wire.md` P15).
 const RBSIZ_DEFAULT: u64 = 4096;
 
+/// Pieces of memory that a call shows in the common case, at most: an argument, a result, its own
+/// message and its reply.
+const WINDOWS_PER_CALL: u32 = 4;
+
 /// Every call gets a reply of one transmission, or some calls get the longest; the first at least
 /// four deep, as long as that many calls are allowed.
 pub(crate) fn derived_replies<const MAX: u32>(
@@ -162,6 +167,31 @@ pub(crate) fn derived_buffers<const MAX: u32>(
             format!("a sum of {}, or a number: connections then share", at_most(MAX)),
         )
     })
+}
+
+/// Every call has windows for an argument, a result, its own message and its reply, or as many as
+/// there may be.
+pub(crate) fn derived_windows<const MAX: u32>(connections: &Connections) -> crate::Bounded<0, MAX> {
+    let windows = connections.calls_max.value().saturating_mul(WINDOWS_PER_CALL).min(MAX);
+    crate::Bounded::new(windows).expect("it was cut to the maximum")
+}
+
+/// Windows that are asked for by name are there.
+pub(crate) fn check_explicit(
+    explicit: &Explicit,
+    connections: &Connections,
+) -> Result<(), ConfigError> {
+    let needed = explicit.enabled && connections.calls_max.value() > 0;
+    let windows = explicit.exposure == Exposure::Windows;
+    if needed && windows && explicit.windows.value() == 0 {
+        return Err(sum(
+            "explicit.windows",
+            explicit.windows,
+            "explicit.exposure \"windows\" shows nothing without them".to_owned(),
+            at_least(1),
+        ));
+    }
+    Ok(())
 }
 
 /// A list of cores has one for every shard.

@@ -1,6 +1,10 @@
 //! What a configuration accepts and refuses, key by key and sum by sum.
 
-use rpcrdma_config::{Config, ConfigError, Cores, IdlePolicy, Limits, Pages, Provider, Raw};
+use rpcrdma_config::{
+    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Pages, Provider, Raw, ReplyChunkUse,
+    VersionChoice,
+};
+use std::time::Duration;
 
 /// The message of the error that `text` must give.
 fn refusal(text: &str) -> String {
@@ -131,8 +135,8 @@ fn a_bare_number_where_a_unit_belongs_is_refused_by_key() {
     );
     assert_eq!(
         refusal("[fabric]\ndelay = \"2µs\""),
-        "fabric.delay = \"2µs\"; allowed: 0ns to 1s, a whole number with its unit ns, us, ms or s \
-         (the unit is missing or unknown)",
+        "fabric.delay = \"2µs\"; allowed: 0ns to 1s, a whole number with its unit ns, us, ms, s \
+         or min (the unit is missing or unknown)",
     );
     let huge = refusal("[app]\nbulk = { length = \"99999999999999GiB\" }");
     assert!(huge.contains("(too large)"), "{huge}");
@@ -182,6 +186,11 @@ fn counts_have_ranges() {
     assert_range("send.signal_every", "1", "128", "0", "1025", "");
     assert_range("send.slots", "128", "65536", "1", "65537", "");
     assert_range("receive.buffers", "352", "65536", "0", "65537", "");
+    assert_range("explicit.windows", "0", "65536", "-1", "65537", "");
+    assert_range("explicit.fetches", "0", "65536", "-1", "65537", "");
+    assert_range("interop.read_chunks_max", "1", "64", "0", "65", "");
+    assert_range("interop.write_chunks_max", "1", "64", "0", "65", "");
+    assert_range("interop.segments_max", "1", "256", "0", "257", "");
 }
 
 #[test]
@@ -192,6 +201,29 @@ fn durations_have_ranges() {
         let key = format!("connections.{key}_timeout");
         assert_range(&key, "\"1ms\"", "\"3600s\"", "\"999us\"", "\"3601s\"", "");
     }
+    let key = "protocol.negotiation_timeout";
+    assert_range(key, "\"1ms\"", "\"60min\"", "\"0s\"", "\"61min\"", "");
+    let key = "protocol.version_memory";
+    assert_range(key, "\"0s\"", "\"1440min\"", "\"-1s\"", "\"1441min\"", "");
+    let key = "connections.call_timeout";
+    assert_range(key, "\"1ms\"", "\"60min\"", "\"999us\"", "\"61min\"", "");
+}
+
+#[test]
+fn a_peer_may_owe_an_answer_for_ever_or_for_some_time() {
+    let owed = |text: &str| {
+        let config = with(|raw| raw.connections.call_timeout = text.into());
+        config.map(|config| config.connections().call_timeout)
+    };
+    assert_eq!(owed("0s").expect("for ever"), None);
+    assert_eq!(owed("0ms").expect("for ever, in another unit"), None);
+    assert_eq!(owed("10s").expect("for some time"), Some(Duration::from_secs(10)));
+    assert_eq!(
+        owed("2us").expect_err("shorter than any answer").to_string(),
+        "connections.call_timeout = 2us; allowed: 0s, 1ms to 60min",
+    );
+    // A nought without a unit is no duration.
+    assert_eq!(owed("0").expect_err("no unit").key(), Some("connections.call_timeout"));
 }
 
 #[test]
@@ -215,6 +247,98 @@ fn words_are_read_and_others_refused_with_those_there_are() {
         refusal("[engine.idle]\npolicy = \"sleep\""),
         "engine.idle.policy = \"sleep\"; allowed: \"spin\", \"backoff\", \"block\"",
     );
+}
+
+#[test]
+fn versions_exposures_and_uses_have_names() {
+    let version = |word: &str| {
+        with(|raw| raw.protocol.version = word.into()).map(|config| config.protocol().version)
+    };
+    assert_eq!(version("auto").expect("a word"), VersionChoice::Auto);
+    assert_eq!(version("one").expect("a word"), VersionChoice::One);
+    assert_eq!(version("two").expect("a word"), VersionChoice::Two);
+    assert_eq!(
+        version("2").expect_err("a number").to_string(),
+        "protocol.version = \"2\"; allowed: \"auto\", \"one\", \"two\"",
+    );
+    let exposure = |word: &str| {
+        with(|raw| raw.explicit.exposure = word.into()).map(|config| config.explicit().exposure)
+    };
+    assert_eq!(exposure("auto").expect("a word"), Exposure::Auto);
+    assert_eq!(exposure("windows").expect("a word"), Exposure::Windows);
+    assert_eq!(exposure("registration").expect("a word"), Exposure::Registration);
+    assert_eq!(exposure("static-insecure").expect("a word"), Exposure::StaticInsecure);
+    let refused = exposure("static").expect_err("it has to be called what it is").to_string();
+    assert!(refused.ends_with("\"registration\", \"static-insecure\""), "{refused}");
+    let used = |word: &str| {
+        with(|raw| raw.interop.reply_chunk = word.into()).map(|config| config.interop().reply_chunk)
+    };
+    assert_eq!(used("when-needed").expect("a word"), ReplyChunkUse::WhenNeeded);
+    assert_eq!(used("always").expect("a word"), ReplyChunkUse::Always);
+    assert_eq!(
+        used("never").expect_err("that is to refuse replies").to_string(),
+        "interop.reply_chunk = \"never\"; allowed: \"when-needed\", \"always\"",
+    );
+}
+
+#[test]
+fn what_is_said_of_other_implementations_arrives() {
+    let config = Config::parse(
+        "[interop]\nread_chunk_last = true\nlong_call_with_chunks = true\n\
+         write_with_reply = true\nremote_invalidation = false\nsegments_max = 1\n",
+    )
+    .expect("all keys are known");
+    let (given, default) = (config.interop(), Config::default());
+    assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
+    assert!(!given.remote_invalidation);
+    assert_eq!((given.read_chunks_max.value(), given.segments_max.value()), (1, 1));
+    let default = default.interop();
+    assert!(!default.read_chunk_last && !default.long_call_with_chunks);
+    assert!(!default.write_with_reply && default.remote_invalidation);
+    assert_eq!(default.write_chunks_max.value(), 1);
+    assert_eq!(default.segments_max.value(), 16);
+}
+
+#[test]
+fn derived_windows_follow_the_calls_up_to_all_there_may_be() {
+    let derived = |calls: i64| {
+        let config = with(|raw| {
+            raw.connections.calls_max = calls;
+            raw.connections.reply_transmissions_max = 1;
+        });
+        config.expect("any number of calls").explicit().windows.value()
+    };
+    assert_eq!(derived(64), 256);
+    assert_eq!(derived(0), 0);
+    assert_eq!(derived(16_384), 65_536);
+    assert_eq!(derived(16_385), 65_536);
+}
+
+#[test]
+fn windows_that_are_asked_for_by_name_are_there() {
+    let none = |raw: &mut Raw| {
+        raw.explicit.exposure = "windows".into();
+        raw.explicit.windows = 0.into();
+    };
+    let (key, message) = blame(none);
+    assert_eq!(key, "explicit.windows");
+    assert!(message.ends_with("allowed: 1 or more"), "{message}");
+    with(|raw| {
+        none(raw);
+        raw.explicit.windows = 1.into();
+    })
+    .expect("one is enough");
+    with(|raw| {
+        none(raw);
+        raw.explicit.enabled = false;
+    })
+    .expect("nothing is shown");
+    with(|raw| {
+        none(raw);
+        raw.connections.calls_max = 0;
+    })
+    .expect("nobody calls");
+    with(|raw| raw.explicit.windows = 0.into()).expect("there are registrations");
 }
 
 #[test]
