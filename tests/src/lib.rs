@@ -5,11 +5,14 @@
 //!     │         └ Service: answers calls as their script says
 //!     └ script: what is sent and expected, byte for byte
 //!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
+//!   checks ── what fuzz targets check, one input at a time
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
 #![deny(unsafe_code)]
 
 pub mod alloc;
+#[path = "../fuzz/checks/mod.rs"]
+pub mod checks;
 pub mod raw_peer;
 pub mod script;
 pub mod service;

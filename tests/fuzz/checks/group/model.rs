@@ -1,0 +1,315 @@
+//! The rules of groups again, told from the history: what wire.md says of every transmission.
+
+use rpcrdma_proto::{Ignored, Role};
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
+use rpcrdma_xdr::{
+    BackwardSupport, Body, Mismatch, MsgId, MsgType, Optional, OutOfRange, RdmaError, ReptErr,
+    ReptInfo,
+};
+
+use super::CREDITS;
+use super::sent::{Kind, Sent};
+
+/// What a transmission led to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    Call(u32, Vec<u32>),
+    Reply(u32, Vec<u32>),
+    Unwanted,
+    Parked,
+    Rejected(Told),
+    Aborted(Told),
+    Ignored(Ignored),
+    Failed(u32),
+    ReplyRefused(u32),
+    Fatal,
+}
+
+/// What the peer is told: an xid, and the body of the message.
+pub(super) type Told = (u32, Body<'static>);
+
+/// The rules of wire.md again, told from the history.
+pub(super) struct Model {
+    pub(super) role: Role,
+    pub(super) backward: BackwardSupport,
+    pub(super) continues: bool,
+    pub(super) limit: u32,
+    pub(super) granted: u32,
+    pub(super) owed: u32,
+    /// The buffers of the open group.
+    pub(super) parked: Vec<u32>,
+    pub(super) due: Option<Due>,
+    /// Whose rest is dropped.
+    pub(super) dead: Option<u32>,
+    /// Own calls: xid, the most transmissions of the reply, whether a part of it has arrived.
+    pub(super) calls: Vec<(u32, u32, bool)>,
+}
+
+/// The group that is open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    xid: u32,
+    dir: MsgType,
+    count: u32,
+}
+
+impl Model {
+    pub(super) fn call(&mut self, xid: u32) -> Option<&mut (u32, u32, bool)> {
+        self.calls.iter_mut().find(|call| call.0 == xid)
+    }
+
+    /// wire.md E5: a message that is no error and no continuation ends the open group.
+    pub(super) fn intervene(&mut self, sent: &Sent, len: u32) -> Option<Outcome> {
+        let due = self.due?;
+        let opttype = match sent.kind {
+            Kind::Error | Kind::Version | Kind::Cont { .. } => return None,
+            Kind::Initial { dir: MsgType::Call, .. } => Some(opttype::XMTREQ),
+            Kind::Initial { dir: MsgType::Reply, .. } => Some(opttype::XMTRESP),
+            Kind::Report(_) => Some(opttype::REPTERR),
+            Kind::Unknown => Some(99),
+            Kind::Msg(_) | Kind::Done => None,
+        };
+        if len < 28 {
+            return None;
+        }
+        let info = match (opttype, sent.kind) {
+            (Some(current), _) => ReptInfo::BadOmt(Mismatch { expect: opttype::XMTCONT, current }),
+            (None, Kind::Done) => {
+                ReptInfo::BadHmt(Mismatch { expect: proc::OPTIONAL, current: proc::DONE })
+            }
+            (None, _) => ReptInfo::BadHmt(Mismatch { expect: proc::OPTIONAL, current: proc::MSG }),
+        };
+        self.give_up();
+        let bad = first(sent.xid, due.dir);
+        Some(Outcome::Aborted(rept(bad, Some(first(due.xid, due.dir)), info)))
+    }
+
+    fn give_up(&mut self) {
+        let due = self.due.take().expect("a group is open");
+        self.parked.clear();
+        self.dead = Some(due.xid);
+        match due.dir {
+            MsgType::Call => self.owed -= due.count,
+            MsgType::Reply => {
+                if let Some(call) = self.call(due.xid) {
+                    call.2 = false;
+                }
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, sent: &Sent, buffer: u32, len: u32) -> Outcome {
+        let Sent { kind, xid, credit, .. } = *sent;
+        if let Some(outcome) = self.cut_short(sent, len) {
+            return outcome;
+        }
+        let bad_header = Outcome::Rejected((xid, Body::Error(RdmaError::BadHeader)));
+        match kind {
+            Kind::Msg(MsgType::Call) if len < 36 => bad_header,
+            Kind::Msg(MsgType::Reply) if len < 36 => bad_header,
+            Kind::Msg(MsgType::Call) => match self.admit(credit, 1) {
+                Some(refused) => refused.unwrap_or(bad_header),
+                None => {
+                    self.owed += 1;
+                    Outcome::Call(xid, vec![buffer])
+                }
+            },
+            Kind::Msg(MsgType::Reply) => match self.call(xid) {
+                Some((_, _, false)) => Outcome::Reply(xid, vec![buffer]),
+                _ => Outcome::Ignored(Ignored::UnknownReply),
+            },
+            Kind::Initial { dir: MsgType::Call, count, pslen } => {
+                self.request(sent, count, pslen, buffer, len)
+            }
+            Kind::Initial { dir: MsgType::Reply, count, pslen } => {
+                self.response(sent, count, pslen, buffer, len)
+            }
+            Kind::Cont { xnum, itype, pslen } => {
+                self.continuation(sent, xnum, itype, pslen, buffer, len)
+            }
+            Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid) {
+                Some(_) => Outcome::Failed(xid),
+                None => Outcome::Ignored(Ignored::UnmatchedError),
+            },
+            Kind::Report(MsgType::Reply) => Outcome::ReplyRefused(xid),
+            Kind::Unknown => Outcome::Rejected((xid, Body::Error(RdmaError::InvalOption))),
+            Kind::Done => Outcome::Ignored(Ignored::Done),
+            Kind::Version => Outcome::Rejected((
+                xid,
+                Body::Error(RdmaError::Vers { low: VERSION_TWO, high: VERSION_TWO }),
+            )),
+        }
+    }
+
+    /// wire.md B12, and headers that are not whole.
+    fn cut_short(&mut self, sent: &Sent, len: u32) -> Option<Outcome> {
+        let whole = sent.header().encoded_len() as u32;
+        if len < 16 {
+            return Some(Outcome::Ignored(Ignored::Short));
+        }
+        if len >= whole && (len >= 28 || matches!(sent.kind, Kind::Error)) {
+            return None;
+        }
+        let bad_header = (sent.xid, Body::Error(RdmaError::BadHeader));
+        Some(match sent.kind {
+            Kind::Error => Outcome::Ignored(Ignored::BadError),
+            Kind::Version => return None,
+            _ if len < 28 => Outcome::Ignored(Ignored::Short),
+            Kind::Report(_) => Outcome::Ignored(Ignored::BadError),
+            Kind::Cont { .. } if self.due.is_some() => {
+                self.give_up();
+                Outcome::Aborted(bad_header)
+            }
+            _ => Outcome::Rejected(bad_header),
+        })
+    }
+
+    /// Whether a call comes in: `None` if so, `Some(None)` if it is refused as a bad header.
+    fn admit(&mut self, credit: u32, count: u32) -> Option<Option<Outcome>> {
+        if self.role == Role::Client && self.backward == BackwardSupport::None {
+            return Some(None);
+        }
+        self.granted = self.granted.max(credit.min(CREDITS));
+        (self.owed + count > self.granted).then_some(Some(Outcome::Fatal))
+    }
+
+    fn request(&mut self, sent: &Sent, count: u32, pslen: u32, buffer: u32, len: u32) -> Outcome {
+        let xid = sent.xid;
+        let limit = if self.continues { self.limit } else { 1 };
+        let kill = |model: &mut Self| {
+            if count > 1 {
+                model.dead = Some(xid);
+            }
+        };
+        let bad_header = Outcome::Rejected((xid, Body::Error(RdmaError::BadHeader)));
+        if let Some(info) = bad_length(pslen, 8, len - 44) {
+            kill(self);
+            return Outcome::Rejected(rept(first(xid, MsgType::Call), None, info));
+        }
+        if self.role == Role::Client && self.backward != BackwardSupport::General && count != 1 {
+            kill(self);
+            return bad_header;
+        }
+        if count == 0 || count > limit {
+            if count > 0 {
+                kill(self);
+            } else {
+                self.dead = Some(xid);
+            }
+            let expect = if count == 0 { 1 } else { limit };
+            let info = ReptInfo::BadSeq(Mismatch { expect, current: count });
+            return Outcome::Rejected(rept(first(xid, MsgType::Call), None, info));
+        }
+        if let Some(refused) = self.admit(sent.credit, count) {
+            return refused.unwrap_or(bad_header);
+        }
+        self.owed += count;
+        self.open(xid, MsgType::Call, count, buffer).unwrap_or(Outcome::Call(xid, vec![buffer]))
+    }
+
+    fn response(&mut self, sent: &Sent, count: u32, pslen: u32, buffer: u32, len: u32) -> Outcome {
+        let xid = sent.xid;
+        if let Some(info) = bad_length(pslen, 8, len - 36) {
+            if count > 1 {
+                self.dead = Some(xid);
+            }
+            return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
+        }
+        let Some((_, most, false)) = self.call(xid).copied() else {
+            if count > 1 {
+                self.dead = Some(xid);
+            }
+            return Outcome::Ignored(Ignored::UnknownReply);
+        };
+        if count == 0 || count > most {
+            self.dead = Some(xid);
+            let expect = if count == 0 { 1 } else { most };
+            let info = ReptInfo::BadSeq(Mismatch { expect, current: count });
+            return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
+        }
+        self.open(xid, MsgType::Reply, count, buffer).unwrap_or(Outcome::Reply(xid, vec![buffer]))
+    }
+
+    /// A group of several begins; a single transmission is whole.
+    fn open(&mut self, xid: u32, dir: MsgType, count: u32, buffer: u32) -> Option<Outcome> {
+        if count == 1 {
+            self.dead = self.dead.filter(|dead| *dead != xid);
+            return None;
+        }
+        (self.parked, self.due, self.dead) = (vec![buffer], Some(Due { xid, dir, count }), None);
+        if dir == MsgType::Reply {
+            self.call(xid).expect("it was just found").2 = true;
+        }
+        Some(Outcome::Parked)
+    }
+
+    fn continuation(
+        &mut self,
+        sent: &Sent,
+        xnum: u32,
+        itype: u32,
+        pslen: u32,
+        buffer: u32,
+        len: u32,
+    ) -> Outcome {
+        let xid = sent.xid;
+        if !self.continues {
+            return Outcome::Rejected((xid, Body::Error(RdmaError::InvalOption)));
+        }
+        let Some(due) = self.due else {
+            let dir = if itype == opttype::XMTRESP { MsgType::Reply } else { MsgType::Call };
+            let bad = MsgId { xid, dir, seq: xnum };
+            return match self.dead == Some(xid) {
+                true => Outcome::Ignored(Ignored::AbortedRest),
+                false => Outcome::Rejected(rept(bad, None, ReptInfo::BadCont)),
+            };
+        };
+        let next = self.parked.len() as u32;
+        let begun = match due.dir {
+            MsgType::Call => opttype::XMTREQ,
+            MsgType::Reply => opttype::XMTRESP,
+        };
+        let wrong = if xid != due.xid {
+            Some(ReptInfo::BadXid(Mismatch { expect: due.xid, current: xid }))
+        } else if xnum != next {
+            Some(ReptInfo::BadSeq(Mismatch { expect: next, current: xnum }))
+        } else if let Some(info) = bad_length(pslen, 0, len - 36) {
+            Some(info)
+        } else if itype != 0 && itype != begun {
+            Some(ReptInfo::BadOmt(Mismatch { expect: begun, current: itype }))
+        } else {
+            None
+        };
+        if let Some(info) = wrong {
+            self.give_up();
+            let bad = MsgId { xid, dir: due.dir, seq: xnum };
+            return Outcome::Aborted(rept(bad, Some(first(due.xid, due.dir)), info));
+        }
+        if next + 1 < due.count {
+            self.parked.push(buffer);
+            return Outcome::Parked;
+        }
+        self.due = None;
+        let mut buffers = std::mem::take(&mut self.parked);
+        buffers.push(buffer);
+        match due.dir {
+            MsgType::Call => Outcome::Call(xid, buffers),
+            MsgType::Reply if self.call(xid).is_some() => Outcome::Reply(xid, buffers),
+            MsgType::Reply => Outcome::Unwanted,
+        }
+    }
+}
+
+fn rept(bad: MsgId, lead: Option<MsgId>, info: ReptInfo) -> Told {
+    (bad.xid, Body::Optional(Optional::ReptErr(ReptErr { bad, lead, info })))
+}
+
+fn first(xid: u32, dir: MsgType) -> MsgId {
+    MsgId { xid, dir, seq: 0 }
+}
+
+/// wire.md E10.
+fn bad_length(value: u32, min: u32, max: u32) -> Option<ReptInfo> {
+    let good = value.is_multiple_of(4) && (min..=max).contains(&value);
+    (!good).then_some(ReptInfo::BadPl(OutOfRange { value, min, max }))
+}

@@ -1,0 +1,6 @@
+//! What fuzz targets check: one function for each, which judges one input and panics if a property does not hold.
+
+pub mod choices;
+pub mod corpus;
+pub mod group;
+pub mod side;

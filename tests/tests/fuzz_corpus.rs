@@ -1,0 +1,8 @@
+//! What the fuzzer found worth keeping, replayed in every test run.
+
+use rpcrdma_tests::checks::{corpus, group};
+
+#[test]
+fn every_input_of_the_group_corpus_does_no_harm() {
+    corpus::replay(env!("CARGO_MANIFEST_DIR"), "group", 100, group::check);
+}
