@@ -14,7 +14,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
@@ -46,6 +47,9 @@ pub struct FaultPlan {
     pub polls_late_max: u32,
     /// Of a poll: a queue pair fails, as if the peer had gone.
     pub disconnect_ppm: u32,
+    /// Of a poll: a queue pair fails on this side; its sends are flushed, and the program hears of
+    /// it otherwise only later.
+    pub flush_ppm: u32,
     /// Of a poll: the completion queue is overrun, and stays so.
     pub overrun_ppm: u32,
     /// Of a received message: up to four bytes are changed.
@@ -54,14 +58,51 @@ pub struct FaultPlan {
     pub header_len: u32,
 }
 
+/// What has gone wrong so far, and the means to end it. All queues of a provider share one.
+#[derive(Debug, Default)]
+pub struct FaultLog {
+    is_off: AtomicBool,
+    /// Posts of sends that were refused or cut.
+    pub sends_refused: AtomicU64,
+    /// Posts of Receives that were refused.
+    pub recvs_refused: AtomicU64,
+    /// Posts of Receives that were withheld.
+    pub recvs_withheld: AtomicU64,
+    /// Completions that were kept back.
+    pub delayed: AtomicU64,
+    /// Connections that were lost.
+    pub disconnected: AtomicU64,
+    /// Queue pairs that failed on this side.
+    pub flushed: AtomicU64,
+    /// Completion queues that were overrun.
+    pub overrun: AtomicU64,
+    /// Messages that were changed: which queues of the provider, and the queue pair.
+    pub changed: Mutex<Vec<(u64, u32)>>,
+}
+
+impl FaultLog {
+    /// From now on nothing goes wrong any more; what was kept back comes in its time.
+    pub fn end(&self) {
+        self.is_off.store(true, Ordering::Relaxed);
+    }
+
+    fn note(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Queues with faults.
 pub struct Faulty<Q: Queues> {
     inner: Q,
     plan: FaultPlan,
     random: SplitMix,
+    log: Arc<FaultLog>,
+    /// Which queues of their provider they are.
+    which: u64,
     polls: u64,
     qps: Vec<Attached<Q::Qp>>,
-    events: VecDeque<QueueEvent>,
+    /// When the program hears of it, counted in polls, and of what.
+    events: VecDeque<(u64, QueueEvent)>,
     /// Receives that the provider has, in the order of posting.
     posted: VecDeque<Recv>,
     /// Receives that the provider does not have yet.
@@ -88,10 +129,16 @@ struct Late {
 impl<Q: Queues> Faulty<Q> {
     /// Wraps queues.
     pub fn new(inner: Q, plan: FaultPlan) -> Faulty<Q> {
+        Faulty::logged(inner, plan, Arc::default(), 0)
+    }
+
+    fn logged(inner: Q, plan: FaultPlan, log: Arc<FaultLog>, which: u64) -> Faulty<Q> {
         Faulty {
             inner,
             plan,
             random: SplitMix(plan.seed),
+            log,
+            which,
             polls: 0,
             qps: Vec::new(),
             events: VecDeque::new(),
@@ -107,6 +154,10 @@ impl<Q: Queues> Faulty<Q> {
     /// Changes the plan; the pseudo-random numbers go on.
     pub fn set_plan(&mut self, plan: FaultPlan) {
         self.plan = plan;
+    }
+
+    fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && !self.log.is_off.load(Ordering::Relaxed) && self.random.chance(ppm)
     }
 
     fn delay(&mut self) -> u64 {
@@ -134,7 +185,10 @@ impl<Q: Queues> Faulty<Q> {
             self.received(&completion);
         }
         let is_behind = self.late.iter().any(|late| late.completion.qp_num == completion.qp_num);
-        let is_late = self.random.chance(self.plan.completion_delayed_ppm);
+        let is_late = self.chance(self.plan.completion_delayed_ppm);
+        if is_late {
+            FaultLog::note(&self.log.delayed);
+        }
         if is_late || is_behind {
             let until = if is_late { self.delay() } else { 0 };
             self.late.push(Late { until, completion });
@@ -150,9 +204,11 @@ impl<Q: Queues> Faulty<Q> {
         };
         let Some(recv) = self.posted.remove(at) else { return };
         let is_message = completion.status == WcStatus::Success && completion.byte_len > 0;
-        if !is_message || !self.random.chance(self.plan.bytes_changed_ppm) {
+        if !is_message || !self.chance(self.plan.bytes_changed_ppm) {
             return;
         }
+        let changed = (self.which, completion.qp_num);
+        self.log.changed.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
         let within = completion.byte_len.min(self.plan.header_len.max(1));
         for _ in 0..=self.random.below(4) {
             let offset = self.random.below(within.into()) as u32;
@@ -181,14 +237,17 @@ impl<Q: Queues> Faulty<Q> {
         }
     }
 
-    fn lose_a_connection(&mut self) {
+    /// A queue pair fails; the program is told `later` polls from now.
+    fn lose_a_connection(&mut self, later: u64) {
         if self.qps.is_empty() {
             return;
         }
         let at = self.random.below(self.qps.len() as u64) as usize;
         let lost = self.qps.swap_remove(at);
         self.inner.disconnect(lost.qp);
-        self.events.push_back(QueueEvent::Disconnected { qp_num: lost.qp_num });
+        FaultLog::note(if later == 0 { &self.log.disconnected } else { &self.log.flushed });
+        let event = QueueEvent::Disconnected { qp_num: lost.qp_num };
+        self.events.push_back((self.polls + later, event));
     }
 }
 
@@ -209,13 +268,20 @@ impl<Q: Queues> Queues for Faulty<Q> {
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         self.polls += 1;
-        self.is_overrun |= self.random.chance(self.plan.overrun_ppm);
+        if !self.is_overrun && self.chance(self.plan.overrun_ppm) {
+            self.is_overrun = true;
+            FaultLog::note(&self.log.overrun);
+        }
         if self.is_overrun {
             return Err(CqError::Overrun);
         }
         self.hand_on();
-        if self.random.chance(self.plan.disconnect_ppm) {
-            self.lose_a_connection();
+        if self.chance(self.plan.disconnect_ppm) {
+            self.lose_a_connection(0);
+        }
+        if self.chance(self.plan.flush_ppm) {
+            let until = self.delay();
+            self.lose_a_connection(until - self.polls);
         }
         self.release();
         let mut batch = WcBatch::new();
@@ -229,12 +295,14 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
-        if self.random.chance(self.plan.recv_refused_ppm) {
+        if self.chance(self.plan.recv_refused_ppm) {
+            FaultLog::note(&self.log.recvs_refused);
             return Err(PostError::QueueFull { taken: 0 });
         }
         let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
-        if self.random.chance(self.plan.recv_withheld_ppm) {
+        if self.chance(self.plan.recv_withheld_ppm) {
             self.withheld_until = self.delay();
+            FaultLog::note(&self.log.recvs_withheld);
         }
         if !self.withheld.is_empty() || self.polls < self.withheld_until {
             self.withheld.extend(copies);
@@ -248,14 +316,16 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
-        if self.random.chance(self.plan.send_refused_ppm) {
+        if self.chance(self.plan.send_refused_ppm) {
+            FaultLog::note(&self.log.sends_refused);
             return Err(PostError::QueueFull { taken: 0 });
         }
-        if wr.len() < 2 || !self.random.chance(self.plan.send_cut_ppm) {
+        if wr.len() < 2 || !self.chance(self.plan.send_cut_ppm) {
             // SAFETY: the caller's promise is passed on.
             return unsafe { self.inner.post_send(qp, wr) };
         }
         let taken = 1 + self.random.below(wr.len() as u64 - 1) as usize;
+        FaultLog::note(&self.log.sends_refused);
         // SAFETY: the caller's promise is passed on.
         unsafe { self.inner.post_send(qp, &wr[..taken])? };
         Err(PostError::QueueFull { taken })
@@ -284,7 +354,10 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     fn next_event(&mut self) -> Option<QueueEvent> {
-        let event = self.events.pop_front().or_else(|| self.inner.next_event())?;
+        let polls = self.polls;
+        let due = self.events.iter().position(|(when, _)| *when <= polls);
+        let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
+        let event = own.or_else(|| self.inner.next_event())?;
         let QueueEvent::Disconnected { qp_num } = event;
         self.qps.retain(|attached| attached.qp_num != qp_num);
         Some(event)
@@ -304,12 +377,18 @@ pub struct FaultyProvider<P> {
     inner: P,
     plan: FaultPlan,
     opened: AtomicU64,
+    log: Arc<FaultLog>,
 }
 
 impl<P: Provider> FaultyProvider<P> {
     /// Wraps a provider. Each of its queues gets the plan with a seed of its own.
     pub fn new(inner: P, plan: FaultPlan) -> FaultyProvider<P> {
-        FaultyProvider { inner, plan, opened: AtomicU64::new(0) }
+        FaultyProvider { inner, plan, opened: AtomicU64::new(0), log: Arc::default() }
+    }
+
+    /// What goes wrong in its queues.
+    pub fn log(&self) -> Arc<FaultLog> {
+        Arc::clone(&self.log)
     }
 }
 
@@ -329,7 +408,8 @@ impl<P: Provider> Provider for FaultyProvider<P> {
         let inner = self.inner.open_queues(attr)?;
         let which = self.opened.fetch_add(1, Ordering::Relaxed);
         let seed = SplitMix(self.plan.seed.wrapping_add(which)).next();
-        Ok(Faulty::new(inner, FaultPlan { seed, ..self.plan }))
+        let (plan, log) = (FaultPlan { seed, ..self.plan }, Arc::clone(&self.log));
+        Ok(Faulty::logged(inner, plan, log, which))
     }
 
     fn open_cm(&self) -> Result<FaultyCm<P::Cm>, SetupError> {

@@ -1,5 +1,6 @@
 //! Faults: each alone, and the same ones for the same seed.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::host::*;
@@ -125,6 +126,39 @@ fn connections_are_lost_on_both_sides() {
 }
 
 #[test]
+fn a_queue_pair_that_fails_flushes_before_the_program_is_told() {
+    let plan = FaultPlan { flush_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [], "not yet");
+    rig.b.send(rig.qb.qp, 1, b"x").unwrap();
+    assert_eq!(brief(&rig.b.poll()), [(1, WcStatus::Flushed)]);
+    (0..3).for_each(|_| drop(rig.b.poll()));
+    assert_eq!(rig.b.events(), [QueueEvent::Disconnected { qp_num: rig.qb.qp_num }]);
+}
+
+#[test]
+fn faults_are_counted_until_they_are_ended() {
+    let plan =
+        FaultPlan { send_refused_ppm: ALWAYS, bytes_changed_ppm: ALWAYS, ..FaultPlan::default() };
+    let fabric = Fabric::new();
+    let provider = FaultyProvider::new(fabric.clone(), plan);
+    let log = provider.log();
+    let [mut a, mut b] = [0, 1].map(|_| {
+        let queues = provider.open_queues(&SMALL).unwrap();
+        Host::wrap(&fabric, queues)
+    });
+    let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
+    assert!(a.send(qa.qp, 1, b"x").is_err());
+    assert_eq!(log.sends_refused.load(Ordering::Relaxed), 1);
+    log.end();
+    b.recv(1, 0, 64);
+    a.send(qa.qp, 1, b"x").unwrap();
+    assert_eq!(b.poll_dry(), [received(1, qb, 1)]);
+    assert_eq!(*log.changed.lock().unwrap(), []);
+}
+
+#[test]
 fn an_overrun_stays() {
     let mut rig = Rig::new(FaultPlan { overrun_ppm: ALWAYS, ..FaultPlan::default() });
     let mut out = WcBatch::new();
@@ -169,6 +203,7 @@ fn trace(seed: u64) -> Vec<String> {
         completion_delayed_ppm: 100_000,
         polls_late_max: 5,
         disconnect_ppm: 2_000,
+        flush_ppm: 1_000,
         overrun_ppm: 0,
         bytes_changed_ppm: 100_000,
         header_len: 28,
