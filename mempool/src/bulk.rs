@@ -60,6 +60,16 @@ impl BulkPool {
         self.blocks.len()
     }
 
+    /// Blocks that came home and were not reclaimed. Walks a list: for tests.
+    pub fn returning(&self) -> usize {
+        self.home.returning()
+    }
+
+    /// Whether a loan is of this pool.
+    pub fn owns(&self, loan: &Loan) -> bool {
+        self.home.owns(loan)
+    }
+
     /// Blocks in all.
     #[inline]
     pub fn capacity(&self) -> usize {

@@ -211,6 +211,23 @@ impl LoanHome {
         Ok((kind, loan))
     }
 
+    /// Loans that were dropped and not reclaimed.
+    pub(crate) fn returning(&self) -> usize {
+        // SAFETY: the home is alive, as in `shared`.
+        let (returns, links) = unsafe { Home::shared_parts(self.home) };
+        returns.count(links)
+    }
+
+    /// Whether a loan is of this home.
+    pub(crate) fn owns(&self, loan: &Loan) -> bool {
+        loan.home == self.home
+    }
+
+    /// Slots in all.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
     #[cold]
     fn reclaim_chain(&mut self, mut each: impl FnMut(usize, Loan)) {
         // SAFETY: the home is alive, as in `shared`.

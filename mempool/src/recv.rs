@@ -182,6 +182,26 @@ impl RecvPool {
         self.spares[usize::from(self.kinds[index])].len()
     }
 
+    /// Spares in all, of every kind: the segments that no buffer has.
+    pub fn spares_max(&self) -> usize {
+        self.home.slots() - self.segments.len()
+    }
+
+    /// Spares at home, of every kind; those that came home and were not reclaimed do not count.
+    pub fn spares_free(&self) -> usize {
+        self.spares.iter().map(Vec::len).sum()
+    }
+
+    /// Segments that came home and were not reclaimed. Walks a list: for tests.
+    pub fn returning(&self) -> usize {
+        self.home.returning()
+    }
+
+    /// Whether a loan is of this pool.
+    pub fn owns(&self, loan: &Loan) -> bool {
+        self.home.owns(loan)
+    }
+
     /// The spare stack of a kind is empty: looks whether a loan came home.
     #[cold]
     fn reclaim_one(&mut self, kind: usize) -> Option<Loan> {
@@ -308,7 +328,10 @@ mod tests {
         let loan = pool.detach(&mut token, 1).expect("a spare");
         std::thread::scope(|scope| scope.spawn(|| drop(loan)).join().expect("does not panic"));
         assert_eq!(pool.spares(1), 0);
-        assert!(pool.detach(&mut token, 1).is_some());
+        assert_eq!((pool.spares_max(), pool.spares_free(), pool.returning()), (1, 0, 1));
+        let loan = pool.detach(&mut token, 1).expect("it came home");
+        assert!(pool.owns(&loan));
+        assert_eq!(pool.returning(), 0);
         pool.put(token);
     }
 

@@ -76,6 +76,18 @@ impl Returns {
         self.head.load(Ordering::Relaxed) != EMPTY
     }
 
+    /// Slots that came home and were not taken: walks the chain. Only the owner calls it.
+    pub(crate) fn count(&self, links: &[Link]) -> usize {
+        let mut count = 0;
+        let mut next = self.head.load(Ordering::Acquire);
+        // Whoever brings a slot home puts it in front; what is behind does not change meanwhile.
+        while let Some(link) = links.get(next as usize) {
+            count += 1;
+            next = link.0.load(Ordering::Relaxed);
+        }
+        count
+    }
+
     /// Gives every slot that came home to `each`. Only the owner calls it.
     pub(crate) fn take(&self, links: &[Link], each: impl FnMut(u32)) {
         self.take_chain(links, EMPTY, each);

@@ -9,7 +9,7 @@ use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 use crate::calls::{self, CallId, CallTable};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
 use crate::error::{Misuse, OpenError, Violation};
-use crate::group::{GroupAssembler, Part};
+use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
 use crate::placement::inline::{Direction, InlinePlan};
@@ -180,6 +180,18 @@ impl Connection {
     #[must_use]
     pub fn credits_limit(&self) -> u32 {
         self.credits.limit()
+    }
+
+    /// The credits of own calls.
+    #[must_use]
+    pub fn credits(&self) -> &CreditLedger {
+        &self.credits
+    }
+
+    /// The group that is being received.
+    #[must_use]
+    pub fn open_group(&self) -> Option<&OpenGroup> {
+        self.group.open()
     }
 
     /// What the peer is granted, and how much of it is in use.

@@ -110,6 +110,11 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
+    /// Letters that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// The oldest letter.
     pub(crate) fn pop(&self) -> Option<T> {
         self.queue.pop()

@@ -93,6 +93,11 @@ impl ShardHandle {
         self.0.bell.want_stop();
     }
 
+    /// Answers that were left and not read.
+    pub(crate) fn finished(&self) -> usize {
+        self.0.finished.len()
+    }
+
     pub(crate) fn pop_finished(&self) -> Option<(Ticket, Finished)> {
         self.0.finished.pop()
     }

@@ -221,6 +221,16 @@ impl Messages {
         &mut self.bodies[index as usize]
     }
 
+    /// Messages in all.
+    pub fn capacity(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Messages that nobody has.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Leaves everything that messages hold where it is, for good: a device may still read it.
     #[cold]
     pub fn forget(&mut self) {

@@ -5,6 +5,8 @@
 //! ```
 
 pub(crate) mod admit;
+#[doc(hidden)]
+pub mod audit;
 pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod inbox;

@@ -146,6 +146,11 @@ impl Peers {
         self.slots[index as usize].peer.as_mut()
     }
 
+    /// All connections, for whoever counts them.
+    pub fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slots.iter().filter_map(|slot| slot.peer.as_ref())
+    }
+
     /// Touches both places of a connection that every message needs.
     #[inline]
     pub fn glance(&self, index: u32) -> u32 {

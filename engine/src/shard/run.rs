@@ -6,6 +6,7 @@ use rpcrdma_config::Config;
 use rpcrdma_config::section::{Idle, IdlePolicy};
 use rpcrdma_mempool::Region;
 
+use super::audit::Audit;
 use super::core::Core;
 use super::letters::ShardHandle;
 use super::turn::Turn;
@@ -106,6 +107,12 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.bulk.poison(byte);
         self.core.outbox.send.poison(byte);
         self.core.outbox.headers.poison(byte);
+    }
+
+    /// Counts everything that the shard has, for tests that look whether anything is missing.
+    #[doc(hidden)]
+    pub fn audit(&self) -> Audit {
+        self.core.audit()
     }
 
     /// The regions that the shard's memory lies in, with the page size that was obtained for each.

@@ -1,0 +1,219 @@
+//! The audit of a shard: in whose hands everything is, counted between two turns. For tests.
+//!
+//! ```text
+//!   total = home + posted + refill + parked + waiting          receive buffers
+//!   total = home + in messages + returning + with the program  segments and bulk buffers
+//! ```
+//! Nothing is kept for it: everything is counted when somebody asks.
+
+use rpcrdma_proto::{CallId, ShardLedger};
+
+use super::core::Core;
+use super::message::{Bulk, Messages, Queue};
+use super::peers::{Peer, PeerId, Phase};
+use crate::provider::Provider;
+
+/// What a shard has, and in whose hands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Receive buffers in all.
+    pub receives: usize,
+    /// Receive buffers on the free list.
+    pub receives_home: usize,
+    /// Receive buffers in the device's hands.
+    pub receives_posted: usize,
+    /// Receive buffers on their way to the device.
+    pub receives_refill: usize,
+    /// Receive buffers of groups that are not whole.
+    pub receives_parked: usize,
+    /// Receive buffers whose message waits for a send slot.
+    pub receives_waiting: usize,
+    /// Segments that can be out on loan.
+    pub spares: Lent,
+    /// The program's buffers.
+    pub bulk: Lent,
+    /// Send slots.
+    pub send: Held,
+    /// Slots for the headers of groups.
+    pub headers: Held,
+    /// Messages.
+    pub messages: Held,
+    /// Messages that the device never gave back.
+    pub leaked: u64,
+    /// Answers of other threads that were not looked at.
+    pub letters: usize,
+    /// Own calls outstanding.
+    pub calls: u32,
+    /// Receives kept for replies.
+    pub reply_receives: u32,
+    /// Of these, those that are set aside.
+    pub reply_reserved: u32,
+    /// Receives kept for calls of peers.
+    pub grant_receives: u32,
+    /// Of these, those that are granted.
+    pub granted: u32,
+    /// The connections.
+    pub peers: Vec<PeerAudit>,
+}
+
+/// Memory that leaves on loan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lent {
+    /// Loans that there are.
+    pub total: usize,
+    /// At home.
+    pub home: usize,
+    /// In messages that have not left, or on their way back from them.
+    pub leaving: usize,
+    /// Dropped, and not found by their pool yet.
+    pub returning: usize,
+}
+
+/// What is at home or in messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many there are.
+    pub total: usize,
+    /// At home.
+    pub home: usize,
+    /// In messages that wait or that the device has.
+    pub held: usize,
+}
+
+/// One connection of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAudit {
+    /// Its name.
+    pub id: PeerId,
+    /// The number of its queue pair.
+    pub qp_num: u32,
+    /// Whether calls may go both ways.
+    pub is_up: bool,
+    /// Whether it has ended and waits for its sends.
+    pub is_closing: bool,
+    /// Calls delivered to the handler and not answered.
+    pub open_calls: u32,
+    /// Own calls outstanding.
+    pub calls: u32,
+    /// Credits that they hold.
+    pub credits_held: u32,
+    /// Receives set aside for their replies.
+    pub replies_held: u32,
+    /// Credits in use, as the ledger has it.
+    pub credits_in_flight: u32,
+    /// Credits that may be in use.
+    pub credits_limit: u32,
+    /// What the peer is granted.
+    pub granted: u32,
+    /// What the peer uses of it.
+    pub outstanding: u32,
+    /// Transmissions of the open group that have arrived, of a call or a reply.
+    pub group_here: u32,
+    /// Transmissions of it that have not.
+    pub group_missing: u32,
+    /// Whether the open group is a call.
+    pub group_is_call: bool,
+    /// Work requests that the queue pair has.
+    pub sends: u32,
+    /// Messages that wait to be posted.
+    pub pending: u32,
+}
+
+impl<P: Provider> Core<P> {
+    /// Counts everything.
+    #[cold]
+    pub fn audit(&self) -> Audit {
+        let Core { io, pool, bulk, outbox, peers, .. } = self;
+        let mut audit = Audit {
+            receives: pool.capacity(),
+            receives_home: pool.free(),
+            receives_posted: io.posted_receives(),
+            receives_refill: self.refill.len(),
+            receives_parked: self.parked.iter().flatten().count(),
+            receives_waiting: self.waiting.len(),
+            leaked: outbox.leaked,
+            letters: self.handle.finished() + usize::from(self.unanswered.is_some()),
+            calls: outbox.ledger.calls.len(),
+            reply_receives: outbox.ledger.replies.free() + outbox.ledger.replies.reserved(),
+            reply_reserved: outbox.ledger.replies.reserved(),
+            grant_receives: outbox.ledger.grants.receives(),
+            granted: outbox.ledger.grants.granted(),
+            ..Audit::default()
+        };
+        audit.spares.total = pool.spares_max();
+        audit.spares.home = pool.spares_free();
+        audit.spares.returning = pool.returning();
+        audit.bulk.total = bulk.capacity();
+        audit.bulk.home = bulk.free();
+        audit.bulk.returning = bulk.returning();
+        let (send, headers) = (&outbox.send, &outbox.headers);
+        audit.send = Held { total: send.capacity(), home: send.free(), held: outbox.express.len() };
+        audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
+        audit.messages.total = outbox.messages.capacity();
+        audit.messages.home = outbox.messages.free();
+        for peer in peers.iter() {
+            self.count_messages(&peer.lane.pending, &mut audit);
+            self.count_messages(&peer.lane.flight, &mut audit);
+            audit.peers.push(audit_of(peer, &outbox.ledger));
+        }
+        for loan in &outbox.returned {
+            audit.spares.leaving += usize::from(pool.owns(loan));
+            audit.bulk.leaving += usize::from(bulk.owns(loan));
+        }
+        audit
+    }
+
+    /// Counts what the messages of a list hold.
+    fn count_messages(&self, queue: &Queue, audit: &mut Audit) {
+        let messages: &Messages = &self.outbox.messages;
+        let mut next = queue.front();
+        while let Some(index) = next {
+            let (head, body) = (messages.head(index), messages.body(index));
+            audit.messages.held += 1;
+            audit.send.held += usize::from(head.slot.is_some()) + body.slots.len();
+            audit.headers.held += usize::from(body.headers.is_some());
+            for piece in &body.pieces {
+                if let Bulk::Loan(loan) = piece {
+                    audit.spares.leaving += usize::from(self.pool.owns(loan));
+                    audit.bulk.leaving += usize::from(self.bulk.owns(loan));
+                }
+            }
+            next = messages.next(index);
+        }
+    }
+}
+
+fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
+    let Peer { conn, lane, .. } = peer;
+    let group = conn.open_group();
+    let is_call = group.is_some_and(|group| group.dir == rpcrdma_xdr::rpc::MsgType::Call);
+    let mut audit = PeerAudit {
+        id: peer.id,
+        qp_num: peer.qp_num,
+        is_up: peer.phase == Phase::Up,
+        is_closing: matches!(peer.phase, Phase::Closing { .. }),
+        open_calls: peer.open_calls,
+        calls: 0,
+        credits_held: 0,
+        replies_held: 0,
+        credits_in_flight: conn.credits().in_flight(),
+        credits_limit: conn.credits_limit(),
+        granted: conn.inflow().granted(),
+        outstanding: conn.inflow().outstanding(),
+        group_here: group.map_or(0, |group| group.next),
+        group_missing: group.map_or(0, |group| group.count - group.next),
+        group_is_call: is_call,
+        sends: lane.outstanding(),
+        pending: lane.pending.len(),
+    };
+    let mut last: Option<CallId> = None;
+    while let Some(id) = ledger.calls.next_of(peer.id.index, last) {
+        if let Some((_, entry)) = ledger.calls.find(id.xid(), peer.id.index) {
+            audit.calls += 1;
+            audit.credits_held += entry.credits;
+            audit.replies_held += entry.receives;
+        }
+        last = Some(id);
+    }
+    audit
+}
