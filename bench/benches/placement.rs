@@ -97,7 +97,7 @@ fn hand_over(
 fn plan(connection: &mut Connection, ledger: &mut ShardLedger, items: &[BulkItem]) -> u64 {
     let demand = CallDemand { items, gather_max: 14, ..CallDemand::inline(200, 200) };
     let id = connection.open_call(ledger, 1).expect("the table has room");
-    let plan = connection.begin_call(ledger, id, &demand).expect("credits are there");
+    let plan = connection.begin_sends(ledger, id, &demand).expect("credits are there");
     let mut sum = 0;
     match plan {
         Plan::Inline(plan) => sum += u64::from(plan.payload),

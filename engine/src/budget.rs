@@ -115,6 +115,7 @@ fn within(
 fn settings(config: &Config) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
+    settings.explicit = false;
     settings.credits_requested = connections.credits_requested.value();
     settings.credits_granted_max = connections.credits.value();
     settings.call_count_max = connections.call_transmissions_max.value();

@@ -71,7 +71,7 @@ impl Map {
             let first = self.pieces.len() as u32;
             self.pieces.extend(item.pieces(structure));
             let count = self.pieces.len() as u32 - first;
-            let (position, len) = (item.position, item.len);
+            let (position, len) = (item.position.unwrap_or_default(), item.len);
             self.items.push(ItemAt { position, len, first, count });
         }
         self.taken.clear();

@@ -7,14 +7,15 @@ use rpcrdma_xdr::rpc::MsgType;
 use crate::calls::{CallId, CallState, Ended};
 use crate::connection::{Connection, Finished, ShardLedger};
 use crate::credit::Shortage;
+use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, ReplyDemand};
 use crate::error::{SendError, Violation};
-use crate::ingress::{ControlSend, ReplyTo, Via};
+use crate::ingress::{ControlSend, Ignored, ReplyTo, Via};
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::layout::LayoutError;
 use crate::placement::plan::Plan;
 use crate::report::{Report, ReportKind, initial_of};
-use crate::route::{self, Bounds, CALL_OPERATIONS, CallDemand, ReplyDemand};
+use crate::route::{self, Bounds, CALL_OPERATIONS};
 use crate::settings::Role;
 
 impl Connection {
@@ -45,8 +46,34 @@ impl Connection {
             .map_err(|full| SendError::TableFull { max: full.max })
     }
 
-    /// Plans a call, and takes its credits and the receives for its reply. From here on it ends
-    /// with [`Connection::finish_call`].
+    /// Says which way a call would go now, and what memory it needs exposed. Nothing changes.
+    ///
+    /// # Errors
+    /// [`SendError`] if there is no way.
+    #[inline]
+    pub fn route_call(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
+        if demand.is_plain()
+            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
+            && demand.reply_payload_max <= self.reply_room()
+        {
+            return Ok(CallRoute::inline(demand.payload));
+        }
+        self.route_other(demand)
+    }
+
+    #[inline(never)]
+    fn route_other(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
+        route::check_call(demand)?;
+        let bounds = self.call_bounds();
+        let reply = self.reply_bound(bounds, demand)?;
+        let demand = reply.demand.as_ref().unwrap_or(demand);
+        route::route_call(self.limits(), bounds, reply.count, demand)
+    }
+
+    /// Plans a call on its route, and takes its credits and the receives for its reply. From here
+    /// on it ends with [`Connection::finish_call`].
+    ///
+    /// `demand` is the one that was routed, `exposed` what the route named.
     ///
     /// # Errors
     /// [`SendError`]; nothing has changed then, and the call may be tried again.
@@ -56,35 +83,32 @@ impl Connection {
         ledger: &mut ShardLedger,
         id: CallId,
         demand: &CallDemand<'a>,
+        route: &CallRoute,
+        exposed: &Exposed<'a>,
     ) -> Result<Plan<'a>, SendError> {
-        if demand.is_plain()
-            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
-            && demand.reply_payload_max <= self.reply_room()
-        {
-            self.take_for_call(ledger, id, 1, 1, WantSet::NONE)?;
-            let (xid, direction, payload) = (id.xid(), Direction::Call, demand.payload);
-            return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
-        }
-        self.begin_group_call(ledger, id, demand)
+        let wants = match (route.form, demand.wants) {
+            (CallForm::Msg | CallForm::NoMsg, _) | (_, []) => WantSet::NONE,
+            (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
+        };
+        self.take_for_call(ledger, id, route.count, route.reply_count, wants)?;
+        Ok(route::plan_call(id.xid(), route, demand, exposed))
     }
 
-    #[inline(never)]
-    fn begin_group_call<'a>(
+    /// [`Connection::route_call`] and [`Connection::begin_call`] in one, for a call for which no
+    /// memory can be exposed.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing has changed then.
+    #[inline]
+    pub fn begin_sends<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
         demand: &CallDemand<'a>,
     ) -> Result<Plan<'a>, SendError> {
-        let bounds = self.call_bounds();
-        let reply = self.reply_bound(bounds, demand)?;
-        let demand = reply.demand.as_ref().unwrap_or(demand);
-        let wants = match demand.wants {
-            [] => WantSet::NONE,
-            wants => WantSet::of(wants)?,
-        };
-        let plan = route::plan_call(self.limits(), bounds, id.xid(), reply.count, demand)?;
-        self.take_for_call(ledger, id, plan.count(), reply.count, wants)?;
-        Ok(plan)
+        let demand = CallDemand { explicit: Explicit::NONE, ..*demand };
+        let route = self.route_call(&demand)?;
+        self.begin_call(ledger, id, &demand, &route, &Exposed::NONE)
     }
 
     /// Takes what a call needs, all or nothing.
@@ -140,7 +164,7 @@ impl Connection {
         demand: &ReplyDemand<'a>,
     ) -> Result<Plan<'a>, SendError> {
         if demand.items.is_empty()
-            && demand.rsd.is_empty()
+            && demand.offer.is_none()
             && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
         {
             self.settle(ledger, to);
@@ -200,13 +224,19 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
+        via: Via,
         violation: Violation,
-    ) -> Report {
+    ) -> Option<Report> {
         if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer) {
             entry.state = CallState::Sent;
         }
+        // wire.md B7: a reply of a base type is dropped.
+        if via != Via::Xmt {
+            self.counters.ignored[Ignored::BadReply as usize] += 1;
+            return None;
+        }
         self.counters.reported += 1;
-        Report::of(violation, initial_of(id.xid(), MsgType::Reply), None)
+        Some(Report::of(violation, initial_of(id.xid(), MsgType::Reply), None))
     }
 
     /// Whether our own calls go against the direction of the connection.
@@ -254,7 +284,7 @@ impl Connection {
             return Ok(ReplyBound { count: 1, demand: None });
         }
         let (own, peer) = (&self.settings, self.limits());
-        let bulk = demand.reply_bulk_max.iter().fold(0, |sum: u32, len| sum.saturating_add(*len));
+        let bulk = demand.wants.iter().fold(0, |sum: u32, want| sum.saturating_add(want.max_len));
         let payload = demand.reply_payload_max;
         let impossible = |transmissions, limit| SendError::NeedsExplicitRdma {
             payload,
@@ -264,9 +294,9 @@ impl Connection {
         };
         if !bounds.xmt {
             // Nothing can be placed, so nothing is asked for, and all comes in one message.
-            let padding = 3 * demand.reply_bulk_max.len() as u32;
+            let padding = 3 * demand.wants.len() as u32;
             let whole = payload.saturating_add(bulk).saturating_add(padding);
-            let demand = CallDemand { wants: &[], reply_bulk_max: &[], ..*demand };
+            let demand = CallDemand { wants: &[], ..*demand };
             return match whole <= room {
                 true => Ok(ReplyBound { count: 1, demand: Some(demand) }),
                 false => Err(impossible(0, 1)),

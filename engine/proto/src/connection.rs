@@ -4,16 +4,19 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::{self, CallId, CallTable};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
+use crate::demand::Offered;
 use crate::error::{Misuse, OpenError, Violation};
 use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
+use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan};
-use crate::placement::plan::{GroupPlan, Pieces, Transmission};
+use crate::placement::plan::{GroupPlan, Transmission};
 use crate::placement::resolve::{Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
@@ -236,7 +239,7 @@ impl Connection {
             Optional::XmtResp(XmtResp { dp, count, .. }) => (dp, Array::EMPTY, count, 1),
             _ => return None,
         };
-        Some(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
+        Some(Message { rsd, rsbuf, ..Message::xmt(xid, part, dp, count) })
     }
 
     /// Checks the items and directions of a call, and finds the items. `parts` are all its
@@ -265,6 +268,7 @@ impl Connection {
         id: CallId,
         message: &Message<'a>,
         parts: &[Part],
+        _offered: &Offered<'_>,
     ) -> Result<Placed<'a>, Violation> {
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
         let wants = match ledger.calls.find(id.xid(), self.peer) {
@@ -273,6 +277,21 @@ impl Connection {
             _ => WantSet::NONE,
         };
         resolve(structure, parts, message.dp, Rule::Response(&wants), max)
+    }
+
+    /// Checks the first bytes of a message that was moved by explicit RDMA, once they are here.
+    ///
+    /// # Errors
+    /// [`Violation`] if they are not those of an RPC message of this xid and direction.
+    pub fn check_body(&self, xid: u32, first: &[u8; 8], kind: MsgType) -> Result<(), Violation> {
+        let prefix = RpcPrefix::decode(first).map_err(Violation::Undecodable)?;
+        if prefix.xid != xid {
+            return Err(Violation::BadHeader("the payload has another xid"));
+        }
+        if prefix.kind != kind {
+            return Err(Violation::BadHeader("the operation and the payload disagree"));
+        }
+        Ok(())
     }
 
     // What is to be sent.

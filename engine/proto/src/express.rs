@@ -61,7 +61,7 @@ impl Connection {
         self.inflow.on_call(1).ok()?;
         self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
-        Some(Plain::Call(ReplyTo { xid, credits: 1, rsbuf: 1, via: Via::Msg }))
+        Some(Plain::Call(ReplyTo { xid, credits: 1, rsbuf: 1, via: Via::Msg, handle: None }))
     }
 
     #[inline]

@@ -1,9 +1,11 @@
 //! What a received transmission means.
 
-use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::array::{Array, List};
+use rpcrdma_xdr::chunk::{ReadList, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
 
 use crate::calls::CallId;
+use crate::demand::Offer;
 use crate::error::Fatal;
 use crate::group::Part;
 use crate::placement::inline::InlinePlan;
@@ -103,6 +105,8 @@ pub enum ControlSend {
 pub enum Via {
     /// RDMA_MSG.
     Msg,
+    /// RDMA_NOMSG: the message is moved by explicit RDMA.
+    NoMsg,
     /// A transmit request or a transmit response.
     Xmt,
 }
@@ -124,9 +128,15 @@ pub struct Message<'a> {
     pub count: u32,
     /// In a call: the most transmissions that the reply may have.
     pub rsbuf: u32,
+    /// In a base call: what is to be fetched.
+    pub reads: ReadList<'a>,
+    /// In a base message: where single results are put, or were put.
+    pub writes: WriteList<'a>,
+    /// In a base message: where the whole reply may be put, or was put.
+    pub reply: Option<WriteChunk<'a>>,
 }
 
-impl Message<'_> {
+impl<'a> Message<'a> {
     /// A message that is an RDMA_MSG without chunks.
     #[inline(always)]
     pub(crate) fn plain(xid: u32, at: Received) -> Self {
@@ -141,21 +151,55 @@ impl Message<'_> {
             rsd: Array::EMPTY,
             count: 1,
             rsbuf: 1,
+            reads: List::EMPTY,
+            writes: List::EMPTY,
+            reply: None,
         }
     }
 
-    /// Whether there is nothing to resolve: one transmission, no item, no direction.
+    /// A message of the extension.
+    pub(crate) fn xmt(xid: u32, part: Part, dp: Array<'a, MsgItem<'a>>, count: u32) -> Self {
+        Self {
+            xid,
+            via: Via::Xmt,
+            part,
+            dp,
+            rsd: Array::EMPTY,
+            count,
+            rsbuf: 1,
+            reads: List::EMPTY,
+            writes: List::EMPTY,
+            reply: None,
+        }
+    }
+
+    /// Whether there is nothing to resolve: one transmission, no item, no direction, no chunk.
     #[inline]
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.count == 1 && self.dp.is_empty() && self.rsd.is_empty()
+        self.count == 1 && self.dp.is_empty() && self.rsd.is_empty() && self.has_no_chunk()
+    }
+
+    fn has_no_chunk(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+
+    /// What the caller offers for the reply. It must be kept, as bytes, to answer the call.
+    #[inline]
+    #[must_use]
+    pub fn offer(&self) -> Offer<'a> {
+        match self.via {
+            Via::Xmt => Offer::Directions(self.rsd),
+            Via::Msg | Via::NoMsg => Offer::Chunks { writes: self.writes, reply: self.reply },
+        }
     }
 
     /// What must be kept of a call to answer it.
     #[inline]
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
-        ReplyTo { xid: self.xid, credits: self.count, rsbuf: self.rsbuf, via: self.via }
+        let Self { xid, count: credits, rsbuf, via, .. } = *self;
+        ReplyTo { xid, credits, rsbuf, via, handle: None }
     }
 }
 
@@ -170,6 +214,8 @@ pub struct ReplyTo {
     pub rsbuf: u32,
     /// Which operation carried the call.
     pub via: Via,
+    /// The one handle of all memory that the call exposed: what the reply may invalidate.
+    pub handle: Option<u32>,
 }
 
 /// Why a transmission was ignored. Each has its counter.

@@ -29,10 +29,12 @@ extern crate alloc;
 extern crate std;
 
 pub mod calls;
+pub mod chunks;
 mod command;
 pub mod connection;
 mod control;
 pub mod credit;
+pub mod demand;
 pub mod error;
 pub mod express;
 pub mod group;
@@ -45,19 +47,28 @@ pub mod route;
 pub mod settings;
 
 pub use calls::{CallId, CallTable};
+pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
+pub use demand::{
+    CallDemand, CallForm, CallRoute, Explicit, Exposed, Offer, Offered, ReplyDemand, SegmentLists,
+    Want,
+};
 pub use error::{Fatal, Misuse, OpenError, SendError, Violation};
 pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
+pub use placement::direct::WantKind;
+pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};
 pub use placement::item::BulkItem;
-pub use placement::plan::{Gather, GroupPlan, Plan, Transmission};
-pub use placement::resolve::{Piece, Placed, PlacedItem, payload_pieces};
+pub use placement::layout::ItemSet;
+pub use placement::plan::{GroupPlan, Plan, Transmission};
+pub use placement::resolve::{
+    MessageBody, Piece, Place, Placed, PlacedItem, Segments, payload_pieces,
+};
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};
-pub use route::{CallDemand, ReplyDemand};
-pub use settings::{Role, Settings};
+pub use settings::{Interop, ReplyChunkUse, Role, Settings};

@@ -1,6 +1,5 @@
 //! What a received transmission means: the classification of wire.md, and its state changes.
 
-use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
@@ -15,7 +14,7 @@ use crate::connection::{Connection, ShardLedger};
 use crate::credit::Overstep;
 use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
-use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received, Via};
+use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received};
 use crate::placement::resolve::check_count;
 use crate::report::{Report, initial_of};
 use crate::settings::Role;
@@ -138,8 +137,8 @@ impl Connection {
         }
         match self.group.on_initial(initial, part) {
             Ok(Step::Complete) => {
-                let xid = incoming.xid;
-                Ingress::Call(Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf })
+                let message = Message::xmt(incoming.xid, part, dp, count);
+                Ingress::Call(Message { rsd, rsbuf, ..message })
             }
             Ok(Step::Partial) => Ingress::Partial,
             Err(violation) => self.reject(&incoming, violation, MsgType::Call),
@@ -173,11 +172,7 @@ impl Connection {
         }
         let initial = Initial { xid, dir: MsgType::Reply, count, limit: entry.reply_count_max };
         match self.group.on_initial(initial, part) {
-            Ok(Step::Complete) => {
-                let rsd = Array::EMPTY;
-                let message = Message { xid, via: Via::Xmt, part, dp, rsd, count, rsbuf: 1 };
-                Ingress::Reply(id, message)
-            }
+            Ok(Step::Complete) => Ingress::Reply(id, Message::xmt(xid, part, dp, count)),
             Ok(Step::Partial) => {
                 note_reply_count(ledger, id, self.peer, count);
                 Ingress::Partial

@@ -8,82 +8,20 @@
 //! ```
 
 use arrayvec::ArrayVec;
-use rpcrdma_xdr::array::{Array, Wire};
+use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::placement::RsdSet;
 
+use crate::demand::{CallDemand, CallForm, CallRoute, Exposed, Offer, ReplyDemand, Want};
 use crate::error::{Misuse, SendError};
 use crate::placement::direct;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
-use crate::placement::layout::{self, ItemSet, LayoutError, Target, places_items};
+use crate::placement::layout::{self, ItemSet, Layout, LayoutError, Target, places_items};
 use crate::placement::plan::{Form, GroupPlan, Plan, Sizes};
 use crate::property::PeerLimits;
 use crate::settings::Settings;
-
-/// A call to be sent.
-#[derive(Debug, Clone, Copy)]
-pub struct CallDemand<'a> {
-    /// Bytes of the payload, without the items; the items' length words are in it.
-    pub payload: u32,
-    /// The items, by position.
-    pub items: &'a [BulkItem],
-    /// What is wanted of the reply's items, by range.
-    pub wants: &'a [RsdSet<'a>],
-    /// The longest payload that the reply may have, without the wanted items that are placed.
-    pub reply_payload_max: u32,
-    /// The longest that each wanted item may be, in the order of `wants`.
-    pub reply_bulk_max: &'a [u32],
-    /// The most pieces that a transmission can be gathered from, its header counted as one.
-    pub gather_max: u32,
-}
-
-impl<'a> CallDemand<'a> {
-    /// Whether neither the call nor the reply has items.
-    #[inline]
-    #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.items.is_empty() && self.wants.is_empty()
-    }
-
-    /// A call and a reply without items.
-    #[inline]
-    #[must_use]
-    pub fn inline(payload: u32, reply_payload_max: u32) -> Self {
-        Self {
-            payload,
-            items: &[],
-            wants: &[],
-            reply_payload_max,
-            reply_bulk_max: &[],
-            gather_max: 2,
-        }
-    }
-}
-
-/// A reply to be sent.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplyDemand<'a> {
-    /// Bytes of the payload, without the items; the items' length words are in it.
-    pub payload: u32,
-    /// The items, by position; each with its origin.
-    pub items: &'a [BulkItem],
-    /// The directions of the call, from its first transmission.
-    pub rsd: Array<'a, RsdSet<'a>>,
-    /// The most pieces that a transmission can be gathered from, its header counted as one.
-    pub gather_max: u32,
-}
-
-impl ReplyDemand<'_> {
-    /// A reply without items, to a call without directions.
-    #[inline]
-    #[must_use]
-    pub fn inline(payload: u32) -> Self {
-        Self { payload, items: &[], rsd: Array::EMPTY, gather_max: 2 }
-    }
-}
 
 /// What a message may use.
 #[derive(Debug, Clone, Copy)]
@@ -94,20 +32,76 @@ pub(crate) struct Bounds {
     pub(crate) count_max: u32,
 }
 
-/// The plan of a call. `rsbuf` is the number of transmissions its reply may need.
-pub(crate) fn plan_call<'a>(
+/// The way of a call within Sends. `rsbuf` is the number of transmissions its reply may need.
+#[inline(never)]
+pub(crate) fn route_call(
     peer: &PeerLimits,
     bounds: Bounds,
-    xid: u32,
     rsbuf: u32,
-    demand: &CallDemand<'a>,
-) -> Result<Plan<'a>, SendError> {
-    let plain = demand.items.is_empty() && demand.wants.is_empty() && rsbuf <= 1;
-    if plain && fits_inline(peer, demand.payload) {
-        let (direction, payload) = (Direction::Call, demand.payload);
-        return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
+    demand: &CallDemand<'_>,
+) -> Result<CallRoute, SendError> {
+    let CallDemand { payload, items, wants, gather_max, .. } = *demand;
+    let message = Message { peer, payload, items, gather_max };
+    if !bounds.xmt {
+        return message.in_msg().map(|laid| laid.route(CallForm::Msg, rsbuf));
     }
-    plan_call_group(peer, bounds, xid, rsbuf, demand)
+    let header_base = size::XMTREQ_MIN as u32 + directions_len(wants);
+    let mut failure = None;
+    if peer.placement && items.iter().any(|item| item.len > 0) {
+        let placed = items_where(items, |index| items[index].len > 0);
+        match message.laid(header_base, placed, bounds.count_max) {
+            Ok(laid) => return Ok(laid.route(CallForm::Xmt, rsbuf)),
+            Err(error) => failure = Some(error),
+        }
+    }
+    if wants.is_empty()
+        && rsbuf <= 1
+        && let Ok(laid) = message.in_msg()
+    {
+        return Ok(laid.route(CallForm::Msg, rsbuf));
+    }
+    message
+        .laid(header_base, ItemSet::EMPTY, bounds.count_max)
+        .map(|laid| laid.route(CallForm::Xmt, rsbuf))
+        .map_err(|error| failure.unwrap_or(error))
+}
+
+/// The plan of a call that was routed.
+pub(crate) fn plan_call<'a>(
+    xid: u32,
+    route: &CallRoute,
+    demand: &CallDemand<'a>,
+    exposed: &Exposed<'a>,
+) -> Plan<'a> {
+    let CallDemand { payload, items, wants, gather_max, .. } = *demand;
+    let form = match route.form {
+        CallForm::Msg if items.is_empty() => {
+            let direction = Direction::Call;
+            return Plan::Inline(InlinePlan { xid, direction, payload });
+        }
+        CallForm::Msg | CallForm::NoMsg => Form::Msg(Direction::Call),
+        CallForm::Xmt => {
+            let rsbuf = route.reply_count.max(1);
+            Form::Request { wants, offered: route.wants, rsbuf }
+        }
+    };
+    let sizes = Sizes {
+        form,
+        xid,
+        stream: route.stream,
+        items,
+        placed: route.placed,
+        direct: route.items,
+        exposed: *exposed,
+        gather_max,
+    };
+    Plan::Group(GroupPlan::new(sizes, &route.layout))
+}
+
+/// Header bytes of the directions of these wants, all of them by Send.
+fn directions_len(wants: &[Want]) -> u32 {
+    let sets = direct::ranges(wants).count();
+    (sets * size::RSDSET + wants.len() * size::RSDITEM_TBSN) as u32
 }
 
 /// The plan of a reply. `xmt` says whether the call came as a transmit request.
@@ -117,7 +111,7 @@ pub(crate) fn plan_reply<'a>(
     xid: u32,
     demand: &ReplyDemand<'a>,
 ) -> Result<Plan<'a>, SendError> {
-    let plain = demand.items.is_empty() && demand.rsd.is_empty();
+    let plain = demand.items.is_empty() && demand.offer.is_none();
     if plain && fits_inline(peer, demand.payload) {
         let (direction, payload) = (Direction::Reply, demand.payload);
         return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
@@ -144,10 +138,10 @@ fn reply_count_of_many(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, L
     let mut placed = ItemSet::EMPTY;
     let mut inline: u32 = 0;
     let mut unplaced = 0;
-    for len in demand.reply_bulk_max.iter().take(MITEMS_MAX as usize) {
-        if placement && *len > 0 {
+    for Want { max_len: len, .. } in demand.wants.iter().take(MITEMS_MAX as usize).copied() {
+        if placement && len > 0 {
             placed.insert(items.len());
-            items.push(BulkItem { position: 0, len: *len, origin: 0, pieces: 1 });
+            items.push(BulkItem { position: 0, len, origin: 0, pieces: 1 });
         } else {
             inline = inline.saturating_add(len.saturating_add(3));
             unplaced += 1;
@@ -166,64 +160,33 @@ fn reply_count_of_many(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, L
 }
 
 #[inline(never)]
-fn plan_call_group<'a>(
-    peer: &PeerLimits,
-    bounds: Bounds,
-    xid: u32,
-    rsbuf: u32,
-    demand: &CallDemand<'a>,
-) -> Result<Plan<'a>, SendError> {
-    let CallDemand { payload, items, wants, gather_max, .. } = *demand;
-    let virtual_len = check_items(payload, items)?;
-    check_wants(wants, virtual_len)?;
-    let message = Message { peer, xid, payload, items, gather_max };
-    if !bounds.xmt {
-        return message.in_msg(Direction::Call).map(Plan::Group);
-    }
-    let rsd_len = wants.iter().map(Wire::encoded_len).sum::<usize>() as u32;
-    let header_base = size::XMTREQ_MIN as u32 + rsd_len;
-    let form = Form::Request { wants, rsbuf: rsbuf.max(1) };
-    let mut failure = None;
-    if peer.placement && items.iter().any(|item| item.len > 0) {
-        let placed = items_where(items, |index| items[index].len > 0);
-        match message.laid(form, header_base, placed, bounds.count_max) {
-            Ok(plan) => return Ok(Plan::Group(plan)),
-            Err(error) => failure = Some(error),
-        }
-    }
-    if wants.is_empty()
-        && rsbuf <= 1
-        && let Ok(plan) = message.in_msg(Direction::Call)
-    {
-        return Ok(Plan::Group(plan));
-    }
-    message
-        .laid(form, header_base, ItemSet::EMPTY, bounds.count_max)
-        .map(Plan::Group)
-        .map_err(|error| failure.unwrap_or(error))
-}
-
-#[inline(never)]
 fn plan_reply_group<'a>(
     peer: &PeerLimits,
     bounds: Bounds,
     xid: u32,
     demand: &ReplyDemand<'a>,
 ) -> Result<Plan<'a>, SendError> {
-    let ReplyDemand { payload, items, rsd, gather_max } = *demand;
+    let ReplyDemand { payload, items, offer, gather_max } = *demand;
     check_items(payload, items)?;
-    let message = Message { peer, xid, payload, items, gather_max };
-    if !bounds.xmt {
-        return message.in_msg(Direction::Reply).map(Plan::Group);
-    }
+    let message = Message { peer, payload, items, gather_max };
+    let in_msg = || {
+        let laid = message.in_msg()?;
+        Ok(Plan::Group(laid.plan(Form::Msg(Direction::Reply), xid, &message)))
+    };
+    let rsd = match offer {
+        Offer::Directions(rsd) if bounds.xmt => rsd,
+        Offer::None if bounds.xmt => Array::EMPTY,
+        _ => return in_msg(),
+    };
     // wire.md E32: a plain answer says nothing about directions, so it is for calls without.
     if rsd.is_empty()
-        && let Ok(plan) = message.in_msg(Direction::Reply)
+        && let Ok(plan) = in_msg()
     {
-        return Ok(Plan::Group(plan));
+        return Ok(plan);
     }
     let matches = direct::match_items(&rsd, items)?;
     let form = Form::Response { rsd };
+    let plan = |laid: Laid| Plan::Group(laid.plan(form, xid, &message));
     let mut failure = None;
     if peer.placement && matches.iter().any(|found| found.sends) {
         let sends =
@@ -231,46 +194,74 @@ fn plan_reply_group<'a>(
         let placed = items_where(items, sends);
         let rest = matches.len() as u32 - placed.len();
         let header_base = size::XMTRESP_MIN as u32 + rest * size::MITEM_VOID as u32;
-        match message.laid(form, header_base, placed, bounds.count_max) {
-            Ok(plan) => return Ok(Plan::Group(plan)),
+        match message.laid(header_base, placed, bounds.count_max) {
+            Ok(laid) => return Ok(plan(laid)),
             Err(error) => failure = Some(error),
         }
     }
     let header_base = (size::XMTRESP_MIN + matches.len() * size::MITEM_VOID) as u32;
     message
-        .laid(form, header_base, ItemSet::EMPTY, bounds.count_max)
-        .map(Plan::Group)
+        .laid(header_base, ItemSet::EMPTY, bounds.count_max)
+        .map(plan)
         .map_err(|error| failure.unwrap_or(error))
 }
 
-/// A message on its way to a form.
+/// A message on its way to a layout.
 struct Message<'p, 'a> {
     peer: &'p PeerLimits,
-    xid: u32,
     payload: u32,
     items: &'a [BulkItem],
     gather_max: u32,
 }
 
-impl<'a> Message<'_, 'a> {
-    /// All in one RDMA_MSG.
-    fn in_msg(&self, direction: Direction) -> Result<GroupPlan<'a>, SendError> {
-        self.laid(Form::Msg(direction), size::HEADER_MIN as u32, ItemSet::EMPTY, 1)
+/// A message with its layout.
+struct Laid {
+    placed: ItemSet,
+    stream: u32,
+    layout: Layout,
+}
+
+impl Laid {
+    /// As the way of a call that exposes nothing.
+    fn route(self, form: CallForm, reply_count: u32) -> CallRoute {
+        let Self { placed, stream, layout } = self;
+        CallRoute {
+            form,
+            items: ItemSet::EMPTY,
+            wants: ItemSet::EMPTY,
+            body: 0,
+            reply: 0,
+            count: layout.count,
+            reply_count,
+            placed,
+            stream,
+            layout,
+        }
     }
 
-    fn laid(
-        &self,
-        form: Form<'a>,
-        header_base: u32,
-        placed: ItemSet,
-        count_max: u32,
-    ) -> Result<GroupPlan<'a>, SendError> {
+    fn plan<'a>(self, form: Form<'a>, xid: u32, message: &Message<'_, 'a>) -> GroupPlan<'a> {
+        let Self { placed, stream, layout } = self;
+        let &Message { items, gather_max, .. } = message;
+        let (direct, exposed) = (ItemSet::EMPTY, Exposed::NONE);
+        let sizes = Sizes { form, xid, stream, items, placed, direct, exposed, gather_max };
+        GroupPlan::new(sizes, &layout)
+    }
+}
+
+impl Message<'_, '_> {
+    /// All in one RDMA_MSG.
+    fn in_msg(&self) -> Result<Laid, SendError> {
+        self.laid(size::HEADER_MIN as u32, ItemSet::EMPTY, 1)
+    }
+
+    fn laid(&self, header_base: u32, placed: ItemSet, count_max: u32) -> Result<Laid, SendError> {
         if !self.payload.is_multiple_of(4) {
             return Err(Misuse("a payload is a multiple of four bytes").into());
         }
-        let (mut stream, mut bulk) = (u64::from(self.payload), 0);
+        let Self { payload, items, gather_max, .. } = *self;
+        let (mut stream, mut bulk) = (u64::from(payload), 0);
         let mut stream_pieces = 1;
-        for (index, item) in self.items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate() {
             bulk += u64::from(item.len);
             if !placed.contains(index) {
                 stream += u64::from(item.padded_len());
@@ -280,8 +271,6 @@ impl<'a> Message<'_, 'a> {
         }
         // The check of the items has found the sum of all to be a u32.
         let (stream, bulk) = (stream as u32, bulk as u32);
-        let gather_max = self.gather_max;
-        let items = self.items;
         let demand = layout::Demand {
             header_base,
             stream,
@@ -292,9 +281,8 @@ impl<'a> Message<'_, 'a> {
             gather_max,
         };
         let layout = layout::lay(self.peer.target(), &demand)
-            .map_err(|error| error.into_send_error(self.payload, bulk, count_max, gather_max))?;
-        let xid = self.xid;
-        Ok(GroupPlan::new(Sizes { form, xid, stream, items, placed, gather_max }, &layout))
+            .map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
+        Ok(Laid { placed, stream, layout })
     }
 }
 
@@ -309,6 +297,13 @@ fn items_where(items: &[BulkItem], is_placed: impl Fn(usize) -> bool) -> ItemSet
         placed.insert(index);
     }
     placed
+}
+
+/// Whether the items and the wants can be those of a call.
+pub(crate) fn check_call(demand: &CallDemand<'_>) -> Result<(), SendError> {
+    let virtual_len = check_items(demand.payload, demand.items)?;
+    check_wants(demand.wants, virtual_len)?;
+    Ok(())
 }
 
 /// The length of the message with nothing excised, if its items can be those of a message.
@@ -332,9 +327,11 @@ fn check_items(payload: u32, items: &[BulkItem]) -> Result<u32, SendError> {
 }
 
 /// The ranges of reply directions are of the call's stream (wire.md E23).
-fn check_wants(wants: &[RsdSet<'_>], virtual_len: u32) -> Result<(), Misuse> {
+fn check_wants(wants: &[Want], virtual_len: u32) -> Result<(), Misuse> {
     match wants.last() {
-        Some(set) if set.end > virtual_len => Err(Misuse("a range of directions leaves the call")),
+        Some(want) if want.end > virtual_len => {
+            Err(Misuse("a range of directions leaves the call"))
+        }
         _ => Ok(()),
     }
 }

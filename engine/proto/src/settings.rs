@@ -27,6 +27,55 @@ impl Role {
     }
 }
 
+/// When a responder uses a Reply chunk that it was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ReplyChunkUse {
+    /// For every reply, however short, as the Linux server does.
+    Always,
+    /// For a reply that does not fit a Send (RFC 8166 4.3.3).
+    #[default]
+    WhenNeeded,
+}
+
+/// What peers in the field make of chunks, beyond what the documents say.
+///
+/// The default is what every peer we know of can take, the Linux kernel's server above all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interop {
+    /// The most Read chunks of a call that are data items. The Linux server takes one: for a second
+    /// it answers ERR_CHUNK and closes the connection. libevpl has one as well.
+    pub read_chunks_max: u32,
+    /// The most Write chunks of a call. ntirpc (NFS-Ganesha) and libevpl use the first only.
+    pub write_chunks_max: u32,
+    /// The most segments of a chunk. libevpl takes a single one.
+    pub segments_max: u32,
+    /// Whether a call whose message is fetched from position zero may have Read chunks beside it.
+    /// The Linux client never sends that, so no server is known to be used to it.
+    pub long_call_with_chunks: bool,
+    /// Whether Write chunks may be offered beside a Reply chunk. The Linux client never does.
+    pub write_with_reply: bool,
+    /// When a Reply chunk that was offered is used. Linux and ntirpc use it for every reply, and
+    /// their clients are used to that; any client has to take either (RFC 8166 4.3.3).
+    pub reply_chunk: ReplyChunkUse,
+    /// Whether memory of the caller is invalidated by the reply, if it says that it can take that.
+    /// The Linux client does, and saves a work request for each call.
+    pub remote_invalidation: bool,
+}
+
+impl Default for Interop {
+    fn default() -> Self {
+        Self {
+            read_chunks_max: 1,
+            write_chunks_max: 1,
+            segments_max: 256,
+            long_call_with_chunks: false,
+            write_with_reply: false,
+            reply_chunk: ReplyChunkUse::WhenNeeded,
+            remote_invalidation: true,
+        }
+    }
+}
+
 /// What the connections of a shard are opened with. All sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
@@ -53,6 +102,11 @@ pub struct Settings {
     pub properties: bool,
     /// Which operations of the extension are used.
     pub rtr: RtrSupport,
+    /// Whether calls of the peer may have chunks: whether the engine can read and write the peer's
+    /// memory. If not, such calls are refused.
+    pub explicit: bool,
+    /// How chunks are used towards this peer.
+    pub interop: Interop,
 }
 
 impl Settings {
@@ -71,6 +125,8 @@ impl Settings {
             backward: BackwardSupport::Inline,
             properties: true,
             rtr: RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT,
+            explicit: true,
+            interop: Interop::default(),
         }
     }
 

@@ -50,7 +50,7 @@ fn both() -> (Side, Side) {
 fn call(client: &mut Side) -> CallId {
     let id = client.conn.open_call(&mut client.ledger, 77).expect("ready");
     let demand = CallDemand::inline(40, 40);
-    client.conn.begin_call(&mut client.ledger, id, &demand).expect("a credit is there");
+    client.conn.begin_sends(&mut client.ledger, id, &demand).expect("a credit is there");
     id
 }
 
@@ -58,7 +58,7 @@ fn call(client: &mut Side) -> CallId {
 fn long_call(client: &mut Side, count: u32) -> CallId {
     let id = client.conn.open_call(&mut client.ledger, 78).expect("ready");
     let demand = CallDemand::inline(40, count * 12_000);
-    client.conn.begin_call(&mut client.ledger, id, &demand).expect("credits are there");
+    client.conn.begin_sends(&mut client.ledger, id, &demand).expect("credits are there");
     assert_eq!(client.ledger.replies.reserved(), count);
     id
 }
@@ -140,7 +140,7 @@ mod handshake {
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let mut plan = |payload| {
             let demand = CallDemand::inline(payload, 40);
-            client.conn.begin_call(&mut client.ledger, id, &demand)
+            client.conn.begin_sends(&mut client.ledger, id, &demand)
         };
         assert!(plan(1024 - 24).is_err(), "the first message has at most 1024 bytes");
         let mut plan = plan(1024 - 28).expect("the edge");
@@ -483,14 +483,15 @@ mod credits {
         let ids: Vec<_> = (0..8).map(|_| call(&mut client)).collect();
         let id = client.conn.open_call(&mut client.ledger, 0).expect("the table has room");
         let demand = CallDemand::inline(40, 40);
-        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("no credit");
+        let error =
+            client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("no credit");
         assert_eq!(error, SendError::NotEnoughCredits { need: 1, have: 0 });
         assert_eq!(client.ledger.replies.reserved(), 8, "a failure takes nothing");
         for id in &ids {
             assert!(matches!(server.receive(&msg(id.xid(), false)), Ingress::Call(_)));
         }
         assert_eq!(server.conn.inflow().outstanding(), 8);
-        let to = ReplyTo { xid: ids[0].xid(), credits: 1, rsbuf: 1, via: Via::Msg };
+        let to = ReplyTo { xid: ids[0].xid(), credits: 1, rsbuf: 1, via: Via::Msg, handle: None };
         let reply = ReplyDemand::inline(40);
         server.conn.begin_reply(&mut server.ledger, &to, &reply).expect("fits");
         assert_eq!(server.conn.inflow().outstanding(), 7);
@@ -500,9 +501,9 @@ mod credits {
         let finished = client.conn.finish_call(&mut client.ledger, ids[0]);
         assert_eq!(finished, Some(Finished { token: 77 }));
         assert_eq!(client.conn.finish_call(&mut client.ledger, ids[0]), None, "once");
-        assert!(client.conn.begin_call(&mut client.ledger, id, &demand).is_ok());
+        assert!(client.conn.begin_sends(&mut client.ledger, id, &demand).is_ok());
         assert_eq!(
-            client.conn.begin_call(&mut client.ledger, id, &demand).err(),
+            client.conn.begin_sends(&mut client.ledger, id, &demand).err(),
             Some(SendError::UnknownCall),
             "a call is planned once"
         );
@@ -540,10 +541,10 @@ mod credits {
         let (mut client, _) = both();
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let payload = |count: u32| CallDemand::inline(count * 12_000, 40);
-        let error = client.conn.begin_call(&mut client.ledger, id, &payload(9)).expect_err("9");
+        let error = client.conn.begin_sends(&mut client.ledger, id, &payload(9)).expect_err("9");
         assert!(matches!(error, SendError::NeedsExplicitRdma { limit: 8, .. }), "{error}");
         call(&mut client);
-        let error = client.conn.begin_call(&mut client.ledger, id, &payload(8)).expect_err("8");
+        let error = client.conn.begin_sends(&mut client.ledger, id, &payload(8)).expect_err("8");
         assert_eq!(error, SendError::NotEnoughCredits { need: 8, have: 7 }, "it is only a wait");
     }
 
@@ -551,7 +552,7 @@ mod credits {
     fn a_reply_has_no_more_transmissions_than_its_sender_makes() {
         let (_, mut server) =
             connected(settings(), Settings { response_sx_limit: 2, ..settings() });
-        let to = ReplyTo { xid: 16, credits: 1, rsbuf: 4, via: Via::Xmt };
+        let to = ReplyTo { xid: 16, credits: 1, rsbuf: 4, via: Via::Xmt, handle: None };
         assert!(matches!(server.receive(&xmtreq(16, 1)), Ingress::Call(_)));
         let ledger = &mut server.ledger;
         let long = ReplyDemand::inline(30_000);
@@ -586,7 +587,7 @@ mod credits {
         call(&mut client);
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let demand = CallDemand::inline(40, 40);
-        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("none");
+        let error = client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("none");
         assert_eq!(error, SendError::NotEnoughReceives { need: 1, have: 0 });
         assert_eq!(client.conn.credits_available(), 7, "a failure takes nothing");
     }
@@ -854,16 +855,10 @@ mod failures {
     #[test]
     fn a_reply_must_answer_every_direction_and_no_more() {
         let (mut client, mut server) = both();
-        let wanted = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
-        let wants = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
+        let wants = [Want::sends(0, 40, 0, 4096)];
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
-        let demand = CallDemand {
-            wants: &wants,
-            reply_bulk_max: &[4096],
-            gather_max: 4,
-            ..CallDemand::inline(40, 40)
-        };
-        client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let demand = CallDemand { wants: &wants, gather_max: 4, ..CallDemand::inline(40, 40) };
+        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
         let range = |value, due| OutOfRange { value, min: due, max: due };
         let report = rept(client.receive(&xmtresp(id.xid(), 1, &[])));
         assert_eq!(report.info, ReptInfo::BadTbsn(range(0, 1)));
@@ -877,10 +872,11 @@ mod failures {
             panic!("a reply")
         };
         let parts = [message.part];
-        let resolved = client.conn.resolve_reply(&client.ledger, of, &message, &parts);
+        let resolved =
+            client.conn.resolve_reply(&client.ledger, of, &message, &parts, &Offered::NONE);
         let violation = resolved.expect_err("Table 2");
-        let report = client.conn.reject_reply(&mut client.ledger, of, violation);
-        let bytes = client.report(report);
+        let report = client.conn.reject_reply(&mut client.ledger, of, message.via, violation);
+        let bytes = client.report(report.expect("a reply of the extension is reported"));
         // The responder learns which reply it was.
         let ingress = server.receive(&bytes);
         let refusal = Refusal::Reported(ReptInfo::BadTbsn(OutOfRange { value: 1, min: 2, max: 2 }));
@@ -894,7 +890,9 @@ mod failures {
         };
         assert!(message.is_plain());
         let parts = [message.part];
-        assert!(client.conn.resolve_reply(&client.ledger, of, &message, &parts).is_ok());
+        assert!(
+            client.conn.resolve_reply(&client.ledger, of, &message, &parts, &Offered::NONE).is_ok()
+        );
     }
 }
 
@@ -908,11 +906,12 @@ mod backward {
         let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
         assert_eq!(id.xid() >> 31, 1);
         let demand = CallDemand::inline(40, 40);
-        let mut plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("one credit");
+        let mut plan =
+            server.conn.begin_sends(&mut server.ledger, id, &demand).expect("one credit");
         let wires = server.transmit(&mut plan, &rpc(id.xid(), false, 40), &[]);
         let second = server.conn.open_call(&mut server.ledger, 6).expect("ready");
         assert_eq!(
-            server.conn.begin_call(&mut server.ledger, second, &demand).err(),
+            server.conn.begin_sends(&mut server.ledger, second, &demand).err(),
             Some(SendError::NotEnoughCredits { need: 1, have: 0 }),
             "one credit until the first grant"
         );
@@ -933,7 +932,7 @@ mod backward {
         let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
         let items = [BulkItem { position: 40, len: 64, origin: 0, pieces: 1 }];
         let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
-        let plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("inline");
+        let plan = server.conn.begin_sends(&mut server.ledger, id, &demand).expect("inline");
         assert!(!plan.is_placed(0));
         server.conn.finish_call(&mut server.ledger, id).expect("open");
         // And what breaks the rule is refused.
@@ -956,7 +955,7 @@ mod backward {
         let id = server.conn.open_call(&mut server.ledger, 5).expect("ready");
         let items = [BulkItem { position: 40, len: 64, origin: 0, pieces: 1 }];
         let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
-        let mut plan = server.conn.begin_call(&mut server.ledger, id, &demand).expect("placed");
+        let mut plan = server.conn.begin_sends(&mut server.ledger, id, &demand).expect("placed");
         assert!(plan.is_placed(0));
         let wires = server.transmit(&mut plan, &rpc(id.xid(), false, 40), &[vec![7; 64]]);
         assert!(
@@ -1004,12 +1003,12 @@ mod misuse {
         ];
         for items in lists {
             let demand = CallDemand { items: &items, gather_max: 8, ..CallDemand::inline(40, 40) };
-            let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("bad");
+            let error = client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("bad");
             assert!(matches!(error, SendError::Misuse(_)), "{items:?}: {error}");
         }
-        let wants = [RsdSet { begin: 0, end: 41, items: Array::EMPTY }];
+        let wants = [Want::sends(0, 41, 0, 1)];
         let demand = CallDemand { wants: &wants, ..CallDemand::inline(40, 40) };
-        let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("bad");
+        let error = client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("bad");
         assert!(matches!(error, SendError::Misuse(_)));
     }
 }

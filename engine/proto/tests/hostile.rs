@@ -181,7 +181,7 @@ fn answer(side: &mut Side, message: &Message<'static>, parts: &[Part]) {
 
 fn finish(side: &mut Side, id: CallId, message: &Message<'static>, parts: &[Part]) {
     let structure = side.settings.structure;
-    match side.conn.resolve_reply(&side.ledger, id, message, parts) {
+    match side.conn.resolve_reply(&side.ledger, id, message, parts, &Offered::NONE) {
         Ok(placed) => {
             for item in placed.iter() {
                 let bytes = side.gather(parts, item.pieces(&structure));
@@ -190,7 +190,7 @@ fn finish(side: &mut Side, id: CallId, message: &Message<'static>, parts: &[Part
             side.conn.finish_call(&mut side.ledger, id).expect("an answered call is open");
         }
         Err(violation) => {
-            side.conn.reject_reply(&mut side.ledger, id, violation);
+            side.conn.reject_reply(&mut side.ledger, id, message.via, violation);
         }
     }
 }
@@ -223,7 +223,7 @@ proptest! {
         for _ in 0..2 {
             let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
             let demand = CallDemand::inline(40, 10_000);
-            let _ = side.conn.begin_call(&mut side.ledger, id, &demand);
+            let _ = side.conn.begin_sends(&mut side.ledger, id, &demand);
         }
         for (sent, tail, changes) in stream {
             let mut bytes = encode(&sent, tail);
@@ -280,7 +280,7 @@ proptest! {
                 .map(|_| {
                     let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
                     let demand = CallDemand::inline(40, 4000);
-                    let _ = side.conn.begin_call(&mut side.ledger, id, &demand);
+                    let _ = side.conn.begin_sends(&mut side.ledger, id, &demand);
                     id.xid()
                 })
                 .collect();
@@ -362,11 +362,11 @@ proptest! {
             let before = state(&short);
             let header = short.conn.begin_plain_call(&mut short.ledger, id, payload, reply);
             let demand = CallDemand::inline(payload, reply);
-            let plan = general.conn.begin_call(&mut general.ledger, id, &demand);
+            let plan = general.conn.begin_sends(&mut general.ledger, id, &demand);
             match (header, plan) {
                 (Some(header), Ok(Plan::Inline(plan))) => {
                     prop_assert_eq!(header, encoded(&general, &plan));
-                    let to = ReplyTo { xid: id.xid(), credits: 1, rsbuf: 1, via: Via::Msg };
+                    let to = ReplyTo { xid: id.xid(), credits: 1, rsbuf: 1, via: Via::Msg, handle: None };
                     let bytes = [&header[..], &rpc(id.xid(), false, 40)].concat();
                     answers.receive(&bytes);
                     replies.receive(&bytes);

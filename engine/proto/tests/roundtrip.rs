@@ -6,7 +6,7 @@ use pair::{Side, connected, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
-use rpcrdma_xdr::{Array, RecvStructure, RsdItem, RsdLoc, RsdSet, SegmentGroup};
+use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 
 /// A message as a program has it: the payload without its items, and the items.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ fn deliver(side: &mut Side, wire: &[Vec<u8>]) -> (Message<'static>, Option<CallI
     };
     let placed = match id {
         None => side.conn.resolve_call(&message, &parts),
-        Some(id) => side.conn.resolve_reply(&side.ledger, id, &message, &parts),
+        Some(id) => side.conn.resolve_reply(&side.ledger, id, &message, &parts, &Offered::NONE),
     };
     let placed = placed.expect("what was planned is valid");
     let structure = side.settings.structure;
@@ -84,7 +84,8 @@ fn deliver(side: &mut Side, wire: &[Vec<u8>]) -> (Message<'static>, Option<CallI
     let mut stream = Vec::new();
     let mut rest = &payload[..];
     for item in placed.iter() {
-        let (gap, behind) = rest.split_at(item.position as usize - stream.len());
+        let position = item.position.expect("the extension says it") as usize;
+        let (gap, behind) = rest.split_at(position - stream.len());
         stream.extend_from_slice(gap);
         rest = behind;
         let bytes = side.gather(&parts, item.pieces(&structure));
@@ -142,20 +143,19 @@ proptest! {
         let answer = Content::new(id.xid(), true, &reply.0, &reply.1, reply.2);
         let virtual_len = content.stream().len() as u32;
 
-        let wanted = vec![RsdItem { min_len, loc: RsdLoc::Tbsn }; want_count];
-        let sets = [RsdSet { begin: 0, end: virtual_len, items: Array::from_slice(&wanted) }];
-        let wants = if want_count == 0 { &[][..] } else { &sets[..] };
-        let maxima: Vec<u32> =
-            (0..want_count).map(|index| reply.1.get(index).copied().unwrap_or(0)).collect();
+        let max_len = |index| reply.1.get(index).copied().unwrap_or(0);
+        let wants: Vec<_> = (0..want_count)
+            .map(|index| Want::sends(0, virtual_len, min_len, max_len(index)))
+            .collect();
         let demand = CallDemand {
             payload: content.payload.len() as u32,
             items: &content.items,
-            wants,
+            wants: &wants,
             reply_payload_max: answer.stream().len() as u32,
-            reply_bulk_max: &maxima,
             gather_max,
+            explicit: Explicit::NONE,
         };
-        let plan = client.conn.begin_call(&mut client.ledger, id, &demand);
+        let plan = client.conn.begin_sends(&mut client.ledger, id, &demand);
         let mut plan = match plan {
             Ok(plan) => plan,
             Err(SendError::NeedsExplicitRdma { .. } | SendError::TooManyPieces { .. }) => {
@@ -173,7 +173,7 @@ proptest! {
         let demand = ReplyDemand {
             payload: answer.payload.len() as u32,
             items: &answer.items,
-            rsd: message.rsd,
+            offer: message.offer(),
             gather_max,
         };
         let to = message.reply_to();
@@ -221,7 +221,7 @@ proptest! {
         let payload = content.payload.len() as u32;
         let items = &content.items;
         let demand = CallDemand { items, gather_max, ..CallDemand::inline(payload, 0) };
-        let Ok(Plan::Group(mut plan)) = client.conn.begin_call(&mut client.ledger, id, &demand)
+        let Ok(Plan::Group(mut plan)) = client.conn.begin_sends(&mut client.ledger, id, &demand)
         else {
             return Ok(());
         };
@@ -242,7 +242,7 @@ fn a_block_goes_to_its_segment_in_one_transmission() {
     let payload = content.payload.len() as u32;
     let items = &content.items;
     let demand = CallDemand { items, gather_max: 4, ..CallDemand::inline(payload, 100) };
-    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
     assert!(plan.is_placed(0));
     let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
     assert_eq!(wire.len(), 1);
@@ -268,7 +268,7 @@ fn a_block_larger_than_a_buffer_continues_in_the_next() {
     let items = &content.items;
     let payload = content.payload.len() as u32;
     let demand = CallDemand { items, gather_max: 4, ..CallDemand::inline(payload, 100) };
-    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
     let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
     assert_eq!(wire.len(), 16);
     let (message, _, stream) = deliver(&mut server, &wire);
@@ -285,7 +285,7 @@ fn a_payload_longer_than_a_buffer_is_continued() {
         let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
         let payload = rpc(id.xid(), false, len);
         let demand = CallDemand::inline(len as u32, 8);
-        let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
         let wire = client.transmit(&mut plan, &payload, &[]);
         assert_eq!(wire.len(), count, "{len} bytes");
         let (message, _, stream) = deliver(&mut server, &wire);
@@ -304,17 +304,16 @@ fn without_the_extension_all_of_it_is_inline() {
     let (mut client, mut server) = connected(settings, settings);
     let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
     let content = Content::new(id.xid(), false, &[5], &[1001], 3);
-    let wanted = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
-    let wants = [RsdSet { begin: 0, end: 20, items: Array::from_slice(&wanted) }];
+    let wants = [Want::sends(0, 20, 0, 1000)];
     let demand = CallDemand {
         payload: content.payload.len() as u32,
         items: &content.items,
         wants: &wants,
         reply_payload_max: 100,
-        reply_bulk_max: &[1000],
         gather_max: 8,
+        explicit: Explicit::NONE,
     };
-    let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+    let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
     assert!(!plan.is_placed(0));
     let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
     let (message, _, stream) = deliver(&mut server, &wire);
@@ -337,7 +336,7 @@ fn a_call_for_a_long_reply_is_a_transmit_request() {
         let items = &content.items;
         let inline = CallDemand::inline(payload, reply_payload_max);
         let demand = CallDemand { items, gather_max: 8, ..inline };
-        let mut plan = client.conn.begin_call(&mut client.ledger, id, &demand).expect("fits");
+        let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
         let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
         let (message, _, stream) = deliver(&mut server, &wire);
         assert_eq!((message.via, message.rsbuf), (via, rsbuf));
@@ -360,13 +359,13 @@ fn what_fits_no_way_says_so_with_numbers() {
     let payload = content.payload.len() as u32;
     let items = &content.items;
     let demand = CallDemand { items, gather_max: 8, ..CallDemand::inline(payload, 100) };
-    let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("too long");
+    let error = client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("too long");
     let expected =
         SendError::NeedsExplicitRdma { payload, bulk: 30_000, transmissions: 3, limit: 2 };
     assert_eq!(error, expected);
     // A reply that could be too long is found out before the call.
     let demand = CallDemand::inline(100, 50_000);
-    let error = client.conn.begin_call(&mut client.ledger, id, &demand).expect_err("too long");
+    let error = client.conn.begin_sends(&mut client.ledger, id, &demand).expect_err("too long");
     assert!(matches!(error, SendError::NeedsExplicitRdma { transmissions: 5, limit: 2, .. }));
     assert_eq!(client.ledger.replies.reserved(), 0);
 }

@@ -1,9 +1,7 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::{CallDemand, CallId, SendError};
-use rpcrdma_xdr::array::Array;
-use rpcrdma_xdr::rtr::placement::{RsdItem, RsdLoc, RsdSet};
+use rpcrdma_proto::{CallDemand, CallId, Explicit, SendError};
 
 use crate::error::CallRefused;
 use crate::payload::Payload;
@@ -116,23 +114,20 @@ impl<'a> CallBuilder<'a> {
         let payload = self.payload.written();
         let end = self.payload.position();
         let outbox = self.payload.outbox();
-        let wanted: ArrayVec<RsdItem<'_>, WANTS_MAX> = self
+        let wants: ArrayVec<rpcrdma_proto::Want, WANTS_MAX> = self
             .wants
             .iter()
-            .map(|want| RsdItem { min_len: want.len_min, loc: RsdLoc::Tbsn })
+            .map(|want| rpcrdma_proto::Want::sends(0, end, want.len_min, want.len_max))
             .collect();
-        let bulk_max: ArrayVec<u32, WANTS_MAX> =
-            self.wants.iter().map(|want| want.len_max).collect();
-        let set = RsdSet { begin: 0, end, items: Array::from_slice(&wanted) };
         let demand = CallDemand {
             payload,
             items: &outbox.items(message),
-            wants: if wanted.is_empty() { &[] } else { core::slice::from_ref(&set) },
+            wants: &wants,
             reply_payload_max: self.reply_payload_max,
-            reply_bulk_max: &bulk_max,
             gather_max: outbox.gather_max,
+            explicit: Explicit::NONE,
         };
-        let planned = self.peer.conn.begin_call(&mut outbox.ledger, self.id, &demand);
+        let planned = self.peer.conn.begin_sends(&mut outbox.ledger, self.id, &demand);
         if let Err(SendError::NotEnoughCredits { .. }) = planned {
             outbox.stats.busy_credits.add(1);
         }

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use rpcrdma_proto::{ReplyDemand, ReplyTo};
+use rpcrdma_proto::{Offer, ReplyDemand, ReplyTo};
 
 use super::ticket::{Directions, Ticket};
 use crate::error::CallRefused;
@@ -110,7 +110,7 @@ impl<'a> Reply<'a> {
         let demand = ReplyDemand {
             payload,
             items: &outbox.items(message),
-            rsd: self.directions.sets(),
+            offer: Offer::Directions(self.directions.sets()),
             gather_max: outbox.gather_max,
         };
         let conn = &mut self.peer.conn;

@@ -2,8 +2,8 @@
 
 use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{
-    CallId, Complete, Connection, Control, Ingress, Message, Part, Plain, Received, ReplyTo,
-    Report, ShardLedger, Violation, payload_pieces,
+    CallId, Complete, Connection, Control, Ingress, Message, Offered, Part, Plain, Received,
+    ReplyTo, Report, ShardLedger, Via, Violation, payload_pieces,
 };
 
 use super::core::Core;
@@ -259,7 +259,8 @@ impl<P: Provider> Core<P> {
                 let parts = core::slice::from_ref(&message.part);
                 let ledger = &outbox.ledger;
                 let result = prepare_reply(&peer.conn, ledger, id, &message, parts, map);
-                self.judge_reply(index, id, result)
+                let via = message.via;
+                self.judge_reply(index, id, via, result)
             }
             Ingress::Partial => Fate::Park,
             Ingress::Control(Control { answer, .. }) => {
@@ -324,7 +325,8 @@ impl<P: Provider> Core<P> {
             }
             Complete::Reply(id) => {
                 let result = prepare_reply(conn, &outbox.ledger, id, &message, parts, map);
-                self.judge_reply(index, id, result)
+                let via = message.via;
+                self.judge_reply(index, id, via, result)
             }
             // Its caller is gone.
             Complete::Unwanted => Fate::Done,
@@ -343,11 +345,18 @@ impl<P: Provider> Core<P> {
     }
 
     /// A reply that breaks a rule of placement is reported, and its call fails.
-    fn judge_reply(&mut self, index: u32, id: CallId, result: Result<(), Violation>) -> Fate {
+    fn judge_reply(
+        &mut self,
+        index: u32,
+        id: CallId,
+        via: Via,
+        result: Result<(), Violation>,
+    ) -> Fate {
         let Err(violation) = result else { return Fate::Reply(id) };
         let Core { peers, outbox, .. } = self;
-        if let Some(peer) = peers.at(index) {
-            let report = peer.conn.reject_reply(&mut outbox.ledger, id, violation);
+        if let Some(peer) = peers.at(index)
+            && let Some(report) = peer.conn.reject_reply(&mut outbox.ledger, id, via, violation)
+        {
             outbox.report(peer, &report);
         }
         Fate::Failed(id, CallError::BadReply(violation))
@@ -479,7 +488,7 @@ fn prepare_reply(
     parts: &[Part],
     map: &mut Map,
 ) -> Result<(), Violation> {
-    let placed = conn.resolve_reply(ledger, id, message, parts)?;
+    let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed);
     Ok(())

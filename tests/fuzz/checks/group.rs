@@ -4,7 +4,7 @@ mod model;
 mod sent;
 
 use rpcrdma_proto::{
-    Aborted, CallDemand, CallId, Complete, Ingress, Refusal, ReplyTo, Report, Role, Settings,
+    Aborted, CallDemand, CallId, Complete, Ingress, Refusal, ReplyTo, Report, Role, Settings, Via,
     Violation,
 };
 use rpcrdma_xdr::{
@@ -115,7 +115,7 @@ impl Scene {
         }
         let id = conn.open_call(ledger, 1).expect("ready");
         let demand = CallDemand::inline(40, reply);
-        let Ok(mut plan) = conn.begin_call(ledger, id, &demand) else {
+        let Ok(mut plan) = conn.begin_sends(ledger, id, &demand) else {
             conn.finish_call(ledger, id).expect("it is open");
             return;
         };
@@ -216,7 +216,7 @@ impl Scene {
     fn replied(&mut self, id: CallId, choices: &mut Choices<'_>) {
         if choices.rarely(4) {
             let violation = Violation::BadHeader("a test says so");
-            self.side.conn.reject_reply(&mut self.side.ledger, id, violation);
+            self.side.conn.reject_reply(&mut self.side.ledger, id, Via::Xmt, violation);
             self.model.call(id.xid()).expect("it is open").2 = false;
         } else {
             self.finish(id);

@@ -4,12 +4,15 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use rpcrdma_xdr::numbers::placement as number;
-use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 
+use crate::demand::Want;
 use crate::error::{Misuse, Violation};
 use crate::placement::item::BulkItem;
+use crate::placement::layout::ItemSet;
 
 /// `xmdp_type` of a reply direction: the rows of Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,23 +141,24 @@ impl WantSet {
     /// No direction.
     pub const NONE: Self = Self { sends: 0, direct: 0, len: 0 };
 
-    /// The directions in these sets.
+    /// What is asked for these wants, of which `offered` have memory.
     ///
     /// # Errors
-    /// [`Misuse`] if there are more than 64, or the sets are not disjoint and increasing.
-    pub fn of(sets: &[RsdSet<'_>]) -> Result<Self, Misuse> {
-        let mut wants = Self::NONE;
+    /// [`Misuse`] if there are more than 64, or the ranges are not disjoint and increasing.
+    pub fn of(wants: &[Want], offered: ItemSet) -> Result<Self, Misuse> {
+        let mut set = Self::NONE;
         let mut previous_end = 0;
-        for set in sets {
-            if set.begin < previous_end || set.end <= set.begin {
+        for group in ranges(wants) {
+            let (begin, end) = group.first().map_or((0, 0), |want| (want.begin, want.end));
+            if begin < previous_end || end <= begin {
                 return Err(Misuse("reply directions are disjoint and increasing"));
             }
-            previous_end = set.end;
-            for item in set.items.iter() {
-                wants.push(WantKind::of(&item.loc))?;
-            }
+            previous_end = end;
         }
-        Ok(wants)
+        for (index, want) in wants.iter().enumerate() {
+            set.push(want.asked(offered.contains(index)))?;
+        }
+        Ok(set)
     }
 
     /// The number of directions.
@@ -210,6 +214,51 @@ impl WantSet {
 
 fn wrong_type(result: ItemKind, allowed: u32) -> Violation {
     Violation::Segment { value: result.number(), min: allowed, max: allowed }
+}
+
+/// The wants of each operation, which are one set of directions on the wire.
+pub fn ranges(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
+    wants.chunk_by(|one, other| (one.begin, one.end) == (other.begin, other.end))
+}
+
+impl Want {
+    /// What its direction asks for: without memory to offer, placement by Send.
+    #[must_use]
+    pub fn asked(&self, offered: bool) -> WantKind {
+        if offered { self.kind } else { WantKind::Tbsn }
+    }
+
+    /// Its direction, with the memory that is offered.
+    #[must_use]
+    pub fn direction<'a>(&self, offered: Option<&'a [RdmaSegment]>) -> RsdItem<'a> {
+        let segments = Array::from_slice(offered.unwrap_or_default());
+        let loc = match self.asked(offered.is_some()) {
+            WantKind::Exrw => RsdLoc::Exrw(segments),
+            WantKind::Tbsn => RsdLoc::Tbsn,
+            WantKind::Choice => RsdLoc::Choice(segments),
+            WantKind::BySize => RsdLoc::BySize { over: self.over, segments },
+        };
+        RsdItem { min_len: self.min_len, loc }
+    }
+}
+
+/// The directions of a call, by operation.
+pub(crate) type Directions<'a> = ArrayVec<RsdItem<'a>, { MITEMS_MAX as usize }>;
+
+/// The sets of directions of a call's wants.
+pub(crate) fn sets_of<'a>(
+    wants: &[Want],
+    items: &'a [RsdItem<'a>],
+) -> ArrayVec<RsdSet<'a>, { MITEMS_MAX as usize }> {
+    let mut rest = items;
+    ranges(wants)
+        .map(|group| {
+            let (these, others) = rest.split_at(group.len().min(rest.len()));
+            rest = others;
+            let (begin, end) = group.first().map_or((0, 0), |want| (want.begin, want.end));
+            RsdSet { begin, end, items: Array::from_slice(these) }
+        })
+        .collect()
 }
 
 /// Checks the directions of a received call against its virtual length (wire.md E23, E40).
@@ -299,8 +348,6 @@ pub const NO_ITEM: MsgItem<'static> = MsgItem { disp: 0, length: 0, loc: Loc::No
 mod tests {
     use std::vec::Vec;
 
-    use rpcrdma_xdr::rtr::placement::RsdItem;
-
     use super::*;
 
     const WANTS: [WantKind; 4] =
@@ -315,6 +362,16 @@ mod tests {
             WantKind::Choice => RsdLoc::Choice(Array::EMPTY),
             WantKind::BySize => RsdLoc::BySize { over: 1, segments: Array::EMPTY },
         }
+    }
+
+    fn want(begin: u32, end: u32, kind: WantKind) -> Want {
+        Want { kind, ..Want::sends(begin, end, 0, 100) }
+    }
+
+    fn all(count: usize) -> ItemSet {
+        let mut set = ItemSet::EMPTY;
+        (0..count).for_each(|index| set.insert(index));
+        set
     }
 
     fn direction(min_len: u32, kind: WantKind) -> RsdItem<'static> {
@@ -344,9 +401,8 @@ mod tests {
 
     #[test]
     fn a_set_of_wants_checks_results_by_table_2() {
-        let items: Vec<_> = WANTS.iter().map(|kind| direction(0, *kind)).collect();
-        let sets = [RsdSet { begin: 0, end: 8, items: Array::from_slice(&items) }];
-        let wants = WantSet::of(&sets).expect("four directions");
+        let asked: Vec<_> = WANTS.iter().map(|kind| want(0, 8, *kind)).collect();
+        let wants = WantSet::of(&asked, all(4)).expect("four directions");
         assert_eq!(wants.len(), 4);
         for (index, want) in WANTS.iter().enumerate() {
             for result in RESULTS {
@@ -356,6 +412,10 @@ mod tests {
         }
         let violation = Violation::Segment { value: 2, min: 1, max: 1 };
         assert_eq!(wants.check(0, ItemKind::Tbsn), Err(violation));
+        // Without memory, all is asked by Send.
+        let wants = WantSet::of(&asked, ItemSet::EMPTY).expect("four directions");
+        assert!((0..4).all(|index| wants.check(index, ItemKind::Exrw).is_err()));
+        assert!((0..4).all(|index| wants.check(index, ItemKind::Tbsn).is_ok()));
         // No direction allows no placed item.
         assert!(WantSet::NONE.check(0, ItemKind::Tbsn).is_err());
     }
@@ -376,8 +436,9 @@ mod tests {
         let one = [direction(0, WantKind::Tbsn)];
         let full = RsdSet { begin: 0, end: 4, items: Array::from_slice(&many) };
         let extra = RsdSet { begin: 4, end: 8, items: Array::from_slice(&one) };
-        assert_eq!(WantSet::of(&[full]).map(|wants| wants.len()), Ok(64));
-        assert!(WantSet::of(&[full, extra]).is_err());
+        let most = [want(0, 4, WantKind::Tbsn); 65];
+        assert_eq!(WantSet::of(&most[..64], ItemSet::EMPTY).map(|wants| wants.len()), Ok(64));
+        assert!(WantSet::of(&most, ItemSet::EMPTY).is_err());
         let directions = [full, extra];
         assert!(check_directions(&Array::from_slice(&directions), 8).is_err());
     }
@@ -391,8 +452,12 @@ mod tests {
         assert_eq!(check(&[range(0, 40), range(39, 100)]), offset(39, 40));
         assert_eq!(check(&[range(8, 8)]), offset(8, 9));
         assert_eq!(check(&[range(8, 101)]), offset(101, 9));
-        assert!(WantSet::of(&[range(0, 40), range(39, 100)]).is_err());
-        assert!(WantSet::of(&[range(8, 8)]).is_err());
+        let wanted = |begin, end| want(begin, end, WantKind::Tbsn);
+        let set = |wants: &[Want]| WantSet::of(wants, ItemSet::EMPTY).is_ok();
+        assert!(set(&[wanted(0, 40), wanted(0, 40), wanted(40, 100)]));
+        assert!(!set(&[wanted(0, 40), wanted(39, 100)]));
+        assert!(!set(&[wanted(0, 40), wanted(40, 100), wanted(0, 40)]));
+        assert!(!set(&[wanted(8, 8)]));
     }
 
     #[test]

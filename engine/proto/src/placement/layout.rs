@@ -85,6 +85,33 @@ impl ItemSet {
         index < MITEMS_MAX as usize && self.0 >> index & 1 == 1
     }
 
+    /// How many members come before this one; `None` if it is not a member.
+    #[inline]
+    #[must_use]
+    pub fn rank(self, index: usize) -> Option<usize> {
+        let before = (1u64.unbounded_shl(index as u32)).wrapping_sub(1);
+        self.contains(index).then(|| (self.0 & before).count_ones() as usize)
+    }
+
+    /// The highest member.
+    #[inline]
+    #[must_use]
+    pub fn last(self) -> Option<usize> {
+        self.0.checked_ilog2().map(|last| last as usize)
+    }
+
+    /// The members of either.
+    #[inline]
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The members, in rising order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MITEMS_MAX as usize).filter(move |index| self.contains(*index))
+    }
+
     /// How many there are.
     #[inline]
     #[must_use]
@@ -115,7 +142,7 @@ pub struct Run {
 }
 
 /// A message laid out. Where each item is follows from where the first begins.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Layout {
     /// Header bytes of the first transmission.
     pub header_len: u32,

@@ -1,6 +1,7 @@
 //! Placement: where the bytes of a message lie in the transmissions that carry it.
 
 pub mod direct;
+pub mod gather;
 pub mod inline;
 pub mod item;
 pub mod layout;

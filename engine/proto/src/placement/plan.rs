@@ -21,13 +21,17 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
-use crate::placement::direct;
+use crate::chunks::write::RemoteWrite;
+use crate::demand::{Exposed, Want};
+use crate::placement::direct::{self, Directions, sets_of};
+use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
 
 /// How a message is sent.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives on one stack, and nothing is allocated")]
 pub enum Plan<'a> {
     /// In one RDMA_MSG, all of it the program's payload.
     Inline(InlinePlan),
@@ -46,7 +50,26 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether an item is placed; if not, it is in the payload stream.
+    /// The next RDMA Write of the message, to be posted before its transmissions and on the same
+    /// queue pair.
+    pub fn next_write(&mut self) -> Option<RemoteWrite> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Group(plan) => plan.next_write(),
+        }
+    }
+
+    /// The handle that the last transmission of the message is to invalidate.
+    #[inline]
+    #[must_use]
+    pub fn invalidate(&self) -> Option<u32> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Group(plan) => plan.invalidate(),
+        }
+    }
+
+    /// Whether an item is placed by Send.
     #[must_use]
     pub fn is_placed(&self, item: usize) -> bool {
         match self {
@@ -61,8 +84,8 @@ impl Plan<'_> {
 pub(crate) enum Form<'a> {
     /// RDMA_MSG: a single transmission, nothing placed.
     Msg(Direction),
-    /// A transmit request.
-    Request { wants: &'a [RsdSet<'a>], rsbuf: u32 },
+    /// A transmit request. A want with memory has its list in `exposed`.
+    Request { wants: &'a [Want], offered: ItemSet, rsbuf: u32 },
     /// A transmit response to these directions.
     Response { rsd: Array<'a, RsdSet<'a>> },
 }
@@ -84,8 +107,11 @@ pub struct GroupPlan<'a> {
     form: Form<'a>,
     xid: u32,
     stream: u32,
-    items: &'a [BulkItem],
+    pub(super) items: &'a [BulkItem],
     placed: ItemSet,
+    /// Items moved by explicit RDMA.
+    direct: ItemSet,
+    exposed: Exposed<'a>,
     header_len: u32,
     first_room: u32,
     cont_room: u32,
@@ -112,27 +138,9 @@ pub struct Transmission {
     bulk: BulkCursor,
 }
 
-/// What follows the header of a transmission, piece by piece.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gather {
-    /// These bytes of the program's payload.
-    Payload(Range<u32>),
-    /// These bytes of an item.
-    Bulk {
-        /// Its place among the items.
-        item: usize,
-        /// The first byte.
-        start: u32,
-        /// How many.
-        len: u32,
-    },
-    /// So many zero bytes.
-    Zero(u32),
-}
-
 /// How far the placed items are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BulkCursor {
+pub(super) struct BulkCursor {
     /// The item that is next, or under way.
     item: usize,
     /// Bytes of it that are sent.
@@ -147,12 +155,12 @@ struct BulkCursor {
 
 /// A part of a placed item that lies in one piece in a transmission.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
-    item: usize,
-    start: u32,
-    len: u32,
+pub(super) struct Stretch {
+    pub(super) item: usize,
+    pub(super) start: u32,
+    pub(super) len: u32,
     /// Where it begins in the transmission.
-    at: u32,
+    pub(super) at: u32,
 }
 
 /// What a plan is made from.
@@ -162,6 +170,8 @@ pub(crate) struct Sizes<'a> {
     pub(crate) stream: u32,
     pub(crate) items: &'a [BulkItem],
     pub(crate) placed: ItemSet,
+    pub(crate) direct: ItemSet,
+    pub(crate) exposed: Exposed<'a>,
     pub(crate) gather_max: u32,
 }
 
@@ -175,6 +185,8 @@ impl<'a> GroupPlan<'a> {
             stream: sizes.stream,
             items: sizes.items,
             placed: sizes.placed,
+            direct: sizes.direct,
+            exposed: sizes.exposed,
             header_len: layout.header_len,
             first_room: layout.first_room,
             cont_room: layout.cont_room,
@@ -250,11 +262,21 @@ impl<'a> GroupPlan<'a> {
         let mut walk = self.start;
         let optional = match self.form {
             Form::Msg(_) => return header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
-            Form::Request { wants, rsbuf } => {
-                let placed = (0..self.items.len()).filter(|index| self.is_placed(*index));
-                dp.extend(placed.map(|index| self.entry(index, &mut walk, structure)));
-                let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(wants));
-                Optional::XmtReq(XmtReq { dp, rsd, count: self.count, rsbuf, pslen })
+            Form::Request { wants, offered, rsbuf } => {
+                let apart = self.placed.union(self.direct).iter();
+                dp.extend(apart.map(|index| self.entry(index, &mut walk, structure)));
+                let items: Directions<'_> = wants
+                    .iter()
+                    .enumerate()
+                    .map(|(index, want)| {
+                        let list = || self.exposed.wants.of(offered, index);
+                        want.direction(offered.contains(index).then(list))
+                    })
+                    .collect();
+                let rsd = sets_of(wants, &items);
+                let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(&rsd));
+                let req = XmtReq { dp, rsd, count: self.count, rsbuf, pslen };
+                return header(Body::Optional(Optional::XmtReq(req))).encode(writer);
             }
             Form::Response { rsd } => {
                 // It matched when the plan was made; directions and items are the same now.
@@ -295,15 +317,30 @@ impl<'a> GroupPlan<'a> {
         self.form.direction()
     }
 
-    /// Whether an item is placed; if not, it is in the payload stream.
+    /// Whether an item is placed by Send.
     #[must_use]
     pub fn is_placed(&self, item: usize) -> bool {
         self.placed.contains(item)
     }
 
+    /// Whether an item is moved by explicit RDMA.
+    #[must_use]
+    pub fn is_direct(&self, item: usize) -> bool {
+        self.direct.contains(item)
+    }
+
+    /// Whether an item is not in the payload stream.
+    pub(super) fn is_apart(&self, item: usize) -> bool {
+        self.is_placed(item) || self.is_direct(item)
+    }
+
     /// How the first header describes an item.
     fn entry(&self, index: usize, walk: &mut Walk, structure: &RecvStructure) -> MsgItem<'a> {
         let item = &self.items[index];
+        if self.is_direct(index) {
+            let segments = Array::from_slice(self.exposed.items.of(self.direct, index));
+            return MsgItem { disp: item.position, length: item.len, loc: Loc::Exrw(segments) };
+        }
         if !self.is_placed(index) {
             return direct::too_short(item);
         }
@@ -343,7 +380,7 @@ impl<'a> GroupPlan<'a> {
     }
 
     /// The next part of a placed item in transmission `index`, and where the one after it begins.
-    fn next_stretch(
+    pub(super) fn next_stretch(
         &self,
         bulk: &mut BulkCursor,
         structure: &RecvStructure,
@@ -386,88 +423,5 @@ impl<'a> GroupPlan<'a> {
             *bulk = BulkCursor { item: item + 1, done: 0, first: None, k: 0, walk: bulk.walk };
         }
         Some(Stretch { item, start, len, at: begins })
-    }
-
-    /// The piece of the stream that begins at `range.start`, no longer than the range.
-    fn stream_piece(&self, range: &Range<u32>) -> Gather {
-        let left = range.end - range.start;
-        // Where we are in the stream, and how many of its bytes are items and their padding.
-        let (mut excised, mut spliced) = (0, 0);
-        for (index, item) in self.items.iter().enumerate() {
-            if self.is_placed(index) {
-                excised += item.padded_len();
-                continue;
-            }
-            let begin = item.position - excised;
-            if range.start < begin {
-                return payload_piece(range.start - spliced, left.min(begin - range.start));
-            }
-            let within = range.start - begin;
-            if within < item.len {
-                let len = left.min(item.len - within);
-                return Gather::Bulk { item: index, start: within, len };
-            }
-            if within < item.padded_len() {
-                return Gather::Zero(left.min(item.padded_len() - within));
-            }
-            spliced += item.padded_len();
-        }
-        payload_piece(range.start - spliced, left)
-    }
-}
-
-fn payload_piece(start: u32, len: u32) -> Gather {
-    Gather::Payload(start..start + len)
-}
-
-/// The pieces of a transmission behind its header, in order.
-#[derive(Debug, Clone)]
-pub struct Pieces<'p, 'a> {
-    plan: &'p GroupPlan<'a>,
-    structure: &'p RecvStructure,
-    index: u32,
-    at: u32,
-    stream: Range<u32>,
-    bulk: BulkCursor,
-    waiting: Option<Stretch>,
-}
-
-impl Iterator for Pieces<'_, '_> {
-    type Item = Gather;
-
-    fn next(&mut self) -> Option<Gather> {
-        if self.stream.start < self.stream.end {
-            let piece = self.plan.stream_piece(&self.stream);
-            self.stream.start += piece.len();
-            self.at += piece.len();
-            return Some(piece);
-        }
-        let stretch = match self.waiting.take() {
-            Some(stretch) => stretch,
-            None => self.plan.next_stretch(&mut self.bulk, self.structure, self.index)?,
-        };
-        if stretch.at > self.at {
-            let pad = stretch.at - self.at;
-            self.at = stretch.at;
-            self.waiting = Some(stretch);
-            // wire.md E15: the gap is real bytes on the wire.
-            return Some(Gather::Zero(pad));
-        }
-        self.at += stretch.len;
-        let Stretch { item, start, len, .. } = stretch;
-        Some(Gather::Bulk { item, start, len })
-    }
-}
-
-impl Gather {
-    /// Bytes of the piece.
-    #[inline]
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a piece always has bytes")]
-    pub fn len(&self) -> u32 {
-        match self {
-            Self::Payload(range) => range.end - range.start,
-            Self::Bulk { len, .. } | Self::Zero(len) => *len,
-        }
     }
 }

@@ -8,6 +8,7 @@
 //! left in a buffer stays unseen (wire.md E13).
 
 use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, STRUCTURE_SEGMENTS_MAX};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, TbsnIter, Tbsns};
@@ -39,25 +40,75 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// The placed items of a message, all found valid.
+/// The items of a message that are not in its payload stream, all found valid.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'a> {
-    items: Array<'a, MsgItem<'a>>,
-    payload_len: u32,
-    virtual_len: u32,
+    pub(crate) items: Items<'a>,
+    pub(crate) body: Option<MessageBody<'a>>,
+    pub(crate) payload_len: u32,
+    pub(crate) virtual_len: u32,
 }
 
-/// A placed item.
+/// Where the header describes the items.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Items<'a> {
+    /// In the items of a transmit request, or of a transmit response.
+    Listed { items: Array<'a, MsgItem<'a>>, is_reply: bool },
+}
+
+/// An item that is not in the payload stream.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacedItem<'a> {
-    /// Its place among the items of the header: in a reply, the direction that it answers.
+    /// Its place among the items of the header: in a reply, the want that it answers.
     pub index: usize,
-    /// Where its first byte is in the stream with nothing excised.
-    pub position: u32,
-    /// Its bytes, without padding.
+    /// Where its first byte is in the stream with nothing excised, if the message says that.
+    pub position: Option<u32>,
+    /// Its bytes, without padding. The padding may be among them if the peer reads them from
+    /// memory that was offered with it (RFC 8166 3.4.5.2).
     pub len: u32,
+    /// Where it is.
+    pub at: Place<'a>,
+}
+
+/// Where something is that is not in the payload stream.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    /// In the receive buffers of the message.
+    Sent(Sent<'a>),
+    /// In the memory of the caller, to be fetched by RDMA Read.
+    Remote(Segments<'a>),
+    /// In the memory that was offered for it with the call, from its beginning on.
+    Sink,
+}
+
+/// Placement segments of the receive buffers of a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent<'a> {
     offset: u32,
     segments: Tbsns<'a>,
+}
+
+/// The whole of a message, where it is not in the transmission.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageBody<'a> {
+    /// Its bytes.
+    pub len: u32,
+    /// [`Place::Remote`] in a call, [`Place::Sink`] in a reply.
+    pub at: Place<'a>,
+}
+
+/// Memory of the peer that holds one thing: so many bytes of these segments, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Segments<'a> {
+    pub(crate) source: SegmentSource<'a>,
+    pub(crate) len: u32,
+}
+
+/// Where the header names segments.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SegmentSource<'a> {
+    /// In an item of the extension.
+    Listed(Array<'a, RdmaSegment>),
 }
 
 /// Checks every item of a message and finds its length (wire.md E13, E16, E17, E25, E30, E31, E40).
@@ -86,27 +137,44 @@ pub fn resolve<'a>(
     // wire.md E40
     match u32::try_from(virtual_len) {
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
-            Ok(Placed { items, payload_len: payload as u32, virtual_len })
+            let is_reply = matches!(rule, Rule::Response(_));
+            let items = Items::Listed { items, is_reply };
+            Ok(Placed { items, body: None, payload_len: payload as u32, virtual_len })
         }
         _ => Err(Violation::BadHeader("the message is longer than is accepted")),
     }
 }
 
 impl<'a> Placed<'a> {
-    /// The items that were placed, in order.
+    /// The items that are not in the payload stream, in order.
     pub fn iter(&self) -> impl Iterator<Item = PlacedItem<'a>> + use<'a> {
-        self.items.iter().enumerate().filter_map(|(index, item)| match item.loc {
-            Loc::Tbsn { offset, segments } => {
-                let (position, len) = (item.disp, item.length);
-                Some(PlacedItem { index, position, len, offset, segments })
-            }
-            Loc::Exrw(_) | Loc::TooShort | Loc::NoItem => None,
+        let Items::Listed { items, is_reply } = self.items;
+        items.iter().enumerate().filter_map(move |(index, item)| {
+            let (position, len) = (Some(item.disp), item.length);
+            let at = match item.loc {
+                Loc::Tbsn { offset, segments } => Place::Sent(Sent { offset, segments }),
+                Loc::Exrw(_) if is_reply => Place::Sink,
+                Loc::Exrw(list) => {
+                    Place::Remote(Segments { source: SegmentSource::Listed(list), len })
+                }
+                Loc::TooShort | Loc::NoItem => return None,
+            };
+            Some(PlacedItem { index, position, len, at })
         })
     }
 
-    /// What was done with each item of the header; in a reply, with each direction of the call.
+    /// What was done with each item of the header of a transmit request or response; in a reply,
+    /// with each want of the call.
     pub fn results(&self) -> impl Iterator<Item = ItemKind> + use<'a> {
-        self.items.iter().map(|item| ItemKind::of(&item.loc))
+        let Items::Listed { items, .. } = self.items;
+        items.iter().map(|item| ItemKind::of(&item.loc))
+    }
+
+    /// The message itself, if it is not in the transmission. Once its first bytes are there,
+    /// [`crate::Connection::check_body`] judges them.
+    #[must_use]
+    pub fn body(&self) -> Option<MessageBody<'a>> {
+        self.body
     }
 
     /// Bytes of the payload stream of all transmissions.
@@ -123,9 +191,36 @@ impl<'a> Placed<'a> {
 }
 
 impl<'a> PlacedItem<'a> {
-    /// Where its bytes are, in order. `structure` is the one it was resolved with.
+    /// Where its bytes are in the receive buffers, in order; nowhere if it was not placed by Send.
+    /// `structure` is the one it was resolved with.
     pub fn pieces<'s>(&self, structure: &'s RecvStructure) -> ItemPieces<'a, 's> {
-        ItemPieces { structure, numbers: self.segments.iter(), offset: self.offset, left: self.len }
+        let (sent, left) = match self.at {
+            Place::Sent(sent) => (sent, self.len),
+            Place::Remote(_) | Place::Sink => (Sent::NOWHERE, 0),
+        };
+        ItemPieces { structure, numbers: sent.segments.iter(), offset: sent.offset, left }
+    }
+}
+
+impl Sent<'_> {
+    const NOWHERE: Self = Self { offset: 0, segments: Tbsns::from_slice(&[]) };
+}
+
+impl<'a> Segments<'a> {
+    /// The segments, each with as many bytes as belong to the thing; none is empty.
+    pub fn iter(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
+        let SegmentSource::Listed(list) = self.source;
+        let mut left = self.len;
+        list.iter()
+            .map_while(move |segment| {
+                if left == 0 {
+                    return None;
+                }
+                let length = segment.length.min(left);
+                left -= length;
+                Some(RdmaSegment { length, ..segment })
+            })
+            .filter(|segment| segment.length > 0)
     }
 }
 
@@ -347,7 +442,7 @@ mod tests {
         let placed = in_call(&parts, &items).expect("valid");
         assert_eq!((placed.payload_len(), placed.virtual_len()), (40, 40 + 152 + 172));
         let found: Vec<_> = placed.iter().collect();
-        assert_eq!((found[0].index, found[0].position, found[0].len), (0, 8, 150));
+        assert_eq!((found[0].index, found[0].position, found[0].len), (0, Some(8), 150));
         let structure = structure();
         let piece = |part, segment, offset, len| Piece { part, segment, offset, len };
         let first: Vec<_> = found[0].pieces(&structure).collect();
