@@ -417,8 +417,28 @@ fn a_peer_that_does_not_listen_starves_nobody() {
             scene.world.step();
         }
         scene.others_are_served();
+        if scene.raw_at_server().is_none() {
+            scene.meet();
+        }
     }
     assert!(scene.world.servers[0].handle().stats().violations > 200);
+}
+
+#[test]
+fn who_floods_its_connection_is_closed() {
+    let mut scene = Scene::new();
+    let victim = scene.raw_at_server().expect("it is connected");
+    let bad = continuation(9, 3, &[0; 16]);
+    for _ in 0..200 {
+        scene.raw.send(&bad);
+        scene.turns(2);
+    }
+    let closed = scene.world.servers[0].handler().closed.clone();
+    let flood = Fatal::ControlFlood { messages: 129, limit: 128 };
+    assert_eq!(closed, [(victim, CloseReason::Protocol(flood))]);
+    scene.others_are_served();
+    scene.meet();
+    scene.others_are_served();
 }
 
 #[test]

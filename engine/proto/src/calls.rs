@@ -5,8 +5,8 @@
 //!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
 //! ```
 //! The generation of a slot grows with every use, so a late reply to an earlier call in the same
-//! slot names another xid. Generation 0 is never used for a call: `role | 0 | 0` is the xid of our
-//! control messages, which therefore collides with no call (wire.md P9).
+//! slot names another xid. Generation 0 is never used for a call: `role | 0 | n` are the xids of our
+//! control messages, at least 16 of them, which therefore collide with no call (wire.md P9).
 
 use alloc::boxed::Box;
 
@@ -17,6 +17,9 @@ use crate::settings::Role;
 
 /// The most calls that a table can hold.
 pub const CALLS_MAX: u32 = 1 << 20;
+
+/// The xids below it, with the bit of our role, are those of our control messages.
+pub(crate) const CONTROL_XIDS: u32 = 16;
 
 /// Names a call of ours; its value is the xid of the RPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,7 +125,7 @@ impl CallTable {
                 Slot { xid: index, peer: NONE, next_free, entry: NO_CALL }
             })
             .collect();
-        let slot_bits = u32::BITS - (calls_max - 1).leading_zeros();
+        let slot_bits = u32::BITS - (calls_max.max(CONTROL_XIDS) - 1).leading_zeros();
         Self { slots, free: 0, len: 0, slot_bits }
     }
 

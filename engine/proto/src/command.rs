@@ -270,7 +270,7 @@ impl Connection {
     /// The longest reply that one RDMA_MSG brings into our buffers.
     #[inline]
     fn reply_room(&self) -> u32 {
-        self.settings.structure.total_len() - InlinePlan::HEADER_LEN
+        self.exchange.own_recv_size() - InlinePlan::HEADER_LEN
     }
 
     /// How many transmissions the reply may have, if that is possible at all.
@@ -307,7 +307,7 @@ impl Connection {
             true => own.response_rx_max.min(peer.response_sx_limit),
             false => 1,
         };
-        match route::reply_count(own, demand) {
+        match route::reply_count(own, self.exchange.own_recv_size(), demand) {
             Ok(count) if count <= limit => Ok(ReplyBound { count, demand: None }),
             Ok(count) | Err(LayoutError::Count(count)) => Err(impossible(count, limit)),
             Err(LayoutError::Pieces(_)) => Err(impossible(0, limit)),

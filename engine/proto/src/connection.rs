@@ -8,6 +8,7 @@ use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::{self, CallId, CallTable};
+use crate::change::ChangeKind;
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
 use crate::demand::Offered;
 use crate::error::{Misuse, OpenError, Violation};
@@ -91,6 +92,8 @@ pub struct Connection {
     pub(crate) ready: bool,
     /// Whether the peer has shown that it speaks our version.
     pub(crate) accepted: bool,
+    /// Messages of the peer since the last that brought something (wire.md W13).
+    pub(crate) idle_messages: u8,
     pub(crate) peer: u32,
     pub(crate) credits: CreditLedger,
     pub(crate) inflow: Inflow,
@@ -120,10 +123,11 @@ impl Connection {
             role,
             ready: role == Role::Client && !settings.properties,
             accepted: false,
+            idle_messages: 0,
             peer,
             credits: CreditLedger::new(settings.credits_requested),
             inflow: Inflow::new(settings.credits_granted_max),
-            exchange: PropertyExchange::new(),
+            exchange: PropertyExchange::new(settings.structure.total_len()),
             settings: *settings,
             counters: Counters::default(),
             group: GroupAssembler::new(),
@@ -357,6 +361,12 @@ impl Connection {
         match *control {
             ControlSend::ConnProp { xid } => encode_connprop(xid, credit, &self.settings, writer),
             ControlSend::RespProp { xid, answer } => encode_resprop(xid, credit, answer, writer),
+            ControlSend::ReqProp { xid, changes } => {
+                changes.encode(ChangeKind::Request, xid, credit, writer)
+            }
+            ControlSend::UpdProp { xid, changes } => {
+                changes.encode(ChangeKind::Announcement, xid, credit, writer)
+            }
         }
     }
 

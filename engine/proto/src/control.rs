@@ -126,7 +126,13 @@ impl Connection {
                 let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
                 return Ingress::Control(Control { became_ready, answer });
             }
-            // wire.md P8: we ask for no changes.
+            Optional::RespProp(answer) => {
+                return match self.exchange.on_resprop(incoming.xid, answer) {
+                    Some(outcome) => Ingress::Settled(outcome),
+                    None => self.ignore(Ignored::UnaskedProperties),
+                };
+            }
+            // All other operations were dealt with above.
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
         match applied {
@@ -167,6 +173,11 @@ impl Connection {
             }
             return Ingress::Failed(id, error.into());
         }
+        // wire.md B9: own questions come behind own calls.
+        if let Some(outcome) = self.exchange.on_refused(xid) {
+            self.exchange.refuses_requests |= error == RdmaError::InvalOption;
+            return Ingress::Settled(outcome);
+        }
         let asked = self.role == Role::Client && self.exchange.is_sent();
         if asked && xid == self.control_xid() && !self.exchange.is_received() {
             // wire.md B3: version two, without properties.
@@ -193,6 +204,46 @@ impl Connection {
                 None => self.ignore(Ignored::UnmatchedError),
             },
         }
+    }
+
+    /// Counts the messages of the peer that bring nothing. A lawful one sends few of them without a
+    /// call or a reply in between (wire.md W13).
+    #[inline]
+    pub(crate) fn note_progress<'a>(&mut self, ingress: Ingress<'a>) -> Ingress<'a> {
+        match ingress {
+            Ingress::Call(_) | Ingress::Reply(..) | Ingress::Complete(_) | Ingress::Failed(..) => {
+                self.idle_messages = 0;
+                ingress
+            }
+            // The late replies to calls that we gave up are no fault of the peer.
+            Ingress::Partial
+            | Ingress::Ignored(Ignored::UnknownReply | Ignored::AbortedRest)
+            | Ingress::Fatal(_) => ingress,
+            other => self.count_idle(other),
+        }
+    }
+
+    #[cold]
+    fn count_idle<'a>(&mut self, ingress: Ingress<'a>) -> Ingress<'a> {
+        if self.idle_messages < IDLE_MESSAGES_MAX {
+            self.idle_messages += 1;
+            return ingress;
+        }
+        match ingress {
+            // Its buffers are to be freed; the next message is the last.
+            Ingress::Aborted(_) => ingress,
+            _ => {
+                let limit = u32::from(IDLE_MESSAGES_MAX);
+                Ingress::Fatal(Fatal::ControlFlood { messages: limit + 1, limit })
+            }
+        }
+    }
+
+    /// Forgets so many of the messages that brought nothing: to be called at intervals, so that a
+    /// connection without calls is not closed in the long run (wire.md W13).
+    #[inline]
+    pub fn forgive_idle_messages(&mut self, count: u8) {
+        self.idle_messages = self.idle_messages.saturating_sub(count);
     }
 
     fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
@@ -234,6 +285,9 @@ impl Connection {
         Ingress::Reject(Report::of(violation, initial_of(xid, MsgType::Call), None))
     }
 }
+
+/// The most messages of a peer in a row that are dealt with though they bring nothing (wire.md W13).
+pub const IDLE_MESSAGES_MAX: u8 = 128;
 
 /// The big-endian word at `at`; zero beyond the end.
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -2,6 +2,7 @@
 //! caller ([`Misuse`]).
 
 use rpcrdma_xdr::error::DecodeError;
+use rpcrdma_xdr::property::PropId;
 use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
 use thiserror::Error;
 
@@ -207,6 +208,32 @@ pub enum SendError {
     Misuse(#[from] Misuse),
 }
 
+/// Why no property is asked for, or announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PropertyError {
+    /// Properties are switched off.
+    #[error("properties are switched off")]
+    Off,
+    /// Our own properties were not stated, or the peer has not accepted us yet.
+    #[error("our properties are not stated yet")]
+    NotExchanged,
+    /// The peer has not stated its properties, or does not know requests for changes.
+    #[error("the peer takes no requests for changes")]
+    PeerWithout,
+    /// The last request is not answered.
+    #[error("the request {xid:#x} is not answered yet")]
+    Outstanding {
+        /// Its xid.
+        xid: u32,
+    },
+    /// The property was not stated at the start, or will not change.
+    #[error("property {} does not change", .0.0)]
+    Fixed(PropId),
+    /// The arguments contradict the documentation.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
+}
+
 /// Why a connection is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OpenError {
@@ -228,6 +255,14 @@ pub enum Fatal {
         outstanding: u32,
         /// The grant.
         granted: u32,
+    },
+    /// The peer sends messages between the transports, or broken ones, and nothing else.
+    #[error("{messages} messages of the peer brought nothing, where {limit} are borne")]
+    ControlFlood {
+        /// Such messages since the last call or reply.
+        messages: u32,
+        /// The most that are answered.
+        limit: u32,
     },
     /// The peer does not speak version two.
     #[error("the peer speaks versions {low} to {high}")]

@@ -59,6 +59,7 @@ impl Connection {
         }
         // A peer that oversteps is left to the general way, which closes the connection.
         self.inflow.on_call(1).ok()?;
+        self.idle_messages = 0;
         self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
         Some(Plain::Call(ReplyTo { xid, credits: 1, rsbuf: 1, via: Via::Msg, handle: None }))
@@ -70,6 +71,7 @@ impl Connection {
         if entry.state != CallState::Sent || credit == 0 {
             return None;
         }
+        self.idle_messages = 0;
         self.credits.on_grant(credit);
         self.finish_call(ledger, id).map(Plain::Reply)
     }
@@ -85,7 +87,7 @@ impl Connection {
         payload: u32,
         reply_payload_max: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        let reply_room = self.settings.structure.total_len() - PLAIN_HEADER_LEN as u32;
+        let reply_room = self.exchange.own_recv_size() - PLAIN_HEADER_LEN as u32;
         if reply_payload_max > reply_room || payload > self.plain_room() {
             return None;
         }

@@ -5,6 +5,7 @@ use rpcrdma_xdr::chunk::{ReadList, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
 
 use crate::calls::CallId;
+use crate::change::{Changes, PropertyOutcome};
 use crate::demand::Offer;
 use crate::error::Fatal;
 use crate::group::Part;
@@ -34,6 +35,8 @@ pub enum Ingress<'a> {
     Complete(Complete),
     /// A message between the transports; all of it is done. The buffer is free.
     Control(Control),
+    /// Our request for changes of properties is answered. The buffer is free.
+    Settled(PropertyOutcome),
     /// A call of ours failed. The buffer is free.
     Failed(CallId, Refusal),
     /// The peer reports a reply of ours as bad. The buffer is free.
@@ -90,6 +93,20 @@ pub enum ControlSend {
     ConnProp {
         /// The xid that it carries.
         xid: u32,
+    },
+    /// A request for changes.
+    ReqProp {
+        /// The xid that it carries.
+        xid: u32,
+        /// What is asked for.
+        changes: Changes,
+    },
+    /// Changes of our own properties.
+    UpdProp {
+        /// The xid that it carries.
+        xid: u32,
+        /// What has changed.
+        changes: Changes,
     },
     /// The answer to a request for changes.
     RespProp {

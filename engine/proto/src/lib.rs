@@ -29,10 +29,11 @@ extern crate alloc;
 extern crate std;
 
 pub mod calls;
+pub mod change;
 pub mod chunks;
 mod command;
 pub mod connection;
-mod control;
+pub mod control;
 pub mod credit;
 pub mod demand;
 pub mod error;
@@ -47,6 +48,7 @@ pub mod route;
 pub mod settings;
 
 pub use calls::{CallId, CallTable};
+pub use change::{Changes, PropIds, PropertyOutcome};
 pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
@@ -54,7 +56,7 @@ pub use demand::{
     CallDemand, CallForm, CallRoute, Explicit, Exposed, Offer, Offered, ReplyDemand, SegmentLists,
     Want,
 };
-pub use error::{Fatal, Misuse, OpenError, SendError, Violation};
+pub use error::{Fatal, Misuse, OpenError, PropertyError, SendError, Violation};
 pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use group::Part;
 pub use ingress::{

@@ -6,7 +6,8 @@
 //!          ◀─ INVAL_OPTION ───         the server speaks version two, without properties: defaults
 //!          ◀─ anything else ──         accepted; the server's properties may still come
 //! ```
-//! Our own properties never change: all of them are stated at the start, marked so.
+//! All of our own properties are stated at the start; those of our receive buffers and of remote
+//! invalidation never change and are marked so. How others change is the subject of [`crate::change`].
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
@@ -21,6 +22,7 @@ use rpcrdma_xdr::property::{
 };
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
+use crate::change::{OWN_FIXED, Question};
 use crate::placement::layout::{Target, places_items};
 use crate::settings::Settings;
 
@@ -140,6 +142,9 @@ pub struct PropertyAnswer {
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct PropertyExchange {
+    /// The longest transmission that we told the peer to send: our receive buffers, or less if it
+    /// asked for that (wire.md P11).
+    own_recv_size: u32,
     limits: PeerLimits,
     /// A bit for each property that the peer stated, by its number.
     stated: u32,
@@ -147,14 +152,33 @@ pub struct PropertyExchange {
     fixed: u32,
     received: bool,
     sent: bool,
+    /// Whether the peer stated how its buffers are cut.
+    structured: bool,
+    /// The peer does not know requests for changes.
+    pub(crate) refuses_requests: bool,
+    /// How many requests for changes were made, for their xids.
+    pub(crate) questions: u8,
+    /// Our request for changes that is outstanding (wire.md P8: one at a time).
+    pub(crate) question: Option<Question>,
 }
 
 impl PropertyExchange {
-    /// Nothing exchanged: the first message has at most 1024 bytes (wire.md B1).
+    /// Nothing exchanged: the first message has at most 1024 bytes (wire.md B1). Our own receive
+    /// buffers take `own_recv_size`.
     #[must_use]
-    pub fn new() -> Self {
-        let limits = PeerLimits::unstated(default::INLINE_V1);
-        Self { limits, stated: 0, fixed: 0, received: false, sent: false }
+    pub fn new(own_recv_size: u32) -> Self {
+        Self {
+            own_recv_size,
+            limits: PeerLimits::unstated(default::INLINE_V1),
+            stated: 0,
+            fixed: 0,
+            received: false,
+            sent: false,
+            structured: false,
+            refuses_requests: false,
+            questions: 0,
+            question: None,
+        }
     }
 
     /// The peer turned out to speak version two: what it did not state has its default now.
@@ -192,6 +216,7 @@ impl PropertyExchange {
                 self.fixed |= if properties.nochg.contains(index) { bit } else { 0 };
             }
         }
+        self.structured = structure.is_some();
         self.limits.set_buffers(size, structure);
         Applied::Taken { skipped }
     }
@@ -205,16 +230,20 @@ impl PropertyExchange {
             if !value.id.is_known() {
                 continue;
             }
-            let bit = 1 << value.id.0;
-            if self.stated & bit == 0 || self.fixed & bit != 0 {
+            if !self.may_change(value.id) {
                 skipped += 1;
                 continue;
             }
             match property {
+                Property::Default(PropId::RECV_BUFFER_SIZE)
+                    if default::RECV_BUFFER_SIZE <= self.limits.recv_size =>
+                {
+                    self.on_shrunk(default::RECV_BUFFER_SIZE);
+                    self.set_recv_size(default::RECV_BUFFER_SIZE);
+                }
                 Property::RecvBufferSize(size) if size <= self.limits.recv_size => {
-                    self.limits.recv_size = size;
-                    let placement = places_items(&self.limits.structure, size);
-                    self.limits.placement = placement;
+                    self.on_shrunk(size);
+                    self.set_recv_size(size);
                 }
                 Property::RecvBufferSize(_)
                 | Property::RecvStructure(_)
@@ -228,17 +257,45 @@ impl PropertyExchange {
         Applied::Taken { skipped }
     }
 
+    /// Whether the peer stated a property, and did not say that it will not change (wire.md P1, P6).
+    #[must_use]
+    pub fn may_change(&self, id: PropId) -> bool {
+        id.is_known() && (self.stated & !self.fixed) >> id.0 & 1 == 1
+    }
+
+    /// A property of the peer has this value now, as we asked for.
+    pub(crate) fn change(&mut self, property: &Property<'_>) {
+        match *property {
+            Property::RecvBufferSize(size) => self.set_recv_size(size),
+            Property::Default(PropId::RECV_BUFFER_SIZE) => {
+                self.set_recv_size(default::RECV_BUFFER_SIZE);
+            }
+            ref other => self.limits.set(other),
+        }
+    }
+
+    /// The peer's buffers take so much now, cut as they were.
+    pub(crate) fn set_recv_size(&mut self, size: u32) {
+        let structure = self.structured.then_some(self.limits.structure);
+        self.limits.set_buffers(Some(size), structure);
+    }
+
     /// The answer to a request for changes of our properties. All that is ever done is to allow a
     /// peer to send less than our buffers take (wire.md P11).
     #[must_use]
-    pub fn on_reqprop(&self, request: &ReqProp<'_>, own: &Settings) -> PropertyAnswer {
+    pub fn on_reqprop(&mut self, request: &ReqProp<'_>, own: &Settings) -> PropertyAnswer {
         let mut done = 0;
         for (index, value) in request.want.iter().enumerate().take(PROPERTIES_MAX as usize) {
-            let allowed = match Property::decode(value) {
-                Ok(Property::RecvBufferSize(size)) => size <= own.structure.total_len(),
-                _ => false,
+            let size = match Property::decode(value) {
+                Ok(Property::RecvBufferSize(size)) => size,
+                // wire.md P3
+                Ok(Property::Default(PropId::RECV_BUFFER_SIZE)) => default::RECV_BUFFER_SIZE,
+                _ => continue,
             };
-            done |= u64::from(allowed) << index;
+            if size <= own.structure.total_len() {
+                self.own_recv_size = size;
+                done |= 1 << index;
+            }
         }
         PropertyAnswer { done, asked: request.want.len() as u32 }
     }
@@ -271,11 +328,12 @@ impl PropertyExchange {
     pub fn limits(&self) -> &PeerLimits {
         &self.limits
     }
-}
 
-impl Default for PropertyExchange {
-    fn default() -> Self {
-        Self::new()
+    /// The longest transmission that the peer may send.
+    #[inline]
+    #[must_use]
+    pub fn own_recv_size(&self) -> u32 {
+        self.own_recv_size
     }
 }
 
@@ -288,7 +346,7 @@ pub(crate) fn encode_connprop(
 ) -> Result<(), NoRoom> {
     let values = [
         Property::RecvBufferSize(own.structure.total_len()),
-        Property::RequesterRemoteInvalidation(false),
+        Property::RequesterRemoteInvalidation(own.requester_invalidation),
         Property::BackwardSupport(own.backward),
         Property::RecvStructure(own.structure),
         Property::RequestRxLimit(own.request_rx_limit),
@@ -302,7 +360,8 @@ pub(crate) fn encode_connprop(
         start.push(value.encode(bytes)?);
     }
     // wire.md P1: a bit that is set means "will not change".
-    let nochg = [(1 << start.len()) - 1];
+    let fixed = values.iter().map(|value| u32::from(OWN_FIXED.contains(&value.id())));
+    let nochg = [fixed.rev().fold(0, |bits, fixed| bits << 1 | fixed)];
     let body =
         ConnProp { start: PropSet::from_slice(&start), nochg: PropSubset::from_words(&nochg) };
     let body = Body::Optional(Optional::ConnProp(body));

@@ -44,6 +44,17 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Ingress<'a> {
         debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
+        let ingress = self.classify(ledger, at, first_segment);
+        self.note_progress(ingress)
+    }
+
+    #[inline]
+    fn classify<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        at: Received,
+        first_segment: &'a [u8],
+    ) -> Ingress<'a> {
         if let Some(open) = self.group.open().copied()
             && let Some(ingress) = self.on_while_open(ledger, open, first_segment)
         {

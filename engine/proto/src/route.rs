@@ -119,19 +119,26 @@ pub(crate) fn plan_reply<'a>(
     plan_reply_group(peer, bounds, xid, demand)
 }
 
-/// The transmissions that the longest reply to a call may take in our own receive buffers.
-pub(crate) fn reply_count(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, LayoutError> {
-    let usable = own.structure.total_len();
+/// The transmissions that the longest reply to a call may take in our own receive buffers, of which
+/// the peer uses so many bytes.
+pub(crate) fn reply_count(
+    own: &Settings,
+    usable: u32,
+    demand: &CallDemand<'_>,
+) -> Result<u32, LayoutError> {
     let header_base = size::XMTRESP_MIN as u32;
     if demand.wants.is_empty() && demand.reply_payload_max <= usable - header_base {
         return Ok(1);
     }
-    reply_count_of_many(own, demand)
+    reply_count_of_many(own, usable, demand)
 }
 
 #[inline(never)]
-fn reply_count_of_many(own: &Settings, demand: &CallDemand<'_>) -> Result<u32, LayoutError> {
-    let usable = own.structure.total_len();
+fn reply_count_of_many(
+    own: &Settings,
+    usable: u32,
+    demand: &CallDemand<'_>,
+) -> Result<u32, LayoutError> {
     let placement = places_items(&own.structure, usable);
     let target = Target { structure: &own.structure, usable, placement };
     let mut items = ArrayVec::<BulkItem, { MITEMS_MAX as usize }>::new();

@@ -107,6 +107,9 @@ pub struct Settings {
     pub explicit: bool,
     /// How chunks are used towards this peer.
     pub interop: Interop,
+    /// Whether the peer's replies may invalidate memory that a call of ours exposed
+    /// (`PROP_REQREMINV`): only if that is behind memory windows of type 2 (wire.md P12).
+    pub requester_invalidation: bool,
 }
 
 impl Settings {
@@ -127,6 +130,7 @@ impl Settings {
             rtr: RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT,
             explicit: true,
             interop: Interop::default(),
+            requester_invalidation: false,
         }
     }
 

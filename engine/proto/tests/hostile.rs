@@ -154,6 +154,7 @@ fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
         Ingress::Partial
         | Ingress::Control(_)
         | Ingress::ReplyRefused { .. }
+        | Ingress::Settled(_)
         | Ingress::Ignored(_) => {}
     }
     true

@@ -124,6 +124,8 @@ impl<P: Provider> Core<P> {
         self.life.next_tick = now.saturating_add(TICK);
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
+            // wire.md W13: what a peer may send for ever on a connection without calls.
+            peer.conn.forgive_idle_messages(1);
             match peer.phase {
                 Phase::Closing { until, .. } if now >= until => self.leak(index),
                 // The send queue had no room for the marker: once more.

@@ -269,6 +269,8 @@ impl<P: Provider> Core<P> {
                 }
                 Fate::Done
             }
+            // Nobody asks for changes yet.
+            Ingress::Settled(_) => Fate::Done,
             Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
             Ingress::ReplyRefused { .. } => {
                 stats.reported.add(1);

@@ -1,0 +1,355 @@
+//! Changes of properties after the start: what we ask of the peer, and what we announce.
+//!
+//! ```text
+//!   idle ──request_properties()──▶ asked{xid} ──RESPROP(xid)──▶ idle: Ingress::Settled
+//!                                     ├── an error that names xid ──▶ idle: all refused
+//!                                     └── on_reqprop_timeout() ────▶ idle: all refused
+//! ```
+//! An announcement has no answer. What we announce less of is still taken when it arrives: the peer
+//! may have sent it before it knew.
+
+use arrayvec::ArrayVec;
+use rpcrdma_xdr::cursor::Writer;
+use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::numbers::limit::{GROUP_MAX, RECV_BUFFER_SIZE_MIN};
+use rpcrdma_xdr::numbers::{VERSION_TWO, propid};
+use rpcrdma_xdr::property::{
+    BackwardSupport, PropId, PropSet, PropVal, Property, ReqProp, RespProp, RtrSupport, UpdProp,
+};
+
+use crate::calls::CONTROL_XIDS;
+use crate::connection::Connection;
+use crate::error::{Misuse, PropertyError};
+use crate::ingress::ControlSend;
+use crate::property::PropertyExchange;
+
+/// Some of the properties that we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PropIds(u8);
+
+impl PropIds {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// Whether the property is one of them.
+    #[must_use]
+    pub fn contains(self, id: PropId) -> bool {
+        id.is_known() && self.0 >> id.0 & 1 == 1
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Them, by number.
+    pub fn iter(self) -> impl Iterator<Item = PropId> {
+        (propid::RBSIZ..=propid::RTRSUPP).map(PropId).filter(move |id| self.contains(*id))
+    }
+
+    fn insert(&mut self, id: PropId) {
+        debug_assert!(id.is_known(), "only what we know is changed");
+        self.0 |= 1 << (id.0 & 7);
+    }
+}
+
+/// New values for some properties, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    ids: PropIds,
+    /// Those that shall have their defaults.
+    defaults: PropIds,
+    words: [u32; propid::RTRSUPP as usize + 1],
+}
+
+impl Changes {
+    /// These values, each of another property. [`Property::Default`] stands for the default.
+    ///
+    /// # Errors
+    /// [`Misuse`] for a property twice, one that we do not know, the structure of receive buffers,
+    /// which never changes (wire.md E21), or a buffer below 1024 bytes.
+    pub fn of(values: &[Property<'_>]) -> Result<Self, Misuse> {
+        let mut changes = Self::default();
+        for value in values {
+            let id = value.id();
+            if changes.ids.contains(id) {
+                return Err(Misuse("a property is changed to one value at a time"));
+            }
+            let word = match *value {
+                _ if id == PropId::RECV_STRUCTURE || !id.is_known() => {
+                    return Err(Misuse("this property cannot be changed"));
+                }
+                Property::RecvBufferSize(size) if size < RECV_BUFFER_SIZE_MIN => {
+                    return Err(Misuse("a receive buffer has at least 1024 bytes"));
+                }
+                Property::RecvBufferSize(word)
+                | Property::RequestRxLimit(word)
+                | Property::ResponseSxLimit(word) => word,
+                Property::RequesterRemoteInvalidation(yes) => yes.into(),
+                Property::BackwardSupport(support) => support as u32,
+                Property::RtrSupport(support) => support.bits(),
+                Property::Default(_) => {
+                    changes.defaults.insert(id);
+                    0
+                }
+                _ => return Err(Misuse("this property cannot be changed")),
+            };
+            changes.ids.insert(id);
+            changes.words[id.0 as usize & 7] = word;
+        }
+        Ok(changes)
+    }
+
+    /// The properties that change.
+    #[must_use]
+    pub fn ids(&self) -> PropIds {
+        self.ids
+    }
+
+    /// The new value of a property, if it changes.
+    #[must_use]
+    pub fn value(&self, id: PropId) -> Option<Property<'static>> {
+        if !self.ids.contains(id) {
+            return None;
+        }
+        if self.defaults.contains(id) {
+            return Some(Property::Default(id));
+        }
+        let word = self.words[id.0 as usize & 7];
+        Some(match id {
+            PropId::RECV_BUFFER_SIZE => Property::RecvBufferSize(word),
+            PropId::REQUESTER_REMOTE_INVALIDATION => {
+                Property::RequesterRemoteInvalidation(word != 0)
+            }
+            PropId::BACKWARD_SUPPORT => Property::BackwardSupport(match word {
+                0 => BackwardSupport::None,
+                1 => BackwardSupport::Inline,
+                _ => BackwardSupport::General,
+            }),
+            PropId::REQUEST_RX_LIMIT => Property::RequestRxLimit(word),
+            PropId::RESPONSE_SX_LIMIT => Property::ResponseSxLimit(word),
+            _ => Property::RtrSupport(RtrSupport::from_bits_retain(word)),
+        })
+    }
+
+    /// The new values, by number.
+    pub fn iter(&self) -> impl Iterator<Item = Property<'static>> {
+        self.ids.iter().filter_map(|id| self.value(id))
+    }
+
+    /// Encodes them as a request or as an announcement.
+    pub(crate) fn encode(
+        &self,
+        kind: ChangeKind,
+        xid: u32,
+        credit: u32,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
+        let mut bytes = [[0; 4]; 8];
+        let mut values = ArrayVec::<PropVal<'_>, 8>::new();
+        for (value, bytes) in self.iter().zip(&mut bytes) {
+            values.push(value.encode(bytes)?);
+        }
+        let set = PropSet::from_slice(&values);
+        let body = Body::Optional(match kind {
+            ChangeKind::Request => Optional::ReqProp(ReqProp { want: set }),
+            ChangeKind::Announcement => Optional::UpdProp(UpdProp { now: set }),
+        });
+        Header { xid, vers: VERSION_TWO, credit, body }.encode(writer)
+    }
+}
+
+/// Which operation carries changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Request,
+    Announcement,
+}
+
+/// What a request for changes came to: each property asked for is in exactly one of the three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PropertyOutcome {
+    /// Those that have the value asked for.
+    pub done: PropIds,
+    /// Those that have another value now, which [`Connection::limits`] tells.
+    pub other: PropIds,
+    /// Those that are as they were.
+    pub refused: PropIds,
+}
+
+/// The request for changes that is outstanding.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) xid: u32,
+    changes: Changes,
+    /// What the peer's buffers took before we asked for smaller ones.
+    restore: Option<u32>,
+}
+
+impl PropertyExchange {
+    /// Asks for changes. A smaller receive buffer counts at once: the peer may have it the moment
+    /// it reads the request (wire.md P11).
+    fn ask(&mut self, xid: u32, changes: Changes) {
+        let size = match changes.value(PropId::RECV_BUFFER_SIZE) {
+            Some(Property::RecvBufferSize(size)) => Some(size),
+            Some(_) => Some(rpcrdma_xdr::numbers::default::RECV_BUFFER_SIZE),
+            None => None,
+        };
+        let before = self.limits().recv_size;
+        let restore = size.filter(|size| *size < before).map(|size| {
+            self.set_recv_size(size);
+            before
+        });
+        self.question = Some(Question { xid, changes, restore });
+    }
+
+    /// Notes that the peer's buffers got smaller by its own will: a refusal does not undo that.
+    pub(crate) fn on_shrunk(&mut self, size: u32) {
+        if let Some(Question { restore: Some(restore), .. }) = &mut self.question {
+            *restore = size.min(*restore);
+        }
+    }
+
+    /// The answer to the question with this xid; `None` if it is not the one outstanding.
+    pub(crate) fn on_resprop(
+        &mut self,
+        xid: u32,
+        answer: &RespProp<'_>,
+    ) -> Option<PropertyOutcome> {
+        let Question { changes, restore, .. } = self.question.take_if(|it| it.xid == xid)?;
+        let mut outcome =
+            PropertyOutcome { done: PropIds::NONE, other: PropIds::NONE, refused: PropIds::NONE };
+        for (index, id) in changes.ids.iter().enumerate() {
+            let other = answer.other.iter().find(|value| value.id == id);
+            let other = other.and_then(|value| Property::decode(value).ok());
+            let (done, rejected) = (answer.done.contains(index), answer.rej.contains(index));
+            // wire.md P8: said twice or not at all is refused.
+            match (done, rejected, other) {
+                (true, false, None) => {
+                    outcome.done.insert(id);
+                    if let Some(value) = changes.value(id) {
+                        self.change(&value);
+                    }
+                }
+                (false, false, Some(value)) => {
+                    outcome.other.insert(id);
+                    self.change(&value);
+                }
+                _ => {
+                    outcome.refused.insert(id);
+                    if let (PropId::RECV_BUFFER_SIZE, Some(before)) = (id, restore) {
+                        self.set_recv_size(before);
+                    }
+                }
+            }
+        }
+        Some(outcome)
+    }
+
+    /// The outstanding question is refused as a whole. `None` if there is none, or it has another
+    /// xid.
+    pub(crate) fn on_refused(&mut self, xid: u32) -> Option<PropertyOutcome> {
+        self.on_resprop(xid, &RespProp::default())
+    }
+
+    /// No answer came: refused, except that the peer's buffers may be smaller nevertheless.
+    fn on_silence(&mut self) -> Option<PropertyOutcome> {
+        let question = self.question.as_mut()?;
+        question.restore = None;
+        let xid = question.xid;
+        self.on_refused(xid)
+    }
+}
+
+impl Connection {
+    /// Asks the peer to change properties of its own. The engine waits for [`crate::Ingress::Settled`],
+    /// and calls [`Connection::on_reqprop_timeout`] if it waits too long.
+    ///
+    /// # Errors
+    /// [`PropertyError`]; nothing has changed then.
+    pub fn request_properties(&mut self, changes: &Changes) -> Result<ControlSend, PropertyError> {
+        self.check_changes(changes)?;
+        if !self.exchange.is_received() || self.exchange.refuses_requests {
+            return Err(PropertyError::PeerWithout);
+        }
+        if let Some(Question { xid, .. }) = self.exchange.question {
+            return Err(PropertyError::Outstanding { xid });
+        }
+        // wire.md P1, P6
+        if let Some(id) = changes.ids.iter().find(|id| !self.exchange.may_change(*id)) {
+            return Err(PropertyError::Fixed(id));
+        }
+        // wire.md P9: an xid that no call ever has, and that no late answer names.
+        self.exchange.questions = self.exchange.questions.wrapping_add(1);
+        let turn = u32::from(self.exchange.questions) % (CONTROL_XIDS - 1);
+        let xid = self.control_xid() | (1 + turn);
+        self.exchange.ask(xid, *changes);
+        Ok(ControlSend::ReqProp { xid, changes: *changes })
+    }
+
+    /// The peer did not answer [`Connection::request_properties`] in time, which counts as a refusal
+    /// (wire.md P8). `None` if it had answered.
+    pub fn on_reqprop_timeout(&mut self) -> Option<PropertyOutcome> {
+        self.exchange.on_silence()
+    }
+
+    /// Whether a request for changes is outstanding.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.exchange.question.is_some()
+    }
+
+    /// Tells the peer of changes of our own properties. More is accepted from now on; less is asked
+    /// for, but what arrives nevertheless is still taken.
+    ///
+    /// # Errors
+    /// [`PropertyError`]; nothing has changed then.
+    pub fn announce(&mut self, changes: &Changes) -> Result<ControlSend, PropertyError> {
+        self.check_changes(changes)?;
+        if !self.exchange.is_sent() || !self.accepted {
+            return Err(PropertyError::NotExchanged);
+        }
+        if let Some(id) = changes.ids.iter().find(|id| OWN_FIXED.contains(id)) {
+            return Err(PropertyError::Fixed(id));
+        }
+        let counts = [PropId::REQUEST_RX_LIMIT, PropId::RESPONSE_SX_LIMIT];
+        let too_many = |id: &PropId| changes.words[id.0 as usize & 7] > GROUP_MAX;
+        if counts.iter().any(too_many) {
+            return Err(Misuse("a message has 1 to 64 transmissions").into());
+        }
+        let own = &mut self.settings;
+        for change in changes.iter() {
+            match change {
+                Property::RequestRxLimit(count) => {
+                    own.request_rx_limit = own.request_rx_limit.max(count);
+                }
+                Property::ResponseSxLimit(count) => {
+                    own.response_sx_limit = own.response_sx_limit.max(count);
+                }
+                Property::RtrSupport(more) => own.rtr |= more,
+                Property::BackwardSupport(support) if support as u32 > own.backward as u32 => {
+                    own.backward = support;
+                }
+                _ => {}
+            }
+        }
+        Ok(ControlSend::UpdProp { xid: self.control_xid(), changes: *changes })
+    }
+
+    fn check_changes(&self, changes: &Changes) -> Result<(), PropertyError> {
+        // wire.md P14
+        if !self.settings.properties {
+            return Err(PropertyError::Off);
+        }
+        match changes.ids.is_empty() {
+            true => Err(Misuse("at least one property changes").into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Those of our properties that never change on a connection (wire.md P11, E21).
+pub(crate) const OWN_FIXED: [PropId; 3] =
+    [PropId::RECV_BUFFER_SIZE, PropId::REQUESTER_REMOTE_INVALIDATION, PropId::RECV_STRUCTURE];
