@@ -164,7 +164,8 @@ impl TryFrom<Raw> for Config {
         sums::check_buffer(&receive)?;
         sums::check_receives(&receive, &connections)?;
         sums::check_sends(&send, &connections)?;
-        sums::check_features(&features, &receive)?;
+        sums::check_default_size(&protocol, &receive)?;
+        sums::check_features(&features)?;
         sums::check_explicit(&explicit, &connections)?;
         let structure = sums::structure(&receive)?;
         Ok(Config {

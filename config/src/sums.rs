@@ -12,8 +12,8 @@ use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::section::{
-    BUFFER_LEN_MAX, Connections, Cores, Engine, Explicit, Exposure, Features, IdlePolicy, Receive,
-    Send,
+    BUFFER_LEN_MAX, Connections, Cores, Engine, Explicit, Exposure, Features, IdlePolicy, Protocol,
+    Receive, Send, VersionChoice,
 };
 use crate::units::{CoreList, Length};
 
@@ -319,8 +319,25 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
     Ok(())
 }
 
+/// Version two has messages of the default size, until a peer is told otherwise, and one that does
+/// not know properties is never told.
+pub(crate) fn check_default_size(
+    protocol: &Protocol,
+    receive: &Receive,
+) -> Result<(), ConfigError> {
+    if buffer_len(receive) >= RBSIZ_DEFAULT || protocol.version == VersionChoice::One {
+        return Ok(());
+    }
+    Err(sum(
+        "receive.inline",
+        Length(receive.inline_len.value().into()),
+        "in version two a peer may fill a buffer of the default size".to_owned(),
+        format!("{} or more in all segments", Length(RBSIZ_DEFAULT)),
+    ))
+}
+
 /// Features that stand on each other.
-pub(crate) fn check_features(features: &Features, receive: &Receive) -> Result<(), ConfigError> {
+pub(crate) fn check_features(features: &Features) -> Result<(), ConfigError> {
     if features.properties {
         return Ok(());
     }
@@ -331,14 +348,6 @@ pub(crate) fn check_features(features: &Features, receive: &Receive) -> Result<(
     if let Some((key, _)) = dependent.iter().find(|(_, on)| *on) {
         let reason = "the peer learns of it by properties".to_owned();
         return Err(sum(key, true, reason, "false, or features.properties = true".to_owned()));
-    }
-    if buffer_len(receive) < RBSIZ_DEFAULT {
-        return Err(sum(
-            "receive.inline",
-            Length(receive.inline_len.value().into()),
-            "without properties a peer may fill a buffer of the default size".to_owned(),
-            format!("{} or more in all segments", Length(RBSIZ_DEFAULT)),
-        ));
     }
     Ok(())
 }

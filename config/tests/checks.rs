@@ -145,7 +145,7 @@ fn a_bare_number_where_a_unit_belongs_is_refused_by_key() {
 #[test]
 fn lengths_have_ranges() {
     assert_range("receive.inline", "\"1KiB\"", "\"3MiB\"", "\"1023B\"", "\"4097KiB\"", "");
-    let alone = "placement = { count = 0 }";
+    let alone = "placement = { count = 0 }\n[protocol]\nversion = \"one\"";
     assert_range("receive.inline", "\"1KiB\"", "\"4MiB\"", "\"1020B\"", "\"4194308B\"", alone);
     assert_range(
         "receive.placement.length",
@@ -540,18 +540,36 @@ fn features_stand_on_properties() {
 }
 
 #[test]
-fn without_properties_a_buffer_has_the_default_size_at_least() {
-    let given = |inline: &str| {
+fn in_version_two_a_buffer_has_the_default_size_at_least() {
+    let given = |inline: &str, properties: bool, version: &str| {
         with(|raw| {
-            raw.features.properties = false;
+            raw.features.properties = properties;
             raw.features.placement = false;
             raw.features.continuation = false;
+            raw.protocol.version = version.into();
             raw.receive.inline = inline.into();
             raw.receive.placement.count = 0;
         })
     };
-    given("4KiB").expect("the default size");
-    assert_eq!(given("4092B").expect_err("too short").key(), Some("receive.inline"));
+    for properties in [false, true] {
+        given("4KiB", properties, "auto").expect("the default size");
+        for version in ["auto", "two"] {
+            let error = given("4092B", properties, version).expect_err("too short");
+            assert_eq!(error.key(), Some("receive.inline"));
+        }
+        given("1KiB", properties, "one").expect("version one has shorter ones");
+    }
+    // All segments count.
+    let placed = |len: &str| {
+        with(|raw| {
+            raw.receive.inline = "2KiB".into();
+            raw.receive.placement.count = 1;
+            raw.receive.placement.length = len.into();
+            raw.receive.placement.align = "4B".into();
+        })
+    };
+    placed("2KiB").expect("4 KiB in all");
+    assert_eq!(placed("2044B").expect_err("too short").key(), Some("receive.inline"));
 }
 
 #[test]
