@@ -486,6 +486,32 @@ mod tests {
     }
 
     #[test]
+    fn a_value_beyond_the_end_of_the_message_is_refused() {
+        let whole = set(&[PropVal { id: PropId(1), data: &[0, 0, 16, 0] }]);
+        assert!(decode_set(&mut Reader::new(&whole)).is_ok());
+        for id in [1, 99, u32::MAX] {
+            for len in [5_u32, 8, 1 << 31, u32::MAX] {
+                let mut bytes = whole.clone();
+                bytes[4..8].copy_from_slice(&id.to_be_bytes());
+                bytes[8..12].copy_from_slice(&len.to_be_bytes());
+                let error = DecodeError::Truncated { at: 12 };
+                assert_eq!(decode_set(&mut Reader::new(&bytes)), Err(error), "{id}: {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_and_experimental_properties_are_skipped() {
+        let known = PropVal { id: PropId(1), data: &[0, 0, 32, 0] };
+        for id in [0, 8, 1 << 31, 4_294_967_040, u32::MAX] {
+            let bytes = set(&[PropVal { id: PropId(id), data: &[9; 7] }, known]);
+            let values = decode_set(&mut Reader::new(&bytes)).expect("no error");
+            let second = values.get(1).expect("the one behind");
+            assert_eq!(Property::decode(second), Ok(Property::RecvBufferSize(8192)));
+        }
+    }
+
+    #[test]
     fn a_set_may_have_64_values_and_not_65() {
         let values = [PropVal { id: PropId(100), data: &[] }; 65];
         assert!(decode_set(&mut Reader::new(&set(&values[..64]))).is_ok());

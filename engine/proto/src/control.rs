@@ -96,7 +96,11 @@ impl Connection {
         optional: &Optional<'_>,
     ) -> Ingress<'a> {
         if let Optional::ReptErr(report) = optional {
-            return self.on_rept_err(ledger, report);
+            // [RTR] 9.1, Table 4: no message follows.
+            return match incoming.at.byte_len > incoming.start {
+                true => self.ignore(Ignored::BadError),
+                false => self.on_rept_err(ledger, report),
+            };
         }
         let opttype = optional.opttype();
         let known = !matches!(optional, Optional::Unknown { .. });

@@ -1,0 +1,157 @@
+//! Rules of the documents that no other test holds, one test each: see docs/conformance.md.
+
+mod pair;
+
+use pair::{Side, connected, rpc, structure};
+use rpcrdma_proto::report::ReportKind;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::*;
+
+fn settings() -> Settings {
+    Settings {
+        credits_requested: 8,
+        credits_granted_max: 8,
+        ..Settings::new(structure(4096, 2, 4096))
+    }
+}
+
+fn wire(xid: u32, body: Body<'_>, payload: &[u8]) -> Vec<u8> {
+    let header = Header { xid, vers: 2, credit: 8, body };
+    let mut bytes = vec![0; header.encoded_len()];
+    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A call, sent: its own bytes on the wire.
+fn sent(side: &mut Side) -> (CallId, Vec<u8>) {
+    let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
+    let demand = CallDemand::inline(40, 40);
+    let mut plan = side.conn.begin_sends(&mut side.ledger, id, &demand).expect("a credit is there");
+    let mut wires = side.transmit(&mut plan, &rpc(id.xid(), false, 40), &[]);
+    (id, wires.remove(0))
+}
+
+/// How many transmissions a call with so many bytes of payload has, or the limit that it exceeds.
+fn transmissions(client: &mut Side, payload: u32) -> Result<u32, u32> {
+    let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+    let demand = CallDemand::inline(payload, 40);
+    match client.conn.begin_sends(&mut client.ledger, id, &demand) {
+        Ok(plan) => Ok(plan.count()),
+        Err(SendError::NeedsExplicitRdma { limit, .. }) => Err(limit),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+// [V2] 4.2; RFC 8166 4.6.2
+#[test]
+fn done_is_dropped_in_silence() {
+    let (mut client, mut server) = connected(settings(), settings());
+    for side in [&mut client, &mut server] {
+        let mut done = wire(1, Body::Done, &[]);
+        done.resize(28, 0);
+        assert!(matches!(side.receive(&done), Ingress::Ignored(Ignored::Done)));
+    }
+    assert_eq!(server.conn.inflow().outstanding(), 0);
+}
+
+// [V2] 3.1; [XCHAR] 4
+#[test]
+fn either_side_answers_an_unknown_operation_with_its_xid() {
+    let (mut client, mut server) = connected(settings(), settings());
+    for (side, xid) in [(&mut client, 0x8000_0077), (&mut server, 0x77)] {
+        let unknown = Optional::Unknown { opttype: 4_000_000_000, info: &[7; 12] };
+        let message = wire(xid, Body::Optional(unknown), &[]);
+        let Ingress::Reject(report) = side.receive(&message) else { panic!("it is answered") };
+        let answer = side.report(report);
+        let (header, len) = Header::decode(&answer).expect("valid");
+        assert_eq!((header.xid, header.vers, len), (xid, 2, answer.len()));
+        assert_eq!(header.body, Body::Error(RdmaError::InvalOption));
+    }
+}
+
+// RFC 8167; wire.md B9
+#[test]
+fn one_xid_may_be_outstanding_in_both_directions() {
+    let (mut client, mut server) = connected(settings(), settings());
+    let (backward, bytes) = sent(&mut server);
+    assert!(matches!(client.receive(&bytes), Ingress::Call(_)));
+    // The peer calls under the very xid of our own call.
+    let xid = backward.xid();
+    let call = wire(xid, Body::Msg(ChunkLists::EMPTY), &rpc(xid, false, 40));
+    assert!(matches!(server.receive(&call), Ingress::Call(message) if message.xid == xid));
+    let reply = wire(xid, Body::Msg(ChunkLists::EMPTY), &rpc(xid, true, 40));
+    assert!(matches!(server.receive(&reply), Ingress::Reply(of, _) if of == backward));
+    assert_eq!(server.conn.inflow().outstanding(), 1, "the call of the peer is still open");
+}
+
+// [RTR] 5.2, 8.4
+#[test]
+fn a_request_stays_within_the_limit_of_its_responder() {
+    for limit in [2, 3] {
+        let few = Settings { request_rx_limit: limit, ..settings() };
+        let (mut client, _) = connected(settings(), few);
+        assert_eq!(transmissions(&mut client, 2 * 12_000), Ok(2));
+        let three = if limit == 3 { Ok(3) } else { Err(2) };
+        assert_eq!(transmissions(&mut client, 3 * 12_000), three);
+    }
+}
+
+// [RTR] 9.4
+#[test]
+fn without_support_for_continuation_messages_are_single() {
+    let single = Settings {
+        rtr: RtrSupport::XREQ | RtrSupport::XRESP,
+        request_rx_limit: 4,
+        response_sx_limit: 4,
+        ..settings()
+    };
+    for (client, server) in [(settings(), single), (single, settings())] {
+        let (mut client, _) = connected(client, server);
+        assert_eq!(transmissions(&mut client, 12_000), Ok(1));
+        assert_eq!(transmissions(&mut client, 2 * 12_000), Err(1));
+    }
+}
+
+// [RTR] 5.2; wire.md E32
+#[test]
+fn a_plain_call_has_a_single_plain_reply() {
+    let (mut client, mut server) = connected(settings(), settings());
+    let (_, bytes) = sent(&mut client);
+    let Ingress::Call(message) = server.receive(&bytes) else { panic!("a call") };
+    let to = message.reply_to();
+    let long = ReplyDemand::inline(2 * 12_000);
+    let error = server.conn.begin_reply(&mut server.ledger, &to, &long).expect_err("too long");
+    assert!(matches!(error, SendError::NeedsExplicitRdma { limit: 1, .. }), "{error}");
+    let longest = ReplyDemand::inline(3 * 4096 - 28);
+    let plan = server.conn.begin_reply(&mut server.ledger, &to, &longest).expect("the edge");
+    assert!(matches!(plan, Plan::Inline(_)), "XMTRESP answers XMTREQ only");
+}
+
+// [V2] 4.2
+#[test]
+fn a_message_without_room_for_an_rpc_is_bad() {
+    let (_, mut server) = connected(settings(), settings());
+    for len in [0, 4, 7] {
+        let bytes = wire(1, Body::Msg(ChunkLists::EMPTY), &rpc(1, false, 8)[..len]);
+        let ingress = server.receive(&bytes);
+        let is_bad =
+            matches!(ingress, Ingress::Reject(Report { kind: ReportKind::BadHeader, xid: 1 }));
+        assert!(is_bad, "{len}: {ingress:?}");
+    }
+    let bytes = wire(1, Body::Msg(ChunkLists::EMPTY), &rpc(1, false, 8));
+    assert!(matches!(server.receive(&bytes), Ingress::Call(_)), "eight are an RPC message");
+}
+
+// [RTR] 9.1, Table 4
+#[test]
+fn a_report_with_a_payload_behind_it_is_dropped() {
+    let (mut client, _) = connected(settings(), settings());
+    let (id, _) = sent(&mut client);
+    let bad = MsgId { xid: id.xid(), dir: MsgType::Call, seq: 0 };
+    let report = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
+    let of = |payload| wire(id.xid(), Body::Optional(Optional::ReptErr(report)), payload);
+    let ingress = client.receive(&of(&[0; 4]));
+    assert!(matches!(ingress, Ingress::Ignored(Ignored::BadError)), "{ingress:?}");
+    assert!(matches!(client.receive(&of(&[])), Ingress::Failed(failed, _) if failed == id));
+}
