@@ -247,6 +247,22 @@ fn the_data_path_allocates_at_setup_only() {
 }
 
 #[test]
+fn reserved_messages_are_never_made() {
+    // RFC 8166 4.6: RDMA_MSGP and RDMA_DONE are looked at where they arrive, and that is all.
+    let mut count = 0;
+    for source in sources() {
+        let is_ours = source.name.starts_with("engine/") && !source.name.contains("/tests/");
+        for line in source.code.iter().filter(|_| is_ours) {
+            let is_named = ["Body::Msgp", "Body::Done"].iter().any(|name| line.contains(name));
+            let is_pattern = line.contains("=>") || line.contains("matches!(");
+            assert!(is_pattern || !is_named, "{}: {line}", source.name);
+            count += usize::from(is_named);
+        }
+    }
+    assert!(count > 0, "the protocol looks at them");
+}
+
+#[test]
 fn no_file_is_longer_than_500_lines() {
     for source in sources() {
         if !source.name.contains("/tests/") {
