@@ -27,6 +27,8 @@ pub struct Payload<'a> {
     before: usize,
     /// Bytes of bulk, with their padding.
     bulk_len: u32,
+    /// In a reply: where in the call the operation began whose results are written now.
+    origin: u32,
     /// The message that holds the slots before and the bulk, if there are any.
     message: Option<u32>,
     refused: Option<CallRefused>,
@@ -49,6 +51,7 @@ impl<'a> Payload<'a> {
             at: 8,
             before: 0,
             bulk_len: 0,
+            origin: 0,
             message: None,
             refused: None,
         }
@@ -130,7 +133,7 @@ impl<'a> Payload<'a> {
             self.refused = Some(CallRefused::PayloadTooLong);
             return;
         };
-        let item = BulkItem { position: self.position(), len, origin: 0, pieces };
+        let item = BulkItem { position: self.position(), len, origin: self.origin, pieces };
         let body = self.outbox.messages.body_mut(message);
         if body.items.try_push(Item { item, first: first as u8 }).is_err() {
             self.refused = Some(CallRefused::TooManyPieces);
@@ -142,6 +145,11 @@ impl<'a> Payload<'a> {
     /// The position in the unreduced XDR stream: what follows is written there.
     pub fn position(&self) -> u32 {
         self.written() + self.bulk_len
+    }
+
+    /// What is placed from now on is a result of the operation that began there in the call.
+    pub(crate) fn set_origin(&mut self, origin: u32) {
+        self.origin = origin;
     }
 
     /// Bytes written, placed data not counted.

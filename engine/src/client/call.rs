@@ -21,13 +21,24 @@ pub struct Want {
     pub len_max: u32,
 }
 
+/// A want, and the operation that it is a result of: a part of the unreduced XDR stream.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    want: Want,
+    begin: u32,
+    /// [`OPEN`] for the operation that is being written.
+    end: u32,
+}
+
 /// A call under construction. Dropping it takes it back.
 #[must_use = "a call is sent by `submit`"]
 pub struct CallBuilder<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
     id: CallId,
-    wants: ArrayVec<Want, WANTS_MAX>,
+    wants: ArrayVec<Wanted, WANTS_MAX>,
+    /// Where the operation begins that is being written.
+    operation: u32,
     reply_payload_max: u32,
     submitted: bool,
 }
@@ -53,6 +64,7 @@ impl<'a> CallBuilder<'a> {
                 peer,
                 id,
                 wants: ArrayVec::new(),
+                operation: 0,
                 reply_payload_max: REPLY_PAYLOAD_DEFAULT,
                 submitted: false,
             }),
@@ -69,12 +81,26 @@ impl<'a> CallBuilder<'a> {
         &mut self.payload
     }
 
+    /// An operation of the call begins here: what is wanted from now on is a result of it, until
+    /// the next begins. A call without this is one operation.
+    ///
+    /// A server matches the results of each operation on its own, so that one which fails does not
+    /// use up what was wanted of the next (wire.md E23, E24). Returns where the operation begins.
+    pub fn operation(&mut self) -> u32 {
+        let begin = self.payload.position();
+        for wanted in self.wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
+            wanted.end = begin;
+        }
+        self.operation = begin;
+        begin
+    }
+
     /// Wants one more data item of the reply placed. Items are matched in order (\[RTR\] 7.4).
     ///
     /// # Panics
     /// If there are [`WANTS_MAX`] already.
     pub fn want(&mut self, want: Want) -> &mut CallBuilder<'a> {
-        self.wants.push(want);
+        self.wants.push(Wanted { want, begin: self.operation, end: OPEN });
         self
     }
 
@@ -117,7 +143,10 @@ impl<'a> CallBuilder<'a> {
         let wants: ArrayVec<rpcrdma_proto::Want, WANTS_MAX> = self
             .wants
             .iter()
-            .map(|want| rpcrdma_proto::Want::sends(0, end, want.len_min, want.len_max))
+            .map(|wanted| {
+                let Wanted { want, begin, end: last } = *wanted;
+                rpcrdma_proto::Want::sends(begin, last.min(end), want.len_min, want.len_max)
+            })
             .collect();
         let demand = CallDemand {
             payload,
@@ -151,5 +180,7 @@ impl Drop for CallBuilder<'_> {
     }
 }
 
+/// The end of an operation that is being written: that of the call.
+const OPEN: u32 = u32::MAX;
 /// What the payload of a reply is taken to be if the caller says nothing.
 const REPLY_PAYLOAD_DEFAULT: u32 = 1024;

@@ -43,6 +43,14 @@ impl<'a> Reply<'a> {
         &mut self.payload
     }
 
+    /// Says of which operation of the call the results are that are placed from now on: that which
+    /// began at `origin` in the unreduced XDR stream of the call. A caller of several operations
+    /// says for each of them where its results are wanted (wire.md E23). Operations come in order; a
+    /// call of one operation needs none of this.
+    pub fn operation(&mut self, origin: u32) {
+        self.payload.set_origin(origin);
+    }
+
     /// Sends the reply at the end of the turn. If it cannot be sent, the caller is told that its
     /// call failed: [`Reply::try_send`] says why.
     ///

@@ -37,6 +37,9 @@ pub struct Finished {
     pub head: ArrayVec<u8, FINISHED_HEAD_MAX>,
     /// Data to be placed behind it, one item in several pieces; none for a reply without bulk.
     pub bulk: ArrayVec<Loan, FINISHED_BULK_MAX>,
+    /// Where in the call the operation began that the bulk is a result of; see
+    /// [`Reply::operation`](crate::Reply::operation).
+    pub origin: u32,
     /// The XDR behind the bulk.
     pub tail: ArrayVec<u8, FINISHED_TAIL_MAX>,
 }

@@ -77,7 +77,8 @@ impl Turn<'_> {
     pub fn finish(&mut self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         let mut finished = Some(finished);
         self.resume(ticket, |mut reply| {
-            let Finished { head, bulk, tail } = finished.take().unwrap_or_default();
+            let Finished { head, bulk, origin, tail } = finished.take().unwrap_or_default();
+            reply.operation(origin);
             reply.payload().put_fixed(&head);
             if !bulk.is_empty() {
                 reply.payload().place_pieces(bulk.into_iter().map(Into::into));
