@@ -24,6 +24,7 @@ pub mod provider;
 pub mod server;
 pub mod shard;
 pub mod stats;
+pub mod ulb;
 pub mod waker;
 pub mod work;
 

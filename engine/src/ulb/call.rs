@@ -1,0 +1,177 @@
+//! A call under construction, by its binding.
+
+use super::binding::{BindError, Bound, Order, ReplyMax};
+use super::header::{REPLY_HEADER_LEN, REPLY_MISMATCH_LEN};
+use crate::client::call::{CallBuilder, Want};
+use crate::payload::Payload;
+use crate::shard::message::Bulk;
+
+/// A call that is written by its binding: items are placed where the binding allows it, and the
+/// longest reply is added up on the way.
+///
+/// Dropping it takes the call back.
+#[must_use = "a call is sent by `submit`"]
+pub struct BoundCall<'a> {
+    call: CallBuilder<'a>,
+    bound: Bound,
+    arguments: Order,
+    results: Order,
+    /// Bytes that the reply may have beside what the table says.
+    reply_more: u32,
+    /// What the arguments ask for.
+    asked: Option<u32>,
+}
+
+impl<'a> BoundCall<'a> {
+    pub(super) fn new(bound: Bound, call: CallBuilder<'a>) -> BoundCall<'a> {
+        let procedure = bound.procedure();
+        BoundCall {
+            call,
+            bound,
+            arguments: Order::new(procedure.arguments),
+            results: Order::new(procedure.results),
+            reply_more: 0,
+            asked: None,
+        }
+    }
+
+    /// The payload, to be written from behind transaction id and message type. Items that may be
+    /// placed are written by [`BoundCall::argument`].
+    pub fn payload(&mut self) -> &mut Payload<'a> {
+        self.call.payload()
+    }
+
+    /// An operation begins here, in a procedure that is a list of them: items and wants from now on
+    /// belong to it.
+    pub fn operation(&mut self, number: u32) {
+        self.call.operation();
+        self.arguments.begin(number);
+        self.results.begin(number);
+    }
+
+    /// Writes the next argument that may be placed: its length, and its bytes from where they are.
+    /// Where the protection of the call forbids that, they are copied into the message.
+    ///
+    /// # Errors
+    /// [`BindError`]: no argument may be placed here, or it is too long. Nothing was written, and
+    /// the memory is given back.
+    pub fn argument(&mut self, bulk: impl Into<Bulk>) -> Result<(), BindError> {
+        put(&mut self.arguments, self.bound, self.call.payload(), bulk.into())
+    }
+
+    /// Wants the next result that may be placed, outside of the stream. Where the protection of the
+    /// call forbids that, it comes in the stream.
+    ///
+    /// # Errors
+    /// [`BindError`]: no result may be placed here, or it cannot be so long.
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`](crate::client::call::WANTS_MAX) already.
+    pub fn result(&mut self, want: Want) -> Result<(), BindError> {
+        let len_max = self.next_result(want.len_max)?;
+        if !self.bound.protection().may_place() {
+            self.may_be_in_line(len_max);
+            return Ok(());
+        }
+        // What is shorter than wanted comes in the stream.
+        self.may_be_in_line(want.len_min.saturating_sub(1).min(len_max));
+        self.call.want(want);
+        Ok(())
+    }
+
+    /// Expects the next result that may be placed in the stream, and up to `len_max` bytes of it.
+    ///
+    /// # Errors
+    /// As [`BoundCall::result`].
+    pub fn result_in_line(&mut self, len_max: u32) -> Result<(), BindError> {
+        let len_max = self.next_result(len_max)?;
+        self.may_be_in_line(len_max);
+        Ok(())
+    }
+
+    /// Says how many bytes of results the arguments ask for ([`ReplyMax::Asked`]), or how many there
+    /// can be at all ([`ReplyMax::Stated`]).
+    pub fn asks(&mut self, bytes: u32) {
+        self.asked = Some(bytes);
+    }
+
+    /// Adds bytes that the reply may have beside its results: the body of its verifier, and what a
+    /// protection adds. None for AUTH_NONE and AUTH_SYS.
+    pub fn reply_more(&mut self, bytes: u32) {
+        self.reply_more = self.reply_more.saturating_add(bytes);
+    }
+
+    /// The longest payload of the reply, without what is placed; from the transaction id on.
+    ///
+    /// # Errors
+    /// [`BindError::ReplyUnknown`] if that cannot be known.
+    pub fn reply_max(&self) -> Result<u32, BindError> {
+        let procedure = self.bound.procedure();
+        let unknown = BindError::ReplyUnknown { procedure: procedure.name };
+        if !self.results.is_done() {
+            return Err(unknown);
+        }
+        let results = match (procedure.reply, self.asked) {
+            (ReplyMax::Fixed(len), asked) => len.saturating_add(asked.unwrap_or(0)),
+            (ReplyMax::Asked(len), Some(asked)) => len.saturating_add(padded(asked)),
+            (ReplyMax::Stated, Some(asked)) => padded(asked),
+            (ReplyMax::Asked(_) | ReplyMax::Stated, None) => return Err(unknown),
+        };
+        let behind = results.max(REPLY_MISMATCH_LEN);
+        Ok(REPLY_HEADER_LEN.saturating_add(behind).saturating_add(self.reply_more))
+    }
+
+    /// Sends the call with the next poll.
+    ///
+    /// # Errors
+    /// [`BindError`] says what is missing or in the way; nothing has been sent.
+    pub fn submit(mut self) -> Result<(), BindError> {
+        let reply_max = self.reply_max()?;
+        self.call.reply_payload_max(reply_max);
+        self.call.submit()?;
+        Ok(())
+    }
+
+    fn next_result(&mut self, len_max: u32) -> Result<u32, BindError> {
+        let procedure = self.bound.procedure();
+        let item =
+            self.results.next().ok_or(BindError::NotEligible { procedure: procedure.name })?;
+        if len_max > item.len_max {
+            let (len, max) = (len_max.into(), item.len_max);
+            return Err(BindError::TooLong { item: item.name, len, max });
+        }
+        Ok(len_max)
+    }
+
+    fn may_be_in_line(&mut self, len: u32) {
+        self.reply_more = self.reply_more.saturating_add(padded(len));
+    }
+}
+
+/// Writes the next item of a message.
+pub(super) fn put(
+    order: &mut Order,
+    bound: Bound,
+    payload: &mut Payload<'_>,
+    bulk: Bulk,
+) -> Result<(), BindError> {
+    let procedure = bound.procedure();
+    let item = order.next().ok_or(BindError::NotEligible { procedure: procedure.name })?;
+    if bulk.len() > item.len_max as usize {
+        let (len, max) = (bulk.len() as u64, item.len_max);
+        return Err(BindError::TooLong { item: item.name, len, max });
+    }
+    if bound.protection().may_place() {
+        payload.place(bulk);
+        return Ok(());
+    }
+    match bulk {
+        Bulk::Loan(loan) => payload.put_opaque(&loan),
+        Bulk::Registered(_) => return Err(BindError::Protected { item: item.name }),
+    }
+    Ok(())
+}
+
+fn padded(len: u32) -> u32 {
+    len.checked_next_multiple_of(4).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,78 @@
+//! An item of a message, wherever its bytes are.
+
+use crate::incoming::{PayloadReader, PlacedItem};
+
+/// An item that may be placed, placed or not.
+#[derive(Debug, Clone)]
+pub struct Data<'a> {
+    len: u32,
+    at: At<'a>,
+}
+
+#[derive(Debug, Clone)]
+enum At<'a> {
+    /// Outside of the stream, and which of the placed items it is.
+    Placed(PlacedItem<'a>, usize),
+    /// In the stream, from here on.
+    InLine(PayloadReader<'a>),
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn placed(item: PlacedItem<'a>, index: usize) -> Data<'a> {
+        Data { len: item.len(), at: At::Placed(item, index) }
+    }
+
+    pub(super) fn in_line(from: PayloadReader<'a>, len: u32) -> Data<'a> {
+        Data { len, at: At::InLine(from) }
+    }
+
+    /// Its bytes, without padding.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which of the items of [`Incoming::placed`](crate::Incoming::placed) it is, for
+    /// [`Incoming::take`](crate::Incoming::take); `None` in the stream.
+    pub fn placed_index(&self) -> Option<usize> {
+        match self.at {
+            At::Placed(_, index) => Some(index),
+            At::InLine(_) => None,
+        }
+    }
+
+    /// Its bytes, slice by slice.
+    pub fn slices(&self) -> Slices<'a> {
+        Slices { at: self.at.clone(), next: 0, left: self.len as usize }
+    }
+}
+
+/// The bytes of an item, slice by slice.
+#[derive(Debug, Clone)]
+pub struct Slices<'a> {
+    at: At<'a>,
+    /// The next segment of a placed item.
+    next: usize,
+    left: usize,
+}
+
+impl<'a> Iterator for Slices<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        let slice = match &mut self.at {
+            At::Placed(item, _) => item.segments().nth(self.next)?,
+            At::InLine(from) => from.some(self.left).ok()?,
+        };
+        self.next += 1;
+        self.left -= slice.len();
+        Some(slice)
+    }
+}

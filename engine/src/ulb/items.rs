@@ -1,0 +1,131 @@
+//! A message is read by its binding: what was placed is met where it belongs, and nowhere else.
+
+use super::binding::{Item, Order};
+use super::data::Data;
+use super::header::Protection;
+use crate::incoming::{EndOfMessage, Incoming, PayloadReader};
+
+/// Reads a call or a reply by its binding.
+///
+/// The reader of the stream is the program's. Where it comes to an item that may be placed it asks
+/// for [`Items::data`], and gets the item from wherever it is; at the end [`Items::end`] says whether
+/// everything that was placed was met.
+#[derive(Debug, Clone)]
+pub struct Items<'a> {
+    reader: PayloadReader<'a>,
+    message: &'a Incoming<'a>,
+    order: Order,
+    protection: Protection,
+    /// Placed items that were met.
+    met: usize,
+    /// Their bytes, with padding.
+    met_len: u32,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn new(
+        message: &'a Incoming<'a>,
+        reader: PayloadReader<'a>,
+        items: &'static [Item],
+        protection: Protection,
+    ) -> Items<'a> {
+        let order = Order::new(items);
+        Items { reader, message, order, protection, met: 0, met_len: 0 }
+    }
+
+    /// The stream.
+    pub fn reader(&mut self) -> &mut PayloadReader<'a> {
+        &mut self.reader
+    }
+
+    /// The position in the unreduced XDR stream, from the transaction id on.
+    pub fn position(&self) -> u32 {
+        // A message is not longer than 32 bits can say.
+        self.reader.position() as u32 + self.met_len
+    }
+
+    /// An operation begins here, in a procedure that is a list of them. Returns where: it is the
+    /// origin of its results.
+    pub fn operation(&mut self, number: u32) -> u32 {
+        self.order.begin(number);
+        self.position()
+    }
+
+    /// Reads the next item that may be placed, from its length on.
+    ///
+    /// # Errors
+    /// [`ItemError`]: it was placed without right, or is not as long as it says, or the message is
+    /// cut off. A server refuses such a call (RFC 8166 6.1), a client takes such a reply for none.
+    pub fn data(&mut self) -> Result<Data<'a>, ItemError> {
+        let eligible = self.order.next();
+        let len = self.reader.u32()?;
+        let position = self.position();
+        if let Some(item) = eligible.filter(|item| len > item.len_max) {
+            return Err(ItemError::TooLong { item: item.name, len, max: item.len_max });
+        }
+        // wire.md E16: an item without bytes is never taken out of the stream.
+        let placed = self.message.placed().nth(self.met).filter(|_| len > 0);
+        let Some(placed) = placed.filter(|placed| placed.position() == position) else {
+            let data = Data::in_line(self.reader.clone(), len);
+            self.reader.skip(len as usize)?;
+            self.reader.skip((len as usize).next_multiple_of(4) - len as usize)?;
+            return Ok(data);
+        };
+        if eligible.is_none() || !self.protection.may_place() {
+            return Err(ItemError::NotEligible { position });
+        }
+        if placed.len() != len {
+            return Err(ItemError::Length { position, stated: len, placed: placed.len() });
+        }
+        let data = Data::placed(placed, self.met);
+        self.met += 1;
+        self.met_len += len.next_multiple_of(4);
+        Ok(data)
+    }
+
+    /// Whether all that was placed was met, in a message that has been read.
+    ///
+    /// # Errors
+    /// [`ItemError::NotEligible`]: something was placed that may not be. A server refuses such a
+    /// call (RFC 8166 6.1), a client takes such a reply for none.
+    pub fn end(&self) -> Result<(), ItemError> {
+        match self.message.placed().nth(self.met) {
+            None => Ok(()),
+            Some(item) => Err(ItemError::NotEligible { position: item.position() }),
+        }
+    }
+}
+
+/// A peer did not keep to the binding, or to its own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ItemError {
+    /// Something was placed that the binding does not name, or under protection.
+    #[error("what belongs at {position} was placed without right")]
+    NotEligible {
+        /// Where it belongs in the unreduced XDR stream.
+        position: u32,
+    },
+    /// As many bytes were placed as the stream does not say.
+    #[error("{placed} bytes were placed at {position}, and {stated} belong there")]
+    Length {
+        /// Where they belong in the unreduced XDR stream.
+        position: u32,
+        /// What the stream says.
+        stated: u32,
+        /// What was placed.
+        placed: u32,
+    },
+    /// An item is longer than the program allows.
+    #[error("{item} has {len} bytes, and {max} at most")]
+    TooLong {
+        /// The name of the item.
+        item: &'static str,
+        /// Its length.
+        len: u32,
+        /// What is allowed.
+        max: u32,
+    },
+    /// The message is cut off.
+    #[error(transparent)]
+    End(#[from] EndOfMessage),
+}

@@ -1,0 +1,94 @@
+//! NFS version 4, all minor versions, bound as RFC 8267 has it.
+//!
+//! COMPOUND is a list of operations: begin each with its number
+//! ([`BoundCall::operation`](super::BoundCall::operation),
+//! [`Items::operation`](super::Items::operation),
+//! [`BoundReply::operation`](super::BoundReply::operation)). What may be placed is matched within its
+//! operation, so a READ that fails does not use up what was wanted of the next (`wire.md` E24). In
+//! version one all Write chunks of a call are one list, and the engine offers one unless
+//! `interop.write_chunks_max` says otherwise: the results of further operations come in the stream.
+//!
+//! READ_PLUS has nothing that may be placed, because its caller cannot know how its data will be
+//! cut. How long a COMPOUND's reply can be only the caller can add up, or takes from its session
+//! (`ca_maxresponsesize`). Its callbacks are a program of their own: [`CALLBACK`].
+
+use super::binding::{Binding, Item, Procedure, ReplyMax};
+use super::nfs3::{PORT, PROGRAM};
+
+/// The binding.
+pub const BINDING: Binding = Binding {
+    name: "NFSv4",
+    program: PROGRAM,
+    version: 4,
+    procedures: &[
+        Procedure {
+            number: NULL,
+            name: "NULL",
+            arguments: &[],
+            results: &[],
+            reply: ReplyMax::Fixed(0),
+        },
+        Procedure {
+            number: COMPOUND,
+            name: "COMPOUND",
+            arguments: &[
+                item("createtype4.linkdata", OP_CREATE),
+                item("WRITE4args.data", OP_WRITE),
+            ],
+            results: &[item("READ4resok.data", OP_READ), item("READLINK4resok.link", OP_READLINK)],
+            reply: ReplyMax::Stated,
+        },
+    ],
+    others: None,
+    port: Some(PORT),
+};
+
+/// The callbacks of minor version 1 and later, on the backward direction; the program number is the
+/// one that the client gave with its session. Nothing may be placed.
+pub const fn callback(program: u32) -> Binding {
+    Binding { program, ..CALLBACK }
+}
+
+/// The callbacks, under the number that most clients give.
+pub const CALLBACK: Binding = Binding {
+    name: "NFSv4 callback",
+    program: 0x4000_0000,
+    version: 1,
+    procedures: &[
+        Procedure {
+            number: NULL,
+            name: "CB_NULL",
+            arguments: &[],
+            results: &[],
+            reply: ReplyMax::Fixed(0),
+        },
+        Procedure {
+            number: COMPOUND,
+            name: "CB_COMPOUND",
+            arguments: &[],
+            results: &[],
+            reply: ReplyMax::Stated,
+        },
+    ],
+    others: None,
+    port: None,
+};
+
+/// Does nothing.
+pub const NULL: u32 = 0;
+/// A list of operations.
+pub const COMPOUND: u32 = 1;
+
+/// Makes what is no regular file. Argument: the path, of a symbolic link.
+pub const OP_CREATE: u32 = 6;
+/// Reads a file. Result: the data.
+pub const OP_READ: u32 = 25;
+/// Reads a symbolic link. Result: the path.
+pub const OP_READLINK: u32 = 27;
+/// Writes a file. Argument: the data.
+pub const OP_WRITE: u32 = 38;
+
+/// No length is limited by the protocol.
+const fn item(name: &'static str, operation: u32) -> Item {
+    Item { name, operation: Some(operation), len_max: u32::MAX }
+}

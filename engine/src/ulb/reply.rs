@@ -1,0 +1,73 @@
+//! A reply under construction, by the binding of its call.
+
+use super::binding::{BindError, Bound, Order};
+use super::call::put;
+use crate::error::CallRefused;
+use crate::payload::Payload;
+use crate::server::reply::{Answer, Reply};
+use crate::shard::message::Bulk;
+
+/// A reply that is written by the binding of its call.
+///
+/// Whether a result is placed is the caller's choice: what it does not want placed follows in the
+/// stream. Whether it may be is the binding's.
+#[must_use = "a call that gets no reply holds a credit of its peer for ever"]
+pub struct BoundReply<'a> {
+    reply: Reply<'a>,
+    bound: Bound,
+    results: Order,
+}
+
+impl<'a> BoundReply<'a> {
+    pub(super) fn new(bound: Bound, reply: Reply<'a>) -> BoundReply<'a> {
+        BoundReply { reply, bound, results: Order::new(bound.procedure().results) }
+    }
+
+    /// The payload, to be written from behind transaction id and message type. Items that may be
+    /// placed are written by [`BoundReply::result`].
+    pub fn payload(&mut self) -> &mut Payload<'a> {
+        self.reply.payload()
+    }
+
+    /// The results of an operation begin here, in a procedure that is a list of them. `origin` is
+    /// where it began in the call: [`Items::operation`](super::Items::operation) said so. Its items
+    /// meet what the caller wants of this operation, whatever became of those before.
+    pub fn operation(&mut self, number: u32, origin: u32) {
+        self.reply.operation(origin);
+        self.results.begin(number);
+    }
+
+    /// Writes the next result that may be placed: its length, and its bytes from where they are.
+    /// Where the protection of the call forbids that, they are copied into the message.
+    ///
+    /// # Errors
+    /// [`BindError`]: no result may be placed here, or it is too long. Nothing was written, and the
+    /// memory is given back.
+    pub fn result(&mut self, bulk: impl Into<Bulk>) -> Result<(), BindError> {
+        put(&mut self.results, self.bound, self.reply.payload(), bulk.into())
+    }
+
+    /// As [`Reply::send`].
+    pub fn send(self) -> Answer<'a> {
+        self.reply.send()
+    }
+
+    /// As [`Reply::try_send`].
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn try_send(self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
+        self.reply.try_send()
+    }
+
+    /// As [`Reply::refuse`].
+    pub fn refuse(self) -> Answer<'a> {
+        self.reply.refuse()
+    }
+
+    /// The reply, to be deferred or finished without the binding.
+    pub fn into_reply(self) -> Reply<'a> {
+        self.reply
+    }
+}

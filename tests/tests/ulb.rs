@@ -1,0 +1,564 @@
+//! Upper-layer bindings on the fabric: what the table does not name is not placed, and what a peer
+//! places without right is found.
+
+use std::time::Duration;
+
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::ulb::{
+    BindError, Bound, CallHeader, HeaderError, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4,
+};
+use rpcrdma_engine::{
+    Answer, Call, CallBuilder, CallError, Client, Config, Engine, Fabric, Handler, Incoming, Loan,
+    PeerId, Reply, Shard, Turn, Want,
+};
+
+/// Answers by a function, from a stock of registered buffers.
+struct Server {
+    stock: Vec<Loan>,
+    answer: Respond,
+}
+
+type Respond = for<'a> fn(&mut Vec<Loan>, Call<'a>, Reply<'a>) -> Answer<'a>;
+
+impl Handler for Server {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        (self.answer)(&mut self.stock, call, reply)
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        while self.stock.len() < 4
+            && let Some(loan) = turn.buffer()
+        {
+            self.stock.push(loan);
+        }
+    }
+}
+
+/// A server and a client on one thread.
+struct Pair {
+    // Shards first: they are taken down before their engine.
+    client: Client<Fabric>,
+    server: Shard<Fabric, Server>,
+    control: Control<Fabric>,
+    peer: PeerId,
+    now: u64,
+    _engine: Engine<Fabric>,
+}
+
+impl Pair {
+    fn new(answer: Respond) -> Pair {
+        let mut raw = Config::default().raw().clone();
+        raw.connections.max = 1;
+        raw.app.bulk.length = "128KiB".into();
+        let config = Config::try_from(raw).expect("a small laptop");
+        let (engine, mut control) =
+            Engine::without_threads(Fabric::new(), config).expect("an engine");
+        let mut server =
+            engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
+        let mut client = engine.client().expect("a client");
+        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let attempt = client.begin_connect(at).expect("an attempt");
+        let mut now = 0;
+        let peer = loop {
+            now += 1_000;
+            control.step(Duration::ZERO);
+            server.poll_once(now);
+            client.poll(now, |_| {});
+            if let Some(outcome) = client.connected(attempt) {
+                break outcome.expect("a connection");
+            }
+        };
+        Pair { client, server, control, peer, now, _engine: engine }
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Loan {
+        let mut loan = self.client.turn(self.now).buffer().expect("a buffer");
+        loan.truncate(bytes.len());
+        loan.copy_from_slice(bytes);
+        loan
+    }
+
+    fn begin(&mut self) -> CallBuilder<'_> {
+        self.client.call(self.peer, 0).expect("a call slot")
+    }
+
+    /// Polls both until the call that was submitted is over.
+    fn finish<T>(&mut self, read: impl FnOnce(Result<&Incoming<'_>, CallError>) -> T) -> T {
+        let mut read = Some(read);
+        let mut outcome = None;
+        for _ in 0..10_000 {
+            self.now += 1_000;
+            self.control.step(Duration::ZERO);
+            self.server.poll_once(self.now);
+            self.client.poll(self.now, |done| {
+                outcome = read.take().map(|read| read(done.result()));
+            });
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+        panic!("the call does not end");
+    }
+}
+
+fn bind(procedure: u32, protection: Protection) -> Bound {
+    nfs3::BINDING.bind(procedure, protection).expect("the procedure exists")
+}
+
+fn placeable() -> Want {
+    Want { len_min: 0, len_max: 4096 }
+}
+
+/// Says how many items were placed in the call.
+fn count<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    let placed = call.placed().len() as u32;
+    reply.payload().put_u32(placed);
+    reply.send()
+}
+
+#[test]
+fn a_procedure_without_items_never_places() {
+    let mut pair = Pair::new(count);
+    let mut refused = 0;
+    for procedure in nfs3::BINDING.procedures {
+        let bound = bind(procedure.number, Protection::None);
+        let loan = pair.buffer(&[7; 4096]);
+        let mut call = bound.call(pair.begin());
+        let not_eligible = Err(BindError::NotEligible { procedure: procedure.name });
+        if procedure.arguments.is_empty() {
+            assert_eq!(call.argument(loan), not_eligible);
+            assert_eq!(call.payload().position(), 8, "nothing was written");
+            refused += 1;
+        }
+        if procedure.results.is_empty() {
+            assert_eq!(call.result(placeable()), not_eligible);
+            assert_eq!(call.result_in_line(4), not_eligible);
+            call.asks(0);
+            call.submit().expect("a call with nothing placed");
+            let placed = pair.finish(|reply| {
+                let reply = reply.expect("an answer");
+                assert_eq!(reply.placed().len(), 0);
+                reply.reader().u32()
+            });
+            assert_eq!(placed, Ok(0), "{}", procedure.name);
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 22 + 22 - 4, "all but the four items");
+}
+
+#[test]
+fn an_item_is_placed_once_and_what_is_more_stays_out() {
+    let mut pair = Pair::new(count);
+    let (one, two) = (pair.buffer(&[1; 5000]), pair.buffer(&[2; 5000]));
+    let mut call = bind(nfs3::WRITE, Protection::None).call(pair.begin());
+    call.argument(one).expect("the data of a WRITE");
+    assert_eq!(call.argument(two), Err(BindError::NotEligible { procedure: "WRITE" }));
+    call.submit().expect("one item");
+    assert_eq!(pair.finish(|reply| reply.map(|reply| reply.reader().u32())), Ok(Ok(1)));
+}
+
+#[test]
+fn an_item_longer_than_its_program_allows_is_refused() {
+    let mut pair = Pair::new(count);
+    let (full, long) = (pair.buffer(&[1; 8192]), pair.buffer(&[1; 8193]));
+    let write = nfs2::BINDING.bind(nfs2::WRITE, Protection::None).expect("it exists");
+    let mut call = write.call(pair.begin());
+    call.argument(full).expect("as long as it may be");
+    drop(call);
+    let mut call = write.call(pair.begin());
+    let (item, max) = ("writeargs.data", 8192);
+    assert_eq!(call.argument(long), Err(BindError::TooLong { item, len: 8193, max }));
+    drop(call);
+    let read = nfs2::BINDING.bind(nfs2::READ, Protection::None).expect("it exists");
+    let mut call = read.call(pair.begin());
+    let (item, want) = ("readres.data", Want { len_min: 0, len_max: 8193 });
+    assert_eq!(call.result(want), Err(BindError::TooLong { item, len: 8193, max }));
+}
+
+#[test]
+fn protected_calls_keep_their_data_in_the_stream() {
+    for (protection, placed) in
+        [(Protection::None, 1), (Protection::Integrity, 0), (Protection::Privacy, 0)]
+    {
+        let mut pair = Pair::new(count);
+        let loan = pair.buffer(&[9; 2001]);
+        let mut call = bind(nfs3::WRITE, protection).call(pair.begin());
+        call.argument(loan).expect("the data of a WRITE");
+        // Length, bytes and padding, whether they are in the stream or not.
+        assert_eq!(call.payload().position(), 8 + 4 + 2004);
+        call.submit().expect("a WRITE");
+        let seen = pair.finish(|reply| reply.map(|reply| reply.reader().u32()));
+        assert_eq!(seen, Ok(Ok(placed)), "{protection:?}");
+    }
+}
+
+/// The results of a READ, placed if the caller wants that and `protection` allows it.
+fn read_of<'a>(stock: &mut Vec<Loan>, reply: Reply<'a>, protection: Protection) -> Answer<'a> {
+    let mut loan = stock.pop().expect("on_turn ran before");
+    loan.truncate(2001);
+    loan.fill(0x3c);
+    let mut reply = bind(nfs3::READ, protection).reply(reply);
+    reply.result(loan).expect("the data of a READ");
+    assert_eq!(
+        reply.payload().position(),
+        8 + 4 + 2004,
+        "length, bytes and padding, wherever they are"
+    );
+    reply.send()
+}
+
+#[test]
+fn protected_replies_keep_their_data_in_the_stream() {
+    let open: Respond = |stock, _, reply| read_of(stock, reply, Protection::None);
+    let sealed: Respond = |stock, _, reply| read_of(stock, reply, Protection::Integrity);
+    // Whoever protects wants nothing placed; and if it did, the server would not.
+    for (of_client, answer, placed) in [
+        (Protection::None, open, true),
+        (Protection::Integrity, open, false),
+        (Protection::None, sealed, false),
+        (Protection::Privacy, sealed, false),
+    ] {
+        let mut pair = Pair::new(answer);
+        let bound = bind(nfs3::READ, of_client);
+        let mut call = bound.call(pair.begin());
+        call.result(placeable()).expect("the data of a READ");
+        let plain = 24 + 104;
+        let in_line = if of_client.may_place() { 0 } else { 4096 };
+        assert_eq!(call.reply_max(), Ok(plain + in_line));
+        call.submit().expect("a READ");
+        pair.finish(|reply| {
+            let reply = reply.expect("an answer");
+            let mut results = bound.results(reply);
+            let data = results.data().expect("the data of a READ");
+            assert_eq!(data.placed_index().is_some(), placed, "{of_client:?}");
+            assert_eq!((data.len(), data.is_empty()), (2001, false));
+            assert!(data.slices().flatten().copied().eq([0x3c; 2001]));
+            assert_eq!(results.position(), 8 + 4 + 2004);
+            results.end().expect("nothing else was placed");
+        });
+    }
+}
+
+#[test]
+fn the_longest_reply_is_known_before_a_call_is_sent() {
+    let mut pair = Pair::new(count);
+    for procedure in nfs3::BINDING.procedures {
+        let bound = bind(procedure.number, Protection::None);
+        let mut call = bound.call(pair.begin());
+        let unknown = Err(BindError::ReplyUnknown { procedure: procedure.name });
+        let mut more = 0;
+        if !procedure.results.is_empty() {
+            assert_eq!(call.reply_max(), unknown, "{}: how long the item is", procedure.name);
+            // As short as this it comes in the stream, with its padding.
+            call.result(Want { len_min: 102, len_max: 4096 }).expect("an item");
+            more = 104;
+        }
+        let expected = match procedure.reply {
+            ReplyMax::Fixed(len) => len,
+            ReplyMax::Asked(len) => {
+                assert_eq!(call.reply_max(), unknown, "{}: what was asked", procedure.name);
+                call.asks(1022);
+                len + 1024
+            }
+            ReplyMax::Stated => panic!("the table of NFSv3 knows all"),
+        };
+        // The shortest reply says at least which versions there are.
+        assert_eq!(call.reply_max(), Ok(24 + expected.max(8) + more), "{}", procedure.name);
+        call.reply_more(16);
+        assert_eq!(call.reply_max(), Ok(24 + expected.max(8) + more + 16));
+    }
+    let mut call = bind(nfs3::READLINK, Protection::None).call(pair.begin());
+    call.result_in_line(1022).expect("the path");
+    assert_eq!(call.reply_max(), Ok(24 + 96 + 1024));
+    drop(call);
+    let compound = nfs4::BINDING.bind(nfs4::COMPOUND, Protection::None).expect("it exists");
+    let mut call = compound.call(pair.begin());
+    assert_eq!(call.reply_max(), Err(BindError::ReplyUnknown { procedure: "COMPOUND" }));
+    call.asks(500);
+    assert_eq!(call.reply_max(), Ok(24 + 500));
+}
+
+#[test]
+fn a_call_whose_reply_could_be_anything_is_not_sent() {
+    let mut pair = Pair::new(count);
+    let call = bind(nfs3::READDIR, Protection::None).call(pair.begin());
+    assert_eq!(call.submit(), Err(BindError::ReplyUnknown { procedure: "READDIR" }));
+    // The slot is free again, and the connection has not noticed.
+    let mut call = bind(nfs3::READDIR, Protection::None).call(pair.begin());
+    call.asks(4096);
+    call.submit().expect("now it is known");
+    assert_eq!(pair.finish(|reply| reply.map(|reply| reply.reader().u32())), Ok(Ok(0)));
+}
+
+/// Reads a call of `procedure` that has a word and then data, and says what it found.
+fn check<'a>(call: &Call<'a>, mut reply: Reply<'a>, bound: Bound) -> Answer<'a> {
+    let mut arguments = bound.arguments(call, call.reader());
+    let read = |arguments: &mut rpcrdma_engine::ulb::Items<'_>| -> Result<u32, ItemError> {
+        arguments.reader().u32()?;
+        let data = arguments.data()?;
+        arguments.end()?;
+        Ok(data.slices().flatten().map(|byte| u32::from(*byte)).sum())
+    };
+    match read(&mut arguments) {
+        Ok(sum) => {
+            reply.payload().put_u32(sum);
+            reply.send()
+        }
+        Err(ItemError::NotEligible { .. }) => reply.refuse(),
+        Err(_) => {
+            reply.payload().put_u32(u32::MAX);
+            reply.send()
+        }
+    }
+}
+
+/// A call of a word and some data, placed where no binding stops it.
+fn send_data(pair: &mut Pair, len: usize, is_placed: bool) -> Result<u32, CallError> {
+    let loan = pair.buffer(&vec![1; len]);
+    let mut call = pair.begin();
+    call.payload().put_u32(5);
+    match is_placed {
+        true => call.payload().place(loan),
+        false => call.payload().put_opaque(&loan),
+    }
+    call.submit().expect("a call");
+    pair.finish(|reply| reply.map(|reply| reply.reader().u32().expect("a word")))
+}
+
+#[test]
+fn a_server_reads_an_item_from_wherever_it_is() {
+    let mut pair =
+        Pair::new(|_, call, reply| check(&call, reply, bind(nfs3::WRITE, Protection::None)));
+    for len in [0, 1, 3, 4, 5, 2000, 40_001] {
+        assert_eq!(send_data(&mut pair, len, true), Ok(len as u32), "placed");
+        assert_eq!(send_data(&mut pair, len.min(9000), false), Ok(len.min(9000) as u32), "in line");
+    }
+}
+
+#[test]
+fn a_call_with_something_placed_without_right_is_not_executed() {
+    let getattr: Respond =
+        |_, call, reply| check(&call, reply, bind(nfs3::GETATTR, Protection::None));
+    let mut pair = Pair::new(getattr);
+    assert!(matches!(send_data(&mut pair, 2000, true), Err(CallError::Rejected(_))));
+    assert_eq!(
+        send_data(&mut pair, 2000, false),
+        Ok(2000),
+        "in the stream it is nobody's business"
+    );
+    let sealed: Respond =
+        |_, call, reply| check(&call, reply, bind(nfs3::WRITE, Protection::Integrity));
+    let mut pair = Pair::new(sealed);
+    assert!(matches!(send_data(&mut pair, 2000, true), Err(CallError::Rejected(_))));
+    assert_eq!(send_data(&mut pair, 2000, false), Ok(2000));
+}
+
+#[test]
+fn an_item_placed_where_none_belongs_is_found_at_the_end() {
+    let write: Respond = |_, call, reply| check(&call, reply, bind(nfs3::WRITE, Protection::None));
+    let mut pair = Pair::new(write);
+    // Behind the data.
+    let (one, two) = (pair.buffer(&[1; 2000]), pair.buffer(&[1; 2000]));
+    let mut call = pair.begin();
+    call.payload().put_u32(5);
+    call.payload().place(one);
+    call.payload().place(two);
+    call.submit().expect("two items");
+    let refused = pair.finish(|reply| reply.map(drop));
+    assert!(matches!(refused, Err(CallError::Rejected(_))), "{refused:?}");
+    // In front of them: its length is read for the word, and the data are those in the stream.
+    let one = pair.buffer(&[1; 2000]);
+    let mut call = pair.begin();
+    call.payload().place(one);
+    call.payload().put_opaque(&[1; 4]);
+    call.submit().expect("one item");
+    let refused = pair.finish(|reply| reply.map(drop));
+    assert!(matches!(refused, Err(CallError::Rejected(_))), "{refused:?}");
+}
+
+#[test]
+fn a_reply_with_something_placed_without_right_is_none() {
+    let answer: Respond = |stock, _, mut reply| {
+        let mut loan = stock.pop().expect("on_turn ran before");
+        loan.truncate(100);
+        reply.payload().put_u32(5);
+        reply.payload().place(loan);
+        reply.send()
+    };
+    let mut pair = Pair::new(answer);
+    let mut call = pair.begin();
+    call.want(placeable());
+    call.submit().expect("a call");
+    pair.finish(|reply| {
+        let reply = reply.expect("an answer");
+        let mut results = bind(nfs3::GETATTR, Protection::None).results(reply);
+        results.reader().u32().expect("a word");
+        assert_eq!(results.end(), Err(ItemError::NotEligible { position: 16 }));
+        assert_eq!(results.data().map(drop), Err(ItemError::NotEligible { position: 16 }));
+        // A READ may have it, but not under protection.
+        let mut results = bind(nfs3::READ, Protection::Privacy).results(reply);
+        results.reader().u32().expect("a word");
+        assert_eq!(results.data().map(drop), Err(ItemError::NotEligible { position: 16 }));
+        let mut results = bind(nfs3::READ, Protection::None).results(reply);
+        results.reader().u32().expect("a word");
+        assert_eq!(results.data().map(|data| data.len()), Ok(100));
+        results.end().expect("that was all");
+    });
+}
+
+/// A COMPOUND of three operations: (number, one word) each. A READ with word 0 fails.
+fn compound<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+    let bound = nfs4::BINDING.bind(nfs4::COMPOUND, Protection::None).expect("it exists");
+    let mut arguments = bound.arguments(&call, call.reader());
+    let mut reply = bound.reply(reply);
+    let mut read = || -> Result<(), ItemError> {
+        for _ in 0..3 {
+            // It begins with its number: the origin is in front of that.
+            let number = arguments.clone().reader().u32()?;
+            let origin = arguments.operation(number);
+            let (_number, word) = (arguments.reader().u32()?, arguments.reader().u32()?);
+            reply.operation(number, origin);
+            reply.payload().put_u32(number);
+            let is_good = number == nfs4::OP_READ && word > 0;
+            reply.payload().put_bool(is_good);
+            if is_good {
+                let mut loan = stock.pop().expect("on_turn ran before");
+                loan.truncate(word as usize);
+                loan.fill(word as u8);
+                reply.result(loan).expect("the data of a READ");
+            }
+            const OTHER: u32 = 9;
+            if number == OTHER {
+                let loan = stock.pop().expect("on_turn ran before");
+                let refused = reply.result(loan);
+                assert_eq!(refused, Err(BindError::NotEligible { procedure: "COMPOUND" }));
+            }
+        }
+        arguments.end()
+    };
+    match read() {
+        Ok(()) => reply.send(),
+        Err(_) => reply.refuse(),
+    }
+}
+
+/// Calls the operations, each READ wanting what is beside it. Returns for each READ that did not
+/// fail the length of its data, and whether they were placed.
+fn call_compound(pair: &mut Pair, operations: [(u32, u32, Want); 3]) -> Vec<(u32, bool)> {
+    let bound = nfs4::BINDING.bind(nfs4::COMPOUND, Protection::None).expect("it exists");
+    let mut call = bound.call(pair.begin());
+    for (number, word, want) in operations {
+        call.operation(number);
+        call.payload().put_u32(number);
+        call.payload().put_u32(word);
+        match call.result(want) {
+            Ok(()) => assert_eq!(number, nfs4::OP_READ),
+            Err(error) => {
+                assert_eq!(error, BindError::NotEligible { procedure: "COMPOUND" });
+                assert_ne!(number, nfs4::OP_READ);
+            }
+        }
+    }
+    call.asks(36);
+    call.submit().expect("a COMPOUND");
+    pair.finish(|reply| {
+        let reply = reply.expect("an answer");
+        let mut results = bound.results(reply);
+        let mut seen = Vec::new();
+        for (number, ..) in operations {
+            results.operation(number);
+            assert_eq!(results.reader().u32(), Ok(number));
+            if results.reader().u32() == Ok(1) {
+                let data = results.data().expect("data");
+                assert!(data.slices().flatten().all(|byte| *byte == data.len() as u8));
+                seen.push((data.len(), data.placed_index().is_some()));
+            }
+        }
+        results.end().expect("all items were met");
+        seen
+    })
+}
+
+#[test]
+fn what_is_wanted_of_one_operation_is_not_used_up_by_another() {
+    const GETATTR: u32 = 9;
+    let mut pair = Pair::new(compound);
+    let want = |len_min| Want { len_min, len_max: 4096 };
+    // The first READ fails. Matched over the whole call, the second would meet the want of the
+    // first, and 500 bytes would be too short for it.
+    let failing =
+        [(nfs4::OP_READ, 0, want(1000)), (GETATTR, 0, want(0)), (nfs4::OP_READ, 500, want(0))];
+    assert_eq!(call_compound(&mut pair, failing), [(500, true)]);
+    // And the other way round.
+    let failing = [
+        (nfs4::OP_READ, 500, want(0)),
+        (nfs4::OP_READ, 0, want(0)),
+        (nfs4::OP_READ, 400, want(1000)),
+    ];
+    assert_eq!(call_compound(&mut pair, failing), [(500, true), (400, false)]);
+    let all = [
+        (nfs4::OP_READ, 100, want(0)),
+        (nfs4::OP_READ, 200, want(201)),
+        (nfs4::OP_READ, 300, want(300)),
+    ];
+    assert_eq!(call_compound(&mut pair, all), [(100, true), (200, false), (300, true)]);
+}
+
+/// Answers with how the header of the call was read.
+fn header<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    let mut reader = call.reader();
+    let words = match CallHeader::read(&mut reader) {
+        Ok(CallHeader { program, version, procedure, flavor, protection }) => {
+            assert_eq!(reader.u32(), Ok(0xa26), "it ends where the arguments begin");
+            let protection = match protection {
+                Protection::None => 1,
+                Protection::Integrity => 2,
+                Protection::Privacy => 3,
+            };
+            [program, version, procedure, flavor, protection]
+        }
+        Err(HeaderError::RpcVersion { given }) => [given, 0, 0, 0, 100],
+        Err(HeaderError::AuthBody { len }) => [len, 0, 0, 0, 101],
+        Err(HeaderError::End(_)) => [0, 0, 0, 0, 102],
+    };
+    for word in words {
+        reply.payload().put_u32(word);
+    }
+    reply.send()
+}
+
+#[test]
+fn a_header_says_what_is_called_and_how_it_is_protected() {
+    let mut pair = Pair::new(header);
+    let mut read = |rpc: u32, flavor: u32, body: &[u32], stated: u32| -> [u32; 5] {
+        let mut call = pair.begin();
+        for word in [rpc, 100_003, 3, 7, flavor, stated] {
+            call.payload().put_u32(word);
+        }
+        for word in body {
+            call.payload().put_u32(*word);
+        }
+        for word in [0, 0, 0xa26] {
+            call.payload().put_u32(word);
+        }
+        call.submit().expect("a call");
+        pair.finish(|reply| {
+            let mut reader = reply.expect("an answer").reader();
+            [(); 5].map(|()| reader.u32().expect("a word"))
+        })
+    };
+    assert_eq!(read(2, 0, &[], 0), [100_003, 3, 7, 0, 1], "AUTH_NONE");
+    assert_eq!(read(2, 1, &[1, 2, 3], 12), [100_003, 3, 7, 1, 1], "AUTH_SYS");
+    // A body that ends within a word is padded.
+    assert_eq!(read(2, 1, &[1, 2, 3], 9), [100_003, 3, 7, 1, 1]);
+    assert_eq!(read(2, 1, &[0; 100], 400), [100_003, 3, 7, 1, 1], "the longest");
+    for (service, protection) in [(1, 1), (2, 2), (3, 3), (4, 3), (0, 3)] {
+        let body = [1, 0, 55, service, 0];
+        assert_eq!(read(2, 6, &body, 20), [100_003, 3, 7, 6, protection], "service {service}");
+    }
+    assert_eq!(read(2, 6, &[1, 0, 55], 12), [100_003, 3, 7, 6, 3], "cut off: nothing is placed");
+    assert_eq!(read(3, 0, &[], 0), [3, 0, 0, 0, 100], "another RPC");
+    assert_eq!(read(2, 1, &[0; 101], 401), [401, 0, 0, 0, 101], "longer than there can be");
+    assert_eq!(read(2, 1, &[0; 3], 300), [0, 0, 0, 0, 102], "cut off");
+}
