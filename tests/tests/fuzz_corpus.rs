@@ -1,8 +1,13 @@
 //! What the fuzzer found worth keeping, replayed in every test run.
 
-use rpcrdma_tests::checks::{corpus, group};
+use rpcrdma_tests::checks::{corpus, group, placement};
 
 #[test]
 fn every_input_of_the_group_corpus_does_no_harm() {
     corpus::replay(env!("CARGO_MANIFEST_DIR"), "group", 100, group::check);
+}
+
+#[test]
+fn every_input_of_the_placement_corpus_does_no_harm() {
+    corpus::replay(env!("CARGO_MANIFEST_DIR"), "placement", 100, placement::check);
 }

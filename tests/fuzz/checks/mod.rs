@@ -1,6 +1,9 @@
 //! What fuzz targets check: one function for each, which judges one input and panics if a property does not hold.
 
 pub mod choices;
+pub mod content;
 pub mod corpus;
 pub mod group;
+pub mod memory;
+pub mod placement;
 pub mod side;

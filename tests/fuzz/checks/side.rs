@@ -10,6 +10,8 @@ use rpcrdma_proto::{
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{Body, Header, Optional, Writer};
 
+use super::memory::Memory;
+
 /// A connection with the ledger of its shard and the transmissions that it has received.
 pub struct Side {
     /// The connection.
@@ -113,6 +115,28 @@ impl Side {
         out
     }
 
+    /// Does the RDMA Writes of a plan, into the peer's memory.
+    pub fn write(
+        &self,
+        plan: &mut Plan<'_>,
+        payload: &[u8],
+        bulk: &[Vec<u8>],
+        memory: &mut Memory,
+    ) {
+        let Plan::Group(plan) = plan else { return };
+        while let Some(write) = plan.next_write() {
+            let mut bytes = Vec::new();
+            for piece in plan.write_pieces(&write) {
+                put(&mut bytes, piece, payload, bulk);
+            }
+            assert_eq!(bytes.len() as u32, write.remote.length, "exactly what is written");
+            memory.write(write.remote, &bytes).expect("only what was offered is written");
+        }
+        if let Some(handle) = plan.invalidate() {
+            assert!(memory.is_exposed(handle), "only what was offered is invalidated");
+        }
+    }
+
     fn bytes_of(
         &self,
         plan: &GroupPlan<'_>,
@@ -126,15 +150,7 @@ impl Side {
         assert_eq!(writer.position(), next.header_len as usize, "exactly the planned header");
         for piece in self.conn.pieces(plan, next) {
             assert!(piece.len() > 0, "no empty piece");
-            match piece {
-                Gather::Payload(range) => {
-                    bytes.extend_from_slice(&payload[range.start as usize..range.end as usize]);
-                }
-                Gather::Bulk { item, start, len } => {
-                    bytes.extend_from_slice(&bulk[item][start as usize..(start + len) as usize]);
-                }
-                Gather::Zero(len) => bytes.extend(repeat_n(0, len as usize)),
-            }
+            put(&mut bytes, piece, payload, bulk);
         }
         assert_eq!(bytes.len() as u32, next.len, "the length is known beforehand");
         assert!(next.len <= self.conn.limits().recv_size, "the peer's buffer is not overrun");
@@ -179,6 +195,18 @@ impl Side {
         let available = self.conn.credits_limit().saturating_sub(credits);
         assert_eq!(self.conn.credits_available(), available, "credits are with calls, or free");
         assert_eq!(self.ledger.replies.reserved(), receives, "receives are for replies, or free");
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, piece: Gather, payload: &[u8], bulk: &[Vec<u8>]) {
+    match piece {
+        Gather::Payload(range) => {
+            bytes.extend_from_slice(&payload[range.start as usize..range.end as usize]);
+        }
+        Gather::Bulk { item, start, len } => {
+            bytes.extend_from_slice(&bulk[item][start as usize..(start + len) as usize]);
+        }
+        Gather::Zero(len) => bytes.extend(repeat_n(0, len as usize)),
     }
 }
 
