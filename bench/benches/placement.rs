@@ -6,8 +6,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_proto::placement::resolve::{Rule, resolve};
 use rpcrdma_proto::{
-    BulkItem, CallDemand, Connection, ControlSend, Ingress, Part, Plan, Received, Role, Settings,
-    ShardLedger,
+    BulkItem, CallDemand, Connection, ControlSend, Ingress, Opening, Part, Plan, Received, Role,
+    Settings, ShardLedger,
 };
 use rpcrdma_xdr::{Array, Loc, MsgItem, RecvStructure, SegmentGroup, Tbsns, Writer};
 
@@ -63,7 +63,7 @@ fn connect() -> (Connection, ShardLedger) {
         Settings { credits_requested: 32, credits_granted_max: 32, ..Settings::new(structure()) };
     let open = |role| {
         let mut ledger = ShardLedger::new(64, 1, 256, 256);
-        let connection = Connection::open(role, 0, &settings, &mut ledger);
+        let connection = Connection::open(role, 0, &settings, &Opening::of(role), &mut ledger);
         (connection.expect("room for one"), ledger)
     };
     let (mut client, mut ledger) = open(Role::Client);

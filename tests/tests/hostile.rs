@@ -253,7 +253,7 @@ fn another_version_is_told_ours() {
             .collect();
         // wire.md B8: xid and version are those of the call.
         assert_eq!((words[0], words[1], words[3]), (50 + vers % 7, vers, proc::ERROR));
-        assert_eq!(words[4..], [1, 2, 2], "RDMA_ERR_VERS, and the only version we speak");
+        assert_eq!(words[4..], [1, 1, 2], "RDMA_ERR_VERS, and the versions that we speak");
     }
     scene.raw.send(&echo(90));
     scene.answer();

@@ -54,7 +54,7 @@ impl Connection {
     pub fn route_call(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         if demand.is_plain()
             && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
-            && demand.reply_payload_max <= self.reply_room()
+            && demand.reply_payload_max <= self.reply_room
         {
             return Ok(CallRoute::inline(demand.payload));
         }
@@ -267,19 +267,13 @@ impl Connection {
         Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX) }
     }
 
-    /// The longest reply that one RDMA_MSG brings into our buffers.
-    #[inline]
-    fn reply_room(&self) -> u32 {
-        self.exchange.own_recv_size() - InlinePlan::HEADER_LEN
-    }
-
     /// How many transmissions the reply may have, if that is possible at all.
     fn reply_bound<'a>(
         &self,
         bounds: Bounds,
         demand: &CallDemand<'a>,
     ) -> Result<ReplyBound<'a>, SendError> {
-        let room = self.reply_room();
+        let room = self.reply_room;
         if demand.wants.is_empty() && demand.reply_payload_max <= room {
             return Ok(ReplyBound { count: 1, demand: None });
         }

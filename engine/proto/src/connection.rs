@@ -4,6 +4,7 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::private_data::PrivateData;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
@@ -16,12 +17,13 @@ use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
 use crate::placement::gather::Pieces;
-use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::inline::{Direction, InlinePlan, Stamp};
 use crate::placement::plan::{GroupPlan, Transmission};
 use crate::placement::resolve::{Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
 use crate::settings::{Role, Settings};
+use crate::version::{Opening, Start, UNDECIDED};
 
 /// Receives that the engine keeps posted for each connection beyond those of the [`ShardLedger`]:
 /// for CONNPROP, REQPROP, RESPROP or UPDPROP, and an error (wire.md P10).
@@ -94,44 +96,66 @@ pub struct Connection {
     pub(crate) accepted: bool,
     /// Messages of the peer since the last that brought something (wire.md W13).
     pub(crate) idle_messages: u8,
+    /// `rdma_vers` of all that is sent and taken.
+    pub(crate) vers: u32,
     pub(crate) peer: u32,
+    /// Payload bytes of the longest reply that may come in one RDMA_MSG.
+    pub(crate) reply_room: u32,
     pub(crate) credits: CreditLedger,
     pub(crate) inflow: Inflow,
     pub(crate) group: GroupAssembler,
     pub(crate) exchange: PropertyExchange,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
+    /// What the peer said while connecting.
+    pub(crate) private: Option<PrivateData>,
 }
 
 impl Connection {
-    /// A connection that was just established; `peer` is the engine's name for it.
+    /// A connection that was just established; `peer` is the engine's name for it, and `opening`
+    /// what is known of it.
     ///
     /// # Errors
-    /// [`OpenError`] if the settings contradict themselves, or no receive is left for it.
+    /// [`OpenError`] if the settings contradict themselves or do not have the version to begin with,
+    /// or no receive is left for it.
     pub fn open(
         role: Role,
         peer: u32,
         settings: &Settings,
+        opening: &Opening,
         ledger: &mut ShardLedger,
     ) -> Result<Self, OpenError> {
         settings.check()?;
         if peer == calls::NONE {
             return Err(Misuse("the largest number names no connection").into());
         }
+        let is_one = opening.version == Start::One;
+        let vers = opening.vers(settings.versions);
+        if vers != UNDECIDED && !settings.versions.speaks(vers) {
+            return Err(Misuse("a connection begins with a version that is spoken").into());
+        }
+        if vers == UNDECIDED && role == Role::Client {
+            return Err(Misuse("a client chooses the version to begin with").into());
+        }
         ledger.grants.open().map_err(|_| OpenError::NoReceives)?;
-        Ok(Self {
+        let mut conn = Self {
             role,
-            ready: role == Role::Client && !settings.properties,
+            ready: role == Role::Client && (is_one || !settings.properties),
             accepted: false,
             idle_messages: 0,
+            vers,
             peer,
+            reply_room: 0,
             credits: CreditLedger::new(settings.credits_requested),
             inflow: Inflow::new(settings.credits_granted_max),
             exchange: PropertyExchange::new(settings.structure.total_len()),
             settings: *settings,
             counters: Counters::default(),
             group: GroupAssembler::new(),
-        })
+            private: opening.private,
+        };
+        conn.set_version(vers);
+        Ok(conn)
     }
 
     /// Gives back what the connection holds in the ledger. Its own calls must be finished before:
@@ -174,6 +198,13 @@ impl Connection {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Payload bytes of the longest reply that may come in one RDMA_MSG.
+    #[inline]
+    #[must_use]
+    pub fn reply_room(&self) -> u32 {
+        self.reply_room
     }
 
     /// Transmissions of own calls that can be sent now.
@@ -331,7 +362,7 @@ impl Connection {
     /// [`NoRoom`] if the writer has fewer.
     #[inline]
     pub fn encode_inline(&self, plan: &InlinePlan, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        plan.encode_header(self.credit_of(plan.direction), writer)
+        plan.encode_header(self.stamp(plan.direction), writer)
     }
 
     /// Encodes the header of a transmission: `transmission.header_len` bytes.
@@ -344,8 +375,8 @@ impl Connection {
         transmission: &Transmission,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        let credit = self.credit_of(plan.direction());
-        plan.encode_header(&self.limits().structure, transmission, credit, writer)
+        let stamp = self.stamp(plan.direction());
+        plan.encode_header(&self.limits().structure, transmission, stamp, writer)
     }
 
     /// Encodes a message between the transports: at most 1024 bytes.
@@ -375,7 +406,8 @@ impl Connection {
     /// # Errors
     /// [`NoRoom`] if the writer has fewer than needed.
     pub fn encode_report(&self, report: &Report, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        report.encode(self.control_credit(), writer)
+        let stamp = Stamp { vers: self.vers, credit: self.control_credit() };
+        report.encode(stamp, self.settings.versions, writer)
     }
 
     /// The xid of our control messages: no call has it (wire.md P9).
@@ -383,12 +415,14 @@ impl Connection {
         self.role.xid_bit()
     }
 
+    /// What the headers of a message say of the connection.
     #[inline]
-    fn credit_of(&self, direction: Direction) -> u32 {
-        match direction {
+    pub(crate) fn stamp(&self, direction: Direction) -> Stamp {
+        let credit = match direction {
             Direction::Call => self.credits.requested(),
             Direction::Reply => self.inflow.granted(),
-        }
+        };
+        Stamp { vers: self.vers, credit }
     }
 
     /// wire.md B11: between the transports, clients ask and servers grant.
@@ -397,5 +431,11 @@ impl Connection {
             Role::Client => self.credits.requested(),
             Role::Server => self.inflow.granted(),
         }
+    }
+
+    /// Works out what a reply has room for, after the limits of either side have changed.
+    pub(crate) fn note_reply_room(&mut self) {
+        let len = self.limits().send_size.min(self.exchange.own_recv_size());
+        self.reply_room = len - InlinePlan::HEADER_LEN;
     }
 }

@@ -3,7 +3,7 @@
 use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Optional, Prefix, RdmaError};
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc, size};
+use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr};
@@ -17,6 +17,7 @@ use crate::property::Applied;
 use crate::receive::Incoming;
 use crate::report::{Refusal, Report, ReportKind, initial_of, subject_of};
 use crate::settings::Role;
+use crate::version::UNDECIDED;
 
 impl Connection {
     /// While a group is open: a message other than its continuation ends it (wire.md E5).
@@ -59,10 +60,23 @@ impl Connection {
         match body {
             Body::Error(error) => self.on_error(ledger, xid, Some(incoming.credit), *error),
             Body::Done => self.ignore(Ignored::Done),
-            Body::Msg(chunks) | Body::NoMsg(chunks) | Body::Msgp { chunks, .. } => {
+            Body::Msg(chunks) | Body::NoMsg(chunks) => {
                 self.on_chunks(ledger, &incoming, body, chunks)
             }
+            Body::Msgp { .. } => self.on_msgp(&incoming),
             Body::Optional(optional) => self.on_optional(ledger, &incoming, optional),
+        }
+    }
+
+    /// What RFC 5666 had and RFC 8166 took back: an error for a call, nothing for a reply (wire.md B6).
+    fn on_msgp<'a>(&mut self, incoming: &Incoming<'_>) -> Ingress<'a> {
+        let is_call = match incoming.rpc_prefix() {
+            Ok(RpcPrefix { kind, .. }) => kind == MsgType::Call,
+            Err(_) => self.role == Role::Server,
+        };
+        match is_call {
+            true => self.reject(incoming, Violation::BadHeader("RDMA_MSGP is gone"), MsgType::Call),
+            false => self.ignore(Ignored::BadReply),
         }
     }
 
@@ -127,6 +141,7 @@ impl Connection {
             Optional::UpdProp(update) => self.exchange.on_updprop(update),
             Optional::ReqProp(request) => {
                 let answer = self.exchange.on_reqprop(request, &self.settings);
+                self.note_reply_room();
                 let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
                 return Ingress::Control(Control { became_ready, answer });
             }
@@ -139,6 +154,7 @@ impl Connection {
             // All other operations were dealt with above.
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
+        self.note_reply_room();
         match applied {
             Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
             Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),
@@ -162,14 +178,15 @@ impl Connection {
     ) -> Ingress<'a> {
         self.counters.errors += 1;
         if let RdmaError::Vers { low, high } = error
+            && self.role == Role::Client
             && !self.accepted
         {
-            return Ingress::Fatal(Fatal::VersionRefused { low, high });
+            return self.on_version_refused(ledger, xid, [low, high]);
         }
         let grant = credit.filter(|_| self.role == Role::Client);
         if let Some(id) = self.sent_call(ledger, xid) {
             if let Some(credit) = grant {
-                self.credits.on_grant(credit);
+                self.on_credit(credit, MsgType::Reply);
             }
             self.on_accepted();
             if error == RdmaError::InvalOption {
@@ -187,7 +204,7 @@ impl Connection {
             // wire.md B3: version two, without properties.
             let became_ready = !self.ready;
             if let Some(credit) = grant {
-                self.credits.on_grant(credit);
+                self.on_credit(credit, MsgType::Reply);
             }
             self.on_accepted();
             return Ingress::Control(Control { became_ready, answer: None });
@@ -250,7 +267,7 @@ impl Connection {
         self.idle_messages = self.idle_messages.saturating_sub(count);
     }
 
-    fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
+    pub(crate) fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
         (entry.state != CallState::Opened).then_some(id)
     }
@@ -269,12 +286,19 @@ impl Connection {
         if proc == proc::ERROR {
             return self.ignore(Ignored::BadError);
         }
-        let Some(error) = error.filter(|_| vers == VERSION_TWO) else {
+        if bytes.len() < size::HEADER_MIN {
+            return self.ignore(Ignored::Short);
+        }
+        // RFC 8166 4.2.4, 4.5: a requester answers no message that it cannot decode.
+        let Some(error) = error.filter(|_| vers == self.vers && vers != UNDECIDED) else {
+            if self.role == Role::Client {
+                return self.ignore(Ignored::OtherVersion);
+            }
             self.counters.reported += 1;
             return Ingress::Reject(Report { xid, kind: ReportKind::Version { vers } });
         };
-        if bytes.len() < size::HEADER_MIN {
-            return self.ignore(Ignored::Short);
+        if self.role == Role::Client && (proc != proc::OPTIONAL || vers == VERSION_ONE) {
+            return self.ignore(Ignored::BadReply);
         }
         let option = (proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
         if option == Some(opttype::REPTERR) {

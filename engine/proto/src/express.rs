@@ -3,13 +3,14 @@
 //! Whatever is not exactly that takes the general way, which alone knows what to say about it. Both
 //! ways leave the connection in the same state, which a test compares.
 
-use rpcrdma_xdr::numbers::{VERSION_TWO, size};
+use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rpc::MsgType;
 
 use crate::calls::{CallId, CallState};
 use crate::connection::{Connection, Finished, ShardLedger};
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::WantSet;
+use crate::placement::inline::{Direction, Stamp};
 use crate::settings::Role;
 
 /// Bytes of the header of a plain message.
@@ -37,7 +38,7 @@ impl Connection {
     ) -> Option<Plain> {
         let (header, payload) = transmission.split_first_chunk::<PLAIN_HEADER_LEN>()?;
         let prefix = payload.first_chunk::<8>()?;
-        if header[4..8] != VERSION_TWO.to_be_bytes() || header[12..] != [0; 16] {
+        if header[4..8] != self.vers.to_be_bytes() || header[12..] != [0; 16] {
             return None;
         }
         if header[..4] != prefix[..4] || !self.accepted || self.group.open().is_some() {
@@ -87,8 +88,7 @@ impl Connection {
         payload: u32,
         reply_payload_max: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        let reply_room = self.exchange.own_recv_size() - PLAIN_HEADER_LEN as u32;
-        if reply_payload_max > reply_room || payload > self.plain_room() {
+        if reply_payload_max > self.reply_room || payload > self.plain_room() {
             return None;
         }
         let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
@@ -103,7 +103,7 @@ impl Connection {
         entry.receives = 1;
         entry.reply_count_max = 1;
         entry.wants = WantSet::NONE;
-        Some(header(id.xid(), self.credits.requested()))
+        Some(header(id.xid(), self.stamp(Direction::Call)))
     }
 
     /// Plans a reply without items to a call without directions, and encodes its header. `None` if
@@ -119,7 +119,7 @@ impl Connection {
             return None;
         }
         self.settle(ledger, to);
-        Some(header(to.xid, self.inflow.granted()))
+        Some(header(to.xid, self.stamp(Direction::Reply)))
     }
 
     /// Payload bytes of the longest plain message that the peer can receive.
@@ -130,10 +130,10 @@ impl Connection {
 }
 
 #[inline]
-fn header(xid: u32, credit: u32) -> [u8; PLAIN_HEADER_LEN] {
+fn header(xid: u32, Stamp { vers, credit }: Stamp) -> [u8; PLAIN_HEADER_LEN] {
     let mut header = [0; PLAIN_HEADER_LEN];
     header[..4].copy_from_slice(&xid.to_be_bytes());
-    header[4..8].copy_from_slice(&VERSION_TWO.to_be_bytes());
+    header[4..8].copy_from_slice(&vers.to_be_bytes());
     header[8..12].copy_from_slice(&credit.to_be_bytes());
     header
 }

@@ -245,9 +245,12 @@ pub enum Ignored {
     BadError,
     /// RDMA_DONE (wire.md B6).
     Done,
+    /// A message of another version to a client: only a server answers it.
+    OtherVersion,
     /// A reply to a call that is not outstanding.
     UnknownReply,
-    /// A reply that contradicts itself; a reply of the base protocol is never answered by an error.
+    /// A reply that contradicts itself, or that a client cannot decode; a reply of the base protocol
+    /// is never answered by an error.
     BadReply,
     /// An error that names no outstanding message of ours.
     UnmatchedError,

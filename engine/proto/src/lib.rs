@@ -1,4 +1,4 @@
-//! The protocol state machines of RPC-over-RDMA version two, sans-IO.
+//! The protocol state machines of RPC-over-RDMA, versions one and two, sans-IO.
 //!
 //! ```text
 //!                    ┌──────────────────── Connection ────────────────────┐
@@ -46,6 +46,7 @@ mod receive;
 pub mod report;
 pub mod route;
 pub mod settings;
+pub mod version;
 
 pub use calls::{CallId, CallTable};
 pub use change::{Changes, PropIds, PropertyOutcome};
@@ -74,3 +75,4 @@ pub use placement::resolve::{
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
+pub use version::{Opening, Start, Version, Versions};

@@ -32,6 +32,8 @@ use crate::settings::Settings;
 pub struct PeerLimits {
     /// The longest transmission that it takes.
     pub recv_size: u32,
+    /// The longest transmission that it sends.
+    pub send_size: u32,
     /// How its receive buffers are cut.
     pub structure: RecvStructure,
     /// Whether items can be placed in its buffers.
@@ -49,12 +51,13 @@ pub struct PeerLimits {
 }
 
 impl PeerLimits {
-    /// A peer that said nothing, and takes messages of this size.
+    /// A peer that said nothing, and takes and sends messages of this size.
     #[must_use]
     pub fn unstated(recv_size: u32) -> Self {
         Self {
             structure: RecvStructure::single(recv_size),
             recv_size,
+            send_size: recv_size,
             placement: false,
             request_rx_limit: default::TRANSMISSIONS,
             response_sx_limit: default::TRANSMISSIONS,
@@ -186,7 +189,14 @@ impl PropertyExchange {
     pub fn on_accepted(&mut self) {
         if !self.received && self.limits.recv_size < default::RECV_BUFFER_SIZE {
             self.limits.set_buffers(None, None);
+            self.limits.send_size = default::RECV_BUFFER_SIZE;
         }
+    }
+
+    /// Version one has no properties: what is known comes from elsewhere, and no more will come.
+    pub(crate) fn leave_out(&mut self, limits: PeerLimits) {
+        self.limits = limits;
+        (self.sent, self.received, self.refuses_requests) = (true, true, true);
     }
 
     /// Takes over the peer's properties. They have been checked when they were decoded, so all of
@@ -218,6 +228,8 @@ impl PropertyExchange {
         }
         self.structured = structure.is_some();
         self.limits.set_buffers(size, structure);
+        // Who states properties knows ours: it sends whatever our buffers take.
+        self.limits.send_size = u32::MAX;
         Applied::Taken { skipped }
     }
 

@@ -3,7 +3,7 @@
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::MsgId;
@@ -18,6 +18,7 @@ use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received};
 use crate::placement::resolve::check_count;
 use crate::report::{Report, initial_of};
 use crate::settings::Role;
+use crate::version::UNDECIDED;
 
 /// A transmission whose header is decoded.
 #[derive(Clone, Copy)]
@@ -44,6 +45,9 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Ingress<'a> {
         debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
+        if self.vers == UNDECIDED {
+            self.decide_version(first_segment);
+        }
         let ingress = self.classify(ledger, at, first_segment);
         self.note_progress(ingress)
     }
@@ -61,7 +65,7 @@ impl Connection {
             return ingress;
         }
         match Header::decode(first_segment) {
-            Ok((Header { xid, vers: VERSION_TWO, credit, body }, len)) => {
+            Ok((Header { xid, vers, credit, body }, len)) if vers == self.vers => {
                 let start = len as u32;
                 let incoming = Incoming { at, bytes: first_segment, xid, credit, start };
                 match body {
@@ -92,6 +96,8 @@ impl Connection {
             Ok(RpcPrefix { xid: rpc_xid, kind }) if rpc_xid == xid => kind,
             Ok(RpcPrefix { kind: MsgType::Reply, .. }) => return self.ignore(Ignored::BadReply),
             Ok(_) => return self.reject(&incoming, XID_MISMATCH, MsgType::Call),
+            // RFC 8166 4.5: a requester answers nothing that it cannot decode.
+            Err(_) if self.role == Role::Client => return self.ignore(Ignored::BadReply),
             Err(error) => {
                 return self.reject(&incoming, Violation::Undecodable(error), MsgType::Call);
             }
@@ -302,13 +308,14 @@ impl Connection {
         }
     }
 
-    /// Any message of our version but an error is an acceptance (wire.md B2).
+    /// Any message of our version but an error of another is an acceptance (wire.md B2).
     #[inline]
     pub(crate) fn on_accepted(&mut self) {
         if !self.accepted {
             self.accepted = true;
             self.ready = true;
             self.exchange.on_accepted();
+            self.note_reply_room();
         }
     }
 

@@ -3,11 +3,12 @@
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
-use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::rpc::MsgType;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 
 use crate::error::{Verdict, Violation};
+use crate::placement::inline::Stamp;
+use crate::version::Versions;
 
 /// An error message to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +22,12 @@ pub struct Report {
 /// What a report says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportKind {
-    /// RDMA_ERR_VERS, echoing this version; we speak version two only.
+    /// RDMA_ERR_VERS, echoing this version.
     Version {
         /// `rdma_vers` of the offending message.
         vers: u32,
     },
-    /// RDMA_ERR_BAD_HEADER.
+    /// RDMA_ERR_BAD_HEADER, which version one calls ERR_CHUNK: the same number (wire.md N5).
     BadHeader,
     /// RDMA_ERR_INVAL_OPTION.
     InvalOption,
@@ -36,16 +37,21 @@ pub enum ReportKind {
 
 impl Report {
     /// Encodes the message: at most 68 bytes.
-    pub(crate) fn encode(&self, credit: u32, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+    pub(crate) fn encode(
+        &self,
+        Stamp { vers: ours, credit }: Stamp,
+        spoken: Versions,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
         let (vers, body) = match self.kind {
             // wire.md B8: the version is echoed.
             ReportKind::Version { vers } => {
-                let (low, high) = (VERSION_TWO, VERSION_TWO);
+                let (low, high) = spoken.range();
                 (vers, Body::Error(RdmaError::Vers { low, high }))
             }
-            ReportKind::BadHeader => (VERSION_TWO, Body::Error(RdmaError::BadHeader)),
-            ReportKind::InvalOption => (VERSION_TWO, Body::Error(RdmaError::InvalOption)),
-            ReportKind::Rept(rept) => (VERSION_TWO, Body::Optional(Optional::ReptErr(rept))),
+            ReportKind::BadHeader => (ours, Body::Error(RdmaError::BadHeader)),
+            ReportKind::InvalOption => (ours, Body::Error(RdmaError::InvalOption)),
+            ReportKind::Rept(rept) => (ours, Body::Optional(Optional::ReptErr(rept))),
         };
         Header { xid: self.xid, vers, credit, body }.encode(writer)
     }

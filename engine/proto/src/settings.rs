@@ -5,6 +5,7 @@ use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::error::Misuse;
+use crate::version::Versions;
 
 /// Who opened the connection. Either may call the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,6 +111,10 @@ pub struct Settings {
     /// Whether the peer's replies may invalidate memory that a call of ours exposed
     /// (`PROP_REQREMINV`): only if that is behind memory windows of type 2 (wire.md P12).
     pub requester_invalidation: bool,
+    /// Which versions are spoken; at least one.
+    pub versions: Versions,
+    /// The longest message of version one that is sent in line, as private data state it.
+    pub inline_send_max: u32,
 }
 
 impl Settings {
@@ -131,6 +136,8 @@ impl Settings {
             explicit: true,
             interop: Interop::default(),
             requester_invalidation: false,
+            versions: Versions::all(),
+            inline_send_max: structure.total_len(),
         }
     }
 
@@ -148,6 +155,9 @@ impl Settings {
         }
         if self.credits_requested == 0 || self.credits_granted_max == 0 {
             return Err(Misuse("at least one credit is asked for and granted"));
+        }
+        if self.versions.is_empty() {
+            return Err(Misuse("at least one version is spoken"));
         }
         let counts = [
             self.call_count_max,

@@ -161,9 +161,10 @@ mod handshake {
     }
 
     #[test]
-    fn an_older_peer_is_fatal() {
+    fn an_older_peer_is_fatal_to_who_speaks_version_two_only() {
         for vers in [1, 2] {
-            let mut client = Side::new(Role::Client, settings());
+            let settings = Settings { versions: Versions::TWO, ..settings() };
+            let mut client = Side::new(Role::Client, settings);
             client.conn.begin().expect("first message");
             let error = RdmaError::Vers { low: 1, high: 1 };
             let ingress = client.receive(&wire(0, vers, 8, Body::Error(error), &[]));
@@ -361,7 +362,8 @@ mod classification {
             let answer = server.report(report);
             let (header, _) = Header::decode(&answer).expect("valid");
             assert_eq!((header.xid, header.vers), (0x55, vers));
-            let error = RdmaError::Vers { low: 2, high: 2 };
+            // wire.md B8: all that we speak, though this connection has its version.
+            let error = RdmaError::Vers { low: 1, high: 2 };
             assert_eq!(header.body, Body::Error(error));
         }
     }
@@ -565,7 +567,9 @@ mod credits {
     #[test]
     fn a_reply_raises_the_grant_as_soon_as_there_are_receives() {
         let mut poor = ShardLedger::new(4, 1, 1, 4);
-        let mut conn = Connection::open(Role::Server, 0, &settings(), &mut poor).expect("one");
+        let mut conn =
+            Connection::open(Role::Server, 0, &settings(), &Opening::of(Role::Server), &mut poor)
+                .expect("one");
         let at = Received { buffer: 0, byte_len: 68 };
         let bytes = msg(1, false);
         let Ingress::Call(message) = conn.on_transmission(&mut poor, at, &bytes) else {
@@ -979,12 +983,20 @@ mod misuse {
         ];
         let mut ledger = ShardLedger::new(4, 1, 4, 4);
         for settings in bad {
-            let opened = Connection::open(Role::Client, 0, &settings, &mut ledger);
+            let opened = Connection::open(
+                Role::Client,
+                0,
+                &settings,
+                &Opening::of(Role::Client),
+                &mut ledger,
+            );
             assert!(matches!(opened, Err(OpenError::Misuse(_))));
         }
         assert_eq!(ledger.grants.granted(), 0);
-        Connection::open(Role::Client, 0, &good, &mut ledger).expect("good");
-        let second = Connection::open(Role::Client, 1, &good, &mut ledger);
+        Connection::open(Role::Client, 0, &good, &Opening::of(Role::Client), &mut ledger)
+            .expect("good");
+        let second =
+            Connection::open(Role::Client, 1, &good, &Opening::of(Role::Client), &mut ledger);
         assert!(matches!(second, Err(OpenError::NoReceives)));
     }
 

@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Side, connected, rpc, structure};
+use pair::{Side, connected_in, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
@@ -61,6 +61,17 @@ fn any_sent() -> impl Strategy<Value = Sent> {
         (xid.clone(), 0u32..5).prop_map(|(xid, code)| Sent::Error { xid, code }),
         xid.prop_map(|xid| Sent::ConnProp { xid }),
     ]
+}
+
+/// The message in this version. What version one has no structure for is sent all the same.
+fn encode_in(version: Version, sent: &Sent, tail: usize) -> Vec<u8> {
+    let mut bytes = encode(sent, tail);
+    bytes[4..8].copy_from_slice(&version.number().to_be_bytes());
+    bytes
+}
+
+fn any_version() -> impl Strategy<Value = Version> {
+    prop_oneof![Just(Version::One), Just(Version::Two)]
 }
 
 fn encode(sent: &Sent, tail: usize) -> Vec<u8> {
@@ -210,6 +221,7 @@ proptest! {
     #[test]
     fn nothing_that_arrives_breaks_a_connection(
         at_client in any::<bool>(),
+        version in any_version(),
         stream in vec((any_sent(), 0usize..5000, vec((any::<u16>(), any::<u8>()), 0..2)), 1..25),
     ) {
         let settings = Settings {
@@ -218,7 +230,7 @@ proptest! {
             backward: BackwardSupport::General,
             ..Settings::new(structure(4096, 2, 1024))
         };
-        let (client, server) = connected(settings, settings);
+        let (client, server) = connected_in(version, settings, settings);
         let mut side = if at_client { client } else { server };
         // Two calls of our own that the peer may answer.
         for _ in 0..2 {
@@ -227,7 +239,7 @@ proptest! {
             let _ = side.conn.begin_sends(&mut side.ledger, id, &demand);
         }
         for (sent, tail, changes) in stream {
-            let mut bytes = encode(&sent, tail);
+            let mut bytes = encode_in(version, &sent, tail);
             for (at, value) in changes {
                 let at = usize::from(at) % bytes.len().min(120);
                 bytes[at] = value;
@@ -244,6 +256,7 @@ proptest! {
             }
             check(&side);
         }
+        prop_assert_eq!(side.conn.version(), Some(version), "it never changes");
         // Whatever happened: all that was taken can be given back.
         let Side { mut conn, mut ledger, .. } = side;
         while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
@@ -266,6 +279,7 @@ proptest! {
     #[test]
     fn the_short_way_receives_as_the_general_way_does(
         at_client in any::<bool>(),
+        version in any_version(),
         stream in vec((any_sent(), 0usize..20, vec((any::<u16>(), any::<u8>()), 0..1)), 1..25),
         plain in vec((0usize..4, any::<bool>(), 0u32..6), 1..25),
     ) {
@@ -275,7 +289,7 @@ proptest! {
             ..Settings::new(structure(4096, 2, 1024))
         };
         let both = || {
-            let (client, server) = connected(settings, settings);
+            let (client, server) = connected_in(version, settings, settings);
             let mut side = if at_client { client } else { server };
             let ids: Vec<_> = (0..2)
                 .map(|_| {
@@ -293,12 +307,13 @@ proptest! {
         for (index, (sent, tail, changes)) in stream.into_iter().enumerate() {
             let (pick, reply, credit) = plain[index % plain.len()];
             let xid = ids.get(pick).copied().unwrap_or(7 + pick as u32);
-            let header = Header { xid, vers: 2, credit, body: Body::Msg(ChunkLists::EMPTY) };
+            let vers = version.number();
+            let header = Header { xid, vers, credit, body: Body::Msg(ChunkLists::EMPTY) };
             let mut bytes = vec![0; 28];
             header.encode(&mut Writer::new(&mut bytes)).expect("28 bytes");
             bytes.extend(rpc(xid, reply, 40));
             messages.push(bytes);
-            let mut bytes = encode(&sent, tail);
+            let mut bytes = encode_in(version, &sent, tail);
             for (at, value) in changes {
                 let at = usize::from(at) % bytes.len().min(60);
                 bytes[at] = value;
@@ -344,6 +359,7 @@ proptest! {
         payload in prop_oneof![0u32..200, 6000u32..6200],
         reply in prop_oneof![0u32..200, 6000u32..6200],
         calls in 1usize..7,
+        version in any_version(),
         receives in 0u32..6,
     ) {
         let settings = Settings {
@@ -352,7 +368,7 @@ proptest! {
             ..Settings::new(structure(4096, 2, 1024))
         };
         let pair = || {
-            let (mut client, server) = connected(settings, settings);
+            let (mut client, server) = connected_in(version, settings, settings);
             client.ledger.replies = ReplyReserve::new(receives);
             (client, server)
         };

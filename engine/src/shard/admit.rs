@@ -5,7 +5,7 @@
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
 
-use rpcrdma_proto::{Connection, Role};
+use rpcrdma_proto::{Connection, Opening, Role};
 
 use super::core::Core;
 use super::letters::{Arrival, Order};
@@ -76,7 +76,8 @@ impl<P: Provider> Core<P> {
             return;
         };
         let ledger = &mut self.outbox.ledger;
-        let Ok(conn) = Connection::open(role, id.index, &self.settings, ledger) else {
+        let opening = Opening::of(role);
+        let Ok(conn) = Connection::open(role, id.index, &self.settings, &opening, ledger) else {
             self.turn_down(Some(attached.qp), connect, handler);
             return;
         };

@@ -4,8 +4,8 @@ use std::iter::repeat_n;
 use std::rc::Rc;
 
 use rpcrdma_proto::{
-    Connection, Control, ControlSend, Gather, GroupPlan, Ingress, InlinePlan, Part, Piece, Plan,
-    Received, Report, Role, Settings, ShardLedger, Transmission,
+    Connection, Control, ControlSend, Gather, GroupPlan, Ingress, InlinePlan, Opening, Part, Piece,
+    Plan, Received, Report, Role, Settings, ShardLedger, Transmission,
 };
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{Body, Header, Optional, Writer};
@@ -28,7 +28,8 @@ impl Side {
     /// A connection just established.
     pub fn new(role: Role, settings: Settings) -> Self {
         let mut ledger = ShardLedger::new(16, 4, 256, 256);
-        let conn = Connection::open(role, 3, &settings, &mut ledger).expect("room for one");
+        let conn = Connection::open(role, 3, &settings, &Opening::of(role), &mut ledger)
+            .expect("room for one");
         Self { conn, ledger, settings, received: Vec::new() }
     }
 

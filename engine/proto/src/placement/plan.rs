@@ -16,7 +16,7 @@ use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
@@ -25,7 +25,7 @@ use crate::chunks::write::RemoteWrite;
 use crate::demand::{Exposed, Want};
 use crate::placement::direct::{self, Directions, sets_of};
 use crate::placement::gather::Pieces;
-use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::inline::{Direction, InlinePlan, Stamp};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
 
@@ -245,11 +245,11 @@ impl<'a> GroupPlan<'a> {
         &self,
         structure: &RecvStructure,
         transmission: &Transmission,
-        credit: u32,
+        Stamp { vers, credit }: Stamp,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let pslen = transmission.payload.end - transmission.payload.start;
-        let header = |body| Header { xid: self.xid, vers: VERSION_TWO, credit, body };
+        let header = |body| Header { xid: self.xid, vers, credit, body };
         if transmission.index > 0 {
             let itype = match self.form.direction() {
                 Direction::Call => opttype::XMTREQ,

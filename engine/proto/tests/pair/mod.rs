@@ -18,8 +18,12 @@ pub struct Side {
 
 impl Side {
     pub fn new(role: Role, settings: Settings) -> Self {
+        Self::opened(role, settings, &Opening::of(role))
+    }
+
+    pub fn opened(role: Role, settings: Settings, opening: &Opening) -> Self {
         let mut ledger = ShardLedger::new(16, 4, 256, 256);
-        let conn = Connection::open(role, 3, &settings, &mut ledger).expect("room for one");
+        let conn = Connection::open(role, 3, &settings, opening, &mut ledger).expect("room");
         Self { conn, ledger, settings, buffers: Vec::new() }
     }
 
@@ -159,6 +163,34 @@ pub fn connected(client: Settings, server: Settings) -> (Side, Side) {
         panic!("the client is ready with the answer");
     };
     (client, server)
+}
+
+/// A client and a server that speak this version and have heard of each other, with the sizes that
+/// their settings state.
+pub fn connected_in(version: Version, client: Settings, server: Settings) -> (Side, Side) {
+    if version == Version::Two {
+        return connected(client, server);
+    }
+    let said = |by: Settings| Some(by.private_data());
+    let opening = Opening { private: said(server), version: Start::One };
+    let mut client = Side::opened(Role::Client, client, &opening);
+    let opening = Opening { private: said(client.settings), version: Start::Either };
+    let mut server = Side::opened(Role::Server, server, &opening);
+    let call = first_call(&mut client);
+    let Ingress::Call(message) = server.receive(&call) else { panic!("a call") };
+    let (ledger, to) = (&mut server.ledger, message.reply_to());
+    let header = server.conn.begin_plain_reply(ledger, &to, 40).expect("it fits");
+    let reply = [&header[..], &rpc(to.xid, true, 40)].concat();
+    let Ingress::Reply(id, _) = client.receive(&reply) else { panic!("a reply") };
+    client.conn.finish_call(&mut client.ledger, id).expect("it was open");
+    (client, server)
+}
+
+/// A call of 40 bytes, as it is sent.
+pub fn first_call(side: &mut Side) -> Vec<u8> {
+    let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
+    let header = side.conn.begin_plain_call(&mut side.ledger, id, 40, 40).expect("a credit");
+    [&header[..], &rpc(id.xid(), false, 40)].concat()
 }
 
 /// A first segment, and placement segments behind it.

@@ -1,7 +1,7 @@
 //! The rules of groups again, told from the history: what wire.md says of every transmission.
 
 use rpcrdma_proto::{Ignored, Role};
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
+use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc};
 use rpcrdma_xdr::{
     BackwardSupport, Body, Mismatch, MsgId, MsgType, Optional, OutOfRange, RdmaError, ReptErr,
     ReptInfo,
@@ -105,8 +105,11 @@ impl Model {
         }
         let bad_header = Outcome::Rejected((xid, Body::Error(RdmaError::BadHeader)));
         match kind {
-            Kind::Msg(MsgType::Call) if len < 36 => bad_header,
-            Kind::Msg(MsgType::Reply) if len < 36 => bad_header,
+            // wire.md B14
+            Kind::Msg(_) if len < 36 && self.role == Role::Client => {
+                Outcome::Ignored(Ignored::BadReply)
+            }
+            Kind::Msg(_) if len < 36 => bad_header,
             Kind::Msg(MsgType::Call) => match self.admit(credit, 1) {
                 Some(refused) => refused.unwrap_or(bad_header),
                 None => {
@@ -134,9 +137,10 @@ impl Model {
             Kind::Report(MsgType::Reply) => Outcome::ReplyRefused(xid),
             Kind::Unknown => Outcome::Rejected((xid, Body::Error(RdmaError::InvalOption))),
             Kind::Done => Outcome::Ignored(Ignored::Done),
+            Kind::Version if self.role == Role::Client => Outcome::Ignored(Ignored::OtherVersion),
             Kind::Version => Outcome::Rejected((
                 xid,
-                Body::Error(RdmaError::Vers { low: VERSION_TWO, high: VERSION_TWO }),
+                Body::Error(RdmaError::Vers { low: VERSION_ONE, high: VERSION_TWO }),
             )),
         }
     }
@@ -153,7 +157,6 @@ impl Model {
         let bad_header = (sent.xid, Body::Error(RdmaError::BadHeader));
         Some(match sent.kind {
             Kind::Error => Outcome::Ignored(Ignored::BadError),
-            Kind::Version => return None,
             _ if len < 28 => Outcome::Ignored(Ignored::Short),
             Kind::Report(_) => Outcome::Ignored(Ignored::BadError),
             Kind::Cont { .. } if self.due.is_some() => {

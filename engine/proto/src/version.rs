@@ -1,0 +1,207 @@
+//! The version of a connection: what it begins with, what decides it, and what follows from it.
+//!
+//! ```text
+//!   client, Two ──any message but an error──────▶ version two
+//!               ──ERR_VERS with 1 in its range──▶ version one, on the same connection  (wire.md B4)
+//!               ──ERR_VERS without──────────────▶ Fatal::VersionRefused
+//!   client, One ──▶ version one, at once
+//!   server, Either ──first message──▶ its version if we speak it, else ERR_VERS and still undecided
+//! ```
+//! Once decided it never changes (\[V2\] 5.3). Version one has no properties, no groups and no
+//! placement by Send: the sizes of inline messages come from private data or are 1024 (RFC 8797).
+
+use rpcrdma_xdr::header::Prefix;
+use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, default, proc, size};
+use rpcrdma_xdr::private_data::PrivateData;
+
+use crate::connection::{Connection, ShardLedger};
+use crate::error::Fatal;
+use crate::ingress::{Control, Ingress};
+use crate::property::PeerLimits;
+use crate::report::Refusal;
+use crate::settings::{Role, Settings};
+
+/// A version of RPC-over-RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Version {
+    /// RFC 8166.
+    One = VERSION_ONE,
+    /// \[V2\], with its extensions.
+    Two = VERSION_TWO,
+}
+
+impl Version {
+    /// The number on the wire (`rdma_vers`).
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+bitflags::bitflags! {
+    /// Which versions one side speaks; at least one of them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Versions: u8 {
+        /// Version one.
+        const ONE = 1;
+        /// Version two.
+        const TWO = 2;
+    }
+}
+
+impl Versions {
+    /// Whether this `rdma_vers` is among them.
+    #[must_use]
+    pub fn speaks(self, vers: u32) -> bool {
+        match vers {
+            VERSION_ONE => self.contains(Self::ONE),
+            VERSION_TWO => self.contains(Self::TWO),
+            _ => false,
+        }
+    }
+
+    /// The lowest and the highest, as ERR_VERS states them (wire.md B8).
+    #[must_use]
+    pub fn range(self) -> (u32, u32) {
+        let low = if self.contains(Self::ONE) { VERSION_ONE } else { VERSION_TWO };
+        let high = if self.contains(Self::TWO) { VERSION_TWO } else { VERSION_ONE };
+        (low, high)
+    }
+}
+
+/// The version that a connection begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// Version one, whatever comes.
+    One,
+    /// Version two; a client goes on in version one if it must and [`Settings::versions`] has it.
+    Two,
+    /// What the first message of the peer has: for servers.
+    Either,
+}
+
+/// What is known of a connection when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// What the peer said while connecting (RFC 8797). It steers version one only (wire.md P15).
+    pub private: Option<PrivateData>,
+    /// The version to begin with.
+    pub version: Start,
+}
+
+impl Opening {
+    /// Version two for a client, what comes for a server, and a peer that said nothing.
+    #[must_use]
+    pub fn of(role: Role) -> Self {
+        let version = match role {
+            Role::Client => Start::Two,
+            Role::Server => Start::Either,
+        };
+        Self { private: None, version }
+    }
+
+    /// The `rdma_vers` that is decided from the start.
+    pub(crate) fn vers(&self, speaks: Versions) -> u32 {
+        match self.version {
+            Start::One => VERSION_ONE,
+            Start::Two => VERSION_TWO,
+            // Who speaks one version only has nothing to decide.
+            Start::Either if speaks == Versions::ONE => VERSION_ONE,
+            Start::Either if speaks == Versions::TWO => VERSION_TWO,
+            Start::Either => UNDECIDED,
+        }
+    }
+}
+
+impl Settings {
+    /// What this side says about itself while connecting.
+    #[must_use]
+    pub fn private_data(&self) -> PrivateData {
+        PrivateData {
+            remote_invalidation: self.requester_invalidation,
+            send_size: self.inline_send_max,
+            recv_size: self.structure.total_len(),
+        }
+    }
+}
+
+impl PeerLimits {
+    /// A peer that speaks version one: each direction takes what both ends can (RFC 8166 3.3.2).
+    /// Who sent no private data is taken to have 1024 bytes for both, whatever our own sizes are.
+    #[must_use]
+    pub fn version_one(private: Option<&PrivateData>, own: &Settings) -> Self {
+        let Some(peer) = private else { return Self::unstated(default::INLINE_V1) };
+        // What we stated is in whole KiB, and more than we stated is never sent.
+        let stated = PrivateData::decode(&own.private_data().encode());
+        let own = stated.unwrap_or(own.private_data());
+        Self {
+            send_size: peer.send_size.min(own.recv_size),
+            remote_invalidation: peer.remote_invalidation,
+            ..Self::unstated(peer.recv_size.min(own.send_size))
+        }
+    }
+}
+
+impl Connection {
+    /// The version, once it is decided: by the peer's first message, or for a client that begins
+    /// with version one from the start.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        match self.vers {
+            VERSION_ONE => Some(Version::One),
+            VERSION_TWO if self.accepted => Some(Version::Two),
+            _ => None,
+        }
+    }
+
+    /// The first message of a peer decides the version: errors apart, and what is too short to be
+    /// parsed at all (wire.md B12).
+    #[cold]
+    pub(crate) fn decide_version(&mut self, bytes: &[u8]) {
+        let Ok(Prefix { vers, proc, .. }) = Prefix::decode(bytes) else { return };
+        let is_whole = bytes.len() >= size::HEADER_MIN && proc != proc::ERROR;
+        if is_whole && self.settings.versions.speaks(vers) {
+            self.set_version(vers);
+        }
+    }
+
+    /// Goes on in this version.
+    pub(crate) fn set_version(&mut self, vers: u32) {
+        self.vers = vers;
+        if vers == VERSION_ONE {
+            let limits = PeerLimits::version_one(self.private.as_ref(), &self.settings);
+            self.exchange.leave_out(limits);
+        }
+        self.note_reply_room();
+    }
+
+    /// ERR_VERS before anything else: our first message had a version that the peer does not speak.
+    /// Whatever xid and version the error carries, it can be about no other message.
+    #[cold]
+    pub(crate) fn on_version_refused<'a>(
+        &mut self,
+        ledger: &ShardLedger,
+        xid: u32,
+        [low, high]: [u32; 2],
+    ) -> Ingress<'a> {
+        let has_one = (low..=high).contains(&VERSION_ONE);
+        let may_change = self.vers == VERSION_TWO && self.settings.versions.contains(Versions::ONE);
+        if !has_one || !may_change {
+            return Ingress::Fatal(Fatal::VersionRefused { low, high });
+        }
+        // wire.md B4. The credit of the error is none of version one's: its first reply grants.
+        self.set_version(VERSION_ONE);
+        self.accepted = true;
+        let became_ready = !self.ready;
+        self.ready = true;
+        match self.sent_call(ledger, xid) {
+            Some(id) => Ingress::Failed(id, Refusal::Version { low, high }),
+            None => Ingress::Control(Control { became_ready, answer: None }),
+        }
+    }
+}
+
+/// The first message of the peer decides. A message that says so itself is of no version.
+pub(crate) const UNDECIDED: u32 = 0;
