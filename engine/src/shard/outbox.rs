@@ -219,18 +219,19 @@ impl Outbox {
         result.map_err(|TooManyPieces| CallRefused::TooManyPieces)
     }
 
-    /// Sends an error message that answers no call, if there is a slot for it: errors are told as
-    /// well as can be. A peer that makes errors and takes no reports gets no more of them, and so
-    /// no more of the shard's slots (wire.md E34).
+    /// Sends an error message about something that was not taken for a call. False if it cannot be
+    /// told: a peer that makes errors and takes no reports gets no more of the shard's slots, and
+    /// its connection is to be closed, or it would wait for ever (RFC 8166 4.5.4).
     #[cold]
-    pub fn report(&mut self, peer: &mut Peer, report: &Report) {
+    #[must_use]
+    pub fn report(&mut self, peer: &mut Peer, report: &Report) -> bool {
         self.stats.violations.add(1);
-        if peer.lane.unsolicited >= UNSOLICITED_MAX {
-            self.stats.unreported.add(1);
-            return;
-        }
+        // A lawful peer has a Receive for each of its calls, any of which may be bad.
+        let is_told = peer.lane.unsolicited < peer.conn.inflow().granted() + UNSOLICITED_MAX
+            && self.small(peer, |conn, writer| conn.encode_report(report, writer));
         peer.lane.unsolicited += 1;
-        self.small(peer, |conn, writer| conn.encode_report(report, writer));
+        self.stats.unreported.add(u64::from(!is_told));
+        is_told
     }
 
     /// Sends the error message that answers a call. Whoever answers has a slot free for it.

@@ -276,20 +276,21 @@ impl<P: Provider> Core<P> {
                 stats.reported.add(1);
                 Fate::Done
             }
-            Ingress::Reject(report) => {
-                outbox.report(peer, &report);
-                Fate::Done
-            }
+            Ingress::Reject(report) => match outbox.report(peer, &report) {
+                true => Fate::Done,
+                false => Fate::Close(CloseReason::NotTaking),
+            },
             Ingress::Ignored(_) => {
                 stats.ignored.add(1);
                 Fate::Done
             }
             Ingress::Fatal(why) => Fate::Close(CloseReason::Protocol(why)),
             Ingress::Complete(complete) => Fate::Complete(complete),
-            Ingress::Aborted(aborted) => {
-                self.abort(index, &aborted.report);
-                if aborted.again { Fate::Again } else { Fate::Done }
-            }
+            Ingress::Aborted(aborted) => match self.abort(index, &aborted.report) {
+                false => Fate::Close(CloseReason::NotTaking),
+                true if aborted.again => Fate::Again,
+                true => Fate::Done,
+            },
         }
     }
 
@@ -359,19 +360,21 @@ impl<P: Provider> Core<P> {
         if let Some(peer) = peers.at(index)
             && let Some(report) = peer.conn.reject_reply(&mut outbox.ledger, id, via, violation)
         {
-            outbox.report(peer, &report);
+            // The call fails here, whether the responder learns of it or not.
+            let _is_told = outbox.report(peer, &report);
         }
         Fate::Failed(id, CallError::BadReply(violation))
     }
 
-    /// A group was given up: reports it and frees its buffers.
+    /// A group was given up: reports it and frees its buffers. False if it cannot be reported.
     #[cold]
-    fn abort(&mut self, index: u32, report: &Report) {
+    fn abort(&mut self, index: u32, report: &Report) -> bool {
         let Core { peers, parked, pool, outbox, .. } = self;
-        let Some(peer) = peers.at(index) else { return };
-        outbox.report(peer, report);
+        let Some(peer) = peers.at(index) else { return true };
+        let is_told = outbox.report(peer, report);
         peer.group_until = None;
         unpark(parked, pool, peer.conn.group());
+        is_told
     }
 
     /// Frees the buffers of an open group.

@@ -1,0 +1,96 @@
+//! Rules of the documents as a peer sees them that speaks raw transmissions: see docs/conformance.md.
+
+use rpcrdma_engine::Fabric;
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
+use rpcrdma_tests::script::Script;
+use rpcrdma_tests::world::{Plan, World};
+use rpcrdma_xdr::{Body, Header, RdmaError};
+
+/// A server, and a raw peer that is connected to it.
+struct Scene {
+    world: World<Fabric>,
+    raw: RawPeer<Fabric>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let fabric = Fabric::new();
+        let mut world = World::new(&|| fabric.clone(), &Plan { clients: 0, ..Plan::default() });
+        world.servers[0].handler().has_strangers = true;
+        let mut raw = RawPeer::new(&fabric);
+        raw.connect(world.at);
+        for _ in 0..1_000 {
+            world.step();
+            match raw.turn() {
+                Ok(()) if raw.is_connected() => return Scene { world, raw },
+                Ok(()) | Err(ConnectError::Rejected) => {}
+                Err(why) => panic!("{why}"),
+            }
+        }
+        panic!("no connection");
+    }
+
+    /// The same, with properties exchanged: the grant is 16.
+    fn met() -> Scene {
+        let mut scene = Scene::new();
+        scene.raw.send(&properties(0x99, 16));
+        scene.turns(50);
+        let hello = scene.raw.recv().expect("the server's properties");
+        assert_eq!(Header::decode(&hello).expect("a header").0.credit, 16);
+        scene
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.step();
+            let _ = self.raw.turn();
+        }
+    }
+
+    /// What has arrived, as xid and body of the errors.
+    fn errors(&mut self) -> Vec<(u32, RdmaError)> {
+        self.turns(50);
+        let mut errors = Vec::new();
+        while let Some(bytes) = self.raw.recv() {
+            match Header::decode(&bytes).expect("a header").0 {
+                Header { xid, body: Body::Error(error), .. } => errors.push((xid, error)),
+                other => panic!("no error: {other:?}"),
+            }
+        }
+        errors
+    }
+}
+
+/// A call whose payload has another xid than its header.
+fn bad_call(xid: u32) -> Vec<u8> {
+    let mut bytes = message(xid, 0, 16, &Script::new(1, &[], &[]).call_stream());
+    bytes[28..32].copy_from_slice(&(xid + 1).to_be_bytes());
+    bytes
+}
+
+// RFC 8166 4.5
+#[test]
+fn every_bad_call_is_answered_one_after_another() {
+    let mut scene = Scene::met();
+    for xid in 1..60 {
+        scene.raw.send(&bad_call(xid));
+        assert_eq!(scene.errors(), [(xid, RdmaError::BadHeader)]);
+    }
+    assert!(scene.raw.is_connected());
+}
+
+// RFC 8166 4.5, 4.5.4
+#[test]
+fn every_bad_call_of_a_burst_is_answered_or_the_connection_ends() {
+    // As many as were granted, and more.
+    for count in [16, 60] {
+        let mut scene = Scene::met();
+        for xid in 1..=count {
+            scene.raw.send(&bad_call(xid));
+        }
+        let errors = scene.errors();
+        let all: Vec<_> = (1..=count).map(|xid| (xid, RdmaError::BadHeader)).collect();
+        assert!(errors == all || (count > 16 && scene.raw.is_lost()), "{count}: {errors:?}");
+    }
+}
