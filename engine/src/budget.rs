@@ -2,8 +2,8 @@
 //!
 //! After this nothing runs out by surprise: what is not in these sums is refused with an error.
 
-use rpcrdma_config::{Config, Limits};
-use rpcrdma_proto::Settings;
+use rpcrdma_config::{Config, Limits, ReplyChunkUse};
+use rpcrdma_proto::{self as proto, Interop, Settings};
 use rpcrdma_xdr::property::RtrSupport;
 
 use crate::error::SetupError;
@@ -124,6 +124,7 @@ fn settings(config: &Config) -> Settings {
     settings.response_sx_limit = connections.response_transmissions_max.value();
     settings.rpc_len_max = connections.rpc_len_max.value();
     settings.properties = features.properties;
+    say_interop(config, &mut settings.interop);
     settings.rtr = RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT;
     if !features.continuation {
         settings.rtr.remove(RtrSupport::XCONT);
@@ -138,5 +139,39 @@ fn settings(config: &Config) -> Settings {
     settings
 }
 
+/// What other implementations can take.
+fn say_interop(config: &Config, interop: &mut Interop) {
+    let given = config.interop();
+    interop.read_chunks_max = given.read_chunks_max.value();
+    interop.write_chunks_max = given.write_chunks_max.value();
+    interop.segments_max = given.segments_max.value();
+    interop.long_call_with_chunks = given.long_call_with_chunks;
+    interop.write_with_reply = given.write_with_reply;
+    interop.reply_chunk = match given.reply_chunk {
+        ReplyChunkUse::WhenNeeded => proto::ReplyChunkUse::WhenNeeded,
+        ReplyChunkUse::Always => proto::ReplyChunkUse::Always,
+    };
+    interop.remote_invalidation = given.remote_invalidation;
+}
+
 /// Work requests of the smallest send queue.
 const SEND_DEPTH_MIN: u32 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_other_implementations_reaches_the_protocol() {
+        assert_eq!(settings(&Config::default()).interop.segments_max, 16);
+        let text = "[interop]\nread_chunks_max = 2\nwrite_chunks_max = 3\nsegments_max = 4\n\
+                    reply_chunk = \"always\"\nlong_call_with_chunks = true\n\
+                    write_with_reply = true\nremote_invalidation = false\n";
+        let given = settings(&Config::parse(text).expect("all keys are known")).interop;
+        let numbers = [given.read_chunks_max, given.write_chunks_max, given.segments_max];
+        assert_eq!(numbers, [2, 3, 4]);
+        assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);
+        assert!(given.long_call_with_chunks && given.write_with_reply);
+        assert!(!given.remote_invalidation);
+    }
+}
