@@ -11,6 +11,7 @@ use rpcrdma_engine::{
     Answer, Call, CallBuilder, CallError, Client, Config, Engine, Fabric, Handler, Incoming, Loan,
     PeerId, Reply, Shard, Turn, Want,
 };
+use rpcrdma_tests::script::Random;
 
 /// Answers by a function, from a stock of registered buffers.
 struct Server {
@@ -26,7 +27,7 @@ impl Handler for Server {
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while self.stock.len() < 4
+        while self.stock.len() < 6
             && let Some(loan) = turn.buffer()
         {
             self.stock.push(loan);
@@ -561,4 +562,161 @@ fn a_header_says_what_is_called_and_how_it_is_protected() {
     assert_eq!(read(3, 0, &[], 0), [3, 0, 0, 0, 100], "another RPC");
     assert_eq!(read(2, 1, &[0; 101], 401), [401, 0, 0, 0, 101], "longer than there can be");
     assert_eq!(read(2, 1, &[0; 3], 300), [0, 0, 0, 0, 102], "cut off");
+}
+
+/// An operation of a generated COMPOUND.
+#[derive(Debug, Clone, Copy)]
+enum Operation {
+    /// Reads so many bytes, wanted apart from `len_min` on; `None` fails.
+    Read { len: Option<u32>, len_min: u32 },
+    /// Writes so many bytes.
+    Write { len: u32 },
+    /// Something without data.
+    Other,
+}
+
+const OTHER: u32 = 9;
+const FAILS: u32 = u32::MAX;
+
+impl Operation {
+    fn any(random: &mut Random) -> Operation {
+        let len = |random: &mut Random| match random.below(4) {
+            0 => random.below(9),
+            1 => 4096 - 4 + random.below(9),
+            _ => random.below(30_000),
+        };
+        match random.below(5) {
+            0 => Operation::Read { len: None, len_min: 0 },
+            1 | 2 => {
+                let len_min = if random.below(2) == 0 { 0 } else { random.below(20_000) };
+                Operation::Read { len: Some(len(random)), len_min }
+            }
+            3 => Operation::Write { len: len(random) },
+            _ => Operation::Other,
+        }
+    }
+}
+
+/// The byte of an operation at a place of its data.
+fn byte(operation: usize, at: usize) -> u8 {
+    (31 * operation + 7 * at + at / 251) as u8
+}
+
+fn is_of(operation: usize, data: &rpcrdma_engine::ulb::Data<'_>) -> bool {
+    let expected = (0..data.len() as usize).map(|at| byte(operation, at));
+    data.slices().flatten().copied().eq(expected)
+}
+
+/// Does what a generated COMPOUND says, and returns of each WRITE whether its data were placed.
+fn generated<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+    let mut reader = call.reader();
+    let (count, protection) = (reader.u32(), reader.u32());
+    let protection = if protection == Ok(0) { Protection::None } else { Protection::Privacy };
+    let bound = nfs4::BINDING.bind(nfs4::COMPOUND, protection).expect("it exists");
+    let mut arguments = bound.arguments(&call, reader);
+    let mut reply = bound.reply(reply);
+    let mut read = || -> Result<(), ItemError> {
+        for index in 0..count.unwrap_or_default() as usize {
+            let number = arguments.clone().reader().u32()?;
+            let origin = arguments.operation(number);
+            arguments.reader().u32()?;
+            reply.operation(number, origin);
+            match number {
+                nfs4::OP_READ => {
+                    let len = arguments.reader().u32()?;
+                    reply.payload().put_bool(len != FAILS);
+                    if len != FAILS {
+                        let mut loan = stock.pop().expect("as many as operations");
+                        loan.truncate(len as usize);
+                        loan.iter_mut().enumerate().for_each(|(at, to)| *to = byte(index, at));
+                        reply.result(loan).expect("the data of a READ");
+                    }
+                }
+                nfs4::OP_WRITE => {
+                    let data = arguments.data()?;
+                    assert!(is_of(index, &data), "the data of operation {index}");
+                    reply.payload().put_bool(data.placed_index().is_some());
+                }
+                _ => reply.payload().put_u32(number),
+            }
+        }
+        arguments.end()
+    };
+    match read() {
+        Ok(()) => reply.send(),
+        Err(_) => reply.refuse(),
+    }
+}
+
+/// Calls a generated COMPOUND and checks everything that comes of it.
+fn run_generated(pair: &mut Pair, seed: u64) {
+    let mut random = Random(seed);
+    let operations: Vec<Operation> =
+        (0..1 + random.below(6)).map(|_| Operation::any(&mut random)).collect();
+    let is_sealed = random.below(4) == 0;
+    let protection = if is_sealed { Protection::Integrity } else { Protection::None };
+    let bound = nfs4::BINDING.bind(nfs4::COMPOUND, protection).expect("it exists");
+    let is_write = |operation: &&Operation| matches!(operation, Operation::Write { .. });
+    let mut buffers: Vec<Loan> =
+        operations.iter().filter(is_write).map(|_| pair.buffer(&[0; 32_768])).collect();
+    let mut call = bound.call(pair.begin());
+    call.payload().put_u32(operations.len() as u32);
+    call.payload().put_bool(is_sealed);
+    for (index, operation) in operations.iter().enumerate() {
+        match *operation {
+            Operation::Read { len, len_min } => {
+                call.operation(nfs4::OP_READ);
+                call.payload().put_u32(nfs4::OP_READ);
+                call.payload().put_u32(len.unwrap_or(FAILS));
+                call.result(Want { len_min, len_max: 32_768 }).expect("the data of a READ");
+            }
+            Operation::Write { len } => {
+                call.operation(nfs4::OP_WRITE);
+                call.payload().put_u32(nfs4::OP_WRITE);
+                let mut loan = buffers.pop().expect("one for each WRITE");
+                loan.truncate(len as usize);
+                loan.iter_mut().enumerate().for_each(|(at, to)| *to = byte(index, at));
+                call.argument(loan).expect("the data of a WRITE");
+            }
+            Operation::Other => {
+                call.operation(OTHER);
+                call.payload().put_u32(OTHER);
+            }
+        }
+    }
+    call.asks(8 * operations.len() as u32);
+    call.submit().unwrap_or_else(|error| panic!("seed {seed}: {error}: {operations:?}"));
+    pair.finish(|reply| {
+        let reply = reply.unwrap_or_else(|error| panic!("seed {seed}: {error}: {operations:?}"));
+        let mut results = bound.results(reply);
+        for (index, operation) in operations.iter().enumerate() {
+            match *operation {
+                Operation::Read { len, len_min } => {
+                    results.operation(nfs4::OP_READ);
+                    let is_good = results.reader().u32();
+                    assert_eq!(is_good, Ok(len.is_some().into()), "seed {seed}");
+                    let Some(len) = len else { continue };
+                    let data = results.data().expect("the data of a READ");
+                    assert!(data.len() == len && is_of(index, &data), "seed {seed}: {index}");
+                    let is_placed = len > 0 && len >= len_min && !is_sealed;
+                    assert_eq!(data.placed_index().is_some(), is_placed, "seed {seed}: {index}");
+                }
+                Operation::Write { len } => {
+                    let is_placed = len > 0 && !is_sealed;
+                    let placed = results.reader().u32();
+                    assert_eq!(placed, Ok(is_placed.into()), "seed {seed}: {index}");
+                }
+                Operation::Other => assert_eq!(results.reader().u32(), Ok(OTHER), "seed {seed}"),
+            }
+        }
+        results.end().expect("all items were met");
+    });
+}
+
+#[test]
+fn any_list_of_operations_meets_what_is_wanted_of_each() {
+    let mut pair = Pair::new(generated);
+    for seed in 0..300 {
+        run_generated(&mut pair, seed);
+    }
 }
