@@ -1,11 +1,12 @@
 //! Rules of the documents as a peer sees them that speaks raw transmissions: see docs/conformance.md.
 
+use rpcrdma_config::Raw;
 use rpcrdma_engine::Fabric;
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
-use rpcrdma_tests::script::Script;
+use rpcrdma_tests::script::{Part, Script};
 use rpcrdma_tests::world::{Plan, World};
-use rpcrdma_xdr::{Body, Header, RdmaError};
+use rpcrdma_xdr::{Body, ChunkLists, Header, Optional, Property, RdmaError};
 
 /// A server, and a raw peer that is connected to it.
 struct Scene {
@@ -15,8 +16,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
+        Scene::with(|_| {})
+    }
+
+    fn with(change: impl Fn(&mut Raw)) -> Scene {
         let fabric = Fabric::new();
-        let mut world = World::new(&|| fabric.clone(), &Plan { clients: 0, ..Plan::default() });
+        let mut world = World::new(&|| fabric.clone(), &Plan { clients: 0, ..Plan::both(change) });
         world.servers[0].handler().has_strangers = true;
         let mut raw = RawPeer::new(&fabric);
         raw.connect(world.at);
@@ -92,5 +97,61 @@ fn every_bad_call_of_a_burst_is_answered_or_the_connection_ends() {
         let errors = scene.errors();
         let all: Vec<_> = (1..=count).map(|xid| (xid, RdmaError::BadHeader)).collect();
         assert!(errors == all || (count > 16 && scene.raw.is_lost()), "{count}: {errors:?}");
+    }
+}
+
+/// A call of so many bytes on the wire.
+fn call_of(xid: u32, len: u32) -> Vec<u8> {
+    // Header, the head of the script with one part, and the part's own length.
+    let around = message(xid, 0, 16, &Script::new(1, &[Part::Inline(0)], &[]).call_stream()).len();
+    let parts = [Part::Inline(len - around as u32)];
+    let bytes = message(xid, 0, 16, &Script::new(1, &parts, &[]).call_stream());
+    assert_eq!(bytes.len(), len as usize);
+    bytes
+}
+
+// [XCHAR] 3.1
+#[test]
+fn a_message_as_long_as_the_stated_size_is_received() {
+    let mut scene = Scene::new();
+    scene.raw.send(&properties(0x99, 16));
+    scene.turns(50);
+    let hello = scene.raw.recv().expect("the server's properties");
+    let Body::Optional(Optional::ConnProp(stated)) = Header::decode(&hello).expect("valid").0.body
+    else {
+        panic!("properties come first")
+    };
+    let sizes = stated.start.iter().filter_map(|value| match Property::decode(value) {
+        Ok(Property::RecvBufferSize(size)) => Some(size),
+        _ => None,
+    });
+    let sizes: Vec<_> = sizes.collect();
+    let [size] = sizes[..] else { panic!("one size: {sizes:?}") };
+    for xid in 1..=20 {
+        scene.raw.send(&call_of(xid, size));
+        scene.turns(50);
+        let reply = scene.raw.recv().expect("a reply");
+        assert_eq!(reply[..4], xid.to_be_bytes());
+        assert_eq!(Header::decode(&reply).expect("valid").0.body, Body::Msg(ChunkLists::EMPTY));
+    }
+}
+
+// [V2] 2.3; wire.md B5
+#[test]
+fn a_message_of_the_default_size_is_received_from_the_first_one_on() {
+    // The smallest receive buffers that may be configured.
+    let mut scene = Scene::with(|raw| {
+        raw.receive.inline = "4KiB".into();
+        raw.receive.placement.count = 0;
+    });
+    for xid in 1..=20 {
+        scene.raw.send(&call_of(xid, 4096));
+        scene.turns(50);
+        let mut replies = Vec::new();
+        while let Some(bytes) = scene.raw.recv() {
+            replies.extend((bytes[..4] == xid.to_be_bytes()).then_some(bytes));
+        }
+        let [reply] = &replies[..] else { panic!("one reply: {replies:?}") };
+        assert_eq!(Header::decode(reply).expect("valid").0.body, Body::Msg(ChunkLists::EMPTY));
     }
 }

@@ -155,3 +155,69 @@ fn a_report_with_a_payload_behind_it_is_dropped() {
     assert!(matches!(ingress, Ingress::Ignored(Ignored::BadError)), "{ingress:?}");
     assert!(matches!(client.receive(&of(&[])), Ingress::Failed(failed, _) if failed == id));
 }
+
+/// A request for changes, and its answer.
+fn answered<T>(values: &[PropVal<'_>], then: impl FnOnce(RespProp<'_>) -> T) -> T {
+    let (_, mut server) = connected(settings(), settings());
+    let want = PropSet::from_slice(values);
+    let request = wire(0x55, Body::Optional(Optional::ReqProp(ReqProp { want })), &[]);
+    let Ingress::Control(Control { answer: Some(answer), .. }) = server.receive(&request) else {
+        panic!("a request is answered")
+    };
+    let answer = server.control(answer);
+    let (header, _) = Header::decode(&answer).expect("valid");
+    assert_eq!(header.xid, 0x55);
+    let Body::Optional(Optional::RespProp(answer)) = header.body else { panic!("RESPROP") };
+    then(answer)
+}
+
+// [XCHAR] 4.3
+#[test]
+fn every_change_asked_for_is_either_done_or_refused() {
+    let size = 2048u32.to_be_bytes();
+    let limit = 7u32.to_be_bytes();
+    let value = |id, data| PropVal { id: PropId(id), data };
+    // Of all numbers that there are, and of some that nobody knows.
+    let mut values = vec![value(1, &size[..])];
+    values.extend([2, 3, 4, 7].map(|id| value(id, &[][..])));
+    values.extend([5, 6].map(|id| value(id, &limit[..])));
+    values.extend([0, 8, 77, 4_294_967_040, u32::MAX].map(|id| value(id, &[9; 3][..])));
+    for count in 0..=values.len() {
+        answered(&values[..count], |answer| {
+            for index in 0..70 {
+                let told = [answer.done.contains(index), answer.rej.contains(index)];
+                assert!(told != [true, true], "{index} of {count} is in both");
+                assert_eq!(told.contains(&true), index < count, "{index} of {count}");
+                assert!(!told[0] || index == 0, "only a smaller buffer is granted");
+            }
+            assert_eq!(answer.other.len(), 0, "nothing that was not asked for");
+        });
+    }
+    // As many as there can be.
+    let full = [value(0x1_0000, &[][..]); 64];
+    answered(&full, |answer| assert!((0..64).all(|index| answer.rej.contains(index))));
+}
+
+// [XCHAR] 4, Table 2
+#[test]
+fn a_payload_behind_a_property_operation_is_bad() {
+    let operations = [
+        Optional::ConnProp(ConnProp::default()),
+        Optional::ReqProp(ReqProp { want: PropSet::EMPTY }),
+        Optional::RespProp(RespProp::default()),
+        Optional::UpdProp(UpdProp { now: PropSet::EMPTY }),
+    ];
+    for operation in operations {
+        let (mut client, mut server) = connected(settings(), settings());
+        for side in [&mut client, &mut server] {
+            for payload in [&[0; 4][..], &rpc(7, false, 40)] {
+                let ingress = side.receive(&wire(7, Body::Optional(operation), payload));
+                let is_bad = matches!(
+                    ingress,
+                    Ingress::Reject(Report { kind: ReportKind::BadHeader, xid: 7 })
+                );
+                assert!(is_bad, "{operation:?}: {ingress:?}");
+            }
+        }
+    }
+}
