@@ -1,0 +1,183 @@
+//! The backward direction: a server calls its clients, on connections that they have made.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{
+    Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion, Engine, Fabric,
+    Handler, PeerId, PeerLimits, Reply, Shard, Turn,
+};
+use rpcrdma_tests::world::{checked, is_passing, small};
+
+/// Calls its peer as often and as long as it is told, and answers what it is asked.
+#[derive(Default)]
+struct Node {
+    peer: Option<PeerId>,
+    /// Calls to make, each with so many bytes.
+    to_make: u32,
+    len: u32,
+    /// Calls under way, by cookie.
+    open: BTreeMap<u64, u32>,
+    open_max: usize,
+    results: Vec<Result<(), CallError>>,
+    /// Numbers of the calls that were answered.
+    answered: Vec<u32>,
+    refuses: bool,
+    closed: Vec<CloseReason>,
+    cookies: u64,
+}
+
+impl Handler for Node {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let mut reader = call.reader();
+        let (Ok(number), Ok(len)) = (reader.u32(), reader.u32()) else { return reply.refuse() };
+        if self.refuses {
+            return reply.refuse();
+        }
+        self.answered.push(number);
+        reply.payload().put_u32(number);
+        reply.payload().put_opaque(&bytes_of(number, len));
+        reply.send()
+    }
+
+    fn on_reply(&mut self, done: Completion<'_>) {
+        let number = self.open.remove(&done.cookie()).expect("completed once");
+        self.results.push(done.result().map(|reply| {
+            let mut reader = reply.reader();
+            assert_eq!(reader.u32(), Ok(number));
+        }));
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        let Some(peer) = self.peer else { return };
+        while self.to_make > 0 {
+            let number = self.to_make;
+            match make(turn, peer, self.cookies, number, self.len) {
+                Ok(()) => {
+                    self.open.insert(self.cookies, number);
+                    self.open_max = self.open_max.max(self.open.len());
+                    self.cookies += 1;
+                    self.to_make -= 1;
+                }
+                Err(why) if is_passing(why) => return,
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
+        self.peer = Some(peer);
+        Admission::Accept
+    }
+
+    fn on_close(&mut self, _: PeerId, why: CloseReason) {
+        self.peer = None;
+        self.closed.push(why);
+    }
+}
+
+fn make(
+    turn: &mut Turn<'_>,
+    peer: PeerId,
+    cookie: u64,
+    number: u32,
+    len: u32,
+) -> Result<(), CallRefused> {
+    let mut call = turn.call(peer, cookie)?;
+    call.payload().put_u32(number);
+    call.payload().put_u32(len);
+    call.payload().put_fixed(&bytes_of(number, len));
+    call.reply_payload_max(len + 64);
+    call.submit()
+}
+
+fn bytes_of(number: u32, len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(number) >> 3) as u8).collect()
+}
+
+struct Pair {
+    server: Shard<Fabric, Node>,
+    client: Shard<Fabric, Node>,
+    controls: [Control<Fabric>; 2],
+    _engines: [Engine<Fabric>; 2],
+    now: u64,
+}
+
+impl Pair {
+    fn new(change: impl FnOnce(&mut Raw)) -> Pair {
+        let mut raw = small();
+        change(&mut raw);
+        let fabric = Fabric::new();
+        let engine = || Engine::without_threads(fabric.clone(), checked(&raw)).expect("an engine");
+        let ((serving, mut of_server), (calling, of_client)) = (engine(), engine());
+        let server = serving.shard(Node::default()).expect("a shard");
+        let mut client = calling.shard(Node::default()).expect("a shard");
+        let at = of_server.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        client.connect(at).expect("an attempt");
+        let (controls, _engines) = ([of_server, of_client], [serving, calling]);
+        let mut pair = Pair { server, client, controls, _engines, now: 0 };
+        pair.until(|server, client| server.peer.is_some() && client.peer.is_some());
+        pair
+    }
+
+    fn until(&mut self, is_so: impl Fn(&Node, &Node) -> bool) {
+        for _ in 0..100_000 {
+            if is_so(self.server.handler(), self.client.handler()) {
+                return;
+            }
+            self.now += 1_000;
+            self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
+            self.server.poll_once(self.now);
+            self.client.poll_once(self.now);
+        }
+        panic!("not in so many turns");
+    }
+
+    /// Has both sides make calls, and waits until all are over.
+    fn exchange(&mut self, forward: u32, backward: u32, len: u32) {
+        for (node, count) in [(self.client.handler(), forward), (self.server.handler(), backward)] {
+            (node.to_make, node.len) = (count, len);
+        }
+        let is_done = |node: &Node| node.to_make == 0 && node.open.is_empty();
+        self.until(|server, client| is_done(server) && is_done(client));
+    }
+}
+
+#[test]
+fn a_server_calls_on_the_connection_that_its_client_has_made() {
+    let mut pair = Pair::new(|_| {});
+    pair.exchange(0, 1, 100);
+    assert_eq!(pair.client.handler().answered, [1]);
+    assert_eq!(pair.server.handler().results, [Ok(())]);
+    // Every length that fits one message, and the lengths around a word.
+    for len in [0, 1, 2, 3, 4, 5, 1000, 3900] {
+        pair.exchange(1, 1, len);
+    }
+    assert_eq!(pair.server.handler().results, [Ok(()); 9]);
+    assert_eq!(pair.client.handler().results, [Ok(()); 8]);
+}
+
+#[test]
+fn receives_cover_both_directions_at_the_same_time() {
+    let mut pair = Pair::new(|_| {});
+    pair.exchange(500, 500, 1000);
+    for node in [pair.server.handler(), pair.client.handler()] {
+        assert_eq!(node.results, [Ok(()); 500]);
+        assert_eq!(node.answered.len(), 500);
+        assert_eq!(node.closed, []);
+        assert_eq!(node.open_max, 16, "as many at a time as were granted");
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_calls_says_so() {
+    let mut pair = Pair::new(|_| {});
+    pair.client.handler().refuses = true;
+    pair.exchange(1, 1, 10);
+    let results = pair.server.handler().results.clone();
+    assert!(matches!(results[..], [Err(CallError::Rejected(_))]), "{results:?}");
+    assert_eq!(pair.client.handler().results, [Ok(())], "its own calls go on");
+}
