@@ -9,6 +9,7 @@ use rpcrdma_xdr::property::RtrSupport;
 use crate::error::SetupError;
 use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
+use crate::shard::message::SLOTS_MAX;
 
 /// What one shard is made of.
 #[derive(Debug, Clone)]
@@ -90,7 +91,11 @@ impl Budget {
                 send_depth,
                 signal_every: signal_every.min(send_depth / 2),
                 inline_len: send.inline_max.value().min(caps.inline_len),
-                low_water: (messages as usize / 2).min((grants + calls) as usize),
+                // A send without a signal keeps its slots until another has one. Whoever needs as
+                // many slots as one message can have must not wait for a send that never comes.
+                low_water: (messages as usize / 2)
+                    .min((grants + calls) as usize)
+                    .max(SLOTS_MAX.min(messages as usize)),
             },
             settings,
         })

@@ -258,8 +258,12 @@ impl<'a> Payload<'a> {
             self.refused = Some(CallRefused::PayloadTooLong);
             return;
         }
+        let taken = slots.len() + 1;
         let Some(next) = self.outbox.send.take() else {
-            self.refused = Some(CallRefused::Busy);
+            // With every slot that there is in its hands it waits for nobody.
+            let has_all = taken == self.outbox.send.capacity();
+            let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
+            self.refused = Some(why);
             return;
         };
         let slots = &mut self.outbox.messages.body_mut(message).slots;

@@ -46,7 +46,9 @@ macro_rules! api_suite {
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
                 a_stop_completes_every_call;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
-                payload_that_is_too_long_is_refused, too_many_pieces_are_refused,
+                payload_that_is_too_long_is_refused,
+                payload_of_more_slots_than_there_are_is_too_long,
+                payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels;
         }
     };

@@ -57,6 +57,37 @@ pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.clients[0].handle().stats().calls_out, 1);
 }
 
+/// A payload that needs more slots than the shard has is too long, and not a matter of waiting: who
+/// polls and tries again would do so for ever.
+pub fn payload_of_more_slots_than_there_are_is_too_long<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &few_slots());
+    world.round(0, peer, &Script::new(1, &[Part::Inline(3_900)], &[]));
+    let mut call = world.clients[0].call(peer, 0).expect("a call");
+    call.payload().put_fixed(&[1; 4_096]);
+    assert_eq!(call.submit(), Err(CallRefused::PayloadTooLong));
+    world.round(0, peer, &Script::new(2, &[Part::Inline(3_900)], &[]));
+}
+
+/// A slot that left without a signal comes back although nothing else is sent: a payload that needs
+/// all slots waits for it, and not for ever.
+pub fn payload_of_all_slots_leaves_a_quiet_shard<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &few_slots());
+    for seed in 1..20 {
+        world.round(0, peer, &Script::new(seed, &[Part::Inline(500)], &[Part::Inline(500)]));
+        world.round(0, peer, &Script::new(seed, &[Part::Inline(3_900)], &[Part::Inline(500)]));
+    }
+}
+
+fn few_slots() -> Plan {
+    Plan::both(|raw| {
+        raw.send.slots = 4;
+        raw.send.length = "1KiB".into();
+        raw.send.signal_every = 2;
+        raw.connections.call_transmissions_max = 4;
+        raw.connections.response_transmissions_max = 4;
+    })
+}
+
 /// More items, or more pieces, than one message carries.
 pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
