@@ -12,84 +12,25 @@
 //! their code.
 #![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
 
+mod plan;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
+pub use self::plan::{FaultLog, FaultPlan};
+
+use self::plan::SplitMix;
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
     Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
     WcOpcode, WcStatus, Window, WorkCompletion, WrId,
 };
-
-/// What goes wrong, and how often. Chances are in millionths; the default has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FaultPlan {
-    /// Where the pseudo-random numbers begin.
-    pub seed: u64,
-    /// Of a post of sends: it is refused, queue full.
-    pub send_refused_ppm: u32,
-    /// Of a post of two or more sends: only some are taken, queue full.
-    pub send_cut_ppm: u32,
-    /// Of a post of Receives: it is refused, queue full.
-    pub recv_refused_ppm: u32,
-    /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
-    /// find none.
-    pub recv_withheld_ppm: u32,
-    /// Of a completion: it and all later ones of its queue pair are late.
-    pub completion_delayed_ppm: u32,
-    /// How many polls late at most, at least one.
-    pub polls_late_max: u32,
-    /// Of a poll: a queue pair fails, as if the peer had gone.
-    pub disconnect_ppm: u32,
-    /// Of a poll: a queue pair fails on this side; its sends are flushed, and the program hears of
-    /// it otherwise only later.
-    pub flush_ppm: u32,
-    /// Of a poll: the completion queue is overrun, and stays so.
-    pub overrun_ppm: u32,
-    /// Of a received message: up to four bytes are changed.
-    pub bytes_changed_ppm: u32,
-    /// Bytes from the beginning of a message within which they are changed.
-    pub header_len: u32,
-}
-
-/// What has gone wrong so far, and the means to end it. All queues of a provider share one.
-#[derive(Debug, Default)]
-pub struct FaultLog {
-    is_off: AtomicBool,
-    /// Posts of sends that were refused or cut.
-    pub sends_refused: AtomicU64,
-    /// Posts of Receives that were refused.
-    pub recvs_refused: AtomicU64,
-    /// Posts of Receives that were withheld.
-    pub recvs_withheld: AtomicU64,
-    /// Completions that were kept back.
-    pub delayed: AtomicU64,
-    /// Connections that were lost.
-    pub disconnected: AtomicU64,
-    /// Queue pairs that failed on this side.
-    pub flushed: AtomicU64,
-    /// Completion queues that were overrun.
-    pub overrun: AtomicU64,
-    /// Messages that were changed: which queues of the provider, and the queue pair.
-    pub changed: Mutex<Vec<(u64, u32)>>,
-}
-
-impl FaultLog {
-    /// From now on nothing goes wrong any more; what was kept back comes in its time.
-    pub fn end(&self) {
-        self.is_off.store(true, Ordering::Relaxed);
-    }
-
-    fn note(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// Queues with faults.
 pub struct Faulty<Q: Queues> {
@@ -157,7 +98,7 @@ impl<Q: Queues> Faulty<Q> {
     }
 
     fn chance(&mut self, ppm: u32) -> bool {
-        ppm > 0 && !self.log.is_off.load(Ordering::Relaxed) && self.random.chance(ppm)
+        ppm > 0 && !self.log.is_off() && self.random.chance(ppm)
     }
 
     fn delay(&mut self) -> u64 {
@@ -473,27 +414,4 @@ fn byte_at(sgl: &[Sge], mut offset: u32) -> Option<*mut u8> {
         offset -= sge.length;
     }
     None
-}
-
-/// Steele, Lea and Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
-#[derive(Debug, Clone)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Evenly from 0 to `bound` - 1, as even as 64 bits allow.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn chance(&mut self, ppm: u32) -> bool {
-        ppm > 0 && self.below(1_000_000) < u64::from(ppm)
-    }
 }

@@ -156,6 +156,8 @@ fn faults_are_counted_until_they_are_ended() {
     a.send(qa.qp, 1, b"x").unwrap();
     assert_eq!(b.poll_dry(), [received(1, qb, 1)]);
     assert_eq!(*log.changed.lock().unwrap(), []);
+    log.begin();
+    assert!(a.send(qa.qp, 2, b"x").is_err());
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! The plan of faults, the numbers that it is drawn with, and the log of what has gone wrong.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What goes wrong, and how often. Chances are in millionths; the default has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FaultPlan {
+    /// Where the pseudo-random numbers begin.
+    pub seed: u64,
+    /// Of a post of sends: it is refused, queue full.
+    pub send_refused_ppm: u32,
+    /// Of a post of two or more sends: only some are taken, queue full.
+    pub send_cut_ppm: u32,
+    /// Of a post of Receives: it is refused, queue full.
+    pub recv_refused_ppm: u32,
+    /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
+    /// find none.
+    pub recv_withheld_ppm: u32,
+    /// Of a completion: it and all later ones of its queue pair are late.
+    pub completion_delayed_ppm: u32,
+    /// How many polls late at most, at least one.
+    pub polls_late_max: u32,
+    /// Of a poll: a queue pair fails, as if the peer had gone.
+    pub disconnect_ppm: u32,
+    /// Of a poll: a queue pair fails on this side; its sends are flushed, and the program hears of
+    /// it otherwise only later.
+    pub flush_ppm: u32,
+    /// Of a poll: the completion queue is overrun, and stays so.
+    pub overrun_ppm: u32,
+    /// Of a received message: up to four bytes are changed.
+    pub bytes_changed_ppm: u32,
+    /// Bytes from the beginning of a message within which they are changed.
+    pub header_len: u32,
+}
+
+/// What has gone wrong so far, and the means to end it. All queues of a provider share one.
+#[derive(Debug, Default)]
+pub struct FaultLog {
+    is_off: AtomicBool,
+    /// Posts of sends that were refused or cut.
+    pub sends_refused: AtomicU64,
+    /// Posts of Receives that were refused.
+    pub recvs_refused: AtomicU64,
+    /// Posts of Receives that were withheld.
+    pub recvs_withheld: AtomicU64,
+    /// Completions that were kept back.
+    pub delayed: AtomicU64,
+    /// Connections that were lost.
+    pub disconnected: AtomicU64,
+    /// Queue pairs that failed on this side.
+    pub flushed: AtomicU64,
+    /// Completion queues that were overrun.
+    pub overrun: AtomicU64,
+    /// Messages that were changed: which queues of the provider, and the queue pair.
+    pub changed: Mutex<Vec<(u64, u32)>>,
+}
+
+impl FaultLog {
+    /// From now on nothing goes wrong any more; what was kept back comes in its time.
+    pub fn end(&self) {
+        self.is_off.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on things go wrong again, as at first.
+    pub fn begin(&self) {
+        self.is_off.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether nothing goes wrong any more.
+    pub(super) fn is_off(&self) -> bool {
+        self.is_off.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Steele, Lea and Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
+#[derive(Debug, Clone)]
+pub(super) struct SplitMix(pub u64);
+
+impl SplitMix {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly from 0 to `bound` - 1, as even as 64 bits allow.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(super) fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.below(1_000_000) < u64::from(ppm)
+    }
+}
