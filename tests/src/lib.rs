@@ -4,6 +4,7 @@
 //!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time
 //!     │         └ Service: answers calls as their script says
 //!     └ script: what is sent and expected, byte for byte
+//!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
 //!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
 //!   checks ── what fuzz targets check, one input at a time
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
@@ -16,6 +17,7 @@ pub mod checks;
 pub mod raw_peer;
 pub mod script;
 pub mod service;
+pub mod sim;
 pub mod suite;
 pub mod watched;
 pub mod world;

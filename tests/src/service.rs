@@ -59,6 +59,11 @@ impl Source {
         }
     }
 
+    /// Whether there is a buffer.
+    pub fn is_ready(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Part `index` of a message.
     ///
     /// # Panics

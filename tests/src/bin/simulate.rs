@@ -1,0 +1,104 @@
+//! Runs the simulation over many seeds: for a night, or for one seed once more.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rpcrdma_tests::sim;
+
+const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T]
+
+  --seeds N     so many seeds (10000)
+  --from S      beginning with this one (0)
+  --jobs J      on so many threads (1)
+  --seconds T   no longer than this
+
+Ends with 1 at the first violation, and says how to have it again.";
+
+/// What the command line asks for.
+struct Wanted {
+    seeds: u64,
+    from: u64,
+    jobs: u64,
+    seconds: u64,
+}
+
+fn main() -> ExitCode {
+    let Some(wanted) = wanted() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    // A panic of the engine is a violation, and reported as one, behind what came before it.
+    std::panic::set_hook(Box::new(|_| ()));
+    let began = Instant::now();
+    let (next, done, events) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let has_failed = AtomicBool::new(false);
+    let coverage = Mutex::new(BTreeMap::<&str, u64>::new());
+    let said = Mutex::new(began);
+    std::thread::scope(|scope| {
+        for _ in 0..wanted.jobs {
+            scope.spawn(|| {
+                while !has_failed.load(Ordering::Relaxed)
+                    && began.elapsed().as_secs() < wanted.seconds
+                {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= wanted.seeds {
+                        return;
+                    }
+                    match sim::run(wanted.from + seed) {
+                        Ok(outcome) => {
+                            events.fetch_add(outcome.events, Ordering::Relaxed);
+                            let mut coverage = coverage.lock().expect("nobody panics with it");
+                            for (what, count) in outcome.coverage {
+                                *coverage.entry(what).or_default() += count;
+                            }
+                        }
+                        Err(failure) => {
+                            if !has_failed.swap(true, Ordering::Relaxed) {
+                                println!("{failure}");
+                            }
+                        }
+                    }
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    let mut said = said.lock().expect("nobody panics with it");
+                    if said.elapsed() > Duration::from_secs(10) {
+                        *said = Instant::now();
+                        progress(&wanted, done, began);
+                    }
+                }
+            });
+        }
+    });
+    progress(&wanted, done.into_inner(), began);
+    if has_failed.into_inner() {
+        return ExitCode::FAILURE;
+    }
+    println!("{} events, no violation; seen:", events.into_inner());
+    for (what, count) in coverage.into_inner().expect("nobody panics with it") {
+        println!("  {count:>10}  {what}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn progress(wanted: &Wanted, done: u64, began: Instant) {
+    let rate = done as f64 / began.elapsed().as_secs_f64();
+    println!("{done} of {} seeds from {}, {rate:.0} a second", wanted.seeds, wanted.from);
+}
+
+fn wanted() -> Option<Wanted> {
+    let mut wanted = Wanted { seeds: 10_000, from: 0, jobs: 1, seconds: u64::MAX };
+    let mut args = std::env::args().skip(1);
+    while let Some(key) = args.next() {
+        let value = args.next()?.parse().ok()?;
+        match key.as_str() {
+            "--seeds" => wanted.seeds = value,
+            "--from" => wanted.from = value,
+            "--jobs" => wanted.jobs = value,
+            "--seconds" => wanted.seconds = value,
+            _ => return None,
+        }
+    }
+    Some(wanted)
+}

@@ -1,0 +1,249 @@
+//! The draw: what a run consists of, all of it from its seed.
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::fabric::fault::FaultPlan;
+
+use crate::script::{Order, Part, Random, Script};
+use crate::service::source_len;
+use crate::world::small;
+
+/// What goes wrong in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    /// Nothing: no connection is lost that nobody closes.
+    Calm,
+    /// Posts are refused or cut, Receives come late, completions come late and overtake others.
+    Rough,
+    /// Connections are lost as well, with and without being told at once.
+    Storm,
+    /// Bytes of headers are changed.
+    Noise,
+    /// Everything, completion queues that are lost included.
+    Ruin,
+}
+
+/// What a run consists of.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What goes wrong.
+    pub weather: Weather,
+    /// Programs: one configuration each.
+    pub engines: Vec<EngineSetup>,
+    /// One way from shard to shard, in nanoseconds.
+    pub delay_ns: u64,
+    /// How long a message waits for a Receive before it counts as retried.
+    pub rnr_timer_ns: u64,
+    /// Slots of the fabric's rings.
+    pub slots: u32,
+    /// Steps before nothing goes wrong any more.
+    pub steps: u32,
+    /// How unevenly shards are polled: one that has been chosen is chosen again, in percent.
+    pub streak: u32,
+    /// The longest leap of the time in one step, in nanoseconds.
+    pub leap_ns: u32,
+    /// How a program behaves.
+    pub habits: Habits,
+}
+
+/// One engine.
+#[derive(Debug, Clone)]
+pub struct EngineSetup {
+    /// Its configuration.
+    pub raw: Raw,
+    /// Its shards.
+    pub shards: usize,
+    /// Whether it can be connected to.
+    pub listens: bool,
+    /// What goes wrong in its queues.
+    pub faults: FaultPlan,
+}
+
+/// How often programs do what, in percent of their turns.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    /// Calls are made.
+    pub call: u32,
+    /// Calls that are made at one time, at most.
+    pub burst: u32,
+    /// Deferred calls are answered.
+    pub answer: u32,
+    /// Loans are given back.
+    pub release: u32,
+    /// Bytes of the parts of a message, less than this in all.
+    pub len_max: u32,
+    /// Whether connections are closed by programs.
+    pub close: bool,
+    /// Whether shards are stopped in the middle.
+    pub stop: bool,
+}
+
+impl Setup {
+    /// Draws a run.
+    pub fn draw(random: &mut Random) -> Setup {
+        use Weather::{Calm, Noise, Rough, Ruin, Storm};
+        let weather =
+            random.choose(&[Calm, Calm, Calm, Rough, Rough, Rough, Storm, Storm, Noise, Ruin]);
+        let count = 2 + random.below(2) as usize;
+        let engines = (0..count).map(|at| engine(random, weather, at == 0)).collect();
+        let tempo = random.choose(&[10, 40, 90]);
+        Setup {
+            weather,
+            engines,
+            delay_ns: random.choose(&[0, 0, 500, 5_000, 50_000]),
+            rnr_timer_ns: random.choose(&[1_000, 10_000, 100_000]),
+            slots: random.choose(&[16, 64, 256]),
+            steps: 100 + random.below(800),
+            streak: random.choose(&[0, 30, 80]),
+            leap_ns: random.choose(&[100, 2_000, 100_000]),
+            habits: Habits {
+                call: tempo,
+                burst: 1 + random.below(6),
+                answer: random.choose(&[5, 30, 90]),
+                release: random.choose(&[2, 20, 90]),
+                len_max: random.choose(&[300, 3_000, 12_000, PART_LEN_MAX as u32]),
+                close: random.below(3) == 0,
+                stop: random.below(4) == 0,
+            },
+        }
+    }
+}
+
+/// Bytes of the longest part.
+pub const PART_LEN_MAX: usize = 24 << 10;
+
+fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup {
+    // What is drawn may not add up; whoever is at home with the sums finds another at once.
+    let raw =
+        (0..DRAWS_MAX).map(|_| config(random)).find(|raw| Config::try_from(raw.clone()).is_ok());
+    let raw = raw.unwrap_or_else(small);
+    let faults = faults(random, weather);
+    let listens = is_first || random.below(2) == 0;
+    EngineSetup { raw, shards: 1 + random.below(2) as usize, listens, faults }
+}
+
+fn config(random: &mut Random) -> Raw {
+    let mut raw = small();
+    raw.engine.idle.policy = random.choose(&["spin", "backoff", "block"]).into();
+    raw.receive.inline = random.choose(&["1KiB", "2KiB", "4KiB"]).into();
+    raw.receive.placement.count = random.choose(&[0, 1, 2, 4, 4, 7]);
+    raw.receive.placement.length = random.choose(&["512B", "1KiB", "2KiB", "4KiB"]).into();
+    raw.receive.placement.align = random.choose(&["4B", "64B", "512B"]).into();
+    raw.receive.spares = random.choose(&[0, 1, 4, 16]);
+    raw.send.slots = random.choose(&[2, 4, 8, 16, 64]);
+    raw.send.length = random.choose(&["1KiB", "2KiB", "8KiB"]).into();
+    raw.send.inline_max = random.choose(&["0B", "64B", "192B"]).into();
+    raw.send.signal_every = random.choose(&[1, 2, 5, 16, 64]);
+    raw.send.zero = "4KiB".into();
+    let connections = &mut raw.connections;
+    connections.max = 1 + i64::from(random.below(3));
+    connections.credits = random.choose(&[1, 2, 4, 8, 16]);
+    connections.credits_requested = random.choose(&[1, 2, 4, 8, 16, 32]);
+    connections.calls_max = random.choose(&[1, 2, 4, 8, 16]);
+    connections.call_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
+    connections.reply_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
+    connections.request_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
+    connections.response_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
+    // In the time of the run. Longer than any run before it drains, so that nobody is late who is
+    // not stuck; the attempts of the control plane have the machine's time.
+    connections.group_timeout = "10s".into();
+    connections.connect_timeout = "60s".into();
+    connections.stop_timeout = "60s".into();
+    raw.features.properties = random.below(8) > 0;
+    raw.features.placement = random.below(6) > 0;
+    raw.features.continuation = random.below(6) > 0;
+    raw.fabric.rnr_retry = random.choose(&[7, 7, 7, 6, 3]);
+    raw.app.bulk.count = random.choose(&[0, 1, 3, 6]);
+    raw.app.bulk.length = format!("{}B", source_len(PART_LEN_MAX)).as_str().into();
+    raw
+}
+
+fn faults(random: &mut Random, weather: Weather) -> FaultPlan {
+    let mut plan = FaultPlan {
+        seed: u64::from(random.below(1 << 30)),
+        polls_late_max: random.choose(&[1, 5, 40]),
+        ..FaultPlan::default()
+    };
+    let mut some = |often: u32| if random.below(3) > 0 { often / (1 + random.below(9)) } else { 0 };
+    if weather != Weather::Calm {
+        plan.send_refused_ppm = some(300_000);
+        plan.send_cut_ppm = some(400_000);
+        plan.recv_withheld_ppm = some(200_000);
+        plan.completion_delayed_ppm = some(300_000);
+    }
+    if matches!(weather, Weather::Storm | Weather::Ruin) {
+        plan.recv_refused_ppm = some(200_000);
+        plan.disconnect_ppm = some(10_000);
+        plan.flush_ppm = some(10_000);
+    }
+    if matches!(weather, Weather::Noise | Weather::Ruin) {
+        plan.bytes_changed_ppm = some(200_000);
+        plan.header_len = random.choose(&[16, 28, 64, 120]);
+    }
+    if weather == Weather::Ruin {
+        plan.overrun_ppm = if random.below(3) == 0 { 3_000 } else { 0 };
+    }
+    plan
+}
+
+/// A call: what it carries and what it asks for.
+pub fn script(random: &mut Random, id: u32, len_max: u32, has_bulk: bool) -> Script {
+    let call = parts(random, len_max, has_bulk);
+    let order = random.choose(&ORDERS);
+    let reply = match order {
+        Order::Relay => call.iter().copied().find(is_bulk).into_iter().collect(),
+        // An answer that is made elsewhere has one item and little else.
+        Order::Elsewhere => {
+            let (len, head) = (random.below(len_max), random.below(100));
+            let bulk = if has_bulk { Some(Part::Bulk(len)) } else { None };
+            [Some(Part::Inline(head)), bulk, Some(Part::Inline(random.below(40)))]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
+        _ => parts(random, len_max, has_bulk),
+    };
+    let mut script = Script::new(id, &call, &reply).order(order);
+    for want in &mut script.wants {
+        // A short item is to come in line; one that is longer than said is not to come at all.
+        want.len_min = random.choose(&[0, 0, 0, 1, 500]).min(want.len_max);
+    }
+    if random.below(8) == 0 {
+        script.wants.truncate(random.below(3) as usize);
+    }
+    script
+}
+
+fn parts(random: &mut Random, len_max: u32, has_bulk: bool) -> Vec<Part> {
+    let mut left = len_max;
+    let mut parts = Vec::new();
+    for _ in 0..random.choose(&[0, 1, 1, 1, 2, 3, 5]) {
+        let magnitude = random.choose(&[8, 200, 1_000, 4_000, 24_000]).min(left).max(1);
+        let len = random.below(magnitude);
+        left -= len;
+        let is_inline = !has_bulk || (len < 4_000 && random.below(2) == 0);
+        parts.push(if is_inline { Part::Inline(len) } else { Part::Bulk(len) });
+    }
+    parts
+}
+
+fn is_bulk(part: &Part) -> bool {
+    matches!(part, Part::Bulk(1..))
+}
+
+const ORDERS: [Order; 12] = [
+    Order::Answer,
+    Order::Answer,
+    Order::Answer,
+    Order::Answer,
+    Order::Answer,
+    Order::Later,
+    Order::Later,
+    Order::Elsewhere,
+    Order::Refuse,
+    Order::Never,
+    Order::Relay,
+    Order::Keep,
+];
+
+/// Configurations that are drawn until one adds up.
+const DRAWS_MAX: usize = 64;

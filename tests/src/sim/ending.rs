@@ -1,0 +1,136 @@
+//! The ending: nothing goes wrong any more, so everything drains, stops, and comes home.
+
+use std::sync::atomic::Ordering;
+
+use super::invariants;
+use super::model::{End, Violation};
+use super::scheduler::Sim;
+use super::trace::Event;
+
+impl Sim {
+    /// Ends the faults and the calling, and waits until every call is over.
+    ///
+    /// # Errors
+    /// The first violation; that it takes too long is one.
+    pub fn drain(&mut self) -> Result<(), Violation> {
+        self.model.borrow_mut().trace.note(Event::Drain);
+        self.is_draining = true;
+        self.logs.iter().for_each(|log| log.end());
+        for node in &mut self.nodes {
+            node.shard.handler().is_busy = false;
+        }
+        for _ in 0..DRAIN_STEPS_MAX {
+            if self.model.borrow().is_idle() {
+                return self.settle();
+            }
+            self.close_hopeless();
+            self.step()?;
+        }
+        let model = self.model.borrow();
+        let open = model.calls.values().filter(|record| record.done == 0);
+        let open: Vec<String> = open.take(3).map(|record| format!("{record:?}")).collect();
+        let audits: Vec<_> = self.nodes.iter().map(|node| &node.audit).collect();
+        let detail = format!("{} steps later: {open:?}, {audits:?}", DRAIN_STEPS_MAX);
+        Err(Violation { check: "everything drains", detail })
+    }
+
+    /// Stops every shard that was not stopped, and waits for all of them.
+    ///
+    /// # Errors
+    /// The first violation; that it takes too long is one.
+    pub fn stop_all(&mut self) -> Result<(), Violation> {
+        let mut until = 0;
+        for step in 0..STOP_STEPS_MAX {
+            if step == until {
+                let count = self.nodes.len() as u32;
+                let running = self.nodes.iter().position(|node| !node.is_stopping);
+                let any = self.random.below(count) as usize;
+                self.stop(if self.nodes[any].is_stopping { running.unwrap_or(any) } else { any });
+                until = step + 1 + self.random.below(40);
+            }
+            if self.nodes.iter().all(|node| node.shard.is_stopped()) {
+                return Ok(());
+            }
+            // What a lost completion queue holds comes back never: time is over for it.
+            if step > STOP_STEPS_MAX / 2 && self.nodes.iter().any(|node| self.is_overrun(node)) {
+                self.leap(10_000_000_000);
+            }
+            self.close_hopeless();
+            self.step()?;
+        }
+        let running = self.nodes.iter().filter(|node| !node.shard.is_stopped());
+        let running: Vec<_> = running.map(|node| &node.audit).collect();
+        Err(Violation { check: "every shard stops", detail: format!("{running:?}") })
+    }
+
+    /// Looks whether everything is at home, and takes everything down.
+    ///
+    /// # Errors
+    /// If anything is missing.
+    pub fn tear_down(&mut self) -> Result<(), Violation> {
+        let mut has_leaked = false;
+        for at in 0..self.nodes.len() {
+            self.nodes[at].shard.handler().let_go();
+            let is_lost = self.is_overrun(&self.nodes[at]);
+            let audit = self.nodes[at].shard.audit();
+            has_leaked |= is_lost;
+            if !is_lost {
+                invariants::check_stopped(at, &audit)?;
+            }
+        }
+        self.nodes.clear();
+        self.controls.clear();
+        self.engines.clear();
+        let (regions, receives) = (&self.watch.regions, &self.watch.receives);
+        let left = (regions.load(Ordering::Relaxed), receives.load(Ordering::Relaxed));
+        if left.1 == 0 && (left.0 == 0 || has_leaked) {
+            return Ok(());
+        }
+        let detail = format!("{} regions, {} Receives", left.0, left.1);
+        Err(Violation { check: "nothing is left with the device", detail })
+    }
+
+    /// Turns in which nothing happens any more: what was put off is done.
+    fn settle(&mut self) -> Result<(), Violation> {
+        for _ in 0..SETTLE_TURNS {
+            for at in 0..self.nodes.len() {
+                self.leap(10_000);
+                self.poll(at)?;
+            }
+        }
+        self.is_settled = true;
+        (0..self.nodes.len()).try_for_each(|at| self.poll(at))
+    }
+
+    /// Ends connections on which a call may never be answered: its ticket was forgotten, or a
+    /// header was changed.
+    fn close_hopeless(&mut self) {
+        let model = self.model.borrow();
+        let is_hopeless = |end: &End| match model.links.get(end) {
+            Some(&link) => {
+                let link = &model.about[link];
+                !link.is_broken && (link.is_changed || link.is_owed)
+            }
+            None => self.strangers.contains(end),
+        };
+        let mut hopeless = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            for peer in node.audit.peers.iter().filter(|peer| peer.is_up) {
+                let end = (at, peer.id);
+                if is_hopeless(&end) && !model.ordered.contains(&end) {
+                    hopeless.push(end);
+                }
+            }
+        }
+        drop(model);
+        hopeless.into_iter().for_each(|(at, peer)| self.close(at, peer));
+    }
+}
+
+/// Steps after which what has not drained never will.
+const DRAIN_STEPS_MAX: usize = 30_000;
+/// Steps after which who has not stopped never will.
+const STOP_STEPS_MAX: u32 = 20_000;
+/// Turns of every shard after which nothing is put off: Receives are posted again when a shard has
+/// been idle for 64.
+const SETTLE_TURNS: usize = 70;

@@ -1,0 +1,230 @@
+//! The judge: looks at a shard after its turn, and decides whether what is suspicious is right.
+
+use std::sync::atomic::Ordering;
+
+use rpcrdma_engine::provider::WcStatus;
+use rpcrdma_engine::shard::audit::PeerAudit;
+use rpcrdma_engine::{CloseReason, PeerId};
+
+use super::draw::{EngineSetup, Weather};
+use super::invariants::{self, State};
+use super::model::{End, Link, Suspicion, Violation};
+use super::scheduler::{Node, Sim};
+
+impl Sim {
+    /// Looks at a shard after its turn.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn look(&mut self, at: usize) -> Result<(), Violation> {
+        self.take_audit(at);
+        self.note_handshake(at);
+        self.note_changes();
+        self.note_broken(at);
+        if let Some(violation) = self.model.borrow_mut().violation.take() {
+            return Err(violation);
+        }
+        let suspicions = std::mem::take(&mut self.model.borrow_mut().suspicions);
+        for (end, suspicion) in suspicions {
+            self.judge(end, &suspicion)?;
+        }
+        self.check_shard(at)?;
+        self.check_pairs(at)
+    }
+
+    /// Counts the shard; what has changed since its last turn comes into the trace.
+    fn take_audit(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let audit = node.shard.audit();
+        for peer in &audit.peers {
+            node.names.insert(peer.qp_num, peer.id);
+        }
+        let mut model = self.model.borrow_mut();
+        let numbers = [
+            audit.receives_posted as u64,
+            audit.send.home as u64,
+            audit.spares.home as u64,
+            audit.bulk.home as u64,
+            audit.calls.into(),
+            audit.granted.into(),
+            audit.peers.len() as u64,
+        ];
+        numbers.into_iter().for_each(|number| model.trace.number(number));
+        self.nodes[at].audit = audit;
+    }
+
+    /// A connection that was not there before is an end of the one that is being made.
+    fn note_handshake(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let new: Vec<End> = node.audit.peers.iter().map(|peer| (at, peer.id)).collect();
+        let new = new.into_iter().filter(|(_, peer)| node.seen.insert(*peer));
+        let attempts = std::mem::take(&mut node.shard.handler().attempts);
+        let Some(handshake) = &mut self.handshake else { return };
+        handshake.ends.extend(new);
+        let by = handshake.by;
+        if attempts.iter().any(|(id, _)| (at, *id) == by) {
+            handshake.left = Some((self.controls.len(), vec![true; self.nodes.len()]));
+        }
+        if let [one, other] = handshake.ends[..] {
+            let mut model = self.model.borrow_mut();
+            model.join([one, other]);
+            model.saw("connections");
+            if let Some(link) = model.link(one) {
+                link.is_changed = [one, other].iter().any(|end| self.strangers.contains(end));
+            }
+            self.handshake = None;
+        } else if let Some((0, shards)) = &mut handshake.left {
+            // Every control plane was stepped since, and so every shard has what is for it.
+            shards[at] = false;
+            if !shards.contains(&true) {
+                self.handshake = None;
+            }
+        }
+    }
+
+    /// Connections on which bytes of a message were changed.
+    fn note_changes(&mut self) {
+        for (engine, log) in self.logs.iter().enumerate() {
+            let mut changed = log.changed.lock().expect("nobody has panicked with it");
+            for (which, qp_num) in changed.drain(..) {
+                let of = |node: &Node| node.engine == (engine, which);
+                let shard = self.nodes.iter().position(of).expect("queues are of a shard");
+                let mut model = self.model.borrow_mut();
+                model.saw("headers changed");
+                let Some(&peer) = self.nodes[shard].names.get(&qp_num) else { continue };
+                match model.link((shard, peer)) {
+                    Some(link) => link.is_changed = true,
+                    None => drop(self.strangers.insert((shard, peer))),
+                }
+            }
+        }
+    }
+
+    /// Connections that this shard has no more, or not for long.
+    fn note_broken(&mut self, at: usize) {
+        let mut model = self.model.borrow_mut();
+        let ends: Vec<End> =
+            model.links.keys().copied().filter(|(shard, _)| *shard == at).collect();
+        for end in ends {
+            let peer = self.nodes[at].audit.peers.iter().find(|peer| peer.id == end.1);
+            if peer.is_none_or(|peer| peer.is_closing)
+                && let Some(link) = model.link(end)
+            {
+                link.is_broken = true;
+            }
+        }
+    }
+
+    fn judge(&self, end: End, suspicion: &Suspicion) -> Result<(), Violation> {
+        let (check, is_right) = match suspicion {
+            Suspicion::Content(_) => (CONTENT, self.may_be_changed(end)),
+            Suspicion::Late(_) => (CONTENT, self.may_be_broken(end)),
+            Suspicion::Elsewhere(from) => {
+                let is_known = self.model.borrow().links.contains_key(from);
+                (ELSEWHERE, self.may_be_changed(end) || !is_known)
+            }
+            Suspicion::Rejected(_) => {
+                let other = self.other(end);
+                let is_stopping = other.is_none_or(|(shard, _)| self.nodes[shard].is_stopping);
+                (FAILED, is_stopping || self.may_be_changed(end))
+            }
+            Suspicion::Closed(why) => (CLOSED, self.may_close(end, *why)),
+        };
+        if is_right {
+            return Ok(());
+        }
+        let link = self.model.borrow_mut().link(end).cloned();
+        Err(Violation { check, detail: format!("{end:?}, {link:?}: {suspicion}") })
+    }
+
+    /// Whether the completion queue of a shard was lost, or that of another of its engine.
+    pub fn is_overrun(&self, node: &Node) -> bool {
+        self.logs[node.engine.0].overrun.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a connection may end for such a reason.
+    fn may_close(&self, end: End, why: CloseReason) -> bool {
+        let weather = self.setup.weather;
+        let is_stormy = matches!(weather, Weather::Storm | Weather::Ruin);
+        let is_stopping = self.nodes[end.0].is_stopping || self.is_overrun(&self.nodes[end.0]);
+        let is_ordered = self.model.borrow().ordered.contains(&end);
+        match why {
+            CloseReason::Local | CloseReason::Refused => is_ordered,
+            CloseReason::Stopped => is_stopping,
+            CloseReason::PeerGone => is_stormy || self.may_be_broken(end),
+            CloseReason::Transport(WcStatus::Flushed) => is_stormy || self.may_be_broken(end),
+            CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
+            CloseReason::Queue(_) => self.is_overrun(&self.nodes[end.0]),
+            CloseReason::Invalid => false,
+            _ => self.may_be_changed(end),
+        }
+    }
+
+    /// Whether an end may have run out of Receives, and the other of patience: some are withheld.
+    fn may_lack_receives(&self) -> bool {
+        let is_patient = |it: &EngineSetup| it.raw.fabric.rnr_retry == 7;
+        self.setup.weather != Weather::Calm && !self.setup.engines.iter().all(is_patient)
+    }
+
+    fn may_be_broken(&self, end: End) -> bool {
+        self.may_lack_receives()
+            || self.about(end).is_none_or(|link| link.is_broken || link.is_changed)
+    }
+
+    fn may_be_changed(&self, end: End) -> bool {
+        let is_noisy = matches!(self.setup.weather, Weather::Noise | Weather::Ruin);
+        is_noisy && self.about(end).is_none_or(|link| link.is_changed)
+    }
+
+    fn about(&self, end: End) -> Option<Link> {
+        self.model.borrow_mut().link(end).cloned()
+    }
+
+    /// The other end of a connection.
+    fn other(&self, end: End) -> Option<End> {
+        let model = self.model.borrow();
+        let link = model.links.get(&end)?;
+        let mut ends = model.links.iter().filter(|(at, of)| *of == link && **at != end);
+        ends.next().map(|(at, _)| *at)
+    }
+
+    fn check_shard(&mut self, at: usize) -> Result<(), Violation> {
+        let calls_open = self.model.borrow().open(at);
+        let node = &mut self.nodes[at];
+        let faults = &self.setup.engines[node.engine.0].faults;
+        let program = node.shard.handler();
+        let (spares_kept, bulk_kept) = (program.kept.len(), program.bulk_held());
+        invariants::check(&State {
+            shard: at,
+            audit: &node.audit,
+            spares_kept,
+            bulk_kept,
+            calls_open,
+            control_reserve: node.control_reserve,
+            is_starved: faults.recv_refused_ppm > 0 && !self.is_settled,
+            is_lost: node.audit.leaked > 0,
+        })
+    }
+
+    /// Both ends of every connection of a shard of which nothing was changed.
+    fn check_pairs(&self, at: usize) -> Result<(), Violation> {
+        for peer in self.nodes[at].audit.peers.iter().filter(|peer| peer.is_up) {
+            let end = (at, peer.id);
+            let is_whole = self.about(end).is_some_and(|link| !link.is_changed && !link.is_broken);
+            let Some((shard, name)) = self.other(end).filter(|_| is_whole) else { continue };
+            if let Some(other) = self.peer(shard, name).filter(|other| other.is_up) {
+                invariants::check_pair([peer, other])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn peer(&self, shard: usize, name: PeerId) -> Option<&PeerAudit> {
+        self.nodes[shard].audit.peers.iter().find(|peer| peer.id == name)
+    }
+}
+
+const CONTENT: &str = "what is delivered is what was sent";
+const ELSEWHERE: &str = "a call arrives at the other end of its connection";
+const FAILED: &str = "a call is rejected for a reason";
+const CLOSED: &str = "a connection ends for a reason";

@@ -1,0 +1,280 @@
+//! The model: which calls there are, what became of them, and which connections have an excuse.
+//!
+//! ```text
+//!   called ──▶ arrived, at most once ──▶ answered or refused ──▶ done, exactly once
+//! ```
+//! Programs tell it what they see; whatever cannot be is a violation, whatever can be only if
+//! something went wrong on the connection is a suspicion, looked at when the turn is over.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use rpcrdma_engine::{CallError, CloseReason, PeerId};
+
+use super::trace::{Event, Trace};
+use crate::script::{Order, POISON, Part, Script, part_bytes};
+
+/// Something that must not be.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The name of the check.
+    pub check: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+/// One end of a connection: a shard, and its name for the connection.
+pub type End = (usize, PeerId);
+
+/// What is known of both ends of a connection.
+#[derive(Debug, Clone, Default)]
+pub struct Link {
+    /// Bytes of a message on it were changed.
+    pub is_changed: bool,
+    /// An end of it has been closed, or is gone.
+    pub is_broken: bool,
+    /// A call on it will never be answered.
+    pub is_owed: bool,
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub struct Record {
+    /// Who called.
+    pub from: End,
+    /// What was called.
+    pub script: Script,
+    /// How often it arrived.
+    pub arrived: u32,
+    /// How often it was completed.
+    pub done: u32,
+    /// The program that got it does not answer, or may not be able to.
+    pub is_refused: bool,
+}
+
+/// Something that is right only if its connection has an excuse.
+#[derive(Debug, Clone)]
+pub enum Suspicion {
+    /// What arrived is not what was sent.
+    Content(String),
+    /// A call has arrived that is over.
+    Late(u32),
+    /// A call was rejected that nobody refused.
+    Rejected(CallError),
+    /// A connection ended.
+    Closed(CloseReason),
+    /// A call arrived elsewhere than at the other end.
+    Elsewhere(End),
+}
+
+impl fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Suspicion::Content(what) => write!(f, "{what}"),
+            Suspicion::Late(id) => write!(f, "call {id} arrived and was over"),
+            Suspicion::Rejected(why) => write!(f, "{why}"),
+            Suspicion::Closed(why) => write!(f, "{why}"),
+            Suspicion::Elsewhere(from) => write!(f, "a call of {from:?}"),
+        }
+    }
+}
+
+/// What has been seen how often: a run that sees nothing shows nothing.
+pub type Coverage = HashMap<&'static str, u64>;
+
+/// The model of a run.
+#[derive(Debug, Default)]
+pub struct Model {
+    /// What has happened.
+    pub trace: Trace,
+    /// The first violation that a program saw.
+    pub violation: Option<Violation>,
+    /// To be looked at when the turn is over.
+    pub suspicions: Vec<(End, Suspicion)>,
+    /// Calls, by their number.
+    pub calls: HashMap<u32, Record>,
+    /// Connections by their ends. Both ends name the same one.
+    pub links: HashMap<End, usize>,
+    /// What is known of them.
+    pub about: Vec<Link>,
+    /// Ends that their program has closed or refused.
+    pub ordered: Vec<End>,
+    /// What has been seen.
+    pub coverage: Coverage,
+    /// Open calls of each shard.
+    open: HashMap<usize, usize>,
+    next: u32,
+}
+
+impl Model {
+    /// Counts something.
+    pub fn saw(&mut self, what: &'static str) {
+        *self.coverage.entry(what).or_default() += 1;
+    }
+
+    /// Notes a violation; the first one stays.
+    pub fn violated(&mut self, check: &'static str, detail: String) {
+        self.violation.get_or_insert(Violation { check, detail });
+    }
+
+    /// A number for a call, unique in the run.
+    pub fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    /// A call has been submitted.
+    pub fn called(&mut self, from: End, script: &Script) {
+        self.trace.note(Event::Called(from.0, from.1, script.seed));
+        let script = script.clone();
+        let record = Record { from, arrived: 0, done: 0, is_refused: false, script };
+        self.calls.insert(record.script.seed, record);
+        *self.open.entry(from.0).or_default() += 1;
+    }
+
+    /// A stream has arrived as a call. The call, if it is one.
+    pub fn arrived(&mut self, at: End, stream: &[u8]) -> Option<Script> {
+        let script = Script::parse(stream).filter(|script| stream == script.call_stream());
+        let script = script.filter(|script| {
+            let record = self.calls.get(&script.seed);
+            record.is_some_and(|record| record.script.head() == script.head())
+        });
+        let Some(script) = script else {
+            self.trace.note(Event::Garbled(at.0, at.1));
+            self.check_stale(stream);
+            let detail = format!("{} bytes that nobody sent as a call", stream.len());
+            self.suspicions.push((at, Suspicion::Content(detail)));
+            return None;
+        };
+        self.trace.note(Event::Arrived(at.0, at.1, script.seed));
+        let record = self.calls.get_mut(&script.seed).expect("it was found");
+        record.arrived += 1;
+        let (arrived, done, from) = (record.arrived, record.done, record.from);
+        if arrived > 1 {
+            self.violated(ONCE_DELIVERED, format!("call {} on {at:?}", script.seed));
+        }
+        if done > 0 {
+            self.suspicions.push((at, Suspicion::Late(script.seed)));
+        }
+        if !self.links.contains_key(&at) || self.links.get(&at) != self.links.get(&from) {
+            self.suspicions.push((at, Suspicion::Elsewhere(from)));
+        }
+        Some(script)
+    }
+
+    /// The program has refused a call, or may have to.
+    pub fn refused(&mut self, shard: usize, id: u32) {
+        self.trace.note(Event::Refused(shard, id));
+        self.may_be_refused(id);
+    }
+
+    /// A call may turn out to be refused without anybody saying so.
+    pub fn may_be_refused(&mut self, id: u32) {
+        if let Some(record) = self.calls.get_mut(&id) {
+            record.is_refused = true;
+        }
+    }
+
+    /// A call is over: its reply, as one stream, or why there is none.
+    pub fn done(&mut self, at: End, cookie: u64, result: Result<&[u8], CallError>) {
+        let id = cookie as u32;
+        self.trace.note(Event::Done(at.0, id, result.map(drop)));
+        let Some(record) = self.calls.get_mut(&id) else {
+            return self.violated(ONCE_DONE, format!("call {cookie} on {at:?} was never made"));
+        };
+        record.done += 1;
+        if record.done == 1 {
+            *self.open.entry(record.from.0).or_default() -= 1;
+        }
+        let Record { from, done, arrived, is_refused, ref script } = *record;
+        let is_wrong = result.is_ok_and(|stream| !is_expected(script, stream));
+        let order = script.order;
+        if done > 1 || from != at {
+            self.violated(ONCE_DONE, format!("call {id} of {from:?}, {done} times, now on {at:?}"));
+        }
+        match result {
+            Ok(stream) => {
+                if arrived == 0 {
+                    let detail = format!("call {id} has a reply and never arrived");
+                    self.suspicions.push((at, Suspicion::Content(detail)));
+                }
+                if is_wrong {
+                    self.check_stale(stream);
+                    let detail = format!("the reply to call {id}, {order:?}, is another");
+                    self.suspicions.push((at, Suspicion::Content(detail)));
+                }
+                self.saw("replies");
+            }
+            Err(CallError::ConnectionLost(_)) => self.saw("calls lost"),
+            Err(why) if is_refused && matches!(why, CallError::Rejected(_)) => {
+                self.saw("calls refused");
+            }
+            Err(why) => self.suspicions.push((at, Suspicion::Rejected(why))),
+        }
+    }
+
+    /// Open calls of a shard.
+    pub fn open(&self, shard: usize) -> usize {
+        self.open.get(&shard).copied().unwrap_or(0)
+    }
+
+    /// Whether every call is over.
+    pub fn is_idle(&self) -> bool {
+        self.open.values().all(|count| *count == 0)
+    }
+
+    /// The connection of an end.
+    pub fn link(&mut self, end: End) -> Option<&mut Link> {
+        let at = *self.links.get(&end)?;
+        self.about.get_mut(at)
+    }
+
+    /// Both ends of a connection are known.
+    pub fn join(&mut self, ends: [End; 2]) {
+        let at = self.about.len();
+        self.about.push(Link::default());
+        ends.into_iter().for_each(|end| {
+            self.links.insert(end, at);
+        });
+    }
+
+    /// Memory that nobody has written a message to must not be in one.
+    fn check_stale(&mut self, stream: &[u8]) {
+        let stale = [POISON; STALE_LEN];
+        if let Some(at) = stream.windows(STALE_LEN).position(|bytes| bytes == stale) {
+            self.violated(STALE, format!("at {at} of {} bytes", stream.len()));
+        }
+    }
+}
+
+/// Whether a reply is the one that its call asked for.
+fn is_expected(script: &Script, stream: &[u8]) -> bool {
+    let placed = stream.get(4..8).map_or(0, |word| {
+        let word = word.try_into().expect("four bytes");
+        u32::from_be_bytes(word)
+    });
+    if script.order != Order::Relay {
+        return stream == script.reply_stream(placed);
+    }
+    let bulk = script.call.iter().enumerate().find_map(|(index, part)| match *part {
+        Part::Bulk(len) if len > 0 => Some(part_bytes(script.seed, index, len)),
+        _ => None,
+    });
+    let mut expected = [script.seed.to_be_bytes(), placed.to_be_bytes()].concat();
+    if let Some(bytes) = bulk {
+        expected.extend((bytes.len() as u32).to_be_bytes());
+        expected.extend_from_slice(&bytes);
+        expected.resize(expected.len().next_multiple_of(4), 0);
+    }
+    stream == expected
+}
+
+/// The pattern of messages has no such byte, and changed bytes are four at most.
+const STALE_LEN: usize = 6;
+
+/// A name of a check.
+pub const ONCE_DELIVERED: &str = "a call is delivered once";
+/// A name of a check.
+pub const ONCE_DONE: &str = "a call is completed once";
+/// A name of a check.
+pub const STALE: &str = "no stale byte is delivered";

@@ -1,0 +1,462 @@
+//! The program of every shard of the simulation: it serves and it calls, and tells the model.
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+
+use arrayvec::ArrayVec;
+use rpcrdma_engine::provider::{ConnectError, ConnectId};
+use rpcrdma_engine::{
+    Admission, Answer, Bulk, Call, CallRefused, CloseReason, Completion, Finished, Handler, Loan,
+    Payload, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+};
+
+use super::draw::{self, Habits};
+use super::model::{Model, Suspicion};
+use super::trace::Event;
+use crate::script::{
+    Order, Part, Random, Script, part_bytes, part_offset, reply_seed, unreduced, write_parts,
+};
+use crate::service::Source;
+
+/// The program of one shard.
+pub struct Program {
+    /// Which shard it is.
+    pub shard: usize,
+    /// Connections that are up.
+    pub up: Vec<PeerId>,
+    /// Attempts to connect that are over.
+    pub attempts: Vec<(ConnectId, Option<PeerId>)>,
+    /// Whether it makes calls, and puts answers off.
+    pub is_busy: bool,
+    /// Segments that were taken and kept.
+    pub kept: Vec<Loan>,
+    /// Buffers for what is made elsewhere.
+    pub stock: Vec<Loan>,
+    /// Answers to come in a later turn.
+    pub later: Vec<Owed>,
+    habits: Habits,
+    source: Source,
+    random: Random,
+    model: Rc<RefCell<Model>>,
+}
+
+/// An answer that is owed.
+pub struct Owed {
+    ticket: Ticket,
+    script: Script,
+    placed: u32,
+    /// Made already, with memory of its own.
+    finished: Option<Finished>,
+    /// Not before the end of the run.
+    is_last: bool,
+}
+
+impl Program {
+    /// A program that has seen nothing yet.
+    pub fn new(shard: usize, seed: u64, habits: Habits, model: &Rc<RefCell<Model>>) -> Program {
+        Program {
+            shard,
+            up: Vec::new(),
+            attempts: Vec::new(),
+            is_busy: true,
+            kept: Vec::new(),
+            stock: Vec::new(),
+            later: Vec::new(),
+            habits,
+            source: Source::default(),
+            random: Random(seed),
+            model: Rc::clone(model),
+        }
+    }
+
+    /// Buffers of the shard that it holds.
+    pub fn bulk_held(&self) -> usize {
+        let finished = self.later.iter().filter_map(|owed| owed.finished.as_ref());
+        let finished: usize = finished.map(|finished| finished.bulk.len()).sum();
+        self.stock.len() + finished + usize::from(self.source.is_ready())
+    }
+
+    /// Gives up everything that it holds of the shard's memory.
+    pub fn let_go(&mut self) {
+        self.kept.clear();
+        self.stock.clear();
+        self.later.clear();
+        self.source = Source::default();
+    }
+
+    fn model(&self) -> RefMut<'_, Model> {
+        self.model.borrow_mut()
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.random.below(100) < percent
+    }
+
+    /// Answers a call as its script says.
+    fn answer<'a>(&mut self, mut reply: Reply<'a>, script: &Script, placed: u32) -> Answer<'a> {
+        reply.payload().put_u32(script.seed);
+        reply.payload().put_u32(placed);
+        let seed = reply_seed(script.seed);
+        write_parts(reply.payload(), seed, &script.reply, |payload, index, len| {
+            self.source.place(payload, seed, index, len);
+        });
+        self.send(reply, script, placed)
+    }
+
+    /// Sends a reply; if it cannot be sent, puts it off or refuses.
+    fn send<'a>(&mut self, reply: Reply<'a>, script: &Script, placed: u32) -> Answer<'a> {
+        match reply.try_send() {
+            Ok(answer) => {
+                self.model().trace.note(Event::Answered(self.shard, script.seed));
+                answer
+            }
+            Err((reply, why)) if why.is_transient() && script.order != Order::Relay => {
+                self.model().saw("replies put off for want of room");
+                self.defer(reply, script, placed, false)
+            }
+            Err((reply, why)) => {
+                self.model().saw("replies that cannot be sent");
+                let _ = why;
+                self.refuse(reply, script)
+            }
+        }
+    }
+
+    fn refuse<'a>(&mut self, reply: Reply<'a>, script: &Script) -> Answer<'a> {
+        self.model().refused(self.shard, script.seed);
+        reply.refuse()
+    }
+
+    fn defer<'a>(
+        &mut self,
+        reply: Reply<'a>,
+        script: &Script,
+        placed: u32,
+        is_last: bool,
+    ) -> Answer<'a> {
+        let (answer, ticket) = reply.defer();
+        let script = script.clone();
+        self.later.push(Owed { ticket, script, placed, finished: None, is_last });
+        answer
+    }
+
+    /// Answers with the segments of the first item of the call, taken out of it.
+    fn relay<'a>(
+        &mut self,
+        mut call: Call<'a>,
+        mut reply: Reply<'a>,
+        script: &Script,
+    ) -> Answer<'a> {
+        let placed = call.placed().len() as u32;
+        let pieces = call.placed().next().map_or(0, |item| item.segments().len());
+        let taken: Result<Vec<Loan>, TakeError> =
+            (0..pieces).map(|piece| call.take(0, piece)).collect();
+        let has_bulk = !script.reply.is_empty();
+        let Some(loans) = taken.ok().filter(|_| placed > 0 || !has_bulk) else {
+            self.model().saw("segments that cannot be taken");
+            return self.refuse(reply, script);
+        };
+        reply.payload().put_u32(script.seed);
+        reply.payload().put_u32(placed);
+        if has_bulk {
+            self.model().saw("relays");
+            reply.payload().place_pieces(loans.into_iter().map(Bulk::from));
+        }
+        self.send(reply, script, placed)
+    }
+
+    fn keep(&mut self, call: &mut Call<'_>) {
+        let pieces: Vec<usize> = call.placed().map(|item| item.segments().len()).collect();
+        for (item, pieces) in pieces.into_iter().enumerate() {
+            for piece in 0..pieces {
+                if let Ok(loan) = call.take(item, piece) {
+                    self.kept.push(loan);
+                    self.model().saw("segments kept");
+                }
+            }
+        }
+    }
+
+    /// An answer as another thread would make it, if there is a buffer for it.
+    fn finished(&mut self, script: &Script, placed: u32) -> Option<Finished> {
+        let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
+        let bulk = script.reply.iter().filter(is_bulk).count();
+        if self.stock.len() < bulk {
+            return None;
+        }
+        let mut finished = Finished::default();
+        push(&mut finished.head, &script.seed.to_be_bytes());
+        push(&mut finished.head, &placed.to_be_bytes());
+        for (index, part) in script.reply.iter().enumerate() {
+            let (Part::Inline(len) | Part::Bulk(len)) = *part;
+            let bytes = part_bytes(reply_seed(script.seed), index, len);
+            if let Part::Bulk(_) = part {
+                let mut loan = self.stock.pop()?;
+                loan[..bytes.len()].copy_from_slice(&bytes);
+                loan.truncate(bytes.len());
+                finished.bulk.push(loan);
+                continue;
+            }
+            let mut opaque = len.to_be_bytes().to_vec();
+            opaque.extend(bytes);
+            opaque.resize(opaque.len().next_multiple_of(4), 0);
+            if finished.bulk.is_empty() {
+                push(&mut finished.head, &opaque);
+            } else {
+                push(&mut finished.tail, &opaque);
+            }
+        }
+        Some(finished)
+    }
+
+    /// Gives loans back, one way or the other.
+    fn release_some(&mut self, turn: &mut Turn<'_>) {
+        while !self.kept.is_empty() && self.random.below(100) < self.habits.release {
+            let at = self.random.below(self.kept.len() as u32) as usize;
+            let loan = self.kept.swap_remove(at);
+            match self.random.below(2) {
+                0 => turn.release(loan),
+                _ => drop(loan),
+            }
+        }
+    }
+
+    /// Answers calls that were put off, in no particular order.
+    fn answer_some(&mut self, turn: &mut Turn<'_>) {
+        for _ in 0..self.later.len().min(LATER_MAX) {
+            if self.is_busy && self.random.below(100) >= self.habits.answer {
+                continue;
+            }
+            let at = self.random.below(self.later.len() as u32) as usize;
+            if self.is_busy && self.later[at].is_last {
+                continue;
+            }
+            let owed = self.later.swap_remove(at);
+            self.pay(turn, owed);
+        }
+    }
+
+    fn pay(&mut self, turn: &mut Turn<'_>, owed: Owed) {
+        let Owed { ticket, script, placed, finished, is_last } = owed;
+        let (is_open, peer) = (turn.is_open(&ticket), ticket.peer());
+        if is_last && self.random.below(10) == 0 {
+            // Whoever forgets a ticket has to close the connection.
+            let mut model = self.model();
+            if let Some(link) = model.link((self.shard, peer)) {
+                link.is_owed = true;
+                model.saw("tickets forgotten");
+                return;
+            }
+        }
+        if let Some(finished) = finished {
+            self.model().saw("answers from elsewhere");
+            self.model().may_be_refused(script.seed);
+            if self.random.below(2) == 0 {
+                let sent = turn.handle().finish(ticket, finished);
+                debug_assert!(sent.is_ok(), "there is room for every ticket");
+                return;
+            }
+            if let Err((ticket, finished)) = turn.finish(ticket, finished)
+                && is_open
+            {
+                let finished = Some(finished);
+                self.later.push(Owed { ticket, script, placed, finished, is_last });
+            }
+            return;
+        }
+        let mut answered = false;
+        let left = turn.resume(ticket, |reply| {
+            answered = true;
+            self.answer(reply, &script, placed)
+        });
+        match left {
+            // No send slot is free: once more in another turn.
+            Err(ticket) if is_open => {
+                self.later.push(Owed { ticket, script, placed, finished, is_last });
+            }
+            Err(_void) => self.model().saw("void tickets"),
+            Ok(()) => self.model().saw("answers put off"),
+        }
+    }
+
+    /// Makes some calls.
+    fn call_some(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_busy || self.up.is_empty() || !self.chance(self.habits.call) {
+            return;
+        }
+        for _ in 0..=self.random.below(self.habits.burst) {
+            let peer = self.up[self.random.below(self.up.len() as u32) as usize];
+            let id = self.model().number();
+            let has_bulk = self.source.is_ready();
+            let script = draw::script(&mut self.random, id, self.habits.len_max, has_bulk);
+            match self.call(turn, peer, &script) {
+                Ok(true) => self.model().called((self.shard, peer), &script),
+                Ok(false) => self.model().saw("calls taken back"),
+                Err(why) => {
+                    self.model().trace.note(Event::NotCalled(self.shard, peer, why));
+                    let is_passing = why.is_transient();
+                    self.model().saw(if is_passing { "calls put off" } else { "calls too large" });
+                    break;
+                }
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerId,
+        script: &Script,
+    ) -> Result<bool, CallRefused> {
+        let mut call = turn.call(peer, script.seed.into())?;
+        call.payload().put_fixed(&script.head());
+        let Program { source, stock, random, .. } = self;
+        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
+            place(source, stock, random, payload, (script.seed, index, len));
+        });
+        for want in &script.wants {
+            call.want(*want);
+        }
+        call.reply_payload_max(script.reply_payload_max());
+        if random.below(40) == 0 {
+            return Ok(false);
+        }
+        call.submit().map(|()| true)
+    }
+}
+
+/// Places a part: from registered bytes, whole or in two pieces, or from a buffer.
+fn place(
+    source: &Source,
+    stock: &mut Vec<Loan>,
+    random: &mut Random,
+    payload: &mut Payload<'_>,
+    (seed, index, len): (u32, usize, u32),
+) {
+    match random.below(4) {
+        0 if len > 1 => {
+            let (start, cut) = (part_offset(seed, index), 1 + random.below(len - 1));
+            let first = source.slice_at(start, cut);
+            let second = source.slice_at(start + cut as usize, len - cut);
+            payload.place_pieces([first.into(), second.into()]);
+        }
+        1 if !stock.is_empty() => {
+            let mut loan = stock.pop().expect("it is not empty");
+            let bytes = part_bytes(seed, index, len);
+            loan[..bytes.len()].copy_from_slice(&bytes);
+            loan.truncate(bytes.len());
+            payload.place(loan);
+        }
+        _ => source.place(payload, seed, index, len),
+    }
+}
+
+fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
+    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
+}
+
+impl Handler for Program {
+    fn on_call<'a>(&mut self, mut call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        let at = (self.shard, call.peer());
+        let arrived = self.model().arrived(at, &unreduced(&call));
+        let Some(script) = arrived else { return reply.refuse() };
+        let placed = call.placed().len() as u32;
+        if placed > 0 {
+            self.model().saw("calls with placed items");
+        }
+        if !self.source.is_ready() && script.reply.iter().any(|part| matches!(part, Part::Bulk(_)))
+        {
+            return self.refuse(reply, &script);
+        }
+        match script.order {
+            Order::Answer => self.answer(reply, &script, placed),
+            Order::Later => self.defer(reply, &script, placed, false),
+            Order::Never => self.defer(reply, &script, placed, true),
+            Order::Elsewhere => {
+                let finished = self.finished(&script, placed);
+                let answer = self.defer(reply, &script, placed, false);
+                if let Some(owed) = self.later.last_mut() {
+                    owed.finished = finished;
+                }
+                answer
+            }
+            Order::Refuse => self.refuse(reply, &script),
+            Order::Relay => self.relay(call, reply, &script),
+            Order::Keep => {
+                self.keep(&mut call);
+                self.answer(reply, &script, placed)
+            }
+        }
+    }
+
+    fn on_reply(&mut self, mut done: Completion<'_>) {
+        let (at, cookie) = ((self.shard, done.peer()), done.cookie());
+        let arrived = done.result().map(|reply| (unreduced(reply), reply.placed().len()));
+        let placed = arrived.as_ref().map_or(0, |(_, placed)| *placed);
+        self.model().done(at, cookie, arrived.as_ref().map(|it| it.0.as_slice()).map_err(|e| *e));
+        if placed > 0 {
+            self.model().saw("replies with placed items");
+            if self.is_busy
+                && self.chance(20)
+                && let Ok(reply) = done.result_mut()
+                && let Ok(loan) = reply.take(0, 0)
+            {
+                self.kept.push(loan);
+            }
+        }
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        self.source.prepare(turn);
+        while self.is_busy
+            && self.stock.len() < STOCK
+            && let Some(buffer) = turn.buffer()
+        {
+            self.stock.push(buffer);
+        }
+        self.release_some(turn);
+        self.answer_some(turn);
+        self.call_some(turn);
+    }
+
+    fn on_connect(
+        &mut self,
+        peer: PeerId,
+        attempt: Option<ConnectId>,
+        _: &PeerLimits,
+    ) -> Admission {
+        self.model().trace.note(Event::Up(self.shard, peer));
+        self.attempts.extend(attempt.map(|id| (id, Some(peer))));
+        if self.random.below(50) == 0 {
+            self.model().saw("connections turned down");
+            self.model().ordered.push((self.shard, peer));
+            self.up.push(peer);
+            return Admission::Refuse;
+        }
+        self.up.push(peer);
+        Admission::Accept
+    }
+
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        let _ = why;
+        self.model().trace.note(Event::NotUp(self.shard, id));
+        self.attempts.push((id, None));
+    }
+
+    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+        let was_up = self.up.iter().position(|up| *up == peer);
+        let end = (self.shard, peer);
+        let mut model = self.model.borrow_mut();
+        model.trace.note(Event::Closed(self.shard, peer, why));
+        model.suspicions.push((end, Suspicion::Closed(why)));
+        match was_up {
+            Some(at) => drop(self.up.swap_remove(at)),
+            None => model.violated("a connection ends once", format!("{end:?}: {why}")),
+        }
+    }
+}
+
+/// Buffers in stock.
+const STOCK: usize = 2;
+/// Deferred calls that are looked at in one turn.
+const LATER_MAX: usize = 4;

@@ -1,0 +1,325 @@
+//! The scheduler: whose turn it is, how far the time moves, and who comes, goes and stops.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::fabric::fault::{FaultLog, FaultyProvider};
+use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::shard::audit::Audit;
+use rpcrdma_engine::{Engine, Fabric, PeerId, SetupError, Shard};
+
+use super::draw::Setup;
+use super::model::{End, Model, Violation};
+use super::program::Program;
+use super::trace::Event;
+use crate::script::{POISON, Random};
+use crate::watched::{Watch, Watched};
+use crate::world::checked;
+
+/// The device of a simulation.
+pub type Device = Watched<FaultyProvider<Fabric>>;
+
+/// A run.
+pub struct Sim {
+    /// Dropped before the engines that they are of.
+    pub nodes: Vec<Node>,
+    /// The control planes, one for each engine.
+    pub controls: Vec<Control<Device>>,
+    /// What goes wrong, for each engine.
+    pub logs: Vec<Arc<FaultLog>>,
+    /// What all programs tell.
+    pub model: Rc<RefCell<Model>>,
+    /// What all devices have.
+    pub watch: Arc<Watch>,
+    /// The time in nanoseconds.
+    pub now: u64,
+    /// Where everything comes from.
+    pub random: Random,
+    /// What the run consists of.
+    pub setup: Setup,
+    /// The connection that is being made: one at a time, so that it is known whose ends they are.
+    pub handshake: Option<Handshake>,
+    /// Ends of connections that are not known, on which bytes of a message were changed.
+    pub strangers: HashSet<End>,
+    /// Whether nothing goes wrong any more.
+    pub is_draining: bool,
+    /// Whether everything has drained.
+    pub is_settled: bool,
+    /// Dropped behind everything that is of them.
+    pub engines: Vec<Engine<Device>>,
+    clock: Arc<AtomicU64>,
+    listening: Vec<SocketAddr>,
+    last: usize,
+}
+
+/// A shard.
+pub struct Node {
+    /// The production code with the program.
+    pub shard: Shard<Device, Program>,
+    /// Which engine it is of, and which of its queues are its own.
+    pub engine: (usize, u64),
+    /// As it was after its last turn.
+    pub audit: Audit,
+    /// What its connections are called, by queue pair number; those that are gone, too.
+    pub names: HashMap<u32, PeerId>,
+    /// Its connections, those that are gone, too.
+    pub seen: HashSet<PeerId>,
+    /// Whether it was told to stop.
+    pub is_stopping: bool,
+    /// Receives kept for what costs no credit.
+    pub control_reserve: usize,
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+pub struct Handshake {
+    /// Who asked, and the name of the attempt.
+    pub by: (usize, ConnectId),
+    /// The ends that have been seen.
+    pub ends: Vec<End>,
+    /// Once the attempt is over: control planes that were not stepped since, and shards that had
+    /// no turn since then.
+    pub left: Option<(usize, Vec<bool>)>,
+}
+
+impl Sim {
+    /// Sets a run up: engines and shards, nobody connected.
+    pub fn new(setup: &Setup, mut random: Random) -> Sim {
+        let clock = Arc::new(AtomicU64::new(1));
+        let options = FabricOptions {
+            slots: setup.slots,
+            delay_ns: setup.delay_ns,
+            rnr_timer_ns: setup.rnr_timer_ns,
+            clock: FabricClock::Virtual(Arc::clone(&clock)),
+        };
+        let fabric = Fabric::with_options(options).expect("slots are a power of two");
+        let (model, watch) = (Rc::<RefCell<Model>>::default(), Arc::<Watch>::default());
+        let (mut nodes, mut controls, mut engines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut logs, mut listening) = (Vec::new(), Vec::new());
+        for (at, it) in setup.engines.iter().enumerate() {
+            let config = checked(&it.raw);
+            let provider = FaultyProvider::new(fabric.clone(), it.faults);
+            // A shard that cannot post its Receives when it is made is not made.
+            provider.log().end();
+            logs.push(provider.log());
+            let provider = Watched::new(provider, Arc::clone(&watch));
+            let (engine, mut control) =
+                Engine::without_threads(provider, config.clone()).expect("an engine");
+            if it.listens {
+                let address = "127.0.0.1:0".parse().expect("an address");
+                listening.push(control.listen(address).expect("a port"));
+            }
+            for which in 0..it.shards {
+                let seed = u64::from(random.below(1 << 31));
+                let program = Program::new(nodes.len(), seed, setup.habits, &model);
+                let shard = engine.shard(program).expect("memory and queues");
+                nodes.push(Node::new(shard, (at, which as u64), &config));
+            }
+            controls.push(control);
+            engines.push(engine);
+        }
+        logs.iter().for_each(|log| log.begin());
+        Sim {
+            nodes,
+            controls,
+            logs,
+            model,
+            watch,
+            now: 1,
+            random,
+            setup: setup.clone(),
+            handshake: None,
+            strangers: HashSet::new(),
+            is_draining: false,
+            is_settled: false,
+            engines,
+            clock,
+            listening,
+            last: 0,
+        }
+    }
+
+    /// The whole run.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        for _ in 0..self.setup.steps {
+            self.step()?;
+        }
+        self.drain()?;
+        self.stop_all()?;
+        self.tear_down()
+    }
+
+    /// One step: mostly a shard's turn.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn step(&mut self) -> Result<(), Violation> {
+        self.move_time();
+        match self.random.below(100) {
+            0..4 => self.step_control(),
+            4..40 if self.handshake.is_some() => self.step_control(),
+            4..30 if !self.is_draining && !self.is_full() => self.connect(),
+            30..32 if !self.is_draining => self.connect(),
+            40 if !self.is_draining => self.close_one(),
+            41 if !self.is_draining => self.stop_one(),
+            42 => self.poison_one(),
+            43..45 => self.rest_one(),
+            _ => {}
+        }
+        let at = self.choose();
+        self.poll(at)
+    }
+
+    /// A shard's turn, and what can be seen afterwards.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn poll(&mut self, at: usize) -> Result<(), Violation> {
+        let busy = self.nodes[at].shard.poll_once(self.now);
+        self.model.borrow_mut().trace.note(Event::Poll { shard: at, now: self.now, busy });
+        self.look(at)
+    }
+
+    /// Moves the time by so many nanoseconds.
+    pub fn leap(&mut self, nanos: u64) {
+        self.now += nanos;
+        self.clock.store(self.now, Ordering::Release);
+    }
+
+    fn move_time(&mut self) {
+        let leap = match self.random.below(4) {
+            0 => 0,
+            1 => 100,
+            2 => self.random.below(self.setup.leap_ns + 1),
+            _ => self.random.below(2_000),
+        };
+        self.leap(leap.into());
+    }
+
+    fn choose(&mut self) -> usize {
+        if self.random.below(100) >= self.setup.streak {
+            self.last = self.random.below(self.nodes.len() as u32) as usize;
+        }
+        self.last
+    }
+
+    fn step_control(&mut self) {
+        let at = self.random.below(self.controls.len() as u32) as usize;
+        self.model.borrow_mut().trace.note(Event::Control(at));
+        self.controls[at].step(Duration::ZERO);
+        // In turn from the last to the first, so that none is forgotten.
+        if let Some(Handshake { left: Some((left, _)), .. }) = &mut self.handshake
+            && *left == at + 1
+        {
+            *left = at;
+        }
+    }
+
+    /// Whether there have been as many connections as shards.
+    fn is_full(&self) -> bool {
+        self.model.borrow().about.len() >= self.nodes.len()
+    }
+
+    /// Some shard asks some engine for a connection, if no other is being made.
+    fn connect(&mut self) {
+        if self.handshake.is_some() || self.model.borrow().about.len() >= LINKS_MAX {
+            return;
+        }
+        let at = self.random.below(self.nodes.len() as u32) as usize;
+        let to = self.random.below(self.listening.len() as u32) as usize;
+        let to = self.listening[to];
+        match self.nodes[at].shard.connect(to) {
+            Ok(id) => {
+                self.model.borrow_mut().trace.note(Event::Connect(at, id));
+                let ends = Vec::new();
+                self.handshake = Some(Handshake { by: (at, id), ends, left: None });
+            }
+            Err(SetupError::Connect { .. }) => self.model.borrow_mut().saw("no room to connect"),
+            Err(other) => panic!("an attempt: {other}"),
+        }
+    }
+
+    fn close_one(&mut self) {
+        if !self.setup.habits.close {
+            return;
+        }
+        let at = self.random.below(self.nodes.len() as u32) as usize;
+        let up = &self.nodes[at].shard.handler().up;
+        if up.is_empty() {
+            return;
+        }
+        let peer = up[self.random.below(up.len() as u32) as usize];
+        self.close(at, peer);
+    }
+
+    /// The program of a shard ends a connection.
+    pub fn close(&mut self, at: usize, peer: PeerId) {
+        let mut model = self.model.borrow_mut();
+        model.trace.note(Event::Close(at, peer));
+        model.ordered.push((at, peer));
+        model.saw("connections closed");
+        assert!(self.nodes[at].shard.handle().close(peer), "there is room for every order");
+    }
+
+    fn stop_one(&mut self) {
+        if !self.setup.habits.stop || self.random.below(3) > 0 {
+            return;
+        }
+        let at = self.random.below(self.nodes.len() as u32) as usize;
+        self.stop(at);
+    }
+
+    /// Tells a shard to stop.
+    pub fn stop(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        if !std::mem::replace(&mut node.is_stopping, true) {
+            let mut model = self.model.borrow_mut();
+            model.trace.note(Event::Stop(at));
+            model.saw("shards stopped");
+            node.shard.handle().stop();
+        }
+    }
+
+    /// What is at home is overwritten: nobody may ever see it again.
+    fn poison_one(&mut self) {
+        let at = self.random.below(self.nodes.len() as u32) as usize;
+        self.nodes[at].shard.poison(POISON);
+    }
+
+    /// A host that does not poll but wait: it announces its sleep and is woken at once.
+    fn rest_one(&mut self) {
+        let at = self.random.below(self.nodes.len() as u32) as usize;
+        let idle = &self.setup.engines[self.nodes[at].engine.0].raw.engine.idle.policy;
+        if idle.as_str() == "block" {
+            self.nodes[at].shard.wait(Duration::ZERO);
+        }
+    }
+}
+
+impl Node {
+    fn new(shard: Shard<Device, Program>, engine: (usize, u64), config: &Config) -> Node {
+        Node {
+            audit: shard.audit(),
+            shard,
+            engine,
+            names: HashMap::new(),
+            seen: HashSet::new(),
+            is_stopping: false,
+            control_reserve: config.control_reserve() as usize,
+        }
+    }
+}
+
+/// Connections of one run.
+const LINKS_MAX: usize = 12;

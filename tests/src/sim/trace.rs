@@ -1,0 +1,140 @@
+//! The trace: what has happened in a run, as a number for comparing runs and as text for people.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, PeerId};
+
+/// Something that happened. Shards are counted from zero.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A shard was polled at a time in nanoseconds.
+    Poll {
+        /// Which.
+        shard: usize,
+        /// When.
+        now: u64,
+        /// Whether there was something to do.
+        busy: bool,
+    },
+    /// A connection manager was stepped.
+    Control(usize),
+    /// A shard asked for a connection to another engine.
+    Connect(usize, ConnectId),
+    /// A connection came up.
+    Up(usize, PeerId),
+    /// A connection could not be had.
+    NotUp(usize, ConnectId),
+    /// A connection ended.
+    Closed(usize, PeerId, CloseReason),
+    /// A program asks for the end of a connection.
+    Close(usize, PeerId),
+    /// A program stops its shard.
+    Stop(usize),
+    /// A call was submitted.
+    Called(usize, PeerId, u32),
+    /// A call could not be submitted.
+    NotCalled(usize, PeerId, CallRefused),
+    /// A call arrived.
+    Arrived(usize, PeerId, u32),
+    /// Something else arrived in the place of a call.
+    Garbled(usize, PeerId),
+    /// A call was answered.
+    Answered(usize, u32),
+    /// A call was refused by the program.
+    Refused(usize, u32),
+    /// A call is over.
+    Done(usize, u32, Result<(), CallError>),
+    /// From here on nothing goes wrong any more, and nobody calls.
+    Drain,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Closed(shard, peer, why) => write!(f, "Closed({shard}, {peer:?}): {why}"),
+            Event::NotCalled(shard, peer, why) => write!(f, "NotCalled({shard}, {peer:?}): {why}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub struct Trace {
+    hasher: DefaultHasher,
+    count: u64,
+    last: VecDeque<Event>,
+}
+
+/// Events that are kept for the report.
+const KEPT: usize = 80;
+
+impl Default for Trace {
+    fn default() -> Trace {
+        // Its keys are constants: the same events give the same number in every process.
+        Trace { hasher: DefaultHasher::new(), count: 0, last: VecDeque::with_capacity(KEPT) }
+    }
+}
+
+impl Trace {
+    /// Notes an event.
+    pub fn note(&mut self, event: Event) {
+        self.count += 1;
+        self.mix(&event);
+        // Turns without work are part of the number, not of the story.
+        if matches!(event, Event::Poll { busy: false, .. } | Event::Control(_)) {
+            return;
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(event);
+    }
+
+    /// Mixes in a number that is to be the same in every run.
+    pub fn number(&mut self, number: u64) {
+        self.hasher.write_u64(number);
+    }
+
+    /// The number of the run so far.
+    pub fn hash(&self) -> u64 {
+        self.hasher.finish()
+    }
+
+    /// Events so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The last events, as text.
+    pub fn story(&self) -> Vec<String> {
+        self.last.iter().map(|event| event.to_string()).collect()
+    }
+
+    fn mix(&mut self, event: &Event) {
+        std::mem::discriminant(event).hash(&mut self.hasher);
+        match event {
+            Event::Poll { shard, now, busy } => (shard, now, busy).hash(&mut self.hasher),
+            Event::Control(which) | Event::Stop(which) => which.hash(&mut self.hasher),
+            Event::Connect(shard, id) | Event::NotUp(shard, id) => {
+                (shard, id).hash(&mut self.hasher);
+            }
+            Event::Up(shard, peer)
+            | Event::Closed(shard, peer, _)
+            | Event::Close(shard, peer)
+            | Event::NotCalled(shard, peer, _)
+            | Event::Garbled(shard, peer) => (shard, peer).hash(&mut self.hasher),
+            Event::Called(shard, peer, id) | Event::Arrived(shard, peer, id) => {
+                (shard, peer, id).hash(&mut self.hasher);
+            }
+            Event::Answered(shard, id) | Event::Refused(shard, id) => {
+                (shard, id).hash(&mut self.hasher);
+            }
+            Event::Done(shard, id, result) => (shard, id, result.is_ok()).hash(&mut self.hasher),
+            Event::Drain => {}
+        }
+    }
+}

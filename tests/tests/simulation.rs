@@ -1,0 +1,78 @@
+//! The simulation: thousands of seeds without a violation, and the same run for the same seed.
+
+use rpcrdma_tests::sim::{self, CHECKS, Coverage, Outcome};
+
+fn run(seed: u64) -> Outcome {
+    sim::run(seed).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Runs every second seed, so that two threads share the work, and looks whether they saw enough.
+fn every_second_seed_from(first: u64) {
+    let mut seen = Coverage::new();
+    for seed in (first..seeds()).step_by(2) {
+        for (what, count) in run(seed).coverage {
+            *seen.entry(what).or_default() += count;
+        }
+    }
+    for what in SEEN.iter().filter(|_| seeds() >= SEEDS) {
+        assert!(seen.contains_key(what), "no run had this: {what}");
+    }
+}
+
+#[test]
+fn even_seeds_show_no_violation() {
+    every_second_seed_from(0);
+}
+
+#[test]
+fn odd_seeds_show_no_violation() {
+    every_second_seed_from(1);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..60 {
+        let [one, other] = [run(seed), run(seed)];
+        assert_eq!((one.hash, one.events), (other.hash, other.events), "seed {seed}");
+    }
+    assert_ne!(run(0).hash, run(1).hash);
+}
+
+#[test]
+fn every_check_has_a_name_of_its_own() {
+    for (at, (name, _)) in CHECKS.iter().enumerate() {
+        assert!(CHECKS[..at].iter().all(|(other, _)| other != name), "{name}");
+    }
+}
+
+/// What a run that shows something has seen.
+const SEEN: [&str; 20] = [
+    "answers from elsewhere",
+    "answers put off",
+    "calls lost",
+    "calls put off",
+    "calls refused",
+    "calls taken back",
+    "calls with placed items",
+    "connections",
+    "connections closed",
+    "connections turned down",
+    "headers changed",
+    "relays",
+    "replies",
+    "replies put off for want of room",
+    "replies with placed items",
+    "segments kept",
+    "segments that cannot be taken",
+    "shards stopped",
+    "tickets forgotten",
+    "void tickets",
+];
+
+/// As many as the environment says; a night's worth is the business of `tests/run simulate`.
+fn seeds() -> u64 {
+    let seeds = std::env::var("RPCRDMA_SIMULATION_SEEDS").ok();
+    seeds.map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))
+}
+
+const SEEDS: u64 = 3_000;
