@@ -58,6 +58,9 @@ pub struct CallEntry {
     pub reply_count_max: u32,
     /// What the reply's items may be.
     pub wants: WantSet,
+    /// Whether it was sent by the extension's operations and nothing of a reply was seen: if the peer
+    /// refuses it for its form, it was not executed.
+    pub may_repeat: bool,
     /// The program's name for the call.
     pub token: u64,
 }
@@ -88,6 +91,7 @@ const NO_CALL: CallEntry = CallEntry {
     receives: 0,
     reply_count_max: 1,
     wants: WantSet::NONE,
+    may_repeat: false,
     token: 0,
 };
 
@@ -151,6 +155,22 @@ impl CallTable {
         // What is planned sets the rest; a call that never is holds nothing.
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
         Ok(CallId(slot.xid))
+    }
+
+    /// Gives an open call another xid, as if it had just been opened: what is still to come for the
+    /// old one finds nothing. Returns what the call held.
+    pub(crate) fn renew(&mut self, id: CallId, peer: u32) -> Option<(CallId, Ended)> {
+        let bits = self.slot_bits;
+        let index = self.index_of(id.0);
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.xid != id.0 || slot.peer != peer {
+            return None;
+        }
+        let CallEntry { credits, receives, token, .. } = slot.entry;
+        slot.xid = id.0 & 1 << 31 | next_generation(slot.xid >> bits, bits) << bits | index;
+        slot.entry.state = CallState::Opened;
+        (slot.entry.credits, slot.entry.receives) = (0, 0);
+        Some((CallId(slot.xid), Ended { credits, receives, token }))
     }
 
     /// Ends a call and frees its slot.
@@ -261,6 +281,22 @@ mod tests {
         assert!(table.find(old.xid(), 5).is_none());
         assert!(table.remove(old, 5).is_none());
         assert_eq!(table.find(new.xid(), 5).map(|(_, entry)| entry.token), Some(3));
+    }
+
+    #[test]
+    fn a_call_that_is_sent_again_keeps_its_token_and_nothing_else() {
+        let mut table = CallTable::new(4);
+        let old = table.open(Role::Server, 5, 1).expect("free");
+        let (_, entry) = table.find_mut(old.xid(), 5).expect("open");
+        (entry.credits, entry.receives, entry.state) = (3, 2, CallState::Sent);
+        assert!(table.renew(old, 6).is_none(), "it is another's");
+        let (new, held) = table.renew(old, 5).expect("open");
+        assert_eq!(held, Ended { credits: 3, receives: 2, token: 1 });
+        assert!(table.find(old.xid(), 5).is_none() && table.renew(old, 5).is_none());
+        assert_eq!(new.xid() >> 31, 1);
+        let (_, entry) = table.find(new.xid(), 5).expect("open");
+        assert_eq!((entry.state, entry.credits, entry.token), (CallState::Opened, 0, 1));
+        assert_eq!(table.len(), 1);
     }
 
     #[test]

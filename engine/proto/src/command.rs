@@ -90,7 +90,8 @@ impl Connection {
             (CallForm::Msg | CallForm::NoMsg, _) | (_, []) => WantSet::NONE,
             (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
         };
-        self.take_for_call(ledger, id, route.count, route.reply_count, wants)?;
+        let may_repeat = route.form == CallForm::Xmt;
+        self.take_for_call(ledger, id, (route.count, route.reply_count), wants, may_repeat)?;
         Ok(route::plan_call(id.xid(), route, demand, exposed))
     }
 
@@ -117,9 +118,9 @@ impl Connection {
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
-        need: u32,
-        receives: u32,
+        (need, receives): (u32, u32),
         wants: WantSet,
+        may_repeat: bool,
     ) -> Result<(), SendError> {
         let (_, entry) = ledger
             .calls
@@ -138,7 +139,18 @@ impl Connection {
         entry.receives = receives;
         entry.reply_count_max = receives;
         entry.wants = wants;
+        entry.may_repeat = may_repeat;
         Ok(())
+    }
+
+    /// Makes a call ready to be sent once more after [`crate::Ingress::Again`]: it has another xid,
+    /// which goes into its payload too, and is to be routed anew. Its credits and receives are
+    /// free. `None` if it had ended before.
+    pub fn reopen_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<CallId> {
+        let (id, Ended { credits, receives, .. }) = ledger.calls.renew(id, self.peer)?;
+        self.credits.give_back(credits);
+        ledger.replies.release(receives);
+        Some(id)
     }
 
     /// Ends an own call: answered, failed, given up, or never sent. Its credits and receives come
@@ -229,6 +241,7 @@ impl Connection {
     ) -> Option<Report> {
         if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer) {
             entry.state = CallState::Sent;
+            entry.may_repeat = false;
         }
         // wire.md B7: a reply of a base type is dropped.
         if via != Via::Xmt {

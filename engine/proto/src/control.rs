@@ -6,7 +6,7 @@ use rpcrdma_xdr::header::{Body, Optional, Prefix, RdmaError};
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
-use rpcrdma_xdr::rtr::report::{MsgId, ReptErr};
+use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 
 use crate::calls::{CallId, CallState};
 use crate::connection::{Connection, ShardLedger};
@@ -184,15 +184,16 @@ impl Connection {
             return self.on_version_refused(ledger, xid, [low, high]);
         }
         let grant = credit.filter(|_| self.role == Role::Client);
-        if let Some(id) = self.sent_call(ledger, xid) {
+        if let Some((id, may_repeat)) = self.sent_call(ledger, xid) {
             if let Some(credit) = grant {
                 self.on_credit(credit, MsgType::Reply);
             }
             self.on_accepted();
-            if error == RdmaError::InvalOption {
-                self.exchange.on_unsupported(RtrSupport::XREQ);
-            }
-            return Ingress::Failed(id, error.into());
+            return match error {
+                // wire.md E33: what is not known was not executed.
+                RdmaError::InvalOption if may_repeat => self.again(ledger, id, error.into()),
+                _ => Ingress::Failed(id, error.into()),
+            };
         }
         // wire.md B9: own questions come behind own calls.
         if let Some(outcome) = self.exchange.on_refused(xid) {
@@ -219,12 +220,29 @@ impl Connection {
         let MsgId { xid, dir, .. } = subject_of(report);
         let refusal = Refusal::Reported(report.info);
         match dir {
-            MsgType::Reply => Ingress::ReplyRefused { xid, refusal },
+            MsgType::Reply => {
+                let report = Report { xid, kind: ReportKind::BadHeader };
+                Ingress::ReplyRefused { xid, refusal, report }
+            }
             MsgType::Call => match self.sent_call(ledger, xid) {
-                Some(id) => Ingress::Failed(id, refusal),
+                // wire.md E35: what is reported is found before anything is executed.
+                Some((id, true)) => self.again(ledger, id, refusal),
+                Some((id, false)) => Ingress::Failed(id, refusal),
                 None => self.ignore(Ignored::UnmatchedError),
             },
         }
+    }
+
+    /// The peer refused a call for its form: the extension is not used for calls any more. A group
+    /// is at fault by its length first, if the extension itself was in use before.
+    fn again<'a>(&mut self, ledger: &ShardLedger, id: CallId, refusal: Refusal) -> Ingress<'a> {
+        let is_group = ledger.calls.find(id.xid(), self.peer).is_some_and(|(_, it)| it.credits > 1);
+        let operation = match (is_group, refusal) {
+            (true, Refusal::Reported(ReptInfo::BadSeq(_))) => RtrSupport::XCONT,
+            _ => RtrSupport::XREQ,
+        };
+        self.exchange.on_unsupported(operation);
+        Ingress::Again(id, refusal)
     }
 
     /// Counts the messages of the peer that bring nothing. A lawful one sends few of them without a
@@ -232,7 +250,11 @@ impl Connection {
     #[inline]
     pub(crate) fn note_progress<'a>(&mut self, ingress: Ingress<'a>) -> Ingress<'a> {
         match ingress {
-            Ingress::Call(_) | Ingress::Reply(..) | Ingress::Complete(_) | Ingress::Failed(..) => {
+            Ingress::Call(_)
+            | Ingress::Reply(..)
+            | Ingress::Complete(_)
+            | Ingress::Again(..)
+            | Ingress::Failed(..) => {
                 self.idle_messages = 0;
                 ingress
             }
@@ -267,9 +289,10 @@ impl Connection {
         self.idle_messages = self.idle_messages.saturating_sub(count);
     }
 
-    pub(crate) fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<CallId> {
+    /// The call of ours with this xid, if it was sent, and whether it may be sent again.
+    pub(crate) fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<(CallId, bool)> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        (entry.state != CallState::Opened).then_some(id)
+        (entry.state != CallState::Opened).then_some((id, entry.may_repeat))
     }
 
     /// A message whose header does not decode, or that has another version.

@@ -39,12 +39,19 @@ pub enum Ingress<'a> {
     Settled(PropertyOutcome),
     /// A call of ours failed. The buffer is free.
     Failed(CallId, Refusal),
+    /// A call of ours was not executed, because the peer does not take the form that it was sent
+    /// in: send it again, by [`crate::Connection::reopen_call`], or end it. That form is not used
+    /// again on this connection. The buffer is free.
+    Again(CallId, Refusal),
     /// The peer reports a reply of ours as bad. The buffer is free.
     ReplyRefused {
         /// The xid of the reply.
         xid: u32,
         /// What is wrong with it.
         refusal: Refusal,
+        /// To be sent if the reply is not made again in another form: the caller waits for one of
+        /// the two (wire.md E35).
+        report: Report,
     },
     /// A bad message: send the report. The buffer is free.
     Reject(Report),

@@ -173,7 +173,7 @@ impl Connection {
         let part = match self.check_initial(&incoming, RtrSupport::XRESP, MsgType::Reply, pslen) {
             Ok(part) => part,
             Err(violation) => {
-                return self.reject_initial(&incoming, violation, MsgType::Reply, count);
+                return self.reject_reply_initial(ledger, &incoming, violation, count);
             }
         };
         let xid = incoming.xid;
@@ -185,7 +185,7 @@ impl Connection {
         };
         // wire.md E25: judged early, so that a plain message needs no resolution.
         if let Err(violation) = check_count(dp.len(), &entry.wants) {
-            return self.reject_initial(&incoming, violation, MsgType::Reply, count);
+            return self.reject_reply_initial(ledger, &incoming, violation, count);
         }
         let initial = Initial { xid, dir: MsgType::Reply, count, limit: entry.reply_count_max };
         match self.group.on_initial(initial, part) {
@@ -194,7 +194,7 @@ impl Connection {
                 note_reply_count(ledger, id, self.peer, count);
                 Ingress::Partial
             }
-            Err(violation) => self.reject(&incoming, violation, MsgType::Reply),
+            Err(violation) => self.reject_reply_initial(ledger, &incoming, violation, 1),
         }
     }
 
@@ -360,6 +360,7 @@ impl Connection {
             MsgType::Reply => {
                 if let Some((_, entry)) = ledger.calls.find_mut(open.xid, self.peer) {
                     entry.state = CallState::Sent;
+                    entry.may_repeat = false;
                 }
             }
         }
@@ -380,6 +381,21 @@ impl Connection {
             self.group.drop_rest(incoming.xid);
         }
         self.reject(incoming, violation, dir)
+    }
+
+    /// Refuses a reply: its call stays open, but it was executed.
+    #[cold]
+    fn reject_reply_initial<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        incoming: &Incoming<'_>,
+        violation: Violation,
+        count: u32,
+    ) -> Ingress<'a> {
+        if let Some((_, entry)) = ledger.calls.find_mut(incoming.xid, self.peer) {
+            entry.may_repeat = false;
+        }
+        self.reject_initial(incoming, violation, MsgType::Reply, count)
     }
 
     #[cold]
@@ -434,6 +450,7 @@ impl OpenGroup {
 fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
     let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };
     entry.state = CallState::Replying;
+    entry.may_repeat = false;
     let unused = entry.receives.saturating_sub(count);
     entry.receives -= unused;
     ledger.replies.release(unused);

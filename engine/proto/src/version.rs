@@ -197,7 +197,7 @@ impl Connection {
         let became_ready = !self.ready;
         self.ready = true;
         match self.sent_call(ledger, xid) {
-            Some(id) => Ingress::Failed(id, Refusal::Version { low, high }),
+            Some((id, _)) => Ingress::Failed(id, Refusal::Version { low, high }),
             None => Ingress::Control(Control { became_ready, answer: None }),
         }
     }

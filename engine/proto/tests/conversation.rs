@@ -813,10 +813,106 @@ mod failures {
             let Ingress::Failed(of, why) = ingress else { panic!("{ingress:?}") };
             assert_eq!((of, why), (id, refusal));
             client.conn.finish_call(&mut client.ledger, id).expect("still open");
-            // wire.md E33: what is not supported is not tried again.
-            let gone = error == RdmaError::InvalOption;
-            assert_eq!(!client.conn.limits().rtr.contains(RtrSupport::XREQ), gone);
+            // It was not sent by an operation that could be unknown.
+            assert!(client.conn.limits().rtr.contains(RtrSupport::XREQ));
         }
+    }
+
+    #[test]
+    fn a_call_whose_form_is_refused_goes_again_in_another() {
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        let (credits, receives) = (client.conn.credits_available(), 2);
+        let ingress =
+            client.receive(&wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]));
+        let Ingress::Again(of, Refusal::InvalOption) = ingress else { panic!("{ingress:?}") };
+        assert_eq!(of, id);
+        // wire.md E33: what is not supported is not tried again.
+        assert!(!client.conn.limits().rtr.contains(RtrSupport::XREQ));
+        assert_eq!(client.ledger.replies.reserved(), receives);
+        let again = client.conn.reopen_call(&mut client.ledger, id).expect("open");
+        assert_eq!(client.ledger.replies.reserved(), 0);
+        assert_eq!(client.conn.credits_available(), credits + 1);
+        // wire.md W15: what is still said of the first attempt does not meet the second.
+        assert_ne!(again, id);
+        let late = client.receive(&wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]));
+        assert!(matches!(late, Ingress::Ignored(Ignored::UnmatchedError)), "{late:?}");
+        let long = CallDemand::inline(40, 2 * 12_000);
+        let why = client.conn.route_call(&long).expect_err("no base reply is as long");
+        assert!(matches!(why, SendError::NeedsExplicitRdma { .. }), "{why:?}");
+        let short = CallDemand::inline(40, 40);
+        let plan = client.conn.begin_sends(&mut client.ledger, again, &short).expect("base");
+        assert!(matches!(plan, Plan::Inline(_)));
+        // In the base form there is nothing else to try.
+        let last =
+            client.receive(&wire(again.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]));
+        assert!(matches!(last, Ingress::Failed(of, Refusal::InvalOption) if of == again));
+        assert_eq!(
+            client.conn.finish_call(&mut client.ledger, again),
+            Some(Finished { token: 78 })
+        );
+    }
+
+    #[test]
+    fn a_call_whose_reply_has_begun_was_executed_and_does_not_go_again() {
+        let refuse = |side: &mut Side, id: CallId| {
+            side.receive(&wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]))
+        };
+        // The reply is half here; or refused for its items, its count, or its rest.
+        let two = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
+        let replies: [fn(u32) -> Vec<u8>; 3] =
+            [|xid| xmtresp(xid, 2, &[]), |xid| xmtresp(xid, 3, &[]), |xid| xmtresp(xid, 0, &[])];
+        for reply in replies {
+            let (mut client, _) = both();
+            let id = long_call(&mut client, 2);
+            client.receive(&reply(id.xid()));
+            let ingress = refuse(&mut client, id);
+            assert!(matches!(ingress, Ingress::Failed(of, _) if of == id), "{ingress:?}");
+        }
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 1, &two)), Ingress::Reject(_)));
+        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        client.receive(&xmtresp(id.xid(), 2, &[]));
+        assert!(matches!(client.receive(&msg(0x77, true)), Ingress::Aborted(_)));
+        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 2);
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 1, &[])), Ingress::Reply(..)));
+        let violation = Violation::BadHeader("a test says so");
+        client.conn.reject_reply(&mut client.ledger, id, Via::Xmt, violation);
+        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
+    }
+
+    #[test]
+    fn a_group_refused_for_its_size_only_goes_again_in_one() {
+        let (mut client, mut server) = both();
+        let id = client.conn.open_call(&mut client.ledger, 78).expect("ready");
+        let demand = CallDemand::inline(20_000, 40);
+        let plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("two");
+        assert_eq!(plan.count(), 2);
+        let Ingress::Reject(report) = server.receive(&xmtreq(id.xid(), 65)) else { panic!() };
+        let ingress = client.receive(&server.report(report));
+        assert!(matches!(ingress, Ingress::Again(of, Refusal::Reported(_)) if of == id));
+        let rtr = client.conn.limits().rtr;
+        assert_eq!(rtr, RtrSupport::XREQ | RtrSupport::XRESP);
+    }
+
+    #[test]
+    fn a_reply_that_is_refused_leaves_its_caller_an_error() {
+        let (mut client, mut server) = both();
+        let bad = server.receive(&xmtresp(16, 1, &[]));
+        assert!(matches!(bad, Ingress::Ignored(Ignored::UnknownReply)));
+        let id = call(&mut client);
+        let two = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
+        let Ingress::Reject(report) = client.receive(&xmtresp(id.xid(), 1, &two)) else { panic!() };
+        let ingress = server.receive(&client.report(report));
+        let Ingress::ReplyRefused { xid, report, .. } = ingress else { panic!("{ingress:?}") };
+        assert_eq!(xid, id.xid());
+        let ingress = client.receive(&server.report(report));
+        assert!(matches!(ingress, Ingress::Failed(of, Refusal::BadHeader) if of == id));
     }
 
     #[test]
@@ -886,7 +982,7 @@ mod failures {
         let refusal = Refusal::Reported(ReptInfo::BadTbsn(OutOfRange { value: 1, min: 2, max: 2 }));
         assert!(matches!(
             ingress,
-            Ingress::ReplyRefused { xid, refusal: why } if xid == id.xid() && why == refusal
+            Ingress::ReplyRefused { xid, refusal: why, .. } if xid == id.xid() && why == refusal
         ));
         // A plain answer means that nothing was placed.
         let Ingress::Reply(of, message) = client.receive(&msg(id.xid(), true)) else {

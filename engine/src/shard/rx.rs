@@ -269,17 +269,15 @@ impl<P: Provider> Core<P> {
                 }
                 Fate::Done
             }
-            // Nobody asks for changes yet.
             Ingress::Settled(_) => Fate::Done,
-            Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
-            Ingress::ReplyRefused { .. } => {
-                stats.reported.add(1);
-                Fate::Done
+            Ingress::Failed(id, refusal) | Ingress::Again(id, refusal) => {
+                Fate::Failed(id, CallError::Rejected(refusal))
             }
-            Ingress::Reject(report) => match outbox.report(peer, &report) {
-                true => Fate::Done,
-                false => Fate::Close(CloseReason::NotTaking),
-            },
+            Ingress::ReplyRefused { report, .. } => {
+                stats.reported.add(1);
+                told(outbox.report(peer, &report))
+            }
+            Ingress::Reject(report) => told(outbox.report(peer, &report)),
             Ingress::Ignored(_) => {
                 stats.ignored.add(1);
                 Fate::Done
@@ -455,6 +453,11 @@ fn unpark(parked: &mut [Option<RecvToken>], pool: &mut RecvPool, parts: &[Part])
 
 /// The directions of a call that has none.
 static NO_DIRECTIONS: Directions = Directions::none();
+
+/// What becomes of a connection whose peer was, or was not, told of its error.
+fn told(is_told: bool) -> Fate {
+    if is_told { Fate::Done } else { Fate::Close(CloseReason::NotTaking) }
+}
 
 /// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
 #[inline]

@@ -195,7 +195,7 @@ impl Scene {
                     Complete::Unwanted => Outcome::Unwanted,
                 }
             }
-            Ingress::Failed(id, refusal) => {
+            Ingress::Failed(id, refusal) | Ingress::Again(id, refusal) => {
                 assert!(matches!(refusal, Refusal::BadHeader | Refusal::Reported(_)));
                 self.finish(id);
                 Outcome::Failed(id.xid())

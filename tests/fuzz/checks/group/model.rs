@@ -130,6 +130,8 @@ impl Model {
             Kind::Cont { xnum, itype, pslen } => {
                 self.continuation(sent, xnum, itype, pslen, buffer, len)
             }
+            // [RTR] 9.1, Table 4: no message follows.
+            Kind::Report(_) if sent.behind > 0 => Outcome::Ignored(Ignored::BadError),
             Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid) {
                 Some(_) => Outcome::Failed(xid),
                 None => Outcome::Ignored(Ignored::UnmatchedError),
