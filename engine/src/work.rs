@@ -175,6 +175,8 @@ pub enum WcStatus {
     LocalLength,
     /// A local key was wrong, or its bounds or rights were.
     LocalProtection,
+    /// A memory window could not be bound so, or there is nothing to invalidate.
+    MemoryWindowBind,
     /// The queue pair was in the error state.
     Flushed,
     /// The peer could not take the request.

@@ -9,6 +9,7 @@ use super::FabricClock;
 use super::dma::{self, DmaError};
 use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
+use super::rights::Rights;
 use super::ring::{Body, Consumer, Refusal};
 use super::srq::Srq;
 use crate::provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
@@ -21,6 +22,7 @@ pub(super) struct Posted {
     /// Places of the send queue that its completion frees.
     pub covers: u16,
     pub fate: Fate,
+    pub opcode: WcOpcode,
 }
 
 /// Shared by the lanes.
@@ -29,6 +31,7 @@ pub(super) struct Core {
     pub backlog: BacklogPool,
     pub srq: Srq,
     pub keys: KeyCache,
+    pub rights: Rights,
     pub cq: CompletionQueue,
     pub events: VecDeque<QueueEvent>,
     /// Queue pairs whose peer may not be attached yet.
@@ -37,6 +40,8 @@ pub(super) struct Core {
     pub delay_ns: u64,
     /// How long a retry waits, in ns.
     pub rnr_timer_ns: u64,
+    /// Reads of one queue pair that are under way at one time.
+    pub reads_max: u32,
     pub clock: Clock,
     /// Messages that found no Receive.
     pub rnr_count: u64,
@@ -44,8 +49,10 @@ pub(super) struct Core {
 
 /// What became of a message that arrived.
 pub(super) enum Arrival {
-    /// It is in the Receive's memory.
+    /// It is done: the bytes are where they belong.
     Delivered,
+    /// It is done, or will be, and its slot was released.
+    Taken,
     /// There is no Receive.
     NoReceive {
         /// How often the sender wants to retry.
@@ -118,7 +125,7 @@ impl Core {
             wr_id: posted.wr_id,
             qp_num: posted.qp_num,
             status: posted.fate.status(),
-            opcode: WcOpcode::Send,
+            opcode: posted.opcode,
             byte_len: 0,
             invalidated: None,
         };

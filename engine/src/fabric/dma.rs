@@ -7,17 +7,19 @@
 use rpcrdma_mempool::{Access, Sge};
 
 use super::keys::KeyCache;
+use super::rights::Granted;
 use super::ring::{Body, INLINE_LEN};
+use crate::provider::{SendFlags, SendWr};
 
 /// How many pieces of memory fit in a slot.
 pub(super) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
 
-/// Why a message could not be written to its Receive.
+/// Why bytes could not be moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DmaError {
     /// The Receive's own memory is not there or not writable.
     Destination,
-    /// The memory that the message is gathered from is not there.
+    /// The memory of the peer that posted the request is not there.
     Source,
 }
 
@@ -57,9 +59,24 @@ pub(super) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
     body.pieces = 0;
 }
 
+/// As [`gather`], for a request that may have to wait for the data of a Read: only what was posted
+/// with [`SendFlags::INLINE`] is copied now.
+///
+/// # Safety
+/// As for [`gather`].
+#[cold]
+pub(super) unsafe fn keep(wr: &SendWr<'_>, byte_len: u32, keys: &KeyCache, body: &mut Body) {
+    if wr.flags.contains(SendFlags::INLINE) {
+        // SAFETY: the caller vouches for it.
+        unsafe { gather(wr.sgl, byte_len, keys, body) };
+    } else {
+        refer(wr.sgl, keys, body);
+    }
+}
+
 /// Writes down where a message is, for the peer to fetch it. At most [`PIECES_MAX`] entries.
 #[inline(never)]
-fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
+pub(super) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     let mut count = 0;
     for (sge, piece) in sgl.iter().zip(body.bytes.chunks_exact_mut(PIECE_LEN)) {
         piece[0..4].copy_from_slice(&sge.lkey.to_ne_bytes());
@@ -101,18 +118,89 @@ fn deliver_in_parts(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), Dma
 #[inline(never)]
 pub(super) fn fetch(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
-    for piece in body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into()) {
-        let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
-        let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
-        let mut offset = [0; 8];
-        offset.copy_from_slice(&piece[8..16]);
-        let from = keys.locate(key, u64::from_ne_bytes(offset), len).ok_or(DmaError::Source)?;
-        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+    for piece in pieces(body) {
+        let (from, len) = piece.place(keys)?;
+        let from = std::ptr::with_exposed_provenance::<u8>(from);
         // SAFETY: `from` lies with all its bytes in a registered region, which whoever registered
         // it keeps mapped, and the contract of `post_send` keeps others from writing there.
-        unsafe { scatter.put(from, len as usize)? };
+        unsafe { scatter.put(from, len)? };
     }
     Ok(())
+}
+
+/// Copies a Write to the memory that it is for.
+///
+/// What the slot refers to was lent by `post_send` until the slot is released or withdrawn.
+#[inline]
+pub(super) fn write(body: &Body, to: Granted, keys: &KeyCache) -> Result<(), DmaError> {
+    debug_assert_eq!(body.byte_len, to.len());
+    let mut to = std::ptr::with_exposed_provenance_mut::<u8>(to.addr() as usize);
+    if body.pieces == 0 {
+        let len = (body.byte_len as usize).min(INLINE_LEN);
+        // SAFETY: the source is the slot's own bytes. The destination was granted to the peer:
+        // whoever did so leaves it alone, and no slot is in registered memory.
+        unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, len) };
+        return Ok(());
+    }
+    for piece in pieces(body) {
+        let (from, len) = piece.place(keys)?;
+        let from = std::ptr::with_exposed_provenance::<u8>(from);
+        // SAFETY: `from` lies with all its bytes in a registered region, as in `fetch`; all pieces
+        // together are as long as what was granted. They may overlap if a program writes to itself.
+        unsafe { std::ptr::copy(from, to, len) };
+        to = to.wrapping_add(len);
+    }
+    Ok(())
+}
+
+/// Copies what a Read asks for to the memory of the peer that posted it.
+///
+/// What the slot refers to was lent by `post_send` until the Read is finished or withdrawn.
+#[inline]
+pub(super) fn read(body: &Body, from: Granted, keys: &KeyCache) -> Result<(), DmaError> {
+    debug_assert_eq!(body.byte_len, from.len());
+    let mut from = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
+    for piece in pieces(body) {
+        let (to, len) = piece.place(keys)?;
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+        // SAFETY: `to` lies with all its bytes in a region that is registered for writing: that was
+        // checked when the Read was posted, and a key never changes its rights. The contract of
+        // `post_send` keeps others from it. The pieces are as long as what was granted. They may
+        // overlap if a program reads from itself.
+        unsafe { std::ptr::copy(from, to, len) };
+        from = from.wrapping_add(len);
+    }
+    Ok(())
+}
+
+/// Memory of the peer that a slot refers to.
+struct Piece {
+    key: u32,
+    len: u32,
+    offset: u64,
+}
+
+impl Piece {
+    /// Its address and length, if it is still there.
+    #[inline]
+    fn place(&self, keys: &KeyCache) -> Result<(usize, usize), DmaError> {
+        let at = keys.locate(self.key, self.offset, self.len).ok_or(DmaError::Source)?;
+        Ok((at as usize, self.len as usize))
+    }
+}
+
+/// What [`refer`] wrote down.
+#[inline]
+fn pieces(body: &Body) -> impl Iterator<Item = Piece> {
+    body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into()).map(|piece| {
+        let mut offset = [0; 8];
+        offset.copy_from_slice(&piece[8..16]);
+        Piece {
+            key: u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]),
+            len: u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]),
+            offset: u64::from_ne_bytes(offset),
+        }
+    })
 }
 
 /// Fills the entries of a scatter list one after the other.

@@ -5,22 +5,31 @@
 //! only when nothing else goes that way: a store to a line that the peer reads, in front of a
 //! reply, would delay the reply.
 
+mod local;
+mod remote;
 mod sent;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use self::remote::PendingRead;
 use super::core::{Arrival, Core, Posted};
 use super::endpoint::Link;
 use super::port::Port;
 use super::qp::{Fate, QueuePair};
 use super::ring::{Acks, Consumer, Producer, Refusal};
-use crate::provider::{WcBatch, WrId};
+use crate::provider::{WcBatch, WcOpcode, WrId};
 
 /// A message for a Receive.
 pub(super) const OP_SEND: u8 = 1;
 /// The queue pair of the sender is in the error state.
 pub(super) const OP_DISCONNECT: u8 = 2;
+/// A message for a Receive that takes a key of the receiver back.
+pub(super) const OP_SEND_INVALIDATE: u8 = 3;
+/// Bytes for memory of the receiver.
+pub(super) const OP_WRITE: u8 = 4;
+/// A wish for bytes of the receiver's memory; the pieces say where they shall go.
+pub(super) const OP_READ: u8 = 5;
 
 /// One end of a pair of rings.
 pub(super) struct Lane {
@@ -53,8 +62,13 @@ pub(super) struct Lane {
     blocked: Option<(u32, u64)>,
     /// Position up to which acks behind a blocked front were read.
     peeked: u32,
-    /// One of the two lists below has something in it.
-    has_chores: bool,
+    /// Which of the three lists below have something in them: [`CHORE_SEND`], [`CHORE_READ`].
+    chores: u8,
+    /// Reads of the peer that were taken and not carried out, in order.
+    reads: VecDeque<PendingRead>,
+    /// Reads of ours that are under way, and requests that complete behind a slot: as long as there
+    /// are any, slots come back one by one.
+    care: u32,
     /// Queue pairs of the peer that are to be told of a disconnect.
     goodbyes: VecDeque<u32>,
     /// Queue pairs whose requests wait for room, each once.
@@ -67,7 +81,8 @@ impl Lane {
         (link, side): (Arc<Link>, usize),
         (slots, index): (u32, u32),
     ) -> Lane {
-        let nothing = Posted { wr_id: WrId(0), qp_num: 0, covers: 0, fate: Fate::Silent };
+        let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
+        let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
         Lane {
             tx,
             rx,
@@ -86,7 +101,9 @@ impl Lane {
             is_streaming: false,
             blocked: None,
             peeked: 0,
-            has_chores: false,
+            chores: 0,
+            reads: VecDeque::new(),
+            care: 0,
             goodbyes: VecDeque::new(),
             waiting: VecDeque::new(),
         }
@@ -98,9 +115,12 @@ impl Lane {
     }
 
     /// Makes room for one more queue pair, so that the data path needs none.
-    pub(super) fn add_qp(&mut self) {
+    pub(super) fn add_qp(&mut self, reads_max: u32) {
         self.qps += 1;
         let count = self.qps as usize;
+        // A Read keeps its slot until it is carried out.
+        let reads = count.saturating_mul(reads_max as usize).min(self.mask as usize + 1);
+        self.reads.reserve(reads.saturating_sub(self.reads.len()));
         self.goodbyes.reserve(count);
         self.waiting.reserve(count);
     }
@@ -118,8 +138,8 @@ impl Lane {
             self.housekeep(core, out, now, taken == 0);
         }
         self.is_streaming = taken > 0;
-        if self.has_chores {
-            self.drain(core, Some(out), now);
+        if self.chores != 0 {
+            self.do_chores(core, out, now);
         }
     }
 
@@ -160,13 +180,14 @@ impl Lane {
             self.acked = newer(self.acked, body.acks());
             let dst = body.dst;
             taken += 1;
-            if body.op != OP_SEND {
-                self.rx.release();
-                self.peer_left(core, out, now, dst);
-                continue;
-            }
-            match core.arrive(&self.rx, body, out) {
+            let arrival = if body.op == OP_SEND {
+                core.arrive(&self.rx, body, out)
+            } else {
+                self.carry_out(core, out, now)
+            };
+            match arrival {
                 Arrival::Delivered => self.rx.release(),
+                Arrival::Taken => {}
                 Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
                 Arrival::NoReceive { patience } if self.give_up(core, patience) => {
                     self.refuse(core, out, now, dst, Refusal::NotReady);
@@ -180,6 +201,7 @@ impl Lane {
     /// The front of the ring cannot be delivered; its queue pair is lost on both sides.
     #[cold]
     fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
+        self.finish_reads_of(core, dst);
         self.rx.refuse(why);
         self.announce();
         self.peer_left(core, out, now, dst);
@@ -264,6 +286,8 @@ impl Lane {
         }
         self.acked = self.tx.reclaim(self.acked);
         self.goodbyes.clear();
+        self.reads.clear();
+        self.care = 0;
     }
 
     /// Whether something that a peer has sent before it left may still be in the ring.
@@ -279,6 +303,10 @@ impl Lane {
         if self.is_dead {
             return Outlook::Nothing;
         }
+        self.outlook_of_reads(core).sooner(self.outlook_of_slots(core))
+    }
+
+    fn outlook_of_slots(&self, core: &Core) -> Outlook {
         if self.rx.front().is_some() {
             let due = self.rx.published_at().saturating_add(core.delay_ns);
             let is_blocked = core.srq.front().is_none()
@@ -296,7 +324,7 @@ impl Lane {
             return Outlook::Now;
         }
         let acked = newer(self.acked, self.tx.acks());
-        if acked.taken() == self.tx.freed() {
+        if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
             return Outlook::Nothing;
         }
         if core.delay_ns == 0 {

@@ -36,9 +36,11 @@ pub mod fault;
 mod keys;
 mod lane;
 mod port;
+mod post;
 mod prefetch;
 mod qp;
 mod queues;
+mod rights;
 mod ring;
 mod srq;
 mod sync;
@@ -46,8 +48,9 @@ mod sync;
 mod tests;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_mempool::Registrar;
@@ -61,7 +64,9 @@ use self::core::{Clock, CompletionQueue, Core};
 use self::endpoint::Link;
 use self::keys::{KeyCache, KeyTable};
 use self::port::{Port, QP_MAX};
+use self::post::Limits;
 use self::qp::{BacklogPool, QpTable};
+use self::rights::Rights;
 use self::srq::Srq;
 use crate::error::SetupError;
 use crate::provider::{DeviceCaps, Provider, QueueAttr};
@@ -82,6 +87,13 @@ pub struct FabricOptions {
     pub rnr_timer_ns: u64,
     /// What the delay and the retries are measured with. Not read without either.
     pub clock: FabricClock,
+    /// Type-2 memory windows of all queues together; 0 is a device that has none.
+    pub windows: u32,
+    /// RDMA Reads of a queue pair that are under way at one time, from 1. More of them wait.
+    pub rd_atomic: u32,
+    /// What the remote keys of windows and registrations begin with: the same ones for the same
+    /// number. Without it nobody knows them before.
+    pub key_seed: Option<u64>,
 }
 
 /// A fabric's clock.
@@ -101,6 +113,9 @@ impl Default for FabricOptions {
             // The shortest timer of InfiniBand but for the one that means the longest.
             rnr_timer_ns: 10_000,
             clock: FabricClock::Real,
+            windows: 1 << 16,
+            rd_atomic: 16,
+            key_seed: None,
         }
     }
 }
@@ -111,6 +126,9 @@ pub(crate) struct Shared {
     caps: DeviceCaps,
     keys: Arc<KeyTable>,
     ids: AtomicU64,
+    windows_left: Arc<AtomicU32>,
+    /// What remote keys are scrambled with.
+    key_secret: u64,
     links: Mutex<HashMap<(u64, u64), Weak<Link>>>,
     listeners: Mutex<HashMap<SocketAddr, Arc<Inbox>>>,
 }
@@ -137,6 +155,15 @@ impl Fabric {
                 allowed: "a power of two from 16 to 65536".to_owned(),
             });
         }
+        for (what, value, allowed, is_allowed) in [
+            ("Reads at one time", options.rd_atomic, "1 or more", options.rd_atomic > 0),
+            ("memory windows", options.windows, "2^22 at most", options.windows <= 1 << 22),
+        ] {
+            if !is_allowed {
+                let (value, allowed) = (value.to_string(), allowed.to_owned());
+                return Err(SetupError::Invalid { what, value, allowed });
+            }
+        }
         Ok(Fabric::of(options))
     }
 
@@ -150,10 +177,13 @@ impl Fabric {
             send_depth: 1 << 14,
             inline_len: ring::INLINE_LEN as u32,
             message_len: MESSAGE_LEN_MAX,
-            windows: 0,
-            rd_atomic: 16,
+            windows: options.windows,
+            rd_atomic: options.rd_atomic,
         };
+        let key_secret = options.key_seed.unwrap_or_else(|| RandomState::new().hash_one(0));
         Fabric(Arc::new(Shared {
+            windows_left: Arc::new(AtomicU32::new(options.windows)),
+            key_secret,
             options,
             caps,
             keys: Arc::new(KeyTable::default()),
@@ -230,16 +260,25 @@ impl Provider for Fabric {
             backlog: BacklogPool::new(requests_max as usize),
             srq: Srq::new(attr.srq_depth, attr.recv_sge),
             keys: KeyCache::new(Arc::clone(&self.0.keys)),
+            rights: Rights::new(
+                self.0.key_secret.wrapping_add(id),
+                Arc::clone(&self.0.windows_left),
+            ),
             cq: CompletionQueue::new(attr.cq_depth),
             events: Default::default(),
             opening: Vec::with_capacity(attr.qp_max as usize),
             delay_ns: options.delay_ns,
             rnr_timer_ns: options.rnr_timer_ns,
+            reads_max: options.rd_atomic,
             clock: Clock::new(&options.clock),
             rnr_count: 0,
         };
-        let limits = (options.slots, attr.send_depth, attr.send_sge);
-        Ok(FabricQueues::new(Arc::new(port), core, limits))
+        let limits = Limits {
+            send_depth: attr.send_depth,
+            send_sge: attr.send_sge as usize,
+            has_windows: options.windows > 0,
+        };
+        Ok(FabricQueues::new(Arc::new(port), core, (options.slots, limits)))
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {
@@ -262,6 +301,16 @@ impl Shared {
             Arc::new(Link::new(id, ports.map(Arc::clone), options.slots, options.delay_ns > 0));
         links.insert(key, Arc::downgrade(&link));
         link
+    }
+}
+
+/// All windows of the device are taken, or it has none.
+#[cold]
+fn no_window_left() -> SetupError {
+    SetupError::Invalid {
+        what: "memory windows",
+        value: "one more than the device has left".to_owned(),
+        allowed: "as many as its capabilities say (windows)".to_owned(),
     }
 }
 

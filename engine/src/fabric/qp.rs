@@ -3,13 +3,14 @@
 //! ```text
 //!   attach ─▶ Opening ── peer attached ─▶ Ready ── disconnect, error, peer gone ─▶ Error ─▶ destroy
 //!                └─────────────── disconnect, peer gone ──────────────────────────────┘
+//!   Ready ── the next request waits for Reads ─▶ Held ── a Read completes ─▶ Ready
 //! ```
 
 use std::sync::Arc;
 
 use super::port::{Conn, Progress, index_bits};
 use super::ring::Body;
-use crate::provider::{WcStatus, WrId};
+use crate::provider::{SendOp, WcOpcode, WcStatus, WrId};
 
 /// The state of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) enum State {
     Opening,
     /// It receives and sends.
     Ready,
+    /// As `Ready`, but its oldest request that waits may begin only when a Read has completed.
+    Held,
     /// It does neither.
     Error,
 }
@@ -34,12 +37,16 @@ pub(super) enum Fate {
     Flushed,
     /// Its own memory was wrong.
     Protection,
+    /// No window could be bound or invalidated so.
+    WindowBind,
     /// The peer's Receive was too short.
     TooLong,
     /// The peer had no Receive.
     NotReady,
     /// The peer's Receive was broken.
     Broken,
+    /// The peer does not allow it.
+    RemoteAccess,
 }
 
 impl Fate {
@@ -48,9 +55,11 @@ impl Fate {
             Fate::Silent | Fate::Signaled => WcStatus::Success,
             Fate::Flushed => WcStatus::Flushed,
             Fate::Protection => WcStatus::LocalProtection,
+            Fate::WindowBind => WcStatus::MemoryWindowBind,
             Fate::TooLong => WcStatus::RemoteInvalidRequest,
             Fate::NotReady => WcStatus::RnrRetryExceeded,
             Fate::Broken => WcStatus::Other(REMOTE_OPERATION_ERROR),
+            Fate::RemoteAccess => WcStatus::RemoteAccess,
         }
     }
 
@@ -76,6 +85,8 @@ pub(super) struct QueuePair {
     pub outstanding: u32,
     /// Unsignaled requests since the last signaled one.
     pub unsignaled: u16,
+    /// Reads that are published and have not completed.
+    pub reads: u32,
     /// The peer's patience, for what it sends to us.
     pub peer_rnr_retry: u8,
     /// Position behind the last slot published, if there was one.
@@ -85,6 +96,8 @@ pub(super) struct QueuePair {
     /// Its program has learned that the peer is gone, or has itself disconnected.
     pub is_told: bool,
     pub backlog: Backlog,
+    /// Requests that were carried out here and complete behind those before them.
+    pub locals: Backlog,
     /// The peer has left: what it sent lies before this position of the lane's ring.
     pub last_words: Option<u32>,
     /// Which side of `conn` is ours.
@@ -101,11 +114,13 @@ impl QueuePair {
             peer: 0,
             outstanding: 0,
             unsignaled: 0,
+            reads: 0,
             peer_rnr_retry: 0,
             sent_until: None,
             is_waiting: false,
             is_told: false,
             backlog: Backlog::EMPTY,
+            locals: Backlog::EMPTY,
             last_words: None,
             side: 0,
             conn: None,
@@ -188,14 +203,45 @@ impl QpTable {
     }
 }
 
-/// A request that could not go to the ring yet: the image of its slot.
+/// A request that could not go to the ring yet, or one that was carried out and has to complete
+/// behind others.
 pub(super) struct Waiting {
     pub wr_id: WrId,
     pub fate: Fate,
+    /// It begins only when no Read is under way.
+    pub is_fenced: bool,
     /// Places of the send queue that its completion frees.
     pub covers: u16,
     next: u32,
+    /// Of one that was carried out: the position that must be free before it completes.
+    pub behind: u32,
+    pub op: SendOp,
+    /// The image of its slot.
     pub body: Body,
+}
+
+impl Waiting {
+    /// Whether it cannot begin while as many Reads are under way.
+    pub(super) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
+        must_wait((self.op, self.is_fenced), reads, reads_max)
+    }
+}
+
+/// Whether a request cannot begin while as many Reads are under way.
+pub(super) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
+    let is_read = matches!(op, SendOp::Read(_));
+    (is_fenced && reads > 0) || (is_read && reads >= reads_max)
+}
+
+/// What the completion of a request is called.
+pub(super) fn opcode_of(op: SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendInvalidate { .. } => WcOpcode::Send,
+        SendOp::Write(_) => WcOpcode::Write,
+        SendOp::Read(_) => WcOpcode::Read,
+        SendOp::Bind(_) => WcOpcode::Bind,
+        SendOp::Invalidate { .. } => WcOpcode::Invalidate,
+    }
 }
 
 /// The waiting requests of one queue pair, first in, first out.
@@ -227,7 +273,7 @@ impl BacklogPool {
         BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
     }
 
-    /// Appends a request; `fill` writes its slot. There is memory for as many requests as all send
+    /// Appends a request; `fill` writes what it is, of a plain Send the slot alone. There is memory for as many requests as all send
     /// queues together take.
     #[cold]
     #[inline(never)]
@@ -235,19 +281,23 @@ impl BacklogPool {
         &mut self,
         backlog: &mut Backlog,
         (wr_id, fate, covers): (WrId, Fate, u16),
-        fill: impl FnOnce(&mut Body),
+        fill: impl FnOnce(&mut Waiting),
     ) {
         let mut index = self.vacant;
         if let Some(request) = self.requests.get_mut(index as usize) {
             self.vacant = std::mem::replace(&mut request.next, NONE);
             (request.wr_id, request.fate, request.covers) = (wr_id, fate, covers);
+            (request.op, request.is_fenced) = (SendOp::Send, false);
         } else {
             debug_assert!(self.requests.len() < self.requests.capacity());
             index = self.requests.len() as u32;
             let body = Body::empty();
-            self.requests.push(Waiting { wr_id, fate, covers, next: NONE, body });
+            let (op, is_fenced, behind) = (SendOp::Send, false, 0);
+            let next = NONE;
+            let request = Waiting { wr_id, fate, is_fenced, covers, next, behind, op, body };
+            self.requests.push(request);
         }
-        fill(&mut self.requests[index as usize].body);
+        fill(&mut self.requests[index as usize]);
         match self.requests.get_mut(backlog.last as usize) {
             Some(last) => last.next = index,
             None => backlog.first = index,
@@ -258,6 +308,13 @@ impl BacklogPool {
     /// The oldest request.
     pub(super) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
         self.requests.get(backlog.first as usize)
+    }
+
+    /// The oldest request is lost.
+    pub(super) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
+        if let Some(request) = self.requests.get_mut(backlog.first as usize) {
+            request.fate = fate;
+        }
     }
 
     /// Takes the oldest request out.

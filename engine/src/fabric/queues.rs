@@ -21,13 +21,14 @@ use super::dma::{self, Lent, PIECES_MAX};
 use super::endpoint::Endpoint;
 use super::lane::{Lane, OP_SEND, Outlook};
 use super::port::{Port, Progress};
+use super::post::{self, Limits, NotTaken};
 use super::qp::{Fate, QpTable, QueuePair, State};
 use super::ring::INLINE_LEN;
 use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker,
-    WcBatch, Window,
+    WcBatch, WcOpcode, Window,
 };
 
 /// The queues of one shard on the software fabric.
@@ -38,8 +39,7 @@ pub struct FabricQueues {
     /// The lane to be polled first.
     turn: usize,
     slots: u32,
-    send_depth: u32,
-    send_sge: usize,
+    limits: Limits,
 }
 
 /// Names a queue pair of the software fabric.
@@ -47,13 +47,8 @@ pub struct FabricQueues {
 pub struct FabricQp(u32);
 
 impl FabricQueues {
-    pub(super) fn new(
-        port: Arc<Port>,
-        core: Core,
-        (slots, send_depth, send_sge): (u32, u32, u32),
-    ) -> FabricQueues {
-        let send_sge = send_sge as usize;
-        FabricQueues { port, core, lanes: Vec::new(), turn: 0, slots, send_depth, send_sge }
+    pub(super) fn new(port: Arc<Port>, core: Core, (slots, limits): (u32, Limits)) -> FabricQueues {
+        FabricQueues { port, core, lanes: Vec::new(), turn: 0, slots, limits }
     }
 
     /// How many messages found no Receive when they arrived, since the beginning.
@@ -80,7 +75,7 @@ impl Queues for FabricQueues {
             });
         }
         let lane = self.lane_of(&endpoint)?;
-        self.lanes[lane].add_qp();
+        self.lanes[lane].add_qp(self.core.reads_max);
         let num = endpoint.num;
         self.core.qps.insert(QueuePair {
             num,
@@ -128,16 +123,20 @@ impl Queues for FabricQueues {
         let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
             return self.post_to_failed(qp.0, wr);
         };
-        let lane = &mut self.lanes[qp.lane as usize];
+        let (num, lane_index) = (qp.num, qp.lane as usize);
+        let lane = &mut self.lanes[lane_index];
         let before = lane.tx.head();
-        let mut outcome = Ok(());
+        let (mut outcome, mut rest) = (Ok(()), wr.len());
         for (taken, wr) in wr.iter().enumerate() {
-            let byte_len = message_len(wr, self.send_sge).filter(|_| wr.op == SendOp::Send);
-            let Some(byte_len) = byte_len else {
+            if wr.op != SendOp::Send || wr.flags.contains(SendFlags::FENCE) {
+                rest = taken;
+                break;
+            }
+            let Some(byte_len) = message_len(wr, self.limits.send_sge) else {
                 outcome = Err(PostError::Invalid { taken });
                 break;
             };
-            if qp.outstanding >= self.send_depth {
+            if qp.outstanding >= self.limits.send_depth {
                 outcome = Err(PostError::QueueFull { taken });
                 break;
             }
@@ -147,7 +146,8 @@ impl Queues for FabricQueues {
                 || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
             let dst = qp.peer;
             if qp.state == State::Ready && is_allowed {
-                let posted = Posted { wr_id: wr.wr_id, qp_num: qp.num, covers, fate };
+                let (wr_id, opcode) = (wr.wr_id, WcOpcode::Send);
+                let posted = Posted { wr_id, qp_num: qp.num, covers, fate, opcode };
                 let is_published = lane.push(posted, now, |body| {
                     (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
                     // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
@@ -159,17 +159,31 @@ impl Queues for FabricQueues {
                 }
             }
             let fate = if is_allowed { fate } else { Fate::Protection };
-            backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |body| {
+            backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |request| {
+                let body = &mut request.body;
                 (body.dst, body.op, body.byte_len, body.pieces) = (dst, OP_SEND, byte_len, 0);
                 if is_allowed {
                     // SAFETY: as above.
-                    unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+                    unsafe { dma::keep(wr, byte_len, keys, body) };
                 }
             });
             if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
                 lane.enqueue(qp.num);
             }
         }
+        for (taken, wr) in wr.iter().enumerate().skip(rest) {
+            let lane = &mut self.lanes[lane_index];
+            // SAFETY: the caller's promise is passed on.
+            let posted = unsafe { post::post((&mut self.core, lane), self.limits, num, wr, now) };
+            outcome = posted.map_err(|why| match why {
+                NotTaken::Full => PostError::QueueFull { taken },
+                NotTaken::Invalid => PostError::Invalid { taken },
+            });
+            if outcome.is_err() {
+                break;
+            }
+        }
+        let lane = &self.lanes[lane_index];
         if lane.tx.head() != before {
             lane.peer.doze.poke();
         }
@@ -177,20 +191,21 @@ impl Queues for FabricQueues {
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
-        Err(SetupError::Limit {
-            what: "memory windows",
-            needed: 1,
-            limit: 0,
-            device: String::from("fabric"),
+        self.core.rights.open_window().ok_or_else(super::no_window_left)
+    }
+
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        let Core { keys, rights, .. } = &mut self.core;
+        keys.refresh();
+        rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
+            bytes: sge.length as usize,
+            source: std::io::ErrorKind::PermissionDenied.into(),
         })
     }
 
-    fn expose(&mut self, sge: &Sge, _access: Access) -> Result<u32, RegisterError> {
-        let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
-        Err(RegisterError::Device { bytes: sge.length as usize, source })
+    fn conceal(&mut self, rkey: u32) {
+        self.core.rights.conceal(rkey);
     }
-
-    fn conceal(&mut self, _rkey: u32) {}
 
     fn disconnect(&mut self, FabricQp(num): FabricQp) {
         let now = self.core.now_if_delayed();
@@ -212,7 +227,7 @@ impl Queues for FabricQueues {
 
     fn destroy(&mut self, FabricQp(num): FabricQp) {
         self.disconnect(FabricQp(num));
-        let Core { qps, cq, events, opening, .. } = &mut self.core;
+        let Core { qps, cq, events, opening, rights, .. } = &mut self.core;
         let Some(qp) = qps.find(num) else { return };
         let lane = &mut self.lanes[qp.lane as usize];
         lane.forget(num);
@@ -221,6 +236,7 @@ impl Queues for FabricQueues {
         events.retain(|QueueEvent::Disconnected { qp_num }| *qp_num != num);
         opening.retain(|opening| *opening != num);
         qps.remove(num);
+        rights.release(num);
         self.port.give_back(num);
     }
 
@@ -274,7 +290,8 @@ impl FabricQueues {
             return Err(PostError::QpGone { taken: 0 });
         }
         for wr in wr {
-            let flushed = Posted { wr_id: wr.wr_id, qp_num: num, covers: 0, fate: Fate::Flushed };
+            let (wr_id, fate, opcode) = (wr.wr_id, Fate::Flushed, WcOpcode::Send);
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
             self.core.complete(&flushed, None);
         }
         Ok(())
@@ -367,7 +384,7 @@ impl Drop for FabricQueues {
 
 /// The length of a message, if it is one that the device can send.
 #[inline(always)]
-fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
+pub(super) fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
     let len: u64 = match wr.sgl {
         [sge] => sge.length.into(),
         sgl => sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum(),

@@ -17,94 +17,24 @@
 //! slot since the beginning of the ring: a slot of an earlier lap never looks published.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
+mod slot;
+
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use super::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
+use self::slot::{Slot, Verdict};
+use super::sync::{AtomicU32, AtomicU64, Ordering, yield_now};
 use super::{barrier, prefetch};
 
-/// Bytes of a message that travels in its slot.
-pub(super) const INLINE_LEN: usize = 224;
-
-/// What a slot carries. Plain data: any bytes are a valid value.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(super) struct Body {
-    acks: Acks,
-    /// The queue pair that it is for.
-    pub dst: u32,
-    /// What it asks for: see `Op`.
-    pub op: u8,
-    /// How many gather pieces `bytes` holds; 0 when it holds the message itself.
-    pub pieces: u8,
-    reserved: u16,
-    /// Bytes of the message.
-    pub byte_len: u32,
-    reserved2: u32,
-    /// The message or its pieces.
-    pub bytes: [u8; INLINE_LEN],
-}
-
-/// How much of a ring its consumer has taken, and how many slots of that it refused.
-///
-/// Made by a [`Consumer`] only, so that a [`Producer`] can rely on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(transparent)]
-pub(super) struct Acks(u64);
-
-impl Acks {
-    fn of(taken: u32, refused: u32) -> Acks {
-        Acks(u64::from(refused) << 32 | u64::from(taken))
-    }
-
-    /// The position behind the last slot taken.
-    pub(super) fn taken(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// How many slots were refused since the beginning, modulo 2^32.
-    pub(super) fn refused(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-}
-
-/// Why a consumer refused a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Refusal {
-    /// The message is longer than the Receive that it met.
-    TooLong = 1,
-    /// No Receive was posted for too long.
-    NotReady = 2,
-    /// The queue pair is in the error state or gone.
-    Gone = 3,
-    /// The Receive's own memory could not be written.
-    Broken = 4,
-    /// The memory that the message is gathered from is not there any more.
-    Unreadable = 5,
-}
-
-#[repr(C, align(256))]
-struct Slot {
-    turn: AtomicU32,
-    /// The turn in which the producer withdrew the slot, if it is the current one.
-    cancel: AtomicU32,
-    body: UnsafeCell<Body>,
-}
-
-/// What the consumer says of a slot beyond having taken it.
-struct Verdict {
-    /// Position and [`Refusal`]; anything else than the current position is no refusal.
-    refusal: AtomicU64,
-    /// When the slot was taken, in ns; written only if the ring has a delay.
-    taken_at: AtomicU64,
-}
+pub(super) use self::slot::{Acks, Body, INLINE_LEN, Refusal};
 
 /// The memory of one ring.
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     verdicts: Box<[Verdict]>,
+    /// The address of the consumer's memory that each slot is about; of a Read or Write.
+    remotes: Box<[AtomicU64]>,
     /// When each slot was published, in ns; empty if the ring has no delay.
     published_at: Box<[AtomicU64]>,
     ack_line: CachePadded<AtomicU64>,
@@ -129,12 +59,12 @@ pub(super) fn ring(len: u32, delayed: bool) -> (Producer, Consumer) {
     let slot = |_| Slot {
         turn: AtomicU32::new(0),
         cancel: AtomicU32::new(0),
-        body: UnsafeCell::new(body),
+        body: super::sync::UnsafeCell::new(body),
     };
-    let verdict = |_| Verdict { refusal: AtomicU64::new(0), taken_at: AtomicU64::new(0) };
     let ring = Arc::new(Ring {
         slots: (0..len).map(slot).collect(),
-        verdicts: (0..len).map(verdict).collect(),
+        verdicts: (0..len).map(|_| Verdict::new()).collect(),
+        remotes: (0..len).map(|_| AtomicU64::new(0)).collect(),
         published_at: (0..if delayed { len } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
         ack_line: CachePadded::new(AtomicU64::new(0)),
         closed: CachePadded::new(AtomicU32::new(0)),
@@ -210,17 +140,14 @@ impl Producer {
     /// Why the slot at `position` was refused. Valid once it is acked and before it is freed.
     #[cold]
     pub(super) fn refusal(&self, position: u32) -> Option<Refusal> {
-        let word =
-            self.ring.verdicts[(position & self.mask) as usize].refusal.load(Ordering::Relaxed);
-        let refusal = match word as u8 {
-            1 => Refusal::TooLong,
-            2 => Refusal::NotReady,
-            3 => Refusal::Gone,
-            4 => Refusal::Broken,
-            5 => Refusal::Unreadable,
-            _ => return None,
-        };
-        (word >> 8 == u64::from(position)).then_some(refusal)
+        self.verdict(position).and_then(Result::err)
+    }
+
+    /// How the slot at `position` ended, if that was said: always of a Read, which ends after it
+    /// was taken, of all others when they were refused. Valid before it is freed.
+    #[inline]
+    pub(super) fn verdict(&self, position: u32) -> Option<Result<(), Refusal>> {
+        self.ring.verdicts[(position & self.mask) as usize].read(position)
     }
 
     /// When the slot at `position` was taken. Valid once it is acked, in a ring with a delay.
@@ -309,6 +236,14 @@ impl Vacant<'_> {
         }
     }
 
+    /// Which memory of the consumer it is about.
+    #[inline]
+    pub(super) fn aim(&mut self, addr: u64) {
+        let producer = &self.0;
+        let place = &producer.ring.remotes[(producer.head & producer.mask) as usize];
+        place.store(addr, Ordering::Relaxed);
+    }
+
     /// Hands the slot to the consumer, with an ack for the ring that runs the other way.
     #[inline]
     pub(super) fn publish(mut self, acks: Acks) {
@@ -370,19 +305,41 @@ impl Consumer {
 
     /// Whether the producer withdrew the slot at the front.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.slot(self.next).cancel.load(Ordering::Relaxed) == self.next.wrapping_add(1)
+        self.is_withdrawn(self.next)
     }
 
-    /// Runs `copy`, which reads the memory that the front refers to; not if the producer has
+    fn is_withdrawn(&self, position: u32) -> bool {
+        self.slot(position).cancel.load(Ordering::Relaxed) == position.wrapping_add(1)
+    }
+
+    /// Which of our memory the front is about; of a Read or Write.
+    #[inline]
+    pub(super) fn target(&self) -> u64 {
+        self.ring.remotes[(self.next & self.mask) as usize].load(Ordering::Relaxed)
+    }
+
+    /// Runs `copy`, which touches the memory that the front refers to; not if the producer has
     /// withdrawn the slot or is gone.
     #[inline]
     pub(super) fn fetch<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
-        self.ring.fetching.store(u64::from(self.next) + 1, Ordering::Relaxed);
+        self.fetch_for(self.next, copy)
+    }
+
+    /// As [`Consumer::fetch`], for a slot that was taken and not finished yet.
+    #[inline]
+    pub(super) fn fetch_for<R>(&self, position: u32, copy: impl FnOnce() -> R) -> Option<R> {
+        self.ring.fetching.store(u64::from(position) + 1, Ordering::Relaxed);
         // Whoever withdraws and then settles has either been seen here or sees `fetching`.
         barrier::light();
-        let outcome = (!self.is_cancelled() && !self.is_closed()).then(copy);
+        let outcome = (!self.is_withdrawn(position) && !self.is_closed()).then(copy);
         self.ring.fetching.store(0, Ordering::Release);
         outcome
+    }
+
+    /// Says how a Read has ended. Its producer keeps the slot until then, taken or not.
+    #[inline]
+    pub(super) fn finish(&self, position: u32, outcome: Result<(), Refusal>) {
+        self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
     }
 
     /// When the front was published, in ns; 0 in a ring without a delay.
@@ -408,8 +365,7 @@ impl Consumer {
     /// Gives the front back without having done what it asks.
     #[cold]
     pub(super) fn refuse(&mut self, why: Refusal) {
-        let word = u64::from(self.next) << 8 | u64::from(why as u8);
-        self.verdict().refusal.store(word, Ordering::Relaxed);
+        self.finish(self.next, Err(why));
         self.refused = self.refused.wrapping_add(1);
         self.release();
     }
@@ -417,7 +373,8 @@ impl Consumer {
     /// Says when the front is taken, in a ring with a delay. To be called before it is released.
     #[cold]
     pub(super) fn stamp_taken(&self, now_ns: u64) {
-        self.verdict().taken_at.store(now_ns, Ordering::Relaxed);
+        let verdict = &self.ring.verdicts[(self.next & self.mask) as usize];
+        verdict.taken_at.store(now_ns, Ordering::Relaxed);
     }
 
     /// What was taken up to now; to be sent along with a slot of the other ring.
@@ -438,10 +395,6 @@ impl Consumer {
         self.ring.closed.load(Ordering::Acquire) != 0
     }
 
-    fn verdict(&self) -> &Verdict {
-        &self.ring.verdicts[(self.next & self.mask) as usize]
-    }
-
     #[inline]
     fn slot(&self, position: u32) -> &Slot {
         let slot = self.slots.wrapping_add((position & self.mask) as usize);
@@ -454,26 +407,5 @@ impl Consumer {
 impl Drop for Consumer {
     fn drop(&mut self) {
         self.ring.abandoned.store(1, Ordering::Release);
-    }
-}
-
-impl Body {
-    pub(super) fn empty() -> Body {
-        Body {
-            acks: Acks(0),
-            dst: 0,
-            op: 0,
-            pieces: 0,
-            reserved: 0,
-            byte_len: 0,
-            reserved2: 0,
-            bytes: [0; INLINE_LEN],
-        }
-    }
-
-    /// The ack that came along.
-    #[inline]
-    pub(super) fn acks(&self) -> Acks {
-        self.acks
     }
 }

@@ -99,6 +99,8 @@ impl Sim {
             delay_ns: setup.delay_ns,
             rnr_timer_ns: setup.rnr_timer_ns,
             clock: FabricClock::Virtual(Arc::clone(&clock)),
+            key_seed: Some(0),
+            ..FabricOptions::default()
         };
         let fabric = Fabric::with_options(options).expect("slots are a power of two");
         let (model, watch) = (Rc::<RefCell<Model>>::default(), Arc::<Watch>::default());

@@ -1,10 +1,11 @@
 //! What a lane has sent: slots that come back, and requests that wait for one.
 
+use super::remote::CHORE_SEND;
 use super::{Lane, OP_DISCONNECT};
 use crate::fabric::core::{Core, Posted};
-use crate::fabric::qp::{Backlog, Fate, State};
-use crate::fabric::ring::{Body, Refusal};
-use crate::provider::{WcBatch, WrId};
+use crate::fabric::qp::{Backlog, Fate, QueuePair, State, opcode_of};
+use crate::fabric::ring::{Body, Refusal, Vacant};
+use crate::provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 impl Lane {
     /// Publishes a slot that `fill` has written. False if the ring is full or others wait.
@@ -15,18 +16,55 @@ impl Lane {
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        if self.has_chores {
+        if self.chores & CHORE_SEND != 0 {
             return false;
         }
-        self.publish(posted, now, fill)
+        self.publish(posted, now, |slot| fill(slot.body()))
+    }
+
+    /// As [`Lane::push`], for any request that goes to the peer.
+    pub(in crate::fabric) fn push_op(
+        &mut self,
+        qp: &mut QueuePair,
+        (posted, op): (Posted, SendOp),
+        now: u64,
+        fill: impl FnOnce(&mut Body),
+    ) -> bool {
+        if self.chores & CHORE_SEND != 0 || !self.tx.has_room() {
+            return false;
+        }
+        self.publish_op(qp, (posted, op), now, fill);
+        true
+    }
+
+    /// Publishes a request. There is room.
+    fn publish_op(
+        &mut self,
+        qp: &mut QueuePair,
+        (posted, op): (Posted, SendOp),
+        now: u64,
+        fill: impl FnOnce(&mut Body),
+    ) {
+        let is_published = self.publish(posted, now, |slot| {
+            if let SendOp::Write(remote) | SendOp::Read(remote) = op {
+                slot.aim(remote.addr);
+            }
+            fill(slot.body());
+        });
+        debug_assert!(is_published, "there is room");
+        qp.sent_until = Some(self.tx.head());
+        if posted.opcode == WcOpcode::Read {
+            qp.reads += 1;
+            self.care += 1;
+        }
     }
 
     /// As [`Lane::push`], before all others that wait.
     #[inline(always)]
-    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
+    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Vacant<'_>)) -> bool {
         let position = self.tx.head();
         let Some(mut slot) = self.tx.claim() else { return false };
-        fill(slot.body());
+        fill(&mut slot);
         if now != 0 {
             slot.stamp(now);
         }
@@ -44,7 +82,7 @@ impl Lane {
         mut out: Option<&mut WcBatch>,
         now: u64,
     ) {
-        if core.delay_ns != 0 || self.acked.refused() != self.refusals {
+        if core.delay_ns != 0 || self.acked.refused() != self.refusals || self.care != 0 {
             return self.retire_one_by_one(core, out, now);
         }
         let until = self.acked.taken();
@@ -69,19 +107,29 @@ impl Lane {
                 return;
             }
             let posted = self.posted[(position & self.mask) as usize];
-            let refusal = if self.acked.refused() == self.refusals {
+            let refusal = if posted.opcode == WcOpcode::Read {
+                // Its slot is ours only when the peer has carried it out.
+                let Some(outcome) = self.tx.verdict(position) else { return };
+                self.care -= 1;
+                self.read_has_ended(core, posted.qp_num);
+                outcome.err()
+            } else if self.acked.refused() == self.refusals {
                 None
             } else {
-                self.tx.refusal(position)
+                let refusal = self.tx.refusal(position);
+                self.refusals = self.refusals.wrapping_add(u32::from(refusal.is_some()));
+                refusal
             };
             self.tx.free(self.acked, position.wrapping_add(1));
             match refusal {
-                Some(why) => {
-                    self.refusals = self.refusals.wrapping_add(1);
-                    self.was_refused(core, out.as_deref_mut(), posted, why);
+                Some(why) => self.was_refused(core, out.as_deref_mut(), posted, why),
+                None => {
+                    if posted.fate != Fate::Silent {
+                        core.complete(&posted, out.as_deref_mut());
+                    }
+                    let fates = (posted.qp_num, position.wrapping_add(1));
+                    self.complete_behind(core, out.as_deref_mut(), fates, None);
                 }
-                None if posted.fate == Fate::Silent => {}
-                None => core.complete(&posted, out.as_deref_mut()),
             }
         }
     }
@@ -105,6 +153,7 @@ impl Lane {
             Refusal::Gone => Fate::Flushed,
             Refusal::Broken => Fate::Broken,
             Refusal::Unreadable => Fate::Protection,
+            Refusal::Access => Fate::RemoteAccess,
         };
         core.complete(&Posted { fate, covers: 0, ..posted }, out.as_deref_mut());
         self.fail(core, out, num);
@@ -126,6 +175,7 @@ impl Lane {
         };
         qp.state = State::Error;
         let mut waiting = std::mem::replace(&mut qp.backlog, Backlog::EMPTY);
+        let flushed = Some(Fate::Flushed);
         let positions = PositionRange { next: self.tx.freed(), end: self.tx.head() };
         let is_ours = |posted: &Posted| posted.qp_num == num;
         for position in positions {
@@ -134,17 +184,22 @@ impl Lane {
             }
         }
         self.tx.settle();
+        self.complete_behind(core, out.as_deref_mut(), (num, self.tx.freed()), flushed);
         for position in positions {
             let posted = &mut self.posted[(position & self.mask) as usize];
             if is_ours(posted) {
-                let flushed = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
-                *posted = NOBODYS;
-                core.complete(&flushed, out.as_deref_mut());
+                let lost = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
+                // The slot of a Read stays the peer's until it says so.
+                *posted = Posted { opcode: posted.opcode, ..NOBODYS };
+                core.complete(&lost, out.as_deref_mut());
+                let behind = position.wrapping_add(1);
+                self.complete_behind(core, out.as_deref_mut(), (num, behind), flushed);
             }
         }
         while let Some(request) = core.backlog.front(&waiting) {
             let fate = if request.fate.is_success() { Fate::Flushed } else { request.fate };
-            let flushed = Posted { wr_id: request.wr_id, qp_num: num, covers: 0, fate };
+            let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
             core.backlog.pop(&mut waiting);
             core.complete(&flushed, out.as_deref_mut());
         }
@@ -153,13 +208,13 @@ impl Lane {
 
     /// Makes the peer's queue pair fail, too.
     pub(in crate::fabric) fn say_goodbye(&mut self, peer_num: u32) {
-        self.has_chores = true;
+        self.chores |= CHORE_SEND;
         self.goodbyes.push_back(peer_num);
     }
 
     /// A queue pair's requests wait for room.
     pub(in crate::fabric) fn enqueue(&mut self, num: u32) {
-        self.has_chores = true;
+        self.chores |= CHORE_SEND;
         self.waiting.push_back(num);
     }
 
@@ -178,7 +233,8 @@ impl Lane {
     ) {
         let before = self.tx.head();
         while let Some(&peer_num) = self.goodbyes.front()
-            && self.publish(NOBODYS, now, |body| {
+            && self.publish(NOBODYS, now, |slot| {
+                let body = slot.body();
                 (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
             })
         {
@@ -197,7 +253,9 @@ impl Lane {
                 }
             }
         }
-        self.has_chores = !(self.goodbyes.is_empty() && self.waiting.is_empty());
+        if self.goodbyes.is_empty() && self.waiting.is_empty() {
+            self.chores &= !CHORE_SEND;
+        }
         if self.tx.head() != before {
             self.peer.doze.poke();
         }
@@ -219,8 +277,7 @@ impl Lane {
         };
         if !request.fate.is_success() {
             // Its memory was wrong when it was posted; it fails when those before it are done.
-            let under_way = qp.sent_until.map_or(0, |end| end.wrapping_sub(self.tx.freed()));
-            if under_way != 0 && under_way <= self.mask + 1 {
+            if self.under_way(qp).is_some() {
                 return Turn::Later;
             }
             let peer = qp.peer;
@@ -229,10 +286,24 @@ impl Lane {
             self.say_goodbye(peer);
             return Turn::Done;
         }
-        let (wr_id, covers, fate) = (request.wr_id, request.covers, request.fate);
-        self.publish(Posted { wr_id, qp_num: num, covers, fate }, now, |body| *body = request.body);
-        qp.sent_until = Some(self.tx.head());
-        backlog.pop(&mut qp.backlog);
+        if request.must_wait(qp.reads, core.reads_max) {
+            // Whoever completes the Read puts it into the line again.
+            (qp.state, qp.is_waiting) = (State::Held, false);
+            return Turn::Done;
+        }
+        let (wr_id, covers, fate, op) = (request.wr_id, request.covers, request.fate, request.op);
+        let posted = Posted { wr_id, qp_num: num, covers, fate, opcode: opcode_of(op) };
+        if matches!(op, SendOp::Bind(_) | SendOp::Invalidate { .. }) {
+            if !self.carry_out_here(core, out, posted, op) {
+                let Some(qp) = core.qps.find(num) else { return Turn::Done };
+                core.backlog.doom(&qp.backlog, Fate::WindowBind);
+                return Turn::Again;
+            }
+        } else {
+            self.publish_op(qp, (posted, op), now, |body| *body = request.body);
+        }
+        let Some(qp) = core.qps.find(num) else { return Turn::Done };
+        core.backlog.pop(&mut qp.backlog);
         qp.is_waiting = !qp.backlog.is_empty();
         if qp.is_waiting { Turn::Again } else { Turn::Done }
     }
@@ -266,4 +337,10 @@ impl Iterator for PositionRange {
 }
 
 /// What is remembered of a slot whose return nobody waits for.
-const NOBODYS: Posted = Posted { wr_id: WrId(0), qp_num: u32::MAX, covers: 0, fate: Fate::Silent };
+const NOBODYS: Posted = Posted {
+    wr_id: WrId(0),
+    qp_num: u32::MAX,
+    covers: 0,
+    fate: Fate::Silent,
+    opcode: WcOpcode::Send,
+};

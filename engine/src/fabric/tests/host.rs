@@ -11,8 +11,9 @@ use crate::fabric::{
     Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
 };
 use crate::provider::{
-    Attached, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr, QueueEvent,
-    Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId,
+    Attached, Bind, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr,
+    QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus,
+    Window, WorkCompletion, WrId,
 };
 
 pub(super) type Qp = crate::fabric::FabricQp;
@@ -38,13 +39,17 @@ impl Host {
 impl<Q: Queues<Qp = Qp>> Host<Q> {
     pub(super) fn wrap(fabric: &Fabric, queues: Q) -> Host<Q> {
         let region = map(MEMORY);
-        let keys = fabric.registrar().register(&region, Access::LOCAL_WRITE).unwrap();
+        let access = Access::LOCAL_WRITE | Access::MW_BIND;
+        let keys = fabric.registrar().register(&region, access).unwrap();
         Host { queues, keys, region }
     }
 
+    pub(super) fn at(&self, offset: usize) -> u64 {
+        self.region.base().as_ptr() as u64 + offset as u64
+    }
+
     pub(super) fn sge(&self, offset: usize, length: u32) -> Sge {
-        let addr = self.region.base().as_ptr() as u64 + offset as u64;
-        Sge { addr, length, lkey: self.keys.lkey }
+        Sge { addr: self.at(offset), length, lkey: self.keys.lkey }
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
@@ -98,6 +103,42 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
         unsafe { self.queues.post_send(qp, wr) }
+    }
+
+    /// Posts anything, signaled.
+    pub(super) fn post(&mut self, qp: Qp, id: u64, op: SendOp, sgl: &[Sge]) {
+        self.post_with(qp, id, op, sgl, SendFlags::SIGNALED).unwrap();
+    }
+
+    pub(super) fn post_with(
+        &mut self,
+        qp: Qp,
+        id: u64,
+        op: SendOp,
+        sgl: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), PostError> {
+        self.send_all(qp, &[SendWr { wr_id: WrId(id), op, sgl, flags }])
+    }
+
+    /// The request that opens `len` bytes at `offset` by a window, and the key they get.
+    pub(super) fn binding(
+        &self,
+        window: &mut Window,
+        (offset, len): (usize, u32),
+        access: Access,
+    ) -> (SendOp, u32) {
+        window.rkey = window.next_rkey();
+        let (addr, lkey, rkey) = (self.at(offset), self.keys.lkey, window.rkey);
+        (SendOp::Bind(Bind { window: window.id, rkey, lkey, addr, len, access }), rkey)
+    }
+
+    /// Opens `len` bytes at `offset` by a new window, and returns their key.
+    pub(super) fn bind(&mut self, qp: Qp, range: (usize, u32), access: Access) -> u32 {
+        let mut window = self.queues.open_window().unwrap();
+        let (op, rkey) = self.binding(&mut window, range, access);
+        self.post_with(qp, 0, op, &[], SendFlags::empty()).unwrap();
+        rkey
     }
 
     /// Sends `bytes`, signaled, out of memory that may be overwritten at once.

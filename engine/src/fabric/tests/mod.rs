@@ -14,8 +14,12 @@ mod host;
 #[cfg(not(loom))]
 mod model;
 #[cfg(not(loom))]
+mod remote;
+#[cfg(not(loom))]
 mod rules;
 #[cfg(not(loom))]
 mod teardown;
 #[cfg(not(loom))]
 mod threads;
+#[cfg(not(loom))]
+mod windows;

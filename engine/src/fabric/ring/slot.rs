@@ -1,0 +1,135 @@
+//! What a slot of a ring carries, and what comes back of it.
+
+use crate::fabric::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
+
+/// Bytes of a message that travels in its slot.
+pub(in crate::fabric) const INLINE_LEN: usize = 224;
+
+/// What a slot carries. Plain data: any bytes are a valid value.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(in crate::fabric) struct Body {
+    pub(super) acks: Acks,
+    /// The queue pair that it is for.
+    pub dst: u32,
+    /// What it asks for: one of the numbers in `lane.rs`.
+    pub op: u8,
+    /// How many gather pieces `bytes` holds; 0 when it holds the message itself.
+    pub pieces: u8,
+    reserved: u16,
+    /// Bytes of the message, or of a Read or Write.
+    pub byte_len: u32,
+    /// The key of the peer that it is about; of a plain Send nothing.
+    pub rkey: u32,
+    /// The message or its pieces.
+    pub bytes: [u8; INLINE_LEN],
+}
+
+/// How much of a ring its consumer has taken, and how many slots of that it refused.
+///
+/// Made by a [`Consumer`] only, so that a [`Producer`] can rely on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(transparent)]
+pub(in crate::fabric) struct Acks(pub(super) u64);
+
+impl Acks {
+    pub(super) fn of(taken: u32, refused: u32) -> Acks {
+        Acks(u64::from(refused) << 32 | u64::from(taken))
+    }
+
+    /// The position behind the last slot taken.
+    pub(in crate::fabric) fn taken(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// How many slots were refused since the beginning, modulo 2^32.
+    pub(in crate::fabric) fn refused(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Why a consumer refused a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::fabric) enum Refusal {
+    /// The message is longer than the Receive that it met.
+    TooLong = 1,
+    /// No Receive was posted for too long.
+    NotReady = 2,
+    /// The queue pair is in the error state or gone.
+    Gone = 3,
+    /// The Receive's own memory could not be written.
+    Broken = 4,
+    /// The sender's own memory is not there any more.
+    Unreadable = 5,
+    /// A key of this side is unknown, or its bounds or rights are too narrow.
+    Access = 6,
+}
+
+#[repr(C, align(256))]
+pub(super) struct Slot {
+    pub(super) turn: AtomicU32,
+    /// The turn in which the producer withdrew the slot, if it is the current one.
+    pub(super) cancel: AtomicU32,
+    pub(super) body: UnsafeCell<Body>,
+}
+
+/// What the consumer says of a slot beyond having taken it.
+pub(super) struct Verdict {
+    /// Position and outcome; anything else than the current position says nothing.
+    word: AtomicU64,
+    /// When the slot was taken, in ns; written only if the ring has a delay.
+    pub(super) taken_at: AtomicU64,
+}
+
+impl Verdict {
+    pub(super) fn new() -> Verdict {
+        Verdict { word: AtomicU64::new(0), taken_at: AtomicU64::new(0) }
+    }
+
+    /// Whoever reads it sees all that was done to memory before.
+    pub(super) fn give(&self, position: u32, outcome: Result<(), Refusal>) {
+        let code = outcome.map_or_else(|why| why as u8, |()| DONE);
+        self.word.store(u64::from(position) << 8 | u64::from(code), Ordering::Release);
+    }
+
+    /// What was said of the slot at `position` in this lap.
+    pub(super) fn read(&self, position: u32) -> Option<Result<(), Refusal>> {
+        let word = self.word.load(Ordering::Acquire);
+        let outcome = match word as u8 {
+            1 => Err(Refusal::TooLong),
+            2 => Err(Refusal::NotReady),
+            3 => Err(Refusal::Gone),
+            4 => Err(Refusal::Broken),
+            5 => Err(Refusal::Unreadable),
+            6 => Err(Refusal::Access),
+            DONE => Ok(()),
+            _ => return None,
+        };
+        (word >> 8 == u64::from(position)).then_some(outcome)
+    }
+}
+
+impl Body {
+    pub(in crate::fabric) fn empty() -> Body {
+        Body {
+            acks: Acks(0),
+            dst: 0,
+            op: 0,
+            pieces: 0,
+            reserved: 0,
+            byte_len: 0,
+            rkey: 0,
+            bytes: [0; INLINE_LEN],
+        }
+    }
+
+    /// The ack that came along.
+    #[inline]
+    pub(in crate::fabric) fn acks(&self) -> Acks {
+        self.acks
+    }
+}
+
+/// Of a verdict: what the slot asks for was done.
+const DONE: u8 = 0xff;
