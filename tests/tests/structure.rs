@@ -101,10 +101,17 @@ fn unsafe_code_is_where_the_architecture_says() {
 /// What a turn of a shard reaches, from the completion to the wire.
 const DATA_PATH: &[&str] = &[
     "engine/proto/src/calls.rs",
+    "engine/proto/src/chunks/lists.rs",
+    "engine/proto/src/chunks/offer.rs",
+    "engine/proto/src/chunks/receive.rs",
+    "engine/proto/src/chunks/resolve.rs",
+    "engine/proto/src/chunks/route.rs",
+    "engine/proto/src/chunks/write.rs",
     "engine/proto/src/command.rs",
     "engine/proto/src/connection.rs",
     "engine/proto/src/control.rs",
     "engine/proto/src/credit.rs",
+    "engine/proto/src/demand.rs",
     "engine/proto/src/group.rs",
     "engine/proto/src/ingress.rs",
     "engine/proto/src/placement/direct.rs",

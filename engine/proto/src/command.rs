@@ -5,6 +5,7 @@ use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rpc::MsgType;
 
 use crate::calls::{CallId, CallState, Ended};
+use crate::chunks::route::{Ends, check_exposed};
 use crate::connection::{Connection, Finished, ShardLedger};
 use crate::credit::Shortage;
 use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, ReplyDemand};
@@ -65,9 +66,29 @@ impl Connection {
     fn route_other(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         route::check_call(demand)?;
         let bounds = self.call_bounds();
+        let sends = self.route_sends(bounds, demand);
+        if !demand.explicit.enabled || !bounds.explicit {
+            return sends;
+        }
+        // wire.md E6: what the credits do not allow now goes another way at once.
+        match sends {
+            Ok(route) if bounds.xmt && route.count <= self.credits.available().max(1) => Ok(route),
+            Ok(route) => self.ends().route(demand).or(Ok(route)),
+            Err(_) => self.ends().route(demand),
+        }
+    }
+
+    /// The way of a call that exposes nothing.
+    fn route_sends(&self, bounds: Bounds, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let reply = self.reply_bound(bounds, demand)?;
         let demand = reply.demand.as_ref().unwrap_or(demand);
         route::route_call(self.limits(), bounds, reply.count, demand)
+    }
+
+    fn ends(&self) -> Ends<'_> {
+        let reply_size = self.reply_room + InlinePlan::HEADER_LEN;
+        let reply_first = reply_size.min(self.settings.first_segment_len());
+        Ends { peer: self.limits(), interop: &self.settings.interop, reply_size, reply_first }
     }
 
     /// Plans a call on its route, and takes its credits and the receives for its reply. From here
@@ -90,9 +111,13 @@ impl Connection {
             (CallForm::Msg | CallForm::NoMsg, _) | (_, []) => WantSet::NONE,
             (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
         };
+        let mut route = *route;
+        if route.form != CallForm::Xmt && route.exposes() {
+            route.layout.header_len = check_exposed(&route, demand, exposed)?;
+        }
         let may_repeat = route.form == CallForm::Xmt;
         self.take_for_call(ledger, id, (route.count, route.reply_count), wants, may_repeat)?;
-        Ok(route::plan_call(id.xid(), route, demand, exposed))
+        Ok(route::plan_call(id.xid(), &route, demand, exposed))
     }
 
     /// [`Connection::route_call`] and [`Connection::begin_call`] in one, for a call for which no
@@ -181,7 +206,8 @@ impl Connection {
         {
             self.settle(ledger, to);
             let (xid, direction, payload) = (to.xid, Direction::Reply, demand.payload);
-            return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
+            let invalidate = self.invalidated(to);
+            return Ok(Plan::Inline(InlinePlan { xid, direction, payload, invalidate }));
         }
         self.begin_group_reply(ledger, to, demand)
     }
@@ -199,9 +225,21 @@ impl Connection {
             false => 1,
         };
         let xmt = to.via == Via::Xmt && own.rtr.contains(RtrSupport::XRESP);
-        let plan = route::plan_reply(self.limits(), Bounds { xmt, count_max }, to.xid, demand)?;
+        let bounds = Bounds { xmt, count_max, explicit: own.explicit };
+        let mut plan = route::plan_reply(self.limits(), bounds, &own.interop, to.xid, demand)?;
+        match &mut plan {
+            Plan::Inline(plan) => plan.invalidate = self.invalidated(to),
+            Plan::Group(plan) => plan.handle = self.invalidated(to),
+        }
         self.settle(ledger, to);
         Ok(plan)
+    }
+
+    /// The handle that a reply may invalidate (wire.md P12, C9).
+    #[inline]
+    pub(crate) fn invalidated(&self, to: &ReplyTo) -> Option<u32> {
+        let is_wanted = self.settings.interop.remote_invalidation;
+        to.handle.filter(|_| is_wanted && self.limits().remote_invalidation)
     }
 
     /// Takes a reply back that was planned and cannot be laid out: its call is unanswered again.
@@ -270,14 +308,14 @@ impl Connection {
         let (own, peer) = (&self.settings, self.limits());
         let both = own.rtr & peer.rtr;
         // wire.md P13: inline backward calls are single and without placement.
-        let free = !self.is_backward() || peer.backward == BackwardSupport::General;
-        let xmt = free && both.contains(CALL_OPERATIONS);
+        let explicit = !self.is_backward() || peer.backward == BackwardSupport::General;
+        let xmt = explicit && both.contains(CALL_OPERATIONS);
         let count_max = match both.contains(RtrSupport::XCONT) {
             // wire.md E6: a group that the grant never allows is not tried.
             true => own.call_count_max.min(peer.request_rx_limit).min(self.credits.limit()),
             false => 1,
         };
-        Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX) }
+        Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX), explicit }
     }
 
     /// How many transmissions the reply may have, if that is possible at all.

@@ -10,6 +10,7 @@ use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;
+use crate::chunks;
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
 use crate::demand::Offered;
 use crate::error::{Misuse, OpenError, Violation};
@@ -288,6 +289,9 @@ impl Connection {
         parts: &[Part],
     ) -> Result<Placed<'a>, Violation> {
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
+        if message.via != Via::Xmt {
+            return chunks::resolve::resolve_call(message, max);
+        }
         let placed = resolve(structure, parts, message.dp, Rule::Request, max)?;
         check_directions(&message.rsd, u64::from(placed.virtual_len()))?;
         Ok(placed)
@@ -303,14 +307,18 @@ impl Connection {
         id: CallId,
         message: &Message<'a>,
         parts: &[Part],
-        _offered: &Offered<'_>,
+        offered: &Offered<'_>,
     ) -> Result<Placed<'a>, Violation> {
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
         let wants = match ledger.calls.find(id.xid(), self.peer) {
-            // wire.md E32: a plain answer means that nothing was placed.
-            Some((_, entry)) if message.via == Via::Xmt => entry.wants,
-            _ => WantSet::NONE,
+            Some((_, entry)) => entry.wants,
+            None => WantSet::NONE,
         };
+        if message.via != Via::Xmt {
+            // wire.md E32: a base answer to a transmit request means that nothing was placed.
+            let offered = if wants.is_empty() { offered } else { &Offered::NONE };
+            return chunks::resolve::resolve_reply(message, offered, max);
+        }
         resolve(structure, parts, message.dp, Rule::Response(&wants), max)
     }
 

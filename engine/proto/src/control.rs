@@ -1,6 +1,5 @@
 //! Received transmissions off the data path: properties, errors, and what is broken.
 
-use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Optional, Prefix, RdmaError};
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc, size};
@@ -77,29 +76,6 @@ impl Connection {
         match is_call {
             true => self.reject(incoming, Violation::BadHeader("RDMA_MSGP is gone"), MsgType::Call),
             false => self.ignore(Ignored::BadReply),
-        }
-    }
-
-    /// A message that needs explicit RDMA, for which no memory was offered.
-    fn on_chunks<'a>(
-        &mut self,
-        ledger: &mut ShardLedger,
-        incoming: &Incoming<'_>,
-        body: &Body<'_>,
-        chunks: &ChunkLists<'_>,
-    ) -> Ingress<'a> {
-        let is_reply = match body {
-            // wire.md B9: a caller fetches nothing, so only a reply has nothing to be fetched.
-            Body::NoMsg(_) => chunks.reads.is_empty(),
-            _ => matches!(incoming.rpc_prefix(), Ok(RpcPrefix { kind: MsgType::Reply, .. })),
-        };
-        if !is_reply {
-            let violation = Violation::BadHeader("explicit RDMA is not supported");
-            return self.reject(incoming, violation, MsgType::Call);
-        }
-        match self.admit_reply(ledger, incoming.xid, incoming.credit) {
-            Some((id, _)) => Ingress::Failed(id, Refusal::BadReply),
-            None => self.ignore(Ignored::UnknownReply),
         }
     }
 

@@ -164,6 +164,26 @@ pub enum SendError {
         /// Transmissions that are possible.
         limit: u32,
     },
+    /// No way at all, explicit RDMA included: more than its limits, or those of the peer, allow.
+    #[error(
+        "{payload} bytes of payload, {bulk} of items, and a reply of up to {reply} bytes fit no way"
+    )]
+    NoRoute {
+        /// Bytes of the payload.
+        payload: u32,
+        /// Bytes of all items.
+        bulk: u32,
+        /// Bytes of the longest reply, with its items.
+        reply: u32,
+    },
+    /// The caller offered less memory than the reply needs; the call is to be refused.
+    #[error("{need} bytes do not fit the {have} that the caller offered for them")]
+    RoomTooSmall {
+        /// Bytes of an item, or of the message.
+        need: u32,
+        /// Bytes offered.
+        have: u64,
+    },
     /// The credits for all transmissions of the call are not there now; they will be.
     #[error("{need} credits needed, {have} available")]
     NotEnoughCredits {

@@ -116,7 +116,7 @@ impl Connection {
         to: &ReplyTo,
         payload: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        if payload > self.plain_room() {
+        if payload > self.plain_room() || self.invalidated(to).is_some() {
             return None;
         }
         self.settle(ledger, to);

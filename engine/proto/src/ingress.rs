@@ -1,11 +1,12 @@
 //! What a received transmission means.
 
 use rpcrdma_xdr::array::{Array, List};
-use rpcrdma_xdr::chunk::{ReadList, WriteChunk, WriteList};
-use rpcrdma_xdr::rtr::placement::{MsgItem, RsdSet};
+use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, WriteChunk, WriteList};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
 
 use crate::calls::CallId;
 use crate::change::{Changes, PropertyOutcome};
+use crate::chunks::resolve::common_handle;
 use crate::demand::Offer;
 use crate::error::Fatal;
 use crate::group::Part;
@@ -167,10 +168,16 @@ impl<'a> Message<'a> {
         let Received { buffer, byte_len } = at;
         let payload_start = InlinePlan::HEADER_LEN;
         let payload_len = byte_len - payload_start;
+        Self::single(xid, Part { buffer, byte_len, payload_start, payload_len })
+    }
+
+    /// A message of one transmission, with nothing beside it.
+    #[inline(always)]
+    pub(crate) fn single(xid: u32, part: Part) -> Self {
         Self {
             xid,
             via: Via::Msg,
-            part: Part { buffer, byte_len, payload_start, payload_len },
+            part,
             dp: Array::EMPTY,
             rsd: Array::EMPTY,
             count: 1,
@@ -183,18 +190,7 @@ impl<'a> Message<'a> {
 
     /// A message of the extension.
     pub(crate) fn xmt(xid: u32, part: Part, dp: Array<'a, MsgItem<'a>>, count: u32) -> Self {
-        Self {
-            xid,
-            via: Via::Xmt,
-            part,
-            dp,
-            rsd: Array::EMPTY,
-            count,
-            rsbuf: 1,
-            reads: List::EMPTY,
-            writes: List::EMPTY,
-            reply: None,
-        }
+        Self { via: Via::Xmt, dp, count, ..Self::single(xid, part) }
     }
 
     /// Whether there is nothing to resolve: one transmission, no item, no direction, no chunk.
@@ -223,7 +219,24 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
         let Self { xid, count: credits, rsbuf, via, .. } = *self;
-        ReplyTo { xid, credits, rsbuf, via, handle: None }
+        let handle = if self.is_plain() { None } else { common_handle(self) };
+        ReplyTo { xid, credits, rsbuf, via, handle }
+    }
+
+    /// The segments of the items and the directions of the extension.
+    pub(crate) fn extension_segments(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
+        let items = self.dp.iter().map(|item| match item.loc {
+            Loc::Exrw(segments) => segments,
+            Loc::Tbsn { .. } | Loc::TooShort | Loc::NoItem => Array::EMPTY,
+        });
+        let directions = self.rsd.iter().flat_map(|set| set.items.iter());
+        let directions = directions.map(|item| match item.loc {
+            RsdLoc::Exrw(segments) | RsdLoc::Choice(segments) | RsdLoc::BySize { segments, .. } => {
+                segments
+            }
+            RsdLoc::Tbsn => Array::EMPTY,
+        });
+        items.chain(directions).flat_map(|segments| segments.iter())
     }
 }
 
@@ -238,7 +251,8 @@ pub struct ReplyTo {
     pub rsbuf: u32,
     /// Which operation carried the call.
     pub via: Via,
-    /// The one handle of all memory that the call exposed: what the reply may invalidate.
+    /// The handle of all memory that the call exposes, if it is one: what the reply may invalidate
+    /// (wire.md C9).
     pub handle: Option<u32>,
 }
 

@@ -253,7 +253,7 @@ impl Connection {
 
     /// Whether a call may come in: backward calls only if we take them, and never more than granted.
     #[inline]
-    fn admit_call(
+    pub(crate) fn admit_call(
         &mut self,
         ledger: &mut ShardLedger,
         credit: u32,
@@ -269,7 +269,7 @@ impl Connection {
     }
 
     #[cold]
-    fn refused<'a>(&mut self, xid: u32, refused: Refused) -> Ingress<'a> {
+    pub(crate) fn refused<'a>(&mut self, xid: u32, refused: Refused) -> Ingress<'a> {
         match refused {
             Refused::Backward => {
                 let violation = Violation::BadHeader("backward calls are not taken");
@@ -433,7 +433,7 @@ impl Incoming<'_> {
         Ok(Part { payload_len: pslen, ..self.empty_part() })
     }
 
-    fn empty_part(&self) -> Part {
+    pub(crate) fn empty_part(&self) -> Part {
         let Received { buffer, byte_len } = self.at;
         Part { buffer, byte_len, payload_start: self.start, payload_len: 0 }
     }
@@ -456,10 +456,10 @@ fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32)
     ledger.replies.release(unused);
 }
 
-const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
+pub(crate) const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");
 
 /// Why a call is not let in.
-enum Refused {
+pub(crate) enum Refused {
     Backward,
     Overstep(Overstep),
 }

@@ -13,6 +13,7 @@ use rpcrdma_xdr::numbers::limit::{GROUP_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::property::RtrSupport;
 
+use crate::chunks::{self, CallLists};
 use crate::demand::{CallDemand, CallForm, CallRoute, Exposed, Offer, ReplyDemand, Want};
 use crate::error::{Misuse, SendError};
 use crate::placement::direct;
@@ -21,7 +22,7 @@ use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Layout, LayoutError, Target, places_items};
 use crate::placement::plan::{Form, GroupPlan, Plan, Sizes};
 use crate::property::PeerLimits;
-use crate::settings::Settings;
+use crate::settings::{Interop, Settings};
 
 /// What a message may use.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub(crate) struct Bounds {
     pub(crate) xmt: bool,
     /// The most transmissions.
     pub(crate) count_max: u32,
+    /// Whether memory may be exposed in this direction.
+    pub(crate) explicit: bool,
 }
 
 /// The way of a call within Sends. `rsbuf` is the number of transmissions its reply may need.
@@ -75,11 +78,15 @@ pub(crate) fn plan_call<'a>(
 ) -> Plan<'a> {
     let CallDemand { payload, items, wants, gather_max, .. } = *demand;
     let form = match route.form {
-        CallForm::Msg if items.is_empty() => {
-            let direction = Direction::Call;
-            return Plan::Inline(InlinePlan { xid, direction, payload });
+        CallForm::Msg if items.is_empty() && !route.exposes() => {
+            let (direction, invalidate) = (Direction::Call, None);
+            return Plan::Inline(InlinePlan { xid, direction, payload, invalidate });
         }
-        CallForm::Msg | CallForm::NoMsg => Form::Msg(Direction::Call),
+        CallForm::Msg if !route.exposes() => Form::Msg(Direction::Call),
+        CallForm::Msg | CallForm::NoMsg => {
+            let is_fetched = route.form == CallForm::NoMsg;
+            Form::ChunkCall(CallLists { is_fetched, wants: route.wants })
+        }
         CallForm::Xmt => {
             let rsbuf = route.reply_count.max(1);
             Form::Request { wants, offered: route.wants, rsbuf }
@@ -102,21 +109,6 @@ pub(crate) fn plan_call<'a>(
 fn directions_len(wants: &[Want]) -> u32 {
     let sets = direct::ranges(wants).count();
     (sets * size::RSDSET + wants.len() * size::RSDITEM_TBSN) as u32
-}
-
-/// The plan of a reply. `xmt` says whether the call came as a transmit request.
-pub(crate) fn plan_reply<'a>(
-    peer: &PeerLimits,
-    bounds: Bounds,
-    xid: u32,
-    demand: &ReplyDemand<'a>,
-) -> Result<Plan<'a>, SendError> {
-    let plain = demand.items.is_empty() && demand.offer.is_none();
-    if plain && fits_inline(peer, demand.payload) {
-        let (direction, payload) = (Direction::Reply, demand.payload);
-        return Ok(Plan::Inline(InlinePlan { xid, direction, payload }));
-    }
-    plan_reply_group(peer, bounds, xid, demand)
 }
 
 /// The transmissions that the longest reply to a call may take in our own receive buffers, of which
@@ -166,10 +158,12 @@ fn reply_count_of_many(
     layout::lay(target, &demand).map(|layout| layout.count)
 }
 
+/// The plan of a reply that is not plain.
 #[inline(never)]
-fn plan_reply_group<'a>(
+pub(crate) fn plan_reply<'a>(
     peer: &PeerLimits,
     bounds: Bounds,
+    interop: &Interop,
     xid: u32,
     demand: &ReplyDemand<'a>,
 ) -> Result<Plan<'a>, SendError> {
@@ -183,7 +177,11 @@ fn plan_reply_group<'a>(
     let rsd = match offer {
         Offer::Directions(rsd) if bounds.xmt => rsd,
         Offer::None if bounds.xmt => Array::EMPTY,
-        _ => return in_msg(),
+        Offer::Chunks { writes, reply } => {
+            return chunks::plan_reply(peer, interop, xid, demand, (writes, reply))
+                .map(Plan::Group);
+        }
+        Offer::None | Offer::Directions(_) => return in_msg(),
     };
     // wire.md E32: a plain answer says nothing about directions, so it is for calls without.
     if rsd.is_empty()
@@ -262,22 +260,8 @@ impl Message<'_, '_> {
     }
 
     fn laid(&self, header_base: u32, placed: ItemSet, count_max: u32) -> Result<Laid, SendError> {
-        if !self.payload.is_multiple_of(4) {
-            return Err(Misuse("a payload is a multiple of four bytes").into());
-        }
         let Self { payload, items, gather_max, .. } = *self;
-        let (mut stream, mut bulk) = (u64::from(payload), 0);
-        let mut stream_pieces = 1;
-        for (index, item) in items.iter().enumerate() {
-            bulk += u64::from(item.len);
-            if !placed.contains(index) {
-                stream += u64::from(item.padded_len());
-                // The item, its padding if there is any, and the payload behind it.
-                stream_pieces += item.pieces + u32::from(item.padded_len() > item.len) + 1;
-            }
-        }
-        // The check of the items has found the sum of all to be a u32.
-        let (stream, bulk) = (stream as u32, bulk as u32);
+        let Spread { stream, pieces: stream_pieces, bulk } = spread(payload, items, placed)?;
         let demand = layout::Demand {
             header_base,
             stream,
@@ -293,9 +277,33 @@ impl Message<'_, '_> {
     }
 }
 
-#[inline]
-fn fits_inline(peer: &PeerLimits, payload: u32) -> bool {
-    payload <= peer.recv_size - InlinePlan::HEADER_LEN
+/// What a message is made of, when some of its items are apart.
+pub(crate) struct Spread {
+    /// Bytes of the stream.
+    pub(crate) stream: u32,
+    /// Memory pieces of the stream.
+    pub(crate) pieces: u32,
+    /// Bytes of all items.
+    pub(crate) bulk: u32,
+}
+
+/// Sums a message up. Its items have been checked.
+pub(crate) fn spread(payload: u32, items: &[BulkItem], apart: ItemSet) -> Result<Spread, Misuse> {
+    if !payload.is_multiple_of(4) {
+        return Err(Misuse("a payload is a multiple of four bytes"));
+    }
+    let (mut stream, mut bulk) = (u64::from(payload), 0);
+    let mut pieces = 1;
+    for (index, item) in items.iter().enumerate() {
+        bulk += u64::from(item.len);
+        if !apart.contains(index) {
+            stream += u64::from(item.padded_len());
+            // The item, its padding if there is any, and the payload behind it.
+            pieces += item.pieces + u32::from(item.padded_len() > item.len) + 1;
+        }
+    }
+    // The check of the items has found the sum of all to be a u32.
+    Ok(Spread { stream: stream as u32, pieces, bulk: bulk as u32 })
 }
 
 fn items_where(items: &[BulkItem], is_placed: impl Fn(usize) -> bool) -> ItemSet {

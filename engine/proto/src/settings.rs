@@ -1,6 +1,8 @@
 //! What one side brings to a connection: its role, its receive buffers, its limits and features.
 
-use rpcrdma_xdr::numbers::limit::{GROUP_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN};
+use rpcrdma_xdr::numbers::limit::{
+    GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN,
+};
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
@@ -46,9 +48,13 @@ pub struct Interop {
     /// The most Read chunks of a call that are data items. The Linux server takes one: for a second
     /// it answers ERR_CHUNK and closes the connection. libevpl has one as well.
     pub read_chunks_max: u32,
+    /// Whether only an item that ends its call may be a Read chunk. ntirpc (NFS-Ganesha) does not
+    /// look at the position of a chunk.
+    pub read_chunk_last: bool,
     /// The most Write chunks of a call. ntirpc (NFS-Ganesha) and libevpl use the first only.
     pub write_chunks_max: u32,
-    /// The most segments of a chunk. libevpl takes a single one.
+    /// The most segments of a chunk. libevpl takes a single one; the Linux client never has more
+    /// than 16.
     pub segments_max: u32,
     /// Whether a call whose message is fetched from position zero may have Read chunks beside it.
     /// The Linux client never sends that, so no server is known to be used to it.
@@ -63,12 +69,26 @@ pub struct Interop {
     pub remote_invalidation: bool,
 }
 
+impl Interop {
+    fn check(&self) -> Result<(), Misuse> {
+        let chunks = [self.read_chunks_max, self.write_chunks_max];
+        if chunks.iter().any(|count| !(1..=MITEMS_MAX).contains(count)) {
+            return Err(Misuse("a call has 1 to 64 chunks of a kind"));
+        }
+        if !(1..=ITEM_SEGMENTS_MAX).contains(&self.segments_max) {
+            return Err(Misuse("a chunk has 1 to 256 segments"));
+        }
+        Ok(())
+    }
+}
+
 impl Default for Interop {
     fn default() -> Self {
         Self {
             read_chunks_max: 1,
+            read_chunk_last: false,
             write_chunks_max: 1,
-            segments_max: 256,
+            segments_max: 16,
             long_call_with_chunks: false,
             write_with_reply: false,
             reply_chunk: ReplyChunkUse::WhenNeeded,
@@ -168,7 +188,7 @@ impl Settings {
         if counts.iter().any(|count| !(1..=GROUP_MAX).contains(count)) {
             return Err(Misuse("a message has 1 to 64 transmissions"));
         }
-        Ok(())
+        self.interop.check()
     }
 
     /// The length of the first segment of a receive buffer.

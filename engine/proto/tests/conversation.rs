@@ -444,7 +444,8 @@ mod classification {
 
     #[test]
     fn chunks_need_explicit_rdma() {
-        let (mut client, mut server) = both();
+        let none = Settings { explicit: false, ..settings() };
+        let (mut client, mut server) = connected(none, none);
         let segment = RdmaSegment { handle: 1, length: 4, offset: 0 };
         let reads = [ReadSegment { position: 0, target: segment }];
         let chunks = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
@@ -457,7 +458,15 @@ mod classification {
         let reply = Some(WriteChunk(Array::from_slice(&segments)));
         let body = Body::NoMsg(ChunkLists { reply, ..ChunkLists::EMPTY });
         let ingress = client.receive(&wire(id.xid(), 2, 8, body, &[]));
-        assert!(matches!(ingress, Ingress::Failed(of, Refusal::BadReply) if of == id));
+        let Ingress::Reply(of, message) = ingress else { panic!("the reply to a call") };
+        assert_eq!(of, id);
+        let parts = [message.part];
+        let resolved =
+            client.conn.resolve_reply(&client.ledger, of, &message, &parts, &Offered::NONE);
+        let violation = resolved.expect_err("nothing was offered");
+        // wire.md B7: a base reply is not reported.
+        let report = client.conn.reject_reply(&mut client.ledger, of, message.via, violation);
+        assert_eq!(report, None);
     }
 
     #[test]

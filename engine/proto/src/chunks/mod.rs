@@ -1,3 +1,19 @@
 //! Chunks: memory that one side offers and the other reads or writes (RFC 8166 3.4)
+//!
+//! ```text
+//!   call     | Read list: 0, 0, 64, 64, ... | Write list: 0 1 2 | Reply chunk |
+//!               └ the message  └ an item at 64      └ item i of the reply goes to chunk i
+//!   reply    |  none         | the same Write list and Reply chunk, with the lengths written |
+//! ```
+//! Only the caller's memory is ever exposed: the responder reads from it what it is to know, and
+//! writes to it what it has to say. The layout is the same in both versions.
 
+mod lists;
+mod offer;
+pub(crate) mod receive;
+pub mod resolve;
+pub(crate) mod route;
 pub mod write;
+
+pub(crate) use lists::{CallLists, ReplyLists};
+pub(crate) use offer::plan_reply;

@@ -1,11 +1,17 @@
 //! RDMA Writes of a reply: what goes where in the memory that the caller offered
 
-use rpcrdma_xdr::chunk::RdmaSegment;
+use core::ops::Range;
 
+use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk};
+
+use crate::chunks::lists::written_len;
 use crate::placement::gather::Gather;
-use crate::placement::plan::GroupPlan;
+use crate::placement::plan::{Form, GroupPlan};
 
 /// An RDMA Write into memory that the peer offered.
+///
+/// It may be posted in several parts, one behind the other, if its pieces lie in more places than
+/// one work request can gather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteWrite {
     /// Exactly what is written.
@@ -16,23 +22,125 @@ pub struct RemoteWrite {
     start: u32,
 }
 
-impl GroupPlan<'_> {
+/// How far the RDMA Writes of a message are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WriteCursor {
+    /// The Write chunk; behind the last it is the Reply chunk.
+    chunk: usize,
+    segment: usize,
+    /// Bytes of the segment that are written.
+    within: u32,
+    /// Bytes of the item, or of the message, that are written.
+    done: u32,
+}
+
+impl<'a> GroupPlan<'a> {
     /// The next RDMA Write of the message, to be posted before its transmissions and on the same
     /// queue pair.
     pub fn next_write(&mut self) -> Option<RemoteWrite> {
-        None
+        let Form::ChunkReply(lists) = self.form else { return None };
+        loop {
+            let at = self.writes;
+            let (chunk, item, total) = match lists.writes.iter().nth(at.chunk) {
+                Some(chunk) => {
+                    let total = written_len(self.items, self.direct, at.chunk);
+                    (chunk, Some(at.chunk as u8), total)
+                }
+                None if at.chunk == lists.writes.len() && lists.is_written => {
+                    (lists.reply?, None, self.stream)
+                }
+                None => return None,
+            };
+            if at.done == total {
+                self.writes = WriteCursor { chunk: at.chunk + 1, ..WriteCursor::default() };
+                continue;
+            }
+            let WriteChunk(segments) = chunk;
+            // The plan was made for chunks that hold what is written to them.
+            let segment = segments.get(at.segment)?;
+            let room = segment.length - at.within;
+            if room == 0 {
+                self.writes = WriteCursor { segment: at.segment + 1, within: 0, ..at };
+                continue;
+            }
+            let len = room.min(total - at.done);
+            let length = match item {
+                Some(_) => len,
+                None => self.gathered_at_once(at.done..at.done + len),
+            };
+            self.writes = WriteCursor { within: at.within + length, done: at.done + length, ..at };
+            let offset = segment.offset.wrapping_add(u64::from(at.within));
+            let remote = RdmaSegment { length, offset, ..segment };
+            return Some(RemoteWrite { remote, item, start: at.done });
+        }
     }
 
     /// What an RDMA Write is gathered from.
-    pub fn write_pieces(&self, write: &RemoteWrite) -> impl Iterator<Item = Gather> + use<> {
-        let RemoteWrite { remote, item, start } = *write;
-        item.map(|item| Gather::Bulk { item: usize::from(item), start, len: remote.length })
-            .into_iter()
+    pub fn write_pieces<'p>(&'p self, write: &RemoteWrite) -> StreamPieces<'p, 'a> {
+        let &RemoteWrite { remote: RdmaSegment { length: len, .. }, item, start } = write;
+        match item {
+            Some(item) => {
+                let item = Some(Gather::Bulk { item: usize::from(item), start, len });
+                StreamPieces { plan: self, stream: 0..0, item }
+            }
+            None => StreamPieces { plan: self, stream: start..start + len, item: None },
+        }
+    }
+
+    /// What the memory that is offered at position zero must hold: the message without the items
+    /// that are read apart. Nothing if the message is in the transmissions.
+    pub fn body_pieces<'p>(&'p self) -> StreamPieces<'p, 'a> {
+        let is_fetched = matches!(&self.form, Form::ChunkCall(lists) if lists.is_fetched);
+        let stream = if is_fetched { 0..self.stream } else { 0..0 };
+        StreamPieces { plan: self, stream, item: None }
     }
 
     /// The handle that the last transmission of the message is to invalidate.
     #[must_use]
     pub fn invalidate(&self) -> Option<u32> {
-        None
+        self.handle
+    }
+
+    /// How many bytes of this part of the stream one work request can gather.
+    fn gathered_at_once(&self, range: Range<u32>) -> u32 {
+        let begin = range.start;
+        let mut stream = range;
+        let mut entries = 0;
+        while stream.start < stream.end {
+            let piece = self.stream_piece(&stream);
+            entries += match piece {
+                Gather::Bulk { item, .. } => self.items.get(item).map_or(1, |item| item.pieces),
+                Gather::Payload(_) | Gather::Zero(_) => 1,
+            };
+            if entries > self.gather_max && stream.start > begin {
+                break;
+            }
+            stream.start += piece.len();
+        }
+        stream.start - begin
+    }
+}
+
+/// The pieces of a part of the stream, in order.
+#[derive(Debug, Clone)]
+pub struct StreamPieces<'p, 'a> {
+    plan: &'p GroupPlan<'a>,
+    stream: Range<u32>,
+    item: Option<Gather>,
+}
+
+impl Iterator for StreamPieces<'_, '_> {
+    type Item = Gather;
+
+    fn next(&mut self) -> Option<Gather> {
+        if let Some(item) = self.item.take() {
+            return Some(item);
+        }
+        if self.stream.is_empty() {
+            return None;
+        }
+        let piece = self.plan.stream_piece(&self.stream);
+        self.stream.start += piece.len();
+        Some(piece)
     }
 }

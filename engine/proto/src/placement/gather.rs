@@ -78,7 +78,7 @@ impl Gather {
 
 impl GroupPlan<'_> {
     /// The piece of the stream that begins at `range.start`, no longer than the range.
-    fn stream_piece(&self, range: &Range<u32>) -> Gather {
+    pub(crate) fn stream_piece(&self, range: &Range<u32>) -> Gather {
         let left = range.end - range.start;
         // Where we are in the stream, and how many of its bytes are items and their padding.
         let (mut excised, mut spliced) = (0, 0);

@@ -13,6 +13,8 @@ pub struct InlinePlan {
     pub direction: Direction,
     /// Bytes of payload.
     pub payload: u32,
+    /// The handle that the message is to invalidate.
+    pub invalidate: Option<u32>,
 }
 
 impl InlinePlan {

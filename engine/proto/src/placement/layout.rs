@@ -156,6 +156,14 @@ pub struct Layout {
     pub walk: Walk,
 }
 
+impl Layout {
+    /// One transmission with so many bytes of payload.
+    #[must_use]
+    pub fn single(header_len: u32, first_room: u32) -> Self {
+        Self { header_len, first_room, cont_room: 0, count: 1, walk: Walk::default() }
+    }
+}
+
 /// Why there is no layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayoutError {

@@ -21,7 +21,8 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
-use crate::chunks::write::RemoteWrite;
+use crate::chunks::write::{RemoteWrite, WriteCursor};
+use crate::chunks::{CallLists, ReplyLists};
 use crate::demand::{Exposed, Want};
 use crate::placement::direct::{self, Directions, sets_of};
 use crate::placement::gather::Pieces;
@@ -64,7 +65,7 @@ impl Plan<'_> {
     #[must_use]
     pub fn invalidate(&self) -> Option<u32> {
         match self {
-            Self::Inline(_) => None,
+            Self::Inline(plan) => plan.invalidate,
             Self::Group(plan) => plan.invalidate(),
         }
     }
@@ -84,6 +85,10 @@ impl Plan<'_> {
 pub(crate) enum Form<'a> {
     /// RDMA_MSG: a single transmission, nothing placed.
     Msg(Direction),
+    /// A base call with chunks.
+    ChunkCall(CallLists),
+    /// The base reply to a call with chunks.
+    ChunkReply(ReplyLists<'a>),
     /// A transmit request. A want with memory has its list in `exposed`.
     Request { wants: &'a [Want], offered: ItemSet, rsbuf: u32 },
     /// A transmit response to these directions.
@@ -95,8 +100,8 @@ impl Form<'_> {
     pub(crate) fn direction(&self) -> Direction {
         match self {
             Self::Msg(direction) => *direction,
-            Self::Request { .. } => Direction::Call,
-            Self::Response { .. } => Direction::Reply,
+            Self::ChunkCall(_) | Self::Request { .. } => Direction::Call,
+            Self::ChunkReply(_) | Self::Response { .. } => Direction::Reply,
         }
     }
 }
@@ -104,20 +109,23 @@ impl Form<'_> {
 /// A message laid out in transmissions.
 #[derive(Debug)]
 pub struct GroupPlan<'a> {
-    form: Form<'a>,
+    pub(crate) form: Form<'a>,
     xid: u32,
-    stream: u32,
-    pub(super) items: &'a [BulkItem],
+    pub(crate) stream: u32,
+    pub(crate) items: &'a [BulkItem],
     placed: ItemSet,
     /// Items moved by explicit RDMA.
-    direct: ItemSet,
+    pub(crate) direct: ItemSet,
     exposed: Exposed<'a>,
     header_len: u32,
     first_room: u32,
     cont_room: u32,
     count: u32,
-    gather_max: u32,
+    pub(crate) gather_max: u32,
     next: u32,
+    pub(crate) writes: WriteCursor,
+    /// What the last transmission invalidates.
+    pub(crate) handle: Option<u32>,
     /// Before the first placed item.
     start: Walk,
     bulk: BulkCursor,
@@ -193,6 +201,8 @@ impl<'a> GroupPlan<'a> {
             count: layout.count,
             gather_max: sizes.gather_max,
             next: 0,
+            writes: WriteCursor::default(),
+            handle: None,
             start: layout.walk,
             bulk: BulkCursor { item: 0, done: 0, first: None, k: 0, walk: layout.walk },
         }
@@ -245,10 +255,11 @@ impl<'a> GroupPlan<'a> {
         &self,
         structure: &RecvStructure,
         transmission: &Transmission,
-        Stamp { vers, credit }: Stamp,
+        stamp: Stamp,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let pslen = transmission.payload.end - transmission.payload.start;
+        let Stamp { vers, credit } = stamp;
         let header = |body| Header { xid: self.xid, vers, credit, body };
         if transmission.index > 0 {
             let itype = match self.form.direction() {
@@ -262,6 +273,14 @@ impl<'a> GroupPlan<'a> {
         let mut walk = self.start;
         let optional = match self.form {
             Form::Msg(_) => return header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
+            Form::ChunkCall(lists) => {
+                self.encode_words(stamp, writer)?;
+                return lists.encode(self.items, self.direct, &self.exposed, writer);
+            }
+            Form::ChunkReply(lists) => {
+                self.encode_words(stamp, writer)?;
+                return lists.encode(self.items, self.direct, self.stream, writer);
+            }
             Form::Request { wants, offered, rsbuf } => {
                 let apart = self.placed.union(self.direct).iter();
                 dp.extend(apart.map(|index| self.entry(index, &mut walk, structure)));
@@ -291,6 +310,12 @@ impl<'a> GroupPlan<'a> {
             }
         };
         header(Body::Optional(optional)).encode(writer)
+    }
+
+    /// The words in front of the procedure.
+    fn encode_words(&self, stamp: Stamp, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let words = [self.xid, stamp.vers, stamp.credit];
+        words.into_iter().try_for_each(|word| writer.put_u32(word))
     }
 
     /// Transmissions that the message takes.

@@ -7,13 +7,14 @@
 //! up. Only received bytes behind a transmission's payload are ever named: what an earlier message
 //! left in a buffer stays unseen (wire.md E13).
 
-use rpcrdma_xdr::array::Array;
-use rpcrdma_xdr::chunk::RdmaSegment;
+use rpcrdma_xdr::array::{Array, Iter};
+use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, WriteChunk, WriteList};
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, STRUCTURE_SEGMENTS_MAX};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, TbsnIter, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
+use crate::chunks::resolve::{ReadItems, written_item};
 use crate::error::Violation;
 use crate::group::Part;
 use crate::placement::direct::{ItemKind, WantSet};
@@ -54,6 +55,10 @@ pub struct Placed<'a> {
 pub(crate) enum Items<'a> {
     /// In the items of a transmit request, or of a transmit response.
     Listed { items: Array<'a, MsgItem<'a>>, is_reply: bool },
+    /// In the Read list of a call.
+    Read { reads: ReadList<'a> },
+    /// In the Write list of a reply.
+    Written { writes: WriteList<'a> },
 }
 
 /// An item that is not in the payload stream.
@@ -109,6 +114,8 @@ pub struct Segments<'a> {
 pub(crate) enum SegmentSource<'a> {
     /// In an item of the extension.
     Listed(Array<'a, RdmaSegment>),
+    /// In the Read list, behind so many other entries.
+    Read { reads: ReadList<'a>, before: usize },
 }
 
 /// Checks every item of a message and finds its length (wire.md E13, E16, E17, E25, E30, E31, E40).
@@ -147,26 +154,24 @@ pub fn resolve<'a>(
 
 impl<'a> Placed<'a> {
     /// The items that are not in the payload stream, in order.
-    pub fn iter(&self) -> impl Iterator<Item = PlacedItem<'a>> + use<'a> {
-        let Items::Listed { items, is_reply } = self.items;
-        items.iter().enumerate().filter_map(move |(index, item)| {
-            let (position, len) = (Some(item.disp), item.length);
-            let at = match item.loc {
-                Loc::Tbsn { offset, segments } => Place::Sent(Sent { offset, segments }),
-                Loc::Exrw(_) if is_reply => Place::Sink,
-                Loc::Exrw(list) => {
-                    Place::Remote(Segments { source: SegmentSource::Listed(list), len })
-                }
-                Loc::TooShort | Loc::NoItem => return None,
-            };
-            Some(PlacedItem { index, position, len, at })
+    #[must_use]
+    pub fn iter(&self) -> PlacedItems<'a> {
+        PlacedItems(match self.items {
+            Items::Listed { items, is_reply } => {
+                PlacedSource::Listed { items: items.iter(), next: 0, is_reply }
+            }
+            Items::Read { reads } => PlacedSource::Read(ReadItems::new(reads)),
+            Items::Written { writes } => PlacedSource::Written { writes: writes.iter(), next: 0 },
         })
     }
 
     /// What was done with each item of the header of a transmit request or response; in a reply,
-    /// with each want of the call.
+    /// with each want of the call. Nothing for a base message.
     pub fn results(&self) -> impl Iterator<Item = ItemKind> + use<'a> {
-        let Items::Listed { items, .. } = self.items;
+        let items = match self.items {
+            Items::Listed { items, .. } => items,
+            Items::Read { .. } | Items::Written { .. } => Array::EMPTY,
+        };
         items.iter().map(|item| ItemKind::of(&item.loc))
     }
 
@@ -190,6 +195,55 @@ impl<'a> Placed<'a> {
     }
 }
 
+/// The items that are not in the payload stream, in order.
+#[derive(Clone)]
+pub struct PlacedItems<'a>(PlacedSource<'a>);
+
+#[derive(Clone)]
+enum PlacedSource<'a> {
+    Listed { items: Iter<'a, MsgItem<'a>>, next: usize, is_reply: bool },
+    Read(ReadItems<'a>),
+    Written { writes: Iter<'a, WriteChunk<'a>>, next: usize },
+}
+
+impl<'a> Iterator for PlacedItems<'a> {
+    type Item = PlacedItem<'a>;
+
+    fn next(&mut self) -> Option<PlacedItem<'a>> {
+        match &mut self.0 {
+            PlacedSource::Listed { items, next, is_reply } => loop {
+                let (index, item) = (*next, items.next()?);
+                *next += 1;
+                if let Some(at) = place_of(&item, *is_reply) {
+                    let (position, len) = (Some(item.disp), item.length);
+                    return Some(PlacedItem { index, position, len, at });
+                }
+            },
+            PlacedSource::Read(items) => items.next(),
+            PlacedSource::Written { writes, next } => loop {
+                let (index, chunk) = (*next, writes.next()?);
+                *next += 1;
+                if let Some(item) = written_item(index, chunk) {
+                    return Some(item);
+                }
+            },
+        }
+    }
+}
+
+/// Where an item of the extension is, if it is not in the payload stream.
+fn place_of<'a>(item: &MsgItem<'a>, is_reply: bool) -> Option<Place<'a>> {
+    match item.loc {
+        Loc::Tbsn { offset, segments } => Some(Place::Sent(Sent { offset, segments })),
+        Loc::Exrw(_) if is_reply => Some(Place::Sink),
+        Loc::Exrw(list) => {
+            let source = SegmentSource::Listed(list);
+            Some(Place::Remote(Segments { source, len: item.length }))
+        }
+        Loc::TooShort | Loc::NoItem => None,
+    }
+}
+
 impl<'a> PlacedItem<'a> {
     /// Where its bytes are in the receive buffers, in order; nowhere if it was not placed by Send.
     /// `structure` is the one it was resolved with.
@@ -209,16 +263,20 @@ impl Sent<'_> {
 impl<'a> Segments<'a> {
     /// The segments, each with as many bytes as belong to the thing; none is empty.
     pub fn iter(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
-        let SegmentSource::Listed(list) = self.source;
+        let (listed, read) = match self.source {
+            SegmentSource::Listed(list) => (list, None),
+            SegmentSource::Read { reads, before } => (Array::EMPTY, Some((reads, before))),
+        };
+        let read = read.into_iter().flat_map(|(reads, before)| reads.iter().skip(before));
         let mut left = self.len;
-        list.iter()
+        listed
+            .iter()
+            .chain(read.map(|read| read.target))
             .map_while(move |segment| {
-                if left == 0 {
-                    return None;
-                }
                 let length = segment.length.min(left);
+                let is_done = left == 0;
                 left -= length;
-                Some(RdmaSegment { length, ..segment })
+                (!is_done).then_some(RdmaSegment { length, ..segment })
             })
             .filter(|segment| segment.length > 0)
     }

@@ -108,7 +108,13 @@ pub(super) fn check(choices: &mut Choices<'_>) {
 const LEN_MAX: u32 = 20_000;
 
 fn is_too_long(error: SendError) -> bool {
-    matches!(error, SendError::NeedsExplicitRdma { .. } | SendError::TooManyPieces { .. })
+    matches!(
+        error,
+        SendError::NeedsExplicitRdma { .. }
+            | SendError::NoRoute { .. }
+            | SendError::RoomTooSmall { .. }
+            | SendError::TooManyPieces { .. }
+    )
 }
 
 /// An item that is wanted, of a call that is one operation.

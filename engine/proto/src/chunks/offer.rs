@@ -1,0 +1,71 @@
+//! The plan of a reply to a call with chunks: what goes to which, and what stays in line
+
+use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
+
+use crate::chunks::lists::{ReplyLists, total_len};
+use crate::demand::{Exposed, ReplyDemand};
+use crate::error::SendError;
+use crate::placement::layout::{ItemSet, Layout};
+use crate::placement::plan::{Form, GroupPlan, Sizes};
+use crate::property::PeerLimits;
+use crate::route::{Spread, spread};
+use crate::settings::{Interop, ReplyChunkUse};
+
+/// Plans a reply within what the caller offered. Its items are known to be in order.
+///
+/// # Errors
+/// [`SendError::RoomTooSmall`] if a chunk does not hold what belongs there: the call is to be
+/// refused (wire.md C6).
+#[inline(never)]
+pub(crate) fn plan_reply<'a>(
+    peer: &PeerLimits,
+    interop: &Interop,
+    xid: u32,
+    demand: &ReplyDemand<'a>,
+    (writes, reply): (WriteList<'a>, Option<WriteChunk<'a>>),
+) -> Result<GroupPlan<'a>, SendError> {
+    let ReplyDemand { payload, items, gather_max, .. } = *demand;
+    let mut direct = ItemSet::EMPTY;
+    // RFC 8166 4.3.2.1: chunks are used up in order; wire.md C5: also by an item without bytes.
+    for (index, (item, WriteChunk(segments))) in items.iter().zip(writes.iter()).enumerate() {
+        // RFC 8166 4.3.2.3: an empty chunk asks for the item in line.
+        if item.len == 0 || segments.is_empty() {
+            continue;
+        }
+        let have = total_len(segments.iter());
+        if u64::from(item.len) > have {
+            return Err(SendError::RoomTooSmall { need: item.len, have });
+        }
+        direct.insert(index);
+    }
+    let mut lists = ReplyLists { writes, reply, is_written: false };
+    let header_len = lists.header_len();
+    let Spread { stream, pieces, bulk } = spread(payload, items, direct)?;
+    let in_msg = peer.fits_msg(header_len, stream) && pieces < gather_max;
+    let have = reply.map_or(0, |WriteChunk(segments)| total_len(segments.iter()));
+    let in_chunk = have >= u64::from(stream) && peer.fits_header(header_len);
+    // RFC 8166 4.3.3: a Reply chunk may be left unused if the reply is short.
+    let prefers_chunk = interop.reply_chunk == ReplyChunkUse::Always;
+    lists.is_written = in_chunk && (prefers_chunk || !in_msg);
+    if !lists.is_written && !in_msg {
+        return Err(match reply {
+            Some(_) => SendError::RoomTooSmall { need: stream, have },
+            None if peer.fits_msg(header_len, stream) => {
+                SendError::TooManyPieces { need: 1 + pieces, max: gather_max }
+            }
+            None => SendError::NeedsExplicitRdma { payload, bulk, transmissions: 0, limit: 1 },
+        });
+    }
+    let sizes = Sizes {
+        form: Form::ChunkReply(lists),
+        xid,
+        stream,
+        items,
+        placed: ItemSet::EMPTY,
+        direct,
+        exposed: Exposed::NONE,
+        gather_max,
+    };
+    let first_room = if lists.is_written { 0 } else { stream };
+    Ok(GroupPlan::new(sizes, &Layout::single(header_len, first_room)))
+}

@@ -1,0 +1,236 @@
+//! The lists of a message that has arrived: all checks, before any memory is touched
+
+use rpcrdma_xdr::array::Iter;
+use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk};
+use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
+
+use crate::chunks::lists::total_len;
+use crate::demand::Offered;
+use crate::error::Violation;
+use crate::ingress::{Message, Via};
+use crate::placement::resolve::{
+    Items, MessageBody, Place, Placed, PlacedItem, SegmentSource, Segments,
+};
+
+/// Bytes that every message begins with and that are never taken out of it: xid and direction.
+const RPC_PREFIX_LEN: u64 = 8;
+
+/// Checks the lists of a call (RFC 8166 3.4.5, 4.3; wire.md C1 - C4).
+///
+/// # Errors
+/// [`Violation::BadHeader`] says what is wrong.
+pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Placed<'a>, Violation> {
+    let Message { via, part, reads, writes, reply, .. } = *message;
+    let segments = reads.iter().map(|read| read.target);
+    let offered = writes.iter().chain(reply).flat_map(|WriteChunk(segments)| segments.iter());
+    if segments.chain(offered).any(|segment| !is_possible(&segment)) {
+        return Err(Violation::BadHeader("a segment ends beyond the last address"));
+    }
+    let mut stream = u64::from(part.payload_len);
+    let mut body = None;
+    if let Some(chunk) = ReadChunks::new(reads).next().filter(|chunk| chunk.position == 0) {
+        stream = chunk.len;
+        body = Some(chunk);
+    }
+    match (via, &body) {
+        (Via::NoMsg, None) => return Err(Violation::BadHeader("nothing is at position zero")),
+        (Via::NoMsg, Some(_)) if stream < RPC_PREFIX_LEN => {
+            return Err(Violation::BadHeader("the message at position zero is too short"));
+        }
+        (Via::NoMsg, Some(_)) | (_, None) => {}
+        // wire.md C2: the payload is at position zero.
+        (_, Some(_)) => return Err(Violation::BadHeader("two things are at position zero")),
+    }
+    let (mut excised, mut previous_end, mut count) = (0, RPC_PREFIX_LEN, 0);
+    for chunk in ReadChunks::new(reads).skip(usize::from(body.is_some())) {
+        let position = u64::from(chunk.position);
+        if position < previous_end {
+            return Err(Violation::BadHeader("a Read chunk is out of order, or within another"));
+        }
+        if position > stream + excised {
+            return Err(Violation::BadHeader("a Read chunk lies beyond the message"));
+        }
+        let padded = (chunk.len + 3) & !3;
+        excised += padded;
+        previous_end = position + padded;
+        count += 1;
+    }
+    if count > MITEMS_MAX {
+        return Err(Violation::BadHeader("more than 64 Read chunks"));
+    }
+    let body = body.map(|chunk| chunk.segments(reads));
+    placed(Items::Read { reads }, body, (part.payload_len, stream, excised), rpc_len_max)
+}
+
+/// Checks the lists of a reply against what was offered (RFC 8166 3.4.6, 4.3; wire.md C7, C8).
+///
+/// # Errors
+/// [`Violation::BadHeader`] says what is wrong.
+pub fn resolve_reply<'a>(
+    message: &Message<'a>,
+    offered: &Offered<'_>,
+    rpc_len_max: u32,
+) -> Result<Placed<'a>, Violation> {
+    let Message { via, part, reads, writes, reply, .. } = *message;
+    if !reads.is_empty() {
+        return Err(Violation::BadHeader("a reply has a Read list"));
+    }
+    let due = offered.set.last().map_or(0, |last| last + 1);
+    if !writes.is_empty() && writes.len() != due {
+        return Err(Violation::BadHeader("a reply has other Write chunks than its call"));
+    }
+    let mut excised = 0;
+    for (index, chunk) in writes.iter().enumerate() {
+        let len = returned_len(chunk, offered.wants.of(offered.set, index))?;
+        excised += (len + 3) & !3;
+    }
+    let returned = match reply {
+        None => None,
+        Some(chunk) => Some(returned_len(chunk, offered.reply)?),
+    };
+    match (via, returned) {
+        (Via::NoMsg, Some(len)) if len >= RPC_PREFIX_LEN => {
+            let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+            let body = Some(MessageBody { len: len32, at: Place::Sink });
+            placed(Items::Written { writes }, body, (0, len, excised), rpc_len_max)
+        }
+        (Via::NoMsg, _) => Err(Violation::BadHeader("a reply is nowhere")),
+        (_, None | Some(0)) => {
+            let payload = part.payload_len;
+            let lens = (payload, u64::from(payload), excised);
+            placed(Items::Written { writes }, None, lens, rpc_len_max)
+        }
+        (_, Some(_)) => Err(Violation::BadHeader("a reply is in two places")),
+    }
+}
+
+/// wire.md E40: the message with everything in it is no longer than is accepted.
+fn placed<'a>(
+    items: Items<'a>,
+    body: Option<MessageBody<'a>>,
+    (payload_len, stream, excised): (u32, u64, u64),
+    rpc_len_max: u32,
+) -> Result<Placed<'a>, Violation> {
+    match u32::try_from(stream + excised) {
+        Ok(virtual_len) if virtual_len <= rpc_len_max => {
+            Ok(Placed { items, body, payload_len, virtual_len })
+        }
+        _ => Err(Violation::BadHeader("the message is longer than is accepted")),
+    }
+}
+
+/// How much was written to a chunk that was offered with these segments.
+fn returned_len(
+    WriteChunk(returned): WriteChunk<'_>,
+    offered: &[RdmaSegment],
+) -> Result<u64, Violation> {
+    if returned.len() != offered.len() {
+        return Err(Violation::BadHeader("a chunk came back with other segments"));
+    }
+    let mut is_short = false;
+    for (segment, offer) in returned.iter().zip(offered) {
+        if (segment.handle, segment.offset) != (offer.handle, offer.offset) {
+            return Err(Violation::BadHeader("a chunk came back with other segments"));
+        }
+        // RFC 8166 3.4.6: contiguously, and in the order of the segments.
+        if segment.length > offer.length || (is_short && segment.length > 0) {
+            return Err(Violation::BadHeader("a chunk came back with impossible lengths"));
+        }
+        is_short |= segment.length < offer.length;
+    }
+    Ok(total_len(returned.iter()))
+}
+
+fn is_possible(segment: &RdmaSegment) -> bool {
+    segment.offset.checked_add(u64::from(segment.length)).is_some()
+}
+
+/// The items of a call's Read list, in order.
+#[derive(Clone)]
+pub(crate) struct ReadItems<'a> {
+    reads: ReadList<'a>,
+    chunks: ReadChunks<'a>,
+    index: usize,
+}
+
+impl<'a> ReadItems<'a> {
+    pub(crate) fn new(reads: ReadList<'a>) -> Self {
+        Self { reads, chunks: ReadChunks::new(reads), index: 0 }
+    }
+}
+
+impl<'a> Iterator for ReadItems<'a> {
+    type Item = PlacedItem<'a>;
+
+    fn next(&mut self) -> Option<PlacedItem<'a>> {
+        let chunk = self.chunks.find(|chunk| chunk.position > 0 && chunk.len > 0)?;
+        let index = self.index;
+        self.index += 1;
+        let MessageBody { len, at } = chunk.segments(self.reads);
+        Some(PlacedItem { index, position: Some(chunk.position), len, at })
+    }
+}
+
+/// The item that was written to a chunk of a reply, if one was.
+pub(crate) fn written_item<'a>(
+    index: usize,
+    WriteChunk(segments): WriteChunk<'_>,
+) -> Option<PlacedItem<'a>> {
+    let len = total_len(segments.iter()) as u32;
+    (len > 0).then_some(PlacedItem { index, position: None, len, at: Place::Sink })
+}
+
+/// The Read chunks of a list: runs of one position.
+#[derive(Clone)]
+struct ReadChunks<'a> {
+    rest: core::iter::Peekable<Iter<'a, ReadSegment>>,
+    /// Entries before the rest.
+    before: usize,
+}
+
+/// A Read chunk.
+struct ReadChunk {
+    position: u32,
+    /// Entries of the list before it.
+    before: usize,
+    len: u64,
+}
+
+impl<'a> ReadChunks<'a> {
+    fn new(reads: ReadList<'a>) -> Self {
+        Self { rest: reads.iter().peekable(), before: 0 }
+    }
+}
+
+impl Iterator for ReadChunks<'_> {
+    type Item = ReadChunk;
+
+    fn next(&mut self) -> Option<ReadChunk> {
+        let position = self.rest.peek()?.position;
+        let mut chunk = ReadChunk { position, before: self.before, len: 0 };
+        while let Some(read) = self.rest.next_if(|read| read.position == position) {
+            self.before += 1;
+            chunk.len += u64::from(read.target.length);
+        }
+        Some(chunk)
+    }
+}
+
+impl ReadChunk {
+    /// Where its bytes are. Its length is known to be that of a message.
+    fn segments<'a>(&self, reads: ReadList<'a>) -> MessageBody<'a> {
+        let len = u32::try_from(self.len).unwrap_or(u32::MAX);
+        let source = SegmentSource::Read { reads, before: self.before };
+        MessageBody { len, at: Place::Remote(Segments { source, len }) }
+    }
+}
+
+/// The handle of all memory that a call exposes, if it is the same everywhere (wire.md C9).
+pub(crate) fn common_handle(message: &Message<'_>) -> Option<u32> {
+    let Message { reads, writes, reply, .. } = message;
+    let offered = writes.iter().chain(*reply).flat_map(|WriteChunk(segments)| segments.iter());
+    let base = reads.iter().map(|read| read.target).chain(offered);
+    let mut all = base.chain(message.extension_segments());
+    let RdmaSegment { handle, .. } = all.next()?;
+    all.all(|segment| segment.handle == handle).then_some(handle)
+}

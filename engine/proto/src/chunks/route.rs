@@ -1,0 +1,290 @@
+//! The way of a call by the base protocol: what the peer reads, what it writes, what stays in line
+//!
+//! ```text
+//!   the reply   fits in line ──▶ with Write chunks ──▶ all of it in a Reply chunk
+//!   the call    fits in line ──▶ with Read chunks ───▶ all of it at position zero
+//! ```
+//! The first way of the reply with which some way of the call goes together is taken, and of those
+//! the first (wire.md C10). How many segments there will be is not known yet: a memory piece, or a
+//! landing buffer, is counted as one.
+
+use arrayvec::ArrayVec;
+use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_MAX};
+use rpcrdma_xdr::numbers::size;
+
+use crate::chunks::lists::{CallLists, READ_LEN, chunk_len};
+use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, Want};
+use crate::error::{Misuse, SendError};
+use crate::placement::direct::WantKind;
+use crate::placement::layout::{ItemSet, Layout};
+use crate::property::PeerLimits;
+use crate::route::{Spread, spread};
+use crate::settings::Interop;
+
+/// Both ends of a base message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends<'s> {
+    pub(crate) peer: &'s PeerLimits,
+    pub(crate) interop: &'s Interop,
+    /// The longest transmission that the peer sends to us.
+    pub(crate) reply_size: u32,
+    /// The longest header that we find in it (wire.md W1).
+    pub(crate) reply_first: u32,
+}
+
+/// One way of the reply.
+#[derive(Debug, Clone, Copy)]
+struct ReplyWay {
+    writes: ItemSet,
+    /// Bytes of the Reply chunk; 0 for none.
+    reply: u32,
+    /// Bytes that the lists add to a header.
+    lists_len: u32,
+}
+
+/// One way of the call.
+#[derive(Debug, Clone, Copy)]
+struct CallWay {
+    reads: ItemSet,
+    is_fetched: bool,
+}
+
+impl Ends<'_> {
+    /// The way of a call whose items and wants have been checked.
+    ///
+    /// # Errors
+    /// [`SendError::NoRoute`] if there is none.
+    #[inline(never)]
+    pub(crate) fn route(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
+        let call_ways = self.call_ways(demand);
+        for reply in self.reply_ways(demand) {
+            for call in &call_ways {
+                if let Some(route) = self.join(demand, &reply, call) {
+                    return Ok(route);
+                }
+            }
+        }
+        let CallDemand { payload, items, wants, reply_payload_max, .. } = demand;
+        Err(SendError::NoRoute {
+            payload: *payload,
+            bulk: sum(items.iter().map(|item| item.len)),
+            reply: sum(wants.iter().map(|want| want.max_len)).saturating_add(*reply_payload_max),
+        })
+    }
+
+    /// The ways of the reply that fit what it comes in, in the order of preference.
+    fn reply_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<ReplyWay, 4> {
+        let (mut asked, mut possible) = (ItemSet::EMPTY, ItemSet::EMPTY);
+        for (index, want) in demand.wants.iter().enumerate() {
+            if index >= self.interop.write_chunks_max as usize || !self.can_write(want, demand) {
+                continue;
+            }
+            possible.insert(index);
+            let is_asked = match want.kind {
+                WantKind::Exrw => true,
+                // wire.md E28
+                WantKind::BySize => want.max_len > want.over,
+                WantKind::Tbsn | WantKind::Choice => false,
+            };
+            if is_asked {
+                asked.insert(index);
+            }
+        }
+        let beside = if self.interop.write_with_reply { possible } else { ItemSet::EMPTY };
+        let in_line = [asked, possible].map(|writes| self.reply_way(demand, writes, false));
+        let in_chunk = [beside, ItemSet::EMPTY].map(|writes| self.reply_way(demand, writes, true));
+        in_line.into_iter().chain(in_chunk).flatten().collect()
+    }
+
+    fn reply_way(
+        &self,
+        demand: &CallDemand<'_>,
+        writes: ItemSet,
+        is_long: bool,
+    ) -> Option<ReplyWay> {
+        let apart = |index| writes.contains(index);
+        let wants = demand.wants.iter().enumerate();
+        let in_stream =
+            wants.filter(|(index, _)| !apart(*index)).map(|(_, want)| padded(want.max_len));
+        let stream = u64::from(demand.reply_payload_max) + in_stream.sum::<u64>();
+        // wants without memory in front of one that has some get an empty chunk.
+        let chunks = demand.wants.get(..writes.last().map_or(0, |last| last + 1))?;
+        let mut lists_len = 0;
+        for (index, want) in chunks.iter().enumerate() {
+            let segments = if apart(index) { want.segments(demand.explicit)? } else { 0 };
+            lists_len += 4 + chunk_len(segments);
+        }
+        if !is_long {
+            let header_len = size::HEADER_MIN as u32 + lists_len;
+            let fits = header_len + 8 <= self.reply_first
+                && u64::from(header_len) + stream <= u64::from(self.reply_size);
+            return fits.then_some(ReplyWay { writes, reply: 0, lists_len });
+        }
+        let reply = u32::try_from(stream).ok()?;
+        lists_len += chunk_len(self.landing(reply, demand.explicit)?);
+        let fits = size::HEADER_MIN as u32 + lists_len <= self.reply_first;
+        fits.then_some(ReplyWay { writes, reply, lists_len })
+    }
+
+    /// The ways of the call that the peer is known to take, in the order of preference.
+    fn call_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<CallWay, { MITEMS_MAX as usize + 3 }> {
+        let way = |reads, is_fetched| CallWay { reads, is_fetched };
+        let mut ways = ArrayVec::new();
+        ways.push(way(ItemSet::EMPTY, false));
+        if !demand.explicit.enabled {
+            return ways;
+        }
+        let mut order: ArrayVec<usize, { MITEMS_MAX as usize }> =
+            (0..demand.items.len()).filter(|index| self.can_read(*index, demand)).collect();
+        // The longest first; of equal ones the first.
+        order.sort_unstable_by_key(|index| {
+            let len = demand.items.get(*index).map_or(0, |item| item.len);
+            (core::cmp::Reverse(len), *index)
+        });
+        let mut reads = ItemSet::EMPTY;
+        for index in order.iter().take(self.interop.read_chunks_max as usize) {
+            reads.insert(*index);
+            ways.push(way(reads, false));
+        }
+        if self.interop.long_call_with_chunks && !reads.is_empty() {
+            ways.push(way(reads, true));
+        }
+        ways.push(way(ItemSet::EMPTY, true));
+        ways
+    }
+
+    /// The two ways as one, if their headers and what goes with them fit the peer's buffers.
+    fn join(&self, demand: &CallDemand<'_>, reply: &ReplyWay, call: &CallWay) -> Option<CallRoute> {
+        let CallDemand { payload, items, gather_max, explicit, .. } = *demand;
+        let Spread { stream, pieces, .. } = spread(payload, items, call.reads).ok()?;
+        let body = if call.is_fetched { stream } else { 0 };
+        let mut entries = if call.is_fetched { self.landing(body, explicit)? } else { 0 };
+        for index in call.reads.iter() {
+            entries = entries.saturating_add(items.get(index)?.pieces.max(1));
+        }
+        if entries > READ_SEGMENTS_MAX {
+            return None;
+        }
+        let header_len = size::HEADER_MIN as u32 + entries * READ_LEN + reply.lists_len;
+        let fits = match call.is_fetched {
+            true => self.peer.fits_header(header_len),
+            false => self.peer.fits_msg(header_len, stream) && pieces < gather_max,
+        };
+        let first_room = if call.is_fetched { 0 } else { stream };
+        fits.then_some(CallRoute {
+            form: if call.is_fetched { CallForm::NoMsg } else { CallForm::Msg },
+            items: call.reads,
+            wants: reply.writes,
+            body,
+            reply: reply.reply,
+            count: 1,
+            reply_count: 1,
+            placed: ItemSet::EMPTY,
+            stream,
+            layout: Layout::single(header_len, first_room),
+        })
+    }
+
+    fn can_read(&self, index: usize, demand: &CallDemand<'_>) -> bool {
+        let Some(item) = demand.items.get(index) else { return false };
+        let is_last = || {
+            let behind = demand.items.iter().map(|item| u64::from(item.padded_len())).sum::<u64>();
+            let end = u64::from(item.position) + u64::from(item.padded_len());
+            end == u64::from(demand.payload) + behind
+        };
+        let fits = self.fits_segments(item.pieces.max(1)).is_some();
+        item.len > 0 && fits && (!self.interop.read_chunk_last || is_last())
+    }
+
+    fn can_write(&self, want: &Want, demand: &CallDemand<'_>) -> bool {
+        let segments = want.segments(demand.explicit);
+        // wire.md E29: a want whose minimum is never reached is not meant to leave the stream.
+        let is_meant = want.max_len > 0 && want.max_len >= want.min_len;
+        is_meant && segments.and_then(|segments| self.fits_segments(segments)).is_some()
+    }
+
+    /// The segments of so many bytes of memory that the engine provides.
+    fn landing(&self, len: u32, explicit: Explicit) -> Option<u32> {
+        self.fits_segments(explicit.buffers(len)?)
+    }
+
+    fn fits_segments(&self, segments: u32) -> Option<u32> {
+        let max = self.interop.segments_max.min(ITEM_SEGMENTS_MAX);
+        (segments <= max).then_some(segments)
+    }
+}
+
+impl Want {
+    /// The segments that its memory has at most; `None` if there is none.
+    pub(crate) fn segments(&self, explicit: Explicit) -> Option<u32> {
+        match self.pieces {
+            _ if !explicit.enabled => None,
+            0 => explicit.buffers(self.max_len),
+            pieces => Some(pieces),
+        }
+    }
+}
+
+impl Explicit {
+    /// Landing buffers for so many bytes.
+    fn buffers(self, len: u32) -> Option<u32> {
+        let is_possible = self.enabled && self.landing_len > 0;
+        is_possible.then(|| len.div_ceil(self.landing_len))
+    }
+}
+
+impl PeerLimits {
+    /// Whether the peer finds a header of this length (wire.md W1).
+    pub(crate) fn fits_header(&self, header_len: u32) -> bool {
+        let first = self.structure.segments().next().map_or(0, |segment| segment.length);
+        header_len <= first.min(self.recv_size)
+    }
+
+    /// Whether header and payload fit a buffer of the peer, with the first words of the payload
+    /// where it looks for them.
+    pub(crate) fn fits_msg(&self, header_len: u32, stream: u32) -> bool {
+        self.fits_header(header_len.saturating_add(8))
+            && u64::from(header_len) + u64::from(stream) <= u64::from(self.recv_size)
+    }
+}
+
+/// The header length of a routed base call with the memory that was exposed for it.
+///
+/// # Errors
+/// [`Misuse`] if it is not the memory that the route names.
+pub(crate) fn check_exposed(
+    route: &CallRoute,
+    demand: &CallDemand<'_>,
+    exposed: &Exposed<'_>,
+) -> Result<u32, Misuse> {
+    const WRONG: Misuse = Misuse("what is exposed is not what the route names");
+    let lists = CallLists { is_fetched: route.form == CallForm::NoMsg, wants: route.wants };
+    let header_len = lists.header_len(route.items, exposed);
+    let total = |segments: &[_]| crate::chunks::lists::total_len(segments.iter().copied());
+    let items = route.items.iter().all(|index| {
+        let len = demand.items.get(index).map_or(0, |item| item.len);
+        total(exposed.items.of(route.items, index)) == u64::from(len)
+    });
+    let wants = route.wants.iter().all(|index| {
+        let len = demand.wants.get(index).map_or(0, |want| want.max_len);
+        total(exposed.wants.of(route.wants, index)) >= u64::from(len)
+    });
+    let counts = exposed.items.len() == route.items.len() as usize
+        && exposed.wants.len() == route.wants.len() as usize;
+    let body = total(exposed.body) == u64::from(route.body);
+    let reply = match route.reply {
+        0 => exposed.reply.is_empty(),
+        len => total(exposed.reply) >= u64::from(len),
+    };
+    // The route has found that a header of its length fits.
+    let fits = header_len <= route.layout.header_len;
+    if items && wants && counts && body && reply && fits { Ok(header_len) } else { Err(WRONG) }
+}
+
+fn sum(lens: impl Iterator<Item = u32>) -> u32 {
+    lens.fold(0, u32::saturating_add)
+}
+
+fn padded(len: u32) -> u64 {
+    (u64::from(len) + 3) & !3
+}

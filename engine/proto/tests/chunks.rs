@@ -1,0 +1,461 @@
+//! Chunks: what one side offers and the other reads and writes, byte for byte.
+
+mod pair;
+
+use std::collections::BTreeMap;
+
+use pair::{STALE, Side, connected, rpc, structure};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rpcrdma_proto::*;
+use rpcrdma_xdr::{RdmaSegment, RtrSupport};
+
+/// The memory of a caller: what was exposed, by handle.
+#[derive(Default)]
+struct Memory {
+    regions: BTreeMap<u32, (u64, Vec<u8>)>,
+}
+
+impl Memory {
+    /// Exposes bytes as so many segments at most, of uneven lengths.
+    fn expose(&mut self, bytes: &[u8], segments_max: usize) -> Vec<RdmaSegment> {
+        let segments_max = segments_max.max(1);
+        let share = bytes.len().div_ceil(segments_max).max(1);
+        let mut rest = bytes;
+        let mut segments = Vec::new();
+        while !rest.is_empty() {
+            // The first is shorter if there is more than one, so that boundaries are odd.
+            let len = if segments.len() + 1 == segments_max {
+                rest.len()
+            } else {
+                share.saturating_sub(usize::from(segments.is_empty())).clamp(1, rest.len())
+            };
+            let (these, others) = rest.split_at(len);
+            rest = others;
+            let handle = 0x100 + self.regions.len() as u32;
+            let offset = 0x7000_0000_0001 * u64::from(handle);
+            self.regions.insert(handle, (offset, these.to_vec()));
+            segments.push(RdmaSegment { handle, length: len as u32, offset });
+        }
+        assert!(segments.len() <= segments_max);
+        segments
+    }
+
+    /// The bytes that a peer reads; it must stay within one region.
+    fn read(&self, segment: &RdmaSegment) -> Vec<u8> {
+        let (base, bytes) = &self.regions[&segment.handle];
+        let start = (segment.offset - base) as usize;
+        bytes[start..start + segment.length as usize].to_vec()
+    }
+
+    fn write(&mut self, segment: &RdmaSegment, new: &[u8]) {
+        assert_eq!(new.len(), segment.length as usize);
+        assert!(!new.is_empty(), "no empty write");
+        let (base, bytes) = self.regions.get_mut(&segment.handle).expect("it was offered");
+        let start = (segment.offset - *base) as usize;
+        bytes[start..start + new.len()].copy_from_slice(new);
+    }
+
+    /// The first bytes of segments, and that nothing was written behind them.
+    fn first(&self, segments: &[RdmaSegment], len: u32) -> Vec<u8> {
+        let mut bytes: Vec<u8> = segments.iter().flat_map(|segment| self.read(segment)).collect();
+        let rest = bytes.split_off(len as usize);
+        assert!(rest.iter().all(|byte| *byte == STALE), "nothing is written behind the end");
+        bytes
+    }
+}
+
+/// Lists of segments, as the engine keeps them.
+#[derive(Default)]
+struct Lists {
+    segments: Vec<RdmaSegment>,
+    ends: Vec<u16>,
+}
+
+impl Lists {
+    fn push(&mut self, list: Vec<RdmaSegment>) {
+        self.segments.extend(list);
+        self.ends.push(self.segments.len() as u16);
+    }
+
+    fn lists(&self) -> SegmentLists<'_> {
+        SegmentLists { segments: &self.segments, ends: &self.ends }
+    }
+}
+
+/// A message as a program has it.
+#[derive(Debug, Clone)]
+struct Content {
+    payload: Vec<u8>,
+    items: Vec<BulkItem>,
+    bulk: Vec<Vec<u8>>,
+}
+
+impl Content {
+    /// Items lie behind the given gaps of payload; the last gap is behind the last item.
+    fn new(xid: u32, reply: bool, shapes: &[(u32, u32, u32)], tail: u32) -> Self {
+        let (mut position, mut payload_len) = (8, 8);
+        let (mut items, mut bulk) = (Vec::new(), Vec::new());
+        for (index, (gap, len, pieces)) in shapes.iter().enumerate() {
+            position += gap * 4;
+            payload_len += gap * 4;
+            items.push(BulkItem { position, len: *len, origin: 0, pieces: *pieces });
+            // Never zero and never stale: a hole would be seen.
+            bulk.push((0..*len).map(|at| 1 + (at as u8 ^ (index as u8) << 5) % 0xed).collect());
+            position += (len + 3) & !3;
+        }
+        Self { payload: rpc(xid, reply, (payload_len + tail * 4) as usize), items, bulk }
+    }
+
+    /// The stream without the items that are apart, with zero padding.
+    fn stream_without(&self, apart: impl Fn(usize) -> bool) -> Vec<u8> {
+        let (mut stream, mut taken, mut excised) = (Vec::new(), 0, 0);
+        for (index, (item, bulk)) in self.items.iter().zip(&self.bulk).enumerate() {
+            let gap = item.position as usize - excised - stream.len();
+            stream.extend_from_slice(&self.payload[taken..taken + gap]);
+            taken += gap;
+            if apart(index) {
+                excised += bulk.len().next_multiple_of(4);
+            } else {
+                stream.extend_from_slice(bulk);
+                stream.resize(stream.len().next_multiple_of(4), 0);
+            }
+        }
+        stream.extend_from_slice(&self.payload[taken..]);
+        stream
+    }
+
+    fn stream(&self) -> Vec<u8> {
+        self.stream_without(|_| false)
+    }
+
+    fn gather(&self, pieces: impl Iterator<Item = Gather>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            assert!(piece.len() > 0);
+            match piece {
+                Gather::Payload(range) => {
+                    bytes.extend(&self.payload[range.start as usize..range.end as usize]);
+                }
+                Gather::Bulk { item, start, len } => {
+                    bytes.extend(&self.bulk[item][start as usize..(start + len) as usize]);
+                }
+                Gather::Zero(len) => bytes.extend(std::iter::repeat_n(0, len as usize)),
+            }
+        }
+        bytes
+    }
+}
+
+/// A stream put together from what travelled in it and the items at their positions.
+fn assemble(stream: &[u8], items: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let mut rest = stream;
+    for (position, bytes) in items {
+        let (gap, behind) = rest.split_at(*position as usize - whole.len());
+        rest = behind;
+        whole.extend_from_slice(gap);
+        whole.extend_from_slice(bytes);
+        whole.resize(whole.len().next_multiple_of(4), 0);
+    }
+    whole.extend_from_slice(rest);
+    whole
+}
+
+/// Everything that was exposed for one call.
+#[derive(Default)]
+struct Open {
+    memory: Memory,
+    items: Lists,
+    wants: Lists,
+    body: Vec<RdmaSegment>,
+    reply: Vec<RdmaSegment>,
+}
+
+impl Open {
+    /// Exposes what a route names, in as many segments as the route allows, with room to spare in
+    /// the sinks.
+    fn new(route: &CallRoute, demand: &CallDemand<'_>, content: &Content, spare: u32) -> Self {
+        let mut open = Self::default();
+        let landing = demand.explicit.landing_len;
+        for index in route.items.iter() {
+            let pieces = content.items[index].pieces as usize;
+            let list = open.memory.expose(&content.bulk[index], pieces);
+            open.items.push(list);
+        }
+        for index in route.wants.iter() {
+            let want = demand.wants[index];
+            let stale = vec![STALE; (want.max_len + spare) as usize];
+            let segments = match want.pieces {
+                0 => want.max_len.div_ceil(landing),
+                pieces => pieces,
+            };
+            let list = open.memory.expose(&stale, segments as usize);
+            open.wants.push(list);
+        }
+        let buffers = |len: u32| len.div_ceil(landing.max(1)) as usize;
+        open.body = open.memory.expose(&vec![STALE; route.body as usize], buffers(route.body));
+        open.reply = open.memory.expose(&vec![STALE; route.reply as usize], buffers(route.reply));
+        open
+    }
+
+    fn exposed(&self) -> Exposed<'_> {
+        Exposed {
+            items: self.items.lists(),
+            wants: self.wants.lists(),
+            body: &self.body,
+            reply: &self.reply,
+        }
+    }
+
+    fn offered(&self, set: ItemSet) -> Offered<'_> {
+        Offered { set, wants: self.wants.lists(), reply: &self.reply }
+    }
+}
+
+/// What a responder makes of a call: it reads what is remote.
+fn fetched(server: &Side, message: &Message<'static>, memory: &Memory) -> Vec<u8> {
+    let parts = [message.part];
+    let placed = server.conn.resolve_call(message, &parts).expect("what was planned is valid");
+    let remote = |at: Place<'_>, len: u32| {
+        let Place::Remote(segments) = at else { panic!("a call offers memory to be read") };
+        let bytes: Vec<u8> = segments.iter().flat_map(|segment| memory.read(&segment)).collect();
+        assert_eq!(bytes.len() as u32, len);
+        bytes
+    };
+    let stream = match placed.body() {
+        Some(MessageBody { len, at }) => {
+            let body = remote(at, len);
+            let first = body[..8].first_chunk().expect("eight");
+            server.conn.check_body(message.xid, first, rpcrdma_xdr::MsgType::Call).expect("a call");
+            assert_eq!(placed.payload_len(), 0);
+            body
+        }
+        None => {
+            let pieces = payload_pieces(&server.settings.structure, &parts);
+            let stream = server.gather(&parts, pieces);
+            assert_eq!(stream.len() as u32, placed.payload_len());
+            stream
+        }
+    };
+    let items: Vec<_> = placed
+        .iter()
+        .map(|item| (item.position.expect("a Read chunk has one"), remote(item.at, item.len)))
+        .collect();
+    let whole = assemble(&stream, &items);
+    assert_eq!(whole.len() as u32, placed.virtual_len());
+    whole
+}
+
+/// Posts the RDMA Writes of a plan.
+fn write_all(plan: &mut Plan<'_>, content: &Content, memory: &mut Memory, gather_max: u32) {
+    let Plan::Group(plan) = plan else { return };
+    while let Some(write) = plan.next_write() {
+        let pieces: Vec<_> = plan.write_pieces(&write).collect();
+        assert!(pieces.len() as u32 <= gather_max, "{} pieces", pieces.len());
+        memory.write(&write.remote, &content.gather(pieces.into_iter()));
+    }
+}
+
+/// What the caller makes of the reply.
+fn received(
+    client: &Side,
+    id: CallId,
+    message: &Message<'static>,
+    open: &Open,
+    route: &CallRoute,
+    answer: &Content,
+) -> (Vec<u8>, Vec<usize>) {
+    let parts = [message.part];
+    let offered = open.offered(route.wants);
+    let placed = client.conn.resolve_reply(&client.ledger, id, message, &parts, &offered);
+    let placed = placed.expect("what was planned is valid");
+    let stream = match placed.body() {
+        Some(MessageBody { len, at }) => {
+            assert!(matches!(at, Place::Sink));
+            assert_eq!(placed.payload_len(), 0);
+            open.memory.first(&open.reply, len)
+        }
+        None => {
+            assert_eq!(open.memory.first(&open.reply, 0), [0; 0]);
+            let pieces = payload_pieces(&client.settings.structure, &parts);
+            let stream = client.gather(&parts, pieces);
+            assert_eq!(stream.len() as u32, placed.payload_len());
+            stream
+        }
+    };
+    let mut items = Vec::new();
+    let mut indices = Vec::new();
+    for item in placed.iter() {
+        assert_eq!(item.position, None);
+        assert!(matches!(item.at, Place::Sink));
+        let sink = open.wants.lists().of(route.wants, item.index);
+        items.push((answer.items[item.index].position, open.memory.first(sink, item.len)));
+        indices.push(item.index);
+    }
+    for index in route.wants.iter().filter(|index| !indices.contains(index)) {
+        let sink = open.wants.lists().of(route.wants, index);
+        assert_eq!(open.memory.first(sink, 0), [0; 0]);
+    }
+    let whole = assemble(&stream, &items);
+    assert_eq!(whole.len() as u32, placed.virtual_len());
+    (whole, indices)
+}
+
+fn any_interop() -> impl Strategy<Value = Interop> {
+    let chunks = || prop_oneof![3 => Just(1u32), 1 => 2u32..6, 1 => Just(64)];
+    let always = any::<bool>().prop_map(|always| match always {
+        true => ReplyChunkUse::Always,
+        false => ReplyChunkUse::WhenNeeded,
+    });
+    let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2));
+    (chunks(), chunks(), prop_oneof![Just(1u32), 2u32..20, Just(256)], always, flags).prop_map(
+        |(read_chunks_max, write_chunks_max, segments_max, reply_chunk, flags)| Interop {
+            read_chunks_max,
+            read_chunk_last: flags.2,
+            write_chunks_max,
+            segments_max,
+            long_call_with_chunks: flags.0,
+            write_with_reply: flags.1,
+            reply_chunk,
+            remote_invalidation: true,
+        },
+    )
+}
+
+fn base(first: u32, interop: Interop) -> Settings {
+    Settings { rtr: RtrSupport::empty(), interop, ..Settings::new(structure(first, 0, 0)) }
+}
+
+fn any_len() -> impl Strategy<Value = u32> {
+    prop_oneof![2 => 0u32..40, 2 => 1u32..2000, 1 => 2000u32..30_000]
+}
+
+fn any_kind() -> impl Strategy<Value = WantKind> {
+    prop_oneof![
+        Just(WantKind::Exrw),
+        Just(WantKind::Tbsn),
+        Just(WantKind::Choice),
+        Just(WantKind::BySize)
+    ]
+}
+
+/// A want: kind, room above what comes, minimum, "over", pieces of the sink.
+type AnyWant = (WantKind, u32, u32, u32, u32);
+
+fn any_want() -> impl Strategy<Value = AnyWant> {
+    let min = prop_oneof![3 => Just(0u32), 1 => 0u32..3000, 1 => Just(u32::MAX)];
+    (any_kind(), prop_oneof![Just(0u32), 0u32..50], min, 0u32..3000, 0u32..4)
+}
+
+fn any_shapes() -> impl Strategy<Value = Vec<(u32, u32, u32)>> {
+    vec((prop_oneof![0u32..20, 0u32..600], any_len(), 1u32..4), 0..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn every_byte_arrives_by_chunks(
+        (client_size, server_size) in (1024u32..6000, 1024u32..6000),
+        (client_interop, server_interop) in (any_interop(), any_interop()),
+        call in (any_shapes(), 0u32..800),
+        reply in (any_shapes(), 0u32..1500),
+        wanted in vec(any_want(), 0..5),
+        landing_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
+        spare in prop_oneof![Just(0u32), 1u32..9],
+        gather_max in 3u32..20,
+    ) {
+        let (mut client, mut server) =
+            connected(base(client_size, client_interop), base(server_size, server_interop));
+        let id = client.conn.open_call(&mut client.ledger, 7).expect("ready");
+        let content = Content::new(id.xid(), false, &call.0, call.1);
+        let answer = Content::new(id.xid(), true, &reply.0, reply.1);
+        let end = content.stream().len() as u32;
+        let len_of = |index: usize| answer.items.get(index).map_or(0, |item| item.len);
+        let wants: Vec<_> = wanted.iter().enumerate().map(|(index, want)| {
+            let (kind, room, min_len, over, pieces) = *want;
+            let max_len = len_of(index) + room;
+            Want { begin: 0, end, min_len, max_len, kind, over, pieces }
+        }).collect();
+        let demand = CallDemand {
+            payload: content.payload.len() as u32,
+            items: &content.items,
+            wants: &wants,
+            // What is not wanted stays in the payload.
+            reply_payload_max: answer.stream_without(|index| index < wants.len()).len() as u32,
+            gather_max,
+            explicit: Explicit { enabled: true, landing_len },
+        };
+        let route = match client.conn.route_call(&demand) {
+            Ok(route) => route,
+            Err(SendError::NoRoute { .. }) => return Ok(()),
+            Err(other) => panic!("{other}"),
+        };
+        prop_assert_eq!((route.count, route.reply_count), (1, 1));
+        prop_assert!(route.items.len() <= client_interop.read_chunks_max);
+        prop_assert!(route.wants.last().is_none_or(
+            |last| last < client_interop.write_chunks_max as usize));
+        prop_assert!(client_interop.write_with_reply || route.wants.is_empty() || route.reply == 0);
+        prop_assert!(
+            client_interop.long_call_with_chunks || route.items.is_empty() || route.body == 0);
+        prop_assert_eq!(route.body > 0, route.form == CallForm::NoMsg);
+
+        let mut open = Open::new(&route, &demand, &content, spare);
+        let mut plan = {
+            // The exposed lists outlive the plan; tests may leak them.
+            let kept: &'static Open = Box::leak(Box::new(Open {
+                memory: Memory::default(),
+                items: Lists { segments: open.items.segments.clone(), ends: open.items.ends.clone() },
+                wants: Lists { segments: open.wants.segments.clone(), ends: open.wants.ends.clone() },
+                body: open.body.clone(),
+                reply: open.reply.clone(),
+            }));
+            let exposed = kept.exposed();
+            client.conn.begin_call(&mut client.ledger, id, &demand, &route, &exposed).expect("fits")
+        };
+        if let Plan::Group(plan) = &plan {
+            let body = content.gather(plan.body_pieces());
+            prop_assert_eq!(body.len() as u32, route.body);
+            let mut rest = &body[..];
+            for segment in open.body.clone() {
+                let (now, later) = rest.split_at(segment.length as usize);
+                open.memory.write(&segment, now);
+                rest = later;
+            }
+        }
+        let wire = client.transmit(&mut plan, &content.payload, &content.bulk);
+        prop_assert_eq!(wire.len(), 1);
+        let Ingress::Call(message) = server.receive(&wire[0]) else { panic!("a call") };
+        prop_assert!(fetched(&server, &message, &open.memory) == content.stream());
+
+        let demand = ReplyDemand {
+            payload: answer.payload.len() as u32,
+            items: &answer.items,
+            offer: message.offer(),
+            gather_max: 64,
+        };
+        let to = message.reply_to();
+        // A reply within what was promised has a way, whatever way that is.
+        let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand);
+        let mut plan = plan.expect("as promised");
+        prop_assert_eq!(plan.invalidate(), None, "the peer did not say that it can take that");
+        write_all(&mut plan, &answer, &mut open.memory, 64);
+        let written: Vec<usize> = match &plan {
+            Plan::Group(plan) => (0..answer.items.len()).filter(|at| plan.is_direct(*at)).collect(),
+            Plan::Inline(_) => Vec::new(),
+        };
+        let wire = server.transmit(&mut plan, &answer.payload, &answer.bulk);
+        prop_assert_eq!(wire.len(), 1);
+        let Ingress::Reply(of, message) = client.receive(&wire[0]) else { panic!("a reply") };
+        prop_assert_eq!(of, id);
+        if route.reply > 0 && server_interop.reply_chunk == ReplyChunkUse::Always {
+            prop_assert_eq!(message.via, Via::NoMsg);
+        }
+        let (whole, indices) = received(&client, id, &message, &open, &route, &answer);
+        prop_assert_eq!(indices, written);
+        prop_assert!(whole == answer.stream());
+        client.conn.finish_call(&mut client.ledger, id).expect("open");
+        prop_assert_eq!(server.conn.inflow().outstanding(), 0);
+    }
+}
