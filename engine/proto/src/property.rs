@@ -14,7 +14,9 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
-use rpcrdma_xdr::numbers::limit::{PROPERTIES_MAX, RECV_BUFFER_SIZE_MAX, TRANSMISSIONS_MAX};
+use rpcrdma_xdr::numbers::limit::{
+    PROPERTIES_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN, TRANSMISSIONS_MAX,
+};
 use rpcrdma_xdr::numbers::{VERSION_TWO, default};
 use rpcrdma_xdr::property::{
     BackwardSupport, ConnProp, PropId, PropSet, PropSubset, Property, ReqProp, RespProp,
@@ -215,8 +217,11 @@ impl PropertyExchange {
                 Property::Default(PropId::RECV_BUFFER_SIZE) => {
                     size = Some(default::RECV_BUFFER_SIZE);
                 }
-                Property::RecvStructure(groups) => structure = Some(groups),
-                Property::BadStructure(_) => skipped += 1,
+                // wire.md W4: as for a size below that, which does not decode.
+                Property::RecvStructure(groups) if groups.total_len() >= RECV_BUFFER_SIZE_MIN => {
+                    structure = Some(groups);
+                }
+                Property::RecvStructure(_) | Property::BadStructure(_) => skipped += 1,
                 ref other => self.limits.set(other),
             }
             if value.id.is_known() {

@@ -261,6 +261,18 @@ mod properties {
     }
 
     #[test]
+    fn a_structure_of_a_buffer_that_no_first_message_fits_is_ignored() {
+        let after = |first| {
+            let server = server_after(&[Property::RecvStructure(structure(first, 0, 0))], 0);
+            (server.conn.limits().recv_size, server.conn.counters().skipped_properties)
+        };
+        assert_eq!(after(1024), (1024, 0));
+        assert_eq!(after(1023), (4096, 1));
+        // Not even a header fits.
+        assert_eq!(after(1), (4096, 1));
+    }
+
+    #[test]
     fn limits_are_clamped_and_defaults_are_one() {
         let server =
             server_after(&[Property::RequestRxLimit(0), Property::ResponseSxLimit(u32::MAX)], 0);
