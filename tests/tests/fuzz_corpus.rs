@@ -1,6 +1,6 @@
 //! What the fuzzer found worth keeping, replayed in every test run.
 
-use rpcrdma_tests::checks::{corpus, group, placement};
+use rpcrdma_tests::checks::{connection, corpus, group, placement};
 
 #[test]
 fn every_input_of_the_group_corpus_does_no_harm() {
@@ -10,4 +10,9 @@ fn every_input_of_the_group_corpus_does_no_harm() {
 #[test]
 fn every_input_of_the_placement_corpus_does_no_harm() {
     corpus::replay(env!("CARGO_MANIFEST_DIR"), "placement", 100, placement::check);
+}
+
+#[test]
+fn every_input_of_the_connection_corpus_does_no_harm() {
+    corpus::replay(env!("CARGO_MANIFEST_DIR"), "connection", 100, connection::check);
 }

@@ -26,8 +26,9 @@ impl<'a> Choices<'a> {
         u32::from_be_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// A number below `bound`, which is not zero; it costs as few bytes as it can.
+    /// A number below `bound`, or zero; it costs as few bytes as it can.
     pub fn below(&mut self, bound: u32) -> u32 {
+        let bound = bound.max(1);
         match bound {
             0..=0x100 => u32::from(self.byte()) % bound,
             0x101..=0x1_0000 => u32::from_be_bytes([0, 0, self.byte(), self.byte()]) % bound,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rpcrdma_proto::{
     BulkItem, CallId, Complete, Ingress, Message, Offer, Offered, Part, Place, Placed, ReplyTo,
-    Violation, payload_pieces,
+    SendError, Violation, Want, WantKind, payload_pieces,
 };
 use rpcrdma_xdr::{Body, Header, Optional, RdmaSegment};
 
@@ -56,6 +56,17 @@ fn length(choices: &mut Choices<'_>, near: u32, max: u32) -> u32 {
         _ => choices.below(max + 1),
     };
     length.min(max)
+}
+
+/// An item that is wanted, of a call that is one operation.
+pub fn any_want(choices: &mut Choices<'_>, end: u32, max_len: u32) -> Want {
+    let kinds = [WantKind::Tbsn, WantKind::Exrw, WantKind::Choice, WantKind::BySize];
+    Want {
+        kind: choices.pick(&kinds),
+        over: choices.below(8000),
+        pieces: choices.below(3),
+        ..Want::sends(0, end, if choices.flag() { choices.below(5000) } else { 0 }, max_len)
+    }
 }
 
 impl Content {
@@ -200,6 +211,17 @@ impl Whole {
         assert_eq!(stream.len() as u32, placed.virtual_len());
         stream
     }
+}
+
+/// Whether a message has no way, for its length or its pieces.
+pub fn is_too_long(error: SendError) -> bool {
+    matches!(
+        error,
+        SendError::NeedsExplicitRdma { .. }
+            | SendError::TooManyPieces { .. }
+            | SendError::NoRoute { .. }
+            | SendError::RoomTooSmall { .. }
+    )
 }
 
 /// What a call offers for its reply, from its first transmission.

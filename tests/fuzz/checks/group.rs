@@ -92,6 +92,7 @@ impl Scene {
             continues,
             limit,
             granted,
+            wanted: granted,
             owed: 0,
             parked: Vec::new(),
             due: None,
@@ -139,6 +140,7 @@ impl Scene {
         let report = self.side.conn.refuse(&mut self.side.ledger, &to);
         assert_eq!(told(&self.side, report), (xid, Body::Error(RdmaError::BadHeader)));
         self.model.owed -= to.credits;
+        self.model.granted = self.model.granted.max(self.model.wanted);
     }
 
     /// Hands a transmission to both. False if the connection is over.

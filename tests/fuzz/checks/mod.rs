@@ -1,8 +1,10 @@
 //! What fuzz targets check: one function for each, which judges one input and panics if a property does not hold.
 
 pub mod choices;
+pub mod connection;
 pub mod content;
 pub mod corpus;
+pub mod foreign;
 pub mod group;
 pub mod memory;
 pub mod placement;

@@ -193,6 +193,7 @@ impl Side {
             receives += entry.receives;
             last = Some(id);
         }
+        assert!(self.conn.credits_limit() > 0, "a grant of zero is taken as one");
         let available = self.conn.credits_limit().saturating_sub(credits);
         assert_eq!(self.conn.credits_available(), available, "credits are with calls, or free");
         assert_eq!(self.ledger.replies.reserved(), receives, "receives are for replies, or free");

@@ -35,6 +35,8 @@ pub(super) struct Model {
     pub(super) continues: bool,
     pub(super) limit: u32,
     pub(super) granted: u32,
+    /// What the peer has asked for last: granted with the next call or answer.
+    pub(super) wanted: u32,
     pub(super) owed: u32,
     /// The buffers of the open group.
     pub(super) parked: Vec<u32>,
@@ -131,7 +133,9 @@ impl Model {
                 self.continuation(sent, xnum, itype, pslen, buffer, len)
             }
             // [RTR] 9.1, Table 4: no message follows.
-            Kind::Report(_) if sent.behind > 0 => Outcome::Ignored(Ignored::BadError),
+            Kind::Report(_) if len as usize > sent.header().encoded_len() => {
+                Outcome::Ignored(Ignored::BadError)
+            }
             Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid) {
                 Some(_) => Outcome::Failed(xid),
                 None => Outcome::Ignored(Ignored::UnmatchedError),
@@ -174,7 +178,8 @@ impl Model {
         if self.role == Role::Client && self.backward == BackwardSupport::None {
             return Some(None);
         }
-        self.granted = self.granted.max(credit.min(CREDITS));
+        self.wanted = credit.min(CREDITS);
+        self.granted = self.granted.max(self.wanted);
         (self.owed + count > self.granted).then_some(Some(Outcome::Fatal))
     }
 
@@ -289,6 +294,9 @@ impl Model {
             self.give_up();
             let bad = MsgId { xid, dir: due.dir, seq: xnum };
             return Outcome::Aborted(rept(bad, Some(first(due.xid, due.dir)), info));
+        }
+        if due.dir == MsgType::Call {
+            self.wanted = sent.credit.min(CREDITS);
         }
         if next + 1 < due.count {
             self.parked.push(buffer);

@@ -1,13 +1,10 @@
 //! From a demand to bytes, and from the bytes to the same message.
 
-use rpcrdma_proto::{
-    CallDemand, Explicit, Ingress, Offered, Refusal, ReplyDemand, SendError, Settings, Want,
-    WantKind,
-};
+use rpcrdma_proto::{CallDemand, Explicit, Ingress, Offered, Refusal, ReplyDemand, Settings};
 use rpcrdma_xdr::{RecvStructure, RtrSupport, SegmentGroup};
 
 use crate::checks::choices::Choices;
-use crate::checks::content::{Content, Shape, Whole, offer};
+use crate::checks::content::{Content, Shape, Whole, any_want, is_too_long, offer};
 use crate::checks::memory::{Laid, Memory};
 use crate::checks::side::Side;
 
@@ -35,7 +32,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
     let answer = Content::new(id.xid(), true, &reply);
     let mut wants = Vec::new();
     for index in 0..wanted as usize {
-        wants.push(want(choices, call.stream_len(), reply.lens().nth(index).unwrap_or(0)));
+        wants.push(any_want(choices, call.stream_len(), reply.lens().nth(index).unwrap_or(0)));
     }
     // The wants of one operation share its range, and the items of the reply are all its own.
     let demand = CallDemand {
@@ -106,27 +103,6 @@ pub(super) fn check(choices: &mut Choices<'_>) {
 
 /// The longest items and payloads.
 const LEN_MAX: u32 = 20_000;
-
-fn is_too_long(error: SendError) -> bool {
-    matches!(
-        error,
-        SendError::NeedsExplicitRdma { .. }
-            | SendError::NoRoute { .. }
-            | SendError::RoomTooSmall { .. }
-            | SendError::TooManyPieces { .. }
-    )
-}
-
-/// An item that is wanted, of a call that is one operation.
-fn want(choices: &mut Choices<'_>, end: u32, max_len: u32) -> Want {
-    let kinds = [WantKind::Tbsn, WantKind::Exrw, WantKind::Choice, WantKind::BySize];
-    Want {
-        kind: choices.pick(&kinds),
-        over: choices.below(8000),
-        pieces: choices.below(3),
-        ..Want::sends(0, end, if choices.flag() { choices.below(5000) } else { 0 }, max_len)
-    }
-}
 
 /// Delivers a message, all of it, and checks that it is what was sent.
 fn deliver(
