@@ -326,7 +326,7 @@ fn every_citation_of_a_decision_leads_somewhere() {
 
 /// One of the letters of docs/wire.md and a number.
 fn is_decision(word: &str) -> bool {
-    let number = word.strip_prefix(['N', 'X', 'B', 'P', 'E', 'W']).unwrap_or_default();
+    let number = word.strip_prefix(['N', 'X', 'B', 'P', 'E', 'C', 'W']).unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
