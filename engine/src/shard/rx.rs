@@ -335,7 +335,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// A call that breaks a rule of placement is reported; it was not executed.
-    fn judge_call(&mut self, index: u32, to: ReplyTo, result: Result<(), Violation>) -> Fate {
+    fn judge_call(&mut self, index: u32, to: ReplyTo, result: Checked) -> Fate {
         let Err(violation) = result else { return Fate::Call(to) };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index) {
@@ -346,13 +346,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// A reply that breaks a rule of placement is reported, and its call fails.
-    fn judge_reply(
-        &mut self,
-        index: u32,
-        id: CallId,
-        via: Via,
-        result: Result<(), Violation>,
-    ) -> Fate {
+    fn judge_reply(&mut self, index: u32, id: CallId, via: Via, result: Checked) -> Fate {
         let Err(violation) = result else { return Fate::Reply(id) };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index)
@@ -466,6 +460,9 @@ fn first_segment<'a>(pool: &'a RecvPool, token: &'a RecvToken, byte_len: u32) ->
     &segment[..segment.len().min(byte_len as usize)]
 }
 
+/// Whether a message keeps the rules of placement.
+type Checked = Result<(), Violation>;
+
 /// Checks a call and notes where its parts are.
 #[inline]
 fn prepare_call(
@@ -474,7 +471,7 @@ fn prepare_call(
     parts: &[Part],
     map: &mut Map,
     directions: &mut Directions,
-) -> Result<(), Violation> {
+) -> Checked {
     directions.clear();
     let placed = conn.resolve_call(message, parts)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
@@ -495,7 +492,7 @@ fn prepare_reply(
     message: &Message<'_>,
     parts: &[Part],
     map: &mut Map,
-) -> Result<(), Violation> {
+) -> Checked {
     let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed);
