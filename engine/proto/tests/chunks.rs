@@ -4,7 +4,7 @@ mod pair;
 
 use std::collections::BTreeMap;
 
-use pair::{STALE, Side, connected, rpc, structure};
+use pair::{STALE, Side, connected_in, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
@@ -365,9 +365,11 @@ proptest! {
         landing_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
         spare in prop_oneof![Just(0u32), 1u32..9],
         gather_max in 3u32..20,
+        version in prop_oneof![Just(Version::One), Just(Version::Two)],
     ) {
+        let client = base(client_size, client_interop);
         let (mut client, mut server) =
-            connected(base(client_size, client_interop), base(server_size, server_interop));
+            connected_in(version, client, base(server_size, server_interop));
         let id = client.conn.open_call(&mut client.ledger, 7).expect("ready");
         let content = Content::new(id.xid(), false, &call.0, call.1);
         let answer = Content::new(id.xid(), true, &reply.0, reply.1);

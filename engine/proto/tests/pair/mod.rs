@@ -3,7 +3,7 @@
 #![expect(dead_code, reason = "each test file uses its part")]
 
 use rpcrdma_proto::*;
-use rpcrdma_xdr::{RecvStructure, SegmentGroup, Writer};
+use rpcrdma_xdr::{PrivateData, RecvStructure, SegmentGroup, Writer};
 
 /// Bytes that no message contains by intent: they stand for what a buffer held before.
 pub const STALE: u8 = 0xee;
@@ -171,7 +171,8 @@ pub fn connected_in(version: Version, client: Settings, server: Settings) -> (Si
     if version == Version::Two {
         return connected(client, server);
     }
-    let said = |by: Settings| Some(by.private_data());
+    // As it is on the wire, where sizes are whole KiB.
+    let said = |by: Settings| PrivateData::decode(&by.private_data().encode());
     let opening = Opening { private: said(server), version: Start::One };
     let mut client = Side::opened(Role::Client, client, &opening);
     let opening = Opening { private: said(client.settings), version: Start::Either };
