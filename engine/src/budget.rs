@@ -129,7 +129,7 @@ fn settings(config: &Config) -> Settings {
     settings.response_sx_limit = connections.response_transmissions_max.value();
     settings.rpc_len_max = connections.rpc_len_max.value();
     settings.properties = features.properties;
-    say_interop(config, &mut settings.interop);
+    settings.interop = interop(config);
     settings.rtr = RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT;
     if !features.continuation {
         settings.rtr.remove(RtrSupport::XCONT);
@@ -145,18 +145,21 @@ fn settings(config: &Config) -> Settings {
 }
 
 /// What other implementations can take.
-fn say_interop(config: &Config, interop: &mut Interop) {
+fn interop(config: &Config) -> Interop {
     let given = config.interop();
-    interop.read_chunks_max = given.read_chunks_max.value();
-    interop.write_chunks_max = given.write_chunks_max.value();
-    interop.segments_max = given.segments_max.value();
-    interop.long_call_with_chunks = given.long_call_with_chunks;
-    interop.write_with_reply = given.write_with_reply;
-    interop.reply_chunk = match given.reply_chunk {
-        ReplyChunkUse::WhenNeeded => proto::ReplyChunkUse::WhenNeeded,
-        ReplyChunkUse::Always => proto::ReplyChunkUse::Always,
-    };
-    interop.remote_invalidation = given.remote_invalidation;
+    Interop {
+        read_chunks_max: given.read_chunks_max.value(),
+        read_chunk_last: given.read_chunk_last,
+        write_chunks_max: given.write_chunks_max.value(),
+        segments_max: given.segments_max.value(),
+        long_call_with_chunks: given.long_call_with_chunks,
+        write_with_reply: given.write_with_reply,
+        reply_chunk: match given.reply_chunk {
+            ReplyChunkUse::WhenNeeded => proto::ReplyChunkUse::WhenNeeded,
+            ReplyChunkUse::Always => proto::ReplyChunkUse::Always,
+        },
+        remote_invalidation: given.remote_invalidation,
+    }
 }
 
 /// Work requests of the smallest send queue.
@@ -168,15 +171,15 @@ mod tests {
 
     #[test]
     fn what_is_said_of_other_implementations_reaches_the_protocol() {
-        assert_eq!(settings(&Config::default()).interop.segments_max, 16);
-        let text = "[interop]\nread_chunks_max = 2\nwrite_chunks_max = 3\nsegments_max = 4\n\
+        assert_eq!(settings(&Config::default()).interop, Interop::default());
+        let text = "[interop]\nread_chunks_max = 2\nread_chunk_last = true\nwrite_chunks_max = 3\nsegments_max = 4\n\
                     reply_chunk = \"always\"\nlong_call_with_chunks = true\n\
                     write_with_reply = true\nremote_invalidation = false\n";
         let given = settings(&Config::parse(text).expect("all keys are known")).interop;
         let numbers = [given.read_chunks_max, given.write_chunks_max, given.segments_max];
         assert_eq!(numbers, [2, 3, 4]);
         assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);
-        assert!(given.long_call_with_chunks && given.write_with_reply);
+        assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
         assert!(!given.remote_invalidation);
     }
 }
