@@ -297,6 +297,10 @@ fn explicit(raw: &RawExplicit, connections: &Connections) -> Result<Explicit, Co
         exposure: judge::exposure("explicit.exposure", &raw.exposure)?,
         windows: windows.unwrap_or_else(|| sums::derived_windows(connections)),
         fetches: judge::count("explicit.fetches", raw.fetches)?,
+        buffers: Bulk {
+            count: judge::count("explicit.buffers.count", raw.buffers.count)?,
+            len: judge::length("explicit.buffers.length", &raw.buffers.length)?,
+        },
     })
 }
 

@@ -197,6 +197,8 @@ pub struct RawExplicit {
     pub windows: Text,
     /// Calls whose data are being read at one time, per shard.
     pub fetches: i64,
+    /// Registered buffers for what is read and written.
+    pub buffers: RawBulk,
 }
 
 /// `[interop]`
@@ -423,7 +425,13 @@ impl Default for RawProtocol {
 
 impl Default for RawExplicit {
     fn default() -> Self {
-        Self { enabled: true, exposure: "auto".into(), windows: "auto".into(), fetches: 64 }
+        Self {
+            enabled: true,
+            exposure: "auto".into(),
+            windows: "auto".into(),
+            fetches: 64,
+            buffers: RawBulk { count: 8, length: "1MiB".into() },
+        }
     }
 }
 

@@ -214,6 +214,9 @@ pub struct Explicit {
     pub windows: Bounded<0, 65_536>,
     /// Calls whose data are being read at one time, per shard; 0 refuses them all.
     pub fetches: Bounded<0, 65_536>,
+    /// Registered buffers that such data are read into, and that replies are written to where the
+    /// program gave no memory of its own. They also hold messages that are too long for Sends.
+    pub buffers: Bulk,
 }
 
 /// How memory is shown to a peer for the time of a call.

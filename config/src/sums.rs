@@ -45,6 +45,11 @@ impl Config {
     pub fn shard_memory_len(&self) -> u64 {
         let (receive, send, bulk) = (self.receive(), self.send(), self.app().bulk);
         let product = |count: u32, len: u32| u64::from(count) * u64::from(len);
+        let explicit = self.explicit();
+        let landing = match explicit.enabled {
+            true => product(explicit.buffers.count.value(), explicit.buffers.len.value()),
+            false => 0,
+        };
         let placed = match receive.placement.count.value() {
             0 => 0,
             _ => product(receive.spares.value(), receive.placement.len.value()),
@@ -54,6 +59,7 @@ impl Config {
             + product(send.slots.value(), send.payload_len.value())
             + u64::from(send.zero_len.value())
             + product(bulk.count.value(), bulk.len.value())
+            + landing
     }
 
     /// Checks the receive buffers against what a device can do.

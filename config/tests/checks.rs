@@ -158,6 +158,7 @@ fn lengths_have_ranges() {
     assert_range("receive.placement.align", "\"4B\"", "\"16KiB\"", "\"2B\"", "\"4MiB\"", "");
     assert_range("send.length", "\"1KiB\"", "\"4MiB\"", "\"1023B\"", "\"5MiB\"", "");
     assert_range("send.zero", "\"4KiB\"", "\"1MiB\"", "\"4095B\"", "\"2MiB\"", "");
+    assert_range("explicit.buffers.length", "\"4KiB\"", "\"1GiB\"", "\"4095B\"", "\"2GiB\"", "");
     assert_range("app.bulk.length", "\"4KiB\"", "\"1GiB\"", "\"4095B\"", "\"2GiB\"", "");
     assert_range("connections.rpc_len_max", "\"1KiB\"", "\"1GiB\"", "\"1023B\"", "\"4GiB\"", "");
     let (key, _) = blame(|raw| raw.send.inline_max = "1025B".into());
@@ -188,6 +189,7 @@ fn counts_have_ranges() {
     assert_range("receive.buffers", "352", "65536", "0", "65537", "");
     assert_range("explicit.windows", "0", "65536", "-1", "65537", "");
     assert_range("explicit.fetches", "0", "65536", "-1", "65537", "");
+    assert_range("explicit.buffers.count", "0", "65536", "-1", "65537", "");
     assert_range("interop.read_chunks_max", "1", "64", "0", "65", "");
     assert_range("interop.write_chunks_max", "1", "64", "0", "65", "");
     assert_range("interop.segments_max", "1", "256", "0", "257", "");
@@ -628,9 +630,11 @@ fn the_memory_of_a_shard_is_the_sum_of_its_pools() {
     let config = Config::default();
     let receives = 352 * (4096 + 4 * 16_384);
     let sends = 256 * 8192 + 65_536;
-    assert_eq!(config.shard_memory_len(), receives + 64 * 16_384 + sends + 16 * (1 << 20));
+    assert_eq!(config.shard_memory_len(), receives + 64 * 16_384 + sends + 24 * (1 << 20));
     let plain = with(|raw| raw.receive.placement.count = 0).expect("no placement");
-    assert_eq!(plain.shard_memory_len(), 352 * 4096 + sends + 16 * (1 << 20));
+    assert_eq!(plain.shard_memory_len(), 352 * 4096 + sends + 24 * (1 << 20));
+    let closed = with(|raw| raw.explicit.enabled = false).expect("nothing is exposed");
+    assert_eq!(closed.shard_memory_len(), config.shard_memory_len() - 8 * (1 << 20));
 }
 
 #[test]
