@@ -2,6 +2,7 @@
 //!
 //! After this nothing runs out by surprise: what is not in these sums is refused with an error.
 
+use rpcrdma_config::section::Exposure;
 use rpcrdma_config::{Config, Limits, ReplyChunkUse};
 use rpcrdma_proto::{self as proto, Interop, Settings};
 use rpcrdma_xdr::property::RtrSupport;
@@ -9,6 +10,8 @@ use rpcrdma_xdr::property::RtrSupport;
 use crate::error::SetupError;
 use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
+use crate::shard::exposed::LANDINGS_MAX;
+use crate::shard::fetch::LOANS_MAX;
 use crate::shard::message::SLOTS_MAX;
 
 /// What one shard is made of.
@@ -20,7 +23,9 @@ pub(crate) struct Budget {
     pub grants: u32,
     /// Of these, for replies to own calls.
     pub replies: u32,
-    /// Send slots, and messages: each has at least one slot.
+    /// Send slots.
+    pub slots: u32,
+    /// Messages: those with a slot, and those that are no Sends.
     pub messages: u32,
     /// Own calls outstanding.
     pub calls: u32,
@@ -38,6 +43,27 @@ pub(crate) struct Budget {
     pub depths: Depths,
     /// For the protocol.
     pub settings: Settings,
+    /// For explicit RDMA.
+    pub explicit: Explicit,
+}
+
+/// What explicit RDMA is made of; all of it nought if it is off.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Explicit {
+    /// How memory is shown.
+    pub exposure: Exposure,
+    /// Memory windows.
+    pub windows: u32,
+    /// Own calls that have memory exposed at one time.
+    pub exposures: u32,
+    /// Calls of peers whose data are fetched: as many as can be open.
+    pub fetches: u32,
+    /// Of these, how many at one time.
+    pub reading_max: u32,
+    /// Buffers for what is read and written.
+    pub landing_count: u32,
+    /// Bytes of each.
+    pub landing_len: u32,
 }
 
 impl Budget {
@@ -57,7 +83,10 @@ impl Budget {
         let grants = config.grants_max();
         let peers = connections.max.value();
         let calls = connections.calls_max.value();
-        let messages = send.slots.value();
+        let explicit = explicit(config, grants, caps)?;
+        let slots = send.slots.value();
+        // What is no Send has no slot: the data of a call being fetched, a right being taken back.
+        let messages = slots + explicit.exposures + explicit.fetches;
         let signal_every = send.signal_every.value();
         // A work request is signaled in time if half of the queue is left when it is.
         let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
@@ -72,10 +101,11 @@ impl Budget {
             receives,
             grants,
             replies: receive.replies.value(),
+            slots,
             messages,
             calls,
             peers,
-            pieces: transmissions * segments,
+            pieces: transmissions * segments + LOANS_MAX.max(LANDINGS_MAX),
             tickets: grants + calls,
             // All that the device has: a message that needs more of them is refused.
             gather: caps.send_sge,
@@ -93,11 +123,12 @@ impl Budget {
                 inline_len: send.inline_max.value().min(caps.inline_len),
                 // A send without a signal keeps its slots until another has one. Whoever needs as
                 // many slots as one message can have must not wait for a send that never comes.
-                low_water: (messages as usize / 2)
+                low_water: (slots as usize / 2)
                     .min((grants + calls) as usize)
-                    .max(SLOTS_MAX.min(messages as usize)),
+                    .max(SLOTS_MAX.min(slots as usize)),
             },
             settings,
+            explicit,
         })
     }
 }
@@ -116,11 +147,51 @@ fn within(
     }
 }
 
+/// What explicit RDMA takes.
+fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit, SetupError> {
+    let explicit = config.explicit();
+    let exposure = match explicit.exposure {
+        Exposure::Auto if caps.windows > 0 => Exposure::Windows,
+        Exposure::Auto => Exposure::Registration,
+        named => named,
+    };
+    let nothing = Explicit {
+        exposure,
+        windows: 0,
+        exposures: 0,
+        fetches: 0,
+        reading_max: 0,
+        landing_count: 0,
+        landing_len: explicit.buffers.len.value(),
+    };
+    if !explicit.enabled {
+        return Ok(nothing);
+    }
+    let calls = config.connections().calls_max.value();
+    let windows = match exposure {
+        Exposure::Windows => {
+            within("memory windows", 1, caps.windows, caps)?;
+            explicit.windows.value().min(caps.windows)
+        }
+        _ => 0,
+    };
+    let reading_max = explicit.fetches.value();
+    Ok(Explicit {
+        windows,
+        exposures: if exposure == Exposure::Windows { calls.min(windows) } else { calls },
+        fetches: if reading_max > 0 { grants } else { 0 },
+        reading_max,
+        landing_count: explicit.buffers.count.value(),
+        ..nothing
+    })
+}
+
 /// What the protocol is told of the configuration.
 fn settings(config: &Config) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
-    settings.explicit = false;
+    let explicit = config.explicit();
+    settings.explicit = explicit.enabled && explicit.fetches.value() > 0;
     settings.credits_requested = connections.credits_requested.value();
     settings.credits_granted_max = connections.credits.value();
     settings.call_count_max = connections.call_transmissions_max.value();

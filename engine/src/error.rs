@@ -135,6 +135,9 @@ pub enum CallError {
     /// The peer reported an error; the call was not executed.
     #[error("the peer rejected the call: {0:?}")]
     Rejected(rpcrdma_proto::Refusal),
+    /// The device did not give memory back that the call had exposed; it stays out of use.
+    #[error("the device did not give the memory of the call back")]
+    MemoryLost,
     /// The reply broke the rules of placement or continuation.
     #[error("the reply was malformed: {0:?}")]
     BadReply(rpcrdma_proto::Violation),

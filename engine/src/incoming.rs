@@ -1,11 +1,14 @@
 //! A message that has arrived: its payload stream and its placed items, where they landed.
 
+use core::ops::Range;
+
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{PLAIN_HEADER_LEN, Piece, Placed};
+use rpcrdma_proto::{self as proto, PLAIN_HEADER_LEN, Piece, Place, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
+use crate::client::sink::Sink;
 use crate::stats::SharedStats;
 
 /// The receive buffers of one message.
@@ -19,6 +22,8 @@ pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 pub struct Incoming<'a> {
     pool: &'a mut RecvPool,
     buffers: &'a mut [RecvToken],
+    /// Buffers that explicit RDMA has filled.
+    landed: Landed<'a>,
     /// Where everything is; `None` for a plain message, whose payload is `plain`.
     map: Option<&'a mut Map>,
     plain: Piece,
@@ -37,7 +42,8 @@ pub(crate) struct Map {
 /// A placed item in the map.
 #[derive(Debug, Clone, Copy)]
 struct ItemAt {
-    position: u32,
+    index: u32,
+    position: Option<u32>,
     len: u32,
     first: u32,
     count: u32,
@@ -65,14 +71,31 @@ impl Map {
         }
     }
 
-    /// Notes where the items are that were placed.
-    pub fn set_items(&mut self, structure: &RecvStructure, placed: &Placed<'_>) {
+    /// Forgets the last message; the next is the first `len` bytes of these loans.
+    pub fn set_body(&mut self, loans: &[Option<Loan>], first: usize, len: u32) {
+        self.set_payload(pieces_of(loans, first, len));
+    }
+
+    /// Notes where the items are that are not in the payload. `landing` tells of one that explicit
+    /// RDMA has moved in which of the loans it begins.
+    pub fn set_items(
+        &mut self,
+        structure: &RecvStructure,
+        placed: &Placed<'_>,
+        loans: &[Option<Loan>],
+        mut landing: impl FnMut(&proto::PlacedItem<'_>) -> usize,
+    ) {
         for item in placed.iter() {
             let first = self.pieces.len() as u32;
-            self.pieces.extend(item.pieces(structure));
+            match item.at {
+                Place::Sent(_) => self.pieces.extend(item.pieces(structure)),
+                Place::Remote(_) | Place::Sink => {
+                    self.pieces.extend(pieces_of(loans, landing(&item), item.len));
+                }
+            }
             let count = self.pieces.len() as u32 - first;
-            let (position, len) = (item.position.unwrap_or_default(), item.len);
-            self.items.push(ItemAt { position, len, first, count });
+            let (index, position, len) = (item.index as u32, item.position, item.len);
+            self.items.push(ItemAt { index, position, len, first, count });
         }
         self.taken.clear();
         self.taken.resize(self.pieces.len(), false);
@@ -84,11 +107,12 @@ impl<'a> Incoming<'a> {
     pub(crate) fn mapped(
         pool: &'a mut RecvPool,
         buffers: &'a mut [RecvToken],
+        landed: Landed<'a>,
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
         let plain = Piece { part: 0, segment: 0, offset: 0, len: 0 };
-        Incoming { pool, buffers, map: Some(map), plain, stats }
+        Incoming { pool, buffers, landed, map: Some(map), plain, stats }
     }
 
     /// A message whose payload is what follows its header in the first segment.
@@ -101,7 +125,8 @@ impl<'a> Incoming<'a> {
     ) -> Incoming<'a> {
         let offset = PLAIN_HEADER_LEN as u32;
         let plain = Piece { part: 0, segment: 0, offset, len: byte_len - offset };
-        Incoming { pool, buffers: core::slice::from_mut(buffer), map: None, plain, stats }
+        let (buffers, landed) = (core::slice::from_mut(buffer), Landed::nothing());
+        Incoming { pool, buffers, landed, map: None, plain, stats }
     }
 
     /// The payload stream: the RPC message without its placed items, from the transaction id on.
@@ -157,6 +182,14 @@ impl<'a> Incoming<'a> {
         if offset != 0 {
             return Err(TakeError::Shared { offset });
         }
+        if part == IN_LOANS {
+            let loan = self.landed.loans.get_mut(segment as usize).and_then(Option::take);
+            let mut loan = loan.ok_or(TakeError::Taken)?;
+            map.taken[at] = true;
+            self.stats.taken.add(1);
+            loan.truncate(len as usize);
+            return Ok(loan);
+        }
         let buffer = &mut self.buffers[part as usize];
         let Some(mut loan) = self.pool.detach(buffer, segment as usize) else {
             self.stats.spares_out.add(1);
@@ -168,6 +201,21 @@ impl<'a> Incoming<'a> {
         Ok(loan)
     }
 
+    /// Gives the sink of a want back, as far as its pieces were not taken.
+    pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        let sink = self.landed.take_sink(want)?;
+        if let Some(map) = self.map.as_deref_mut() {
+            let items = map.items.iter().filter(|item| item.index as usize == want);
+            for item in items {
+                let pieces = item.first as usize..(item.first + item.count) as usize;
+                for at in pieces.filter(|&at| map.pieces[at].part == IN_LOANS) {
+                    map.taken[at] = true;
+                }
+            }
+        }
+        Some(sink)
+    }
+
     #[inline]
     fn payload_pieces(&self) -> &[Piece] {
         match self.map.as_deref() {
@@ -176,12 +224,78 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    #[cold]
+    fn landed_bytes(&self, at: u32, range: Range<usize>) -> &[u8] {
+        let loan = self.landed.loans.get(at as usize).and_then(Option::as_deref);
+        loan.and_then(|bytes| bytes.get(range)).unwrap_or_default()
+    }
+
     #[inline]
     fn bytes(&self, piece: &Piece) -> &[u8] {
+        let range = piece.offset as usize..(piece.offset + piece.len) as usize;
+        if piece.part == IN_LOANS {
+            return self.landed_bytes(piece.segment, range);
+        }
         let segment = self.pool.segment(&self.buffers[piece.part as usize], piece.segment as usize);
-        &segment[piece.offset as usize..(piece.offset + piece.len) as usize]
+        &segment[range]
     }
 }
+
+/// Memory that explicit RDMA has filled for one message.
+#[derive(Debug)]
+pub(crate) struct Landed<'a> {
+    /// The buffers; one that was taken is gone.
+    pub loans: &'a mut [Option<Loan>],
+    /// Which of them are sinks of the program.
+    pub places: &'a [Landing],
+}
+
+/// The memory of one want.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landing {
+    /// The want.
+    pub want: u8,
+    /// Its first buffer.
+    pub first: u8,
+    /// How many it has.
+    pub count: u8,
+    /// Whether they are the program's.
+    pub is_sink: bool,
+}
+
+impl Landed<'_> {
+    /// Nothing was moved by explicit RDMA.
+    #[inline]
+    pub fn nothing() -> Landed<'static> {
+        Landed { loans: &mut [], places: &[] }
+    }
+
+    /// Gives the sink of a want back, as far as its pieces were not taken.
+    pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        let is_it = |place: &&Landing| usize::from(place.want) == want && place.is_sink;
+        let Landing { first, count, .. } = *self.places.iter().find(is_it)?;
+        let mut sink = Sink::new();
+        let range = usize::from(first)..usize::from(first) + usize::from(count);
+        for loan in self.loans.get_mut(range)?.iter_mut().filter_map(Option::take) {
+            // It had no more pieces when it came.
+            drop(sink.push(loan).err());
+        }
+        (!sink.pieces().is_empty()).then_some(sink)
+    }
+}
+
+/// The first `len` bytes of the loans from `first` on.
+fn pieces_of(loans: &[Option<Loan>], first: usize, len: u32) -> impl Iterator<Item = Piece> {
+    let mut left = len;
+    loans.iter().enumerate().skip(first).map_while(move |(at, loan)| {
+        let len = left.min(loan.as_ref()?.len() as u32);
+        left -= len;
+        (len > 0).then_some(Piece { part: IN_LOANS, segment: at as u32, offset: 0, len })
+    })
+}
+
+/// In place of the number of a transmission: the segment is a buffer that explicit RDMA has filled.
+const IN_LOANS: u32 = u32::MAX;
 
 /// Why a segment could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -211,9 +325,15 @@ pub struct PlacedItem<'a> {
 }
 
 impl<'a> PlacedItem<'a> {
-    /// Where it belongs in the unreduced XDR stream.
-    pub fn position(&self) -> u32 {
+    /// Where it belongs in the unreduced XDR stream. A reply of the base protocol does not say that
+    /// of its Write chunks; their order is that of the stream.
+    pub fn position(&self) -> Option<u32> {
         self.at.position
+    }
+
+    /// In a reply: the want that it answers, in the order in which they were stated.
+    pub fn index(&self) -> usize {
+        self.at.index as usize
     }
 
     /// Its length in bytes.

@@ -17,7 +17,7 @@ use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 use rpcrdma_proto::PLAIN_HEADER_LEN;
 
 use crate::provider::{
-    CqError, PostError, Queues, RecvWr, SendFlags, SendWr, WC_BATCH, WcBatch, WrId,
+    CqError, PostError, Queues, RecvWr, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch, WrId,
 };
 use crate::shard::lane::Lane;
 use crate::shard::outbox::{Express, Outbox};
@@ -306,11 +306,11 @@ impl<Q: Queues> Io<Q> {
             .enumerate()
             .map(|(i, link)| {
                 let wr_id = WrId(SEND | u64::from(seq.wrapping_add(i as u32)));
-                let sgl = match link.request {
-                    None => core::slice::from_ref(&link.sge),
+                let (op, sgl) = match link.request {
+                    None => (SendOp::Send, core::slice::from_ref(&link.sge)),
                     Some(request) => outbox.messages.body(link.message).request(request.into()),
                 };
-                SendWr::send(wr_id, sgl, link.flags)
+                SendWr { wr_id, op, sgl, flags: link.flags }
             })
             .collect();
         // SAFETY: every gather list names slots, loans and registered bytes that its message owns.

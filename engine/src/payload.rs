@@ -7,6 +7,7 @@ use crate::error::CallRefused;
 use crate::shard::message::{Bulk, Item};
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::Peer;
+use crate::shard::turn::REPLY;
 
 /// Writes one RPC message and says which of its data leave from where they are.
 ///
@@ -27,8 +28,9 @@ pub struct Payload<'a> {
     before: usize,
     /// Bytes of bulk, with their padding.
     bulk_len: u32,
-    /// In a reply: where in the call the operation began whose results are written now.
+    /// In a reply: where in the call the operation began that produced what follows.
     origin: u32,
+    is_reply: bool,
     /// The message that holds the slots before and the bulk, if there are any.
     message: Option<u32>,
     refused: Option<CallRefused>,
@@ -52,6 +54,7 @@ impl<'a> Payload<'a> {
             before: 0,
             bulk_len: 0,
             origin: 0,
+            is_reply: kind == REPLY,
             message: None,
             refused: None,
         }
@@ -124,8 +127,9 @@ impl<'a> Payload<'a> {
             return;
         };
         self.put_u32(len);
-        // wire.md E16: an item without bytes is never taken out of the stream.
-        if len == 0 {
+        // wire.md E16: an item without bytes is never taken out of the stream; in a reply it uses up
+        // the memory that was offered for it.
+        if len == 0 && !self.is_reply {
             return;
         }
         let padded = len.checked_next_multiple_of(4);

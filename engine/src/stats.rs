@@ -76,6 +76,14 @@ counters! {
     busy_local,
     /// Groups completed that took more than one transmission, in either direction.
     groups,
+    /// RDMA Reads posted for calls of peers.
+    reads,
+    /// RDMA Writes posted for replies.
+    writes,
+    /// Pieces of memory shown to peers for own calls.
+    exposed,
+    /// Rights to memory taken back by work requests of our own; the others the peer gave up.
+    invalidations,
     /// Segments that a handler or a client took out of a receive buffer.
     taken,
     /// Segments wanted by a handler or a client while no spare was left.

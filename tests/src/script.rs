@@ -56,8 +56,8 @@ impl Script {
     /// A call that is answered at once, with every bulk part of the reply wanted placed.
     pub fn new(seed: u32, call: &[Part], reply: &[Part]) -> Script {
         let wanted = reply.iter().filter_map(|part| match part {
-            Part::Bulk(len) if *len > 0 => Some(Want { len_min: 0, len_max: *len }),
-            _ => None,
+            Part::Bulk(len) => Some(Want { len_min: 0, len_max: *len }),
+            Part::Inline(_) => None,
         });
         let (call, reply) = (call.to_vec(), reply.to_vec());
         Script { order: Order::Answer, seed, wants: wanted.clone().collect(), call, reply }
@@ -115,7 +115,6 @@ impl Script {
         let mut wants = self.wants.iter();
         let len = |part: &Part| match part {
             Part::Inline(len) => 4 + len.next_multiple_of(4),
-            Part::Bulk(0) => 4,
             Part::Bulk(len) => match wants.next() {
                 Some(want) if *len >= want.len_min => 4,
                 _ => 4 + len.next_multiple_of(4),
@@ -211,11 +210,32 @@ pub fn write_parts(
 /// # Panics
 /// If an item does not lie where an item can lie.
 pub fn unreduced(message: &Incoming<'_>) -> Vec<u8> {
+    unreduced_at(message, &[])
+}
+
+/// As [`unreduced`], of a reply; what its Write chunks do not say, its script does.
+///
+/// # Panics
+/// If an item does not lie where an item can lie.
+pub fn unreduced_reply(message: &Incoming<'_>, script: &Script) -> Vec<u8> {
+    let mut at = 16;
+    let mut positions = Vec::new();
+    for part in &script.reply {
+        let (Part::Inline(len) | Part::Bulk(len)) = *part;
+        if let Part::Bulk(_) = part {
+            positions.push(at + 4);
+        }
+        at += 4 + len.next_multiple_of(4);
+    }
+    unreduced_at(message, &positions)
+}
+
+fn unreduced_at(message: &Incoming<'_>, positions: &[u32]) -> Vec<u8> {
     let payload: Vec<u8> = message.payload().flatten().copied().collect();
     let mut stream = Vec::with_capacity(payload.len());
     let mut rest = payload.as_slice();
     for item in message.placed() {
-        let position = item.position() as usize;
+        let position = item.position().unwrap_or_else(|| positions[item.index()]) as usize;
         assert!(position.is_multiple_of(4), "an item at {position}");
         let (before, behind) = rest.split_at(position - stream.len());
         stream.extend_from_slice(before);

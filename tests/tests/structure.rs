@@ -149,6 +149,13 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/admit.rs",
     "engine/src/shard/close.rs",
     "engine/src/shard/core.rs",
+    "engine/src/shard/exposed.rs",
+    "engine/src/shard/fetch.rs",
+    "engine/src/shard/layout.rs",
+    "engine/src/shard/legs.rs",
+    "engine/src/shard/prepare.rs",
+    "engine/src/shard/windows.rs",
+    "engine/src/shard/groups.rs",
     "engine/src/shard/inbox.rs",
     "engine/src/shard/lane.rs",
     "engine/src/shard/letters.rs",
@@ -180,8 +187,9 @@ const DATA_PATH: &[&str] = &[
 /// Words that have no place on the data path, but for what is said here: file, word, reason.
 const NOT_THERE: [&str; 8] =
     ["dyn", "Mutex", "RwLock", "HashMap", "BTreeMap", "Rc", "RefCell", "async"];
-const EXCEPTIONS: [(&str, &str, &str); 2] = [
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("engine/src/fabric/keys.rs", "Mutex", "taken when memory is registered, and once after"),
+    ("engine/src/shard/windows.rs", "dyn", "a registration for each call is a system call anyway"),
     ("mempool/src/free_list.rs", "Mutex", "numbers the pools of the process when they are made"),
 ];
 
@@ -192,7 +200,7 @@ fn the_data_path_has_no_locks_and_no_indirect_calls() {
         let source = sources.iter().find(|source| source.name == *file);
         let source = source.unwrap_or_else(|| panic!("{file} is there"));
         for word in NOT_THERE {
-            if EXCEPTIONS.iter().any(|(name, except, _)| (*name, *except) == (file, word)) {
+            if EXCEPTIONS.iter().any(|(name, except, _)| (*name, *except) == (*file, word)) {
                 continue;
             }
             let line = source.code.iter().position(|line| has_word(line, word));

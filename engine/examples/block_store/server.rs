@@ -164,7 +164,7 @@ impl Request {
         let placed = match (placed.next(), placed.next()) {
             (None, _) => false,
             (Some(item), None)
-                if item.position() == data_position && item.len() as usize == len =>
+                if item.position() == Some(data_position) && item.len() as usize == len =>
             {
                 true
             }

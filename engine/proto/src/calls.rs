@@ -43,6 +43,8 @@ pub enum CallState {
     Sent,
     /// The first transmission of its reply has arrived, the last has not.
     Replying,
+    /// All of its reply, or an error, has arrived; the engine has still to take memory back.
+    Answered,
 }
 
 /// What is kept of an outstanding call.
@@ -63,7 +65,12 @@ pub struct CallEntry {
     pub may_repeat: bool,
     /// The program's name for the call.
     pub token: u64,
+    /// The engine's name for what the call has exposed; [`NO_MARK`] if that is nothing.
+    pub mark: u32,
 }
+
+/// The mark of a call that has exposed nothing.
+pub const NO_MARK: u32 = u32::MAX;
 
 /// The table is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -93,6 +100,7 @@ const NO_CALL: CallEntry = CallEntry {
     wants: WantSet::NONE,
     may_repeat: false,
     token: 0,
+    mark: NO_MARK,
 };
 
 /// What a call that has ended leaves.
@@ -154,6 +162,7 @@ impl CallTable {
         slot.entry.state = CallState::Opened;
         // What is planned sets the rest; a call that never is holds nothing.
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
+        slot.entry.mark = NO_MARK;
         Ok(CallId(slot.xid))
     }
 

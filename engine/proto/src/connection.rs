@@ -1,12 +1,9 @@
 //! The connection: all state machines of one peer, and the only type that the engine talks to.
 
-use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
-use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::private_data::PrivateData;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
-use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;
@@ -267,15 +264,7 @@ impl Connection {
     /// directions. `None` if `first_segment` is not what [`Connection::group`] names first.
     #[must_use]
     pub fn message<'a>(&self, first_segment: &'a [u8]) -> Option<Message<'a>> {
-        let part = *self.group().first()?;
-        let (header, _) = Header::decode(first_segment).ok()?;
-        let Header { xid, body: Body::Optional(optional), .. } = header else { return None };
-        let (dp, rsd, count, rsbuf) = match optional {
-            Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf, .. }) => (dp, rsd, count, rsbuf),
-            Optional::XmtResp(XmtResp { dp, count, .. }) => (dp, Array::EMPTY, count, 1),
-            _ => return None,
-        };
-        Some(Message { rsd, rsbuf, ..Message::xmt(xid, part, dp, count) })
+        Message::decode(*self.group().first()?, first_segment)
     }
 
     /// Checks the items and directions of a call, and finds the items. `parts` are all its

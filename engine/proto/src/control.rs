@@ -268,7 +268,8 @@ impl Connection {
     /// The call of ours with this xid, if it was sent, and whether it may be sent again.
     pub(crate) fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<(CallId, bool)> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        (entry.state != CallState::Opened).then_some((id, entry.may_repeat))
+        matches!(entry.state, CallState::Sent | CallState::Replying)
+            .then_some((id, entry.may_repeat))
     }
 
     /// A message whose header does not decode, or that has another version.

@@ -6,7 +6,7 @@
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rpc::MsgType;
 
-use crate::calls::{CallId, CallState};
+use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, Finished, ShardLedger};
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::WantSet;
@@ -69,7 +69,7 @@ impl Connection {
     #[inline]
     fn on_plain_reply(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        if entry.state != CallState::Sent || credit == 0 {
+        if entry.state != CallState::Sent || credit == 0 || entry.mark != NO_MARK {
             return None;
         }
         self.idle_messages = 0;

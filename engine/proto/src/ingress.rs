@@ -1,8 +1,10 @@
 //! What a received transmission means.
 
 use rpcrdma_xdr::array::{Array, List};
-use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, WriteChunk, WriteList};
+use rpcrdma_xdr::chunk::{ChunkLists, RdmaSegment, ReadList, WriteChunk, WriteList};
+use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
+use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::CallId;
 use crate::change::{Changes, PropertyOutcome};
@@ -191,6 +193,31 @@ impl<'a> Message<'a> {
     /// A message of the extension.
     pub(crate) fn xmt(xid: u32, part: Part, dp: Array<'a, MsgItem<'a>>, count: u32) -> Self {
         Self { via: Via::Xmt, dp, count, ..Self::single(xid, part) }
+    }
+
+    /// The message of which `part` is the first transmission, once more: for who has kept its
+    /// buffer. `None` if `first_segment` is not where it lies.
+    #[must_use]
+    pub fn decode(part: Part, first_segment: &'a [u8]) -> Option<Self> {
+        let (Header { xid, body, .. }, _) = Header::decode(first_segment).ok()?;
+        let base = |via, ChunkLists { reads, writes, reply }: ChunkLists<'a>| Self {
+            via,
+            reads,
+            writes,
+            reply,
+            ..Self::single(xid, part)
+        };
+        match body {
+            Body::Msg(lists) => Some(base(Via::Msg, lists)),
+            Body::NoMsg(lists) => Some(base(Via::NoMsg, lists)),
+            Body::Optional(Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf, .. })) => {
+                Some(Self { rsd, rsbuf, ..Self::xmt(xid, part, dp, count) })
+            }
+            Body::Optional(Optional::XmtResp(XmtResp { dp, count, .. })) => {
+                Some(Self::xmt(xid, part, dp, count))
+            }
+            _ => None,
+        }
     }
 
     /// Whether there is nothing to resolve: one transmission, no item, no direction, no chunk.

@@ -48,7 +48,7 @@ pub mod route;
 pub mod settings;
 pub mod version;
 
-pub use calls::{CallId, CallTable};
+pub use calls::{CallId, CallState, CallTable, NO_MARK};
 pub use change::{Changes, PropIds, PropertyOutcome};
 pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, Finished, ShardLedger};

@@ -1,10 +1,14 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::{CallDemand, CallId, Explicit, SendError};
+use rpcrdma_proto::{self as proto, CallDemand, CallId, CallRoute, Exposed, SendError, WantKind};
+
+use super::sink::Sink;
 
 use crate::error::CallRefused;
 use crate::payload::Payload;
+use crate::shard::exposed::Owner;
+use crate::shard::message::After;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
 use crate::shard::turn::CALL;
@@ -22,12 +26,24 @@ pub struct Want {
 }
 
 /// A want, and the operation that it is a result of: a part of the unreduced XDR stream.
-#[derive(Debug, Clone, Copy)]
 struct Wanted {
     want: Want,
+    kind: WantKind,
+    sent_max: u32,
+    sink: Option<Sink>,
     begin: u32,
     /// [`OPEN`] for the operation that is being written.
     end: u32,
+}
+
+impl Wanted {
+    /// As the protocol wants it, in a call of `end` bytes.
+    fn as_demand(&self, end: u32) -> proto::Want {
+        let Want { len_min: min_len, len_max: max_len } = self.want;
+        let (begin, end) = (self.begin, self.end.min(end));
+        let pieces = self.sink.as_ref().map_or(0, |sink| sink.pieces().len() as u32);
+        proto::Want { begin, end, min_len, max_len, kind: self.kind, over: self.sent_max, pieces }
+    }
 }
 
 /// A call under construction. Dropping it takes it back.
@@ -100,7 +116,46 @@ impl<'a> CallBuilder<'a> {
     /// # Panics
     /// If there are [`WANTS_MAX`] already.
     pub fn want(&mut self, want: Want) -> &mut CallBuilder<'a> {
-        self.wants.push(Wanted { want, begin: self.operation, end: OPEN });
+        self.push_want(want, WantKind::Tbsn, 0, None)
+    }
+
+    /// As [`CallBuilder::want`], but the item is to be written to a sink by RDMA Write. Where the
+    /// sink is not needed, it comes back unused.
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_into(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::Exrw, 0, Some(sink))
+    }
+
+    /// As [`CallBuilder::want_into`], but the peer may choose to place the item by Send.
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_either(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::Choice, 0, Some(sink))
+    }
+
+    /// As [`CallBuilder::want_into`], but an item of at most `sent_max` bytes is to be placed by
+    /// Send (\[RTR\] 7.4, BYSIZE).
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_by_size(&mut self, want: Want, sent_max: u32, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::BySize, sent_max, Some(sink))
+    }
+
+    fn push_want(
+        &mut self,
+        want: Want,
+        kind: WantKind,
+        sent_max: u32,
+        sink: Option<Sink>,
+    ) -> &mut CallBuilder<'a> {
+        let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
+        assert!(is_enough, "a sink is as long as its item can be");
+        let (begin, end) = (self.operation, OPEN);
+        self.wants.push(Wanted { want, kind, sent_max, sink, begin, end });
         self
     }
 
@@ -114,8 +169,8 @@ impl<'a> CallBuilder<'a> {
     /// Sends the call with the next poll.
     ///
     /// # Errors
-    /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory goes home to
-    /// its pool.
+    /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory and sinks go
+    /// home to their pools.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
         let (len, reply_max) = (self.payload.written(), self.reply_payload_max);
@@ -137,37 +192,104 @@ impl<'a> CallBuilder<'a> {
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;
-        let payload = self.payload.written();
-        let end = self.payload.position();
+        let (payload, end) = (self.payload.written(), self.payload.position());
         let outbox = self.payload.outbox();
-        let wants: ArrayVec<rpcrdma_proto::Want, WANTS_MAX> = self
-            .wants
-            .iter()
-            .map(|wanted| {
-                let Wanted { want, begin, end: last } = *wanted;
-                rpcrdma_proto::Want::sends(begin, last.min(end), want.len_min, want.len_max)
-            })
-            .collect();
+        let wants: ArrayVec<proto::Want, WANTS_MAX> =
+            self.wants.iter().map(|want| want.as_demand(end)).collect();
+        let items = outbox.items(message);
         let demand = CallDemand {
             payload,
-            items: &outbox.items(message),
+            items: &items,
             wants: &wants,
             reply_payload_max: self.reply_payload_max,
             gather_max: outbox.gather_max,
-            explicit: Explicit::NONE,
+            explicit: outbox.exposures.ability(),
         };
-        let planned = self.peer.conn.begin_sends(&mut outbox.ledger, self.id, &demand);
-        if let Err(SendError::NotEnoughCredits { .. }) = planned {
+        let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
+        let planned = planned.and_then(|route| match route.exposes() {
+            false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
+            true => {
+                let owner = Owner { peer: self.peer.id.index, id: self.id };
+                let place = outbox.exposures.open(owner).ok_or(CallRefused::Busy)?;
+                let both = (&demand, &route);
+                let exposed = expose(outbox, place, message, both, &mut self.wants);
+                let begun = exposed
+                    .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
+                begun.inspect_err(|_| outbox.exposures.close(place))
+            }
+        });
+        if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
             outbox.stats.busy_credits.add(1);
         }
-        planned
-            .map_err(CallRefused::Protocol)
-            .and_then(|plan| outbox.lay_out(message, &self.peer.conn, plan))?;
+        planned?;
         outbox.stats.calls_out.add(1);
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         self.payload.submitted();
         Ok(())
     }
+}
+
+/// Exposes what the route of a call names.
+fn expose(
+    outbox: &mut Outbox,
+    place: u32,
+    message: u32,
+    (demand, route): (&CallDemand<'_>, &CallRoute),
+    wants: &mut [Wanted],
+) -> Result<(), CallRefused> {
+    let Outbox { messages, exposures, .. } = outbox;
+    let body = messages.body_mut(message);
+    for item in (0..demand.items.len()).filter(|&item| route.items.contains(item)) {
+        for piece in body.item_pieces(item) {
+            exposures.offer_item(place, piece.sge(0, piece.len() as u32))?;
+        }
+        exposures.end_item(place)?;
+    }
+    for (index, wanted) in wants.iter_mut().enumerate() {
+        if route.wants.contains(index) {
+            exposures.offer_want(place, index, wanted.sink.take(), wanted.want.len_max)?;
+        }
+    }
+    if route.reply > 0 {
+        exposures.offer_reply(place, route.reply)?;
+    }
+    if route.body > 0 {
+        exposures.offer_body(place, route.body)?;
+    }
+    Ok(())
+}
+
+/// Plans a call on its route and lays it out.
+fn begin(
+    outbox: &mut Outbox,
+    peer: &mut Peer,
+    id: CallId,
+    message: u32,
+    (demand, route): (&CallDemand<'_>, &CallRoute),
+) -> Result<(), CallRefused> {
+    let conn = &mut peer.conn;
+    let planned = conn.begin_call(&mut outbox.ledger, id, demand, route, &Exposed::NONE);
+    let plan = planned.map_err(CallRefused::Protocol)?;
+    outbox.lay_out(message, conn, plan)
+}
+
+/// As [`begin`], for a call that has memory exposed.
+fn begin_exposed(
+    outbox: &mut Outbox,
+    peer: &mut Peer,
+    id: CallId,
+    message: u32,
+    place: u32,
+    planned: (&CallDemand<'_>, &CallRoute),
+) -> Result<(), CallRefused> {
+    outbox.lay_out_exposed((message, place), &mut peer.conn, id, planned)?;
+    outbox.messages.head_mut(message).after = After::Called(place);
+    outbox.exposures.at(place).is_called = true;
+    if let Some((_, entry)) = outbox.ledger.calls.find_mut(id.xid(), peer.id.index) {
+        entry.mark = place;
+    }
+    peer.exposed += 1;
+    Ok(())
 }
 
 impl Drop for CallBuilder<'_> {

@@ -1,7 +1,8 @@
 //! The end of a call.
 
+use crate::client::sink::Sink;
 use crate::error::CallError;
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Landed};
 use crate::shard::peers::PeerId;
 
 /// A call is over: its reply, or why there is none.
@@ -10,6 +11,8 @@ pub struct Completion<'a> {
     peer: PeerId,
     cookie: u64,
     result: Result<Incoming<'a>, CallError>,
+    /// The sinks of a call that failed.
+    landed: Landed<'a>,
 }
 
 impl<'a> Completion<'a> {
@@ -19,7 +22,28 @@ impl<'a> Completion<'a> {
         cookie: u64,
         result: Result<Incoming<'a>, CallError>,
     ) -> Completion<'a> {
-        Completion { peer, cookie, result }
+        Completion { peer, cookie, result, landed: Landed::nothing() }
+    }
+
+    /// A call that failed, with the memory that it had exposed.
+    pub(crate) fn failed(
+        peer: PeerId,
+        cookie: u64,
+        error: CallError,
+        landed: Landed<'a>,
+    ) -> Completion<'a> {
+        Completion { peer, cookie, result: Err(error), landed }
+    }
+
+    /// Gives the sink of a want back, in the order in which they were stated; once. Nobody can write
+    /// to it any more. What of it was taken as pieces of an item is not in it.
+    ///
+    /// `None` if the want had none, or if the device may still write to it: then it is lost.
+    pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        match &mut self.result {
+            Ok(incoming) => incoming.take_sink(want),
+            Err(_) => self.landed.take_sink(want),
+        }
     }
 
     /// Who was called.

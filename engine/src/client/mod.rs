@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod completion;
+pub mod sink;
 
 use std::net::SocketAddr;
 use std::time::Duration;

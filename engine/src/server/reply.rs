@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use rpcrdma_proto::{Offer, ReplyDemand, ReplyTo};
+use rpcrdma_proto::{ReplyDemand, ReplyTo};
 
-use super::ticket::{Directions, Ticket};
+use super::ticket::{KeptOffer, Ticket};
 use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::shard::peers::Peer;
@@ -15,7 +15,7 @@ pub struct Reply<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
     to: ReplyTo,
-    directions: &'a Directions,
+    kept: &'a KeptOffer,
     shard: u32,
 }
 
@@ -31,10 +31,10 @@ impl<'a> Reply<'a> {
         payload: Payload<'a>,
         peer: &'a mut Peer,
         to: ReplyTo,
-        directions: &'a Directions,
+        kept: &'a KeptOffer,
         shard: u32,
     ) -> Reply<'a> {
-        Reply { payload, peer, to, directions, shard }
+        Reply { payload, peer, to, kept, shard }
     }
 
     /// The payload, to be written from behind transaction id and message type.
@@ -72,7 +72,7 @@ impl<'a> Reply<'a> {
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
         let len = self.payload.written();
-        if self.directions.is_empty()
+        if self.kept.is_empty()
             && let Some(outbox) = self.payload.plain()
             && let conn = &mut self.peer.conn
             && let Some(header) = conn.begin_plain_reply(&mut outbox.ledger, &self.to, len)
@@ -89,7 +89,7 @@ impl<'a> Reply<'a> {
 
     /// Keeps the right to answer for later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
-        let ticket = Ticket::new(self.peer.id, self.shard, self.to, self.directions.clone());
+        let ticket = Ticket::new(self.peer.id, self.shard, self.to, self.kept.clone());
         (Answer(PhantomData), ticket)
     }
 
@@ -118,7 +118,7 @@ impl<'a> Reply<'a> {
         let demand = ReplyDemand {
             payload,
             items: &outbox.items(message),
-            offer: Offer::Directions(self.directions.sets()),
+            offer: self.kept.offer(),
             gather_max: outbox.gather_max,
         };
         let conn = &mut self.peer.conn;
@@ -132,6 +132,7 @@ impl<'a> Reply<'a> {
             return Err(self.payload.give_up(why));
         }
         outbox.stats.replies_out.add(1);
+        outbox.stats.writes.add(outbox.messages.body(message).writes());
         outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
         self.payload.submitted();
         Ok(())

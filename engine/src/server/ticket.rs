@@ -2,20 +2,25 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;
-use rpcrdma_proto::ReplyTo;
-use rpcrdma_xdr::array::Array;
+use rpcrdma_proto::{Offer, ReplyTo};
+use rpcrdma_xdr::array::{Array, List, Wire};
+use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::{Reader, Writer};
-use rpcrdma_xdr::numbers::limit::RSD_SETS_MAX;
-use rpcrdma_xdr::rtr::placement::RsdSet;
+use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 
 use crate::shard::peers::PeerId;
 
-/// Bytes of reply directions that a call may carry. Eleven sets of one item to be sent.
-pub(crate) const DIRECTIONS_MAX: usize = 256;
+/// Bytes of what a call may offer for its reply (wire.md W6): reply directions, 23 sets of one item to
+/// be sent; or Write chunks and a Reply chunk, some thirty segments in all.
+pub(crate) const OFFER_MAX: usize = 512;
 
-/// The reply directions of a call, kept as they came (\[RTR\] 7.4).
+/// What a call offered for its reply, kept as it came (\[RTR\] 7.4, RFC 8166 4.3.2).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Directions(ArrayVec<u8, DIRECTIONS_MAX>);
+pub(crate) struct KeptOffer {
+    bytes: ArrayVec<u8, OFFER_MAX>,
+    is_chunks: bool,
+    has_reply: bool,
+}
 
 /// The right to answer one call, once, at some later time; from any thread.
 ///
@@ -27,7 +32,7 @@ pub struct Ticket {
     pub(crate) peer: PeerId,
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
-    pub(crate) directions: Directions,
+    pub(crate) offer: KeptOffer,
 }
 
 /// An answer made on another thread: payload of bounded length, and bulk.
@@ -52,8 +57,8 @@ pub const FINISHED_BULK_MAX: usize = 16;
 pub const FINISHED_TAIL_MAX: usize = 64;
 
 impl Ticket {
-    pub(crate) fn new(peer: PeerId, shard: u32, to: ReplyTo, directions: Directions) -> Ticket {
-        Ticket { peer, shard, to, directions }
+    pub(crate) fn new(peer: PeerId, shard: u32, to: ReplyTo, offer: KeptOffer) -> Ticket {
+        Ticket { peer, shard, to, offer }
     }
 
     /// Whose call it answers.
@@ -67,44 +72,65 @@ impl Ticket {
     }
 }
 
-impl Directions {
-    /// No directions.
-    pub const fn none() -> Directions {
-        Directions(ArrayVec::new_const())
+impl KeptOffer {
+    /// Nothing was offered.
+    pub const fn none() -> KeptOffer {
+        KeptOffer { bytes: ArrayVec::new_const(), is_chunks: false, has_reply: false }
     }
 
-    /// Copies directions out of a call; false if they are longer than a call may carry.
-    pub fn set(&mut self, sets: &Array<'_, RsdSet<'_>>) -> bool {
-        self.0.clear();
-        if sets.is_empty() {
-            return true;
-        }
-        let mut bytes = [0; DIRECTIONS_MAX];
+    /// Copies an offer out of a call; false if it is longer than a call may carry.
+    pub fn set(&mut self, offer: &Offer<'_>) -> bool {
+        self.clear();
+        let mut bytes = [0; OFFER_MAX];
         let mut writer = Writer::new(&mut bytes);
-        if sets.encode(&mut writer).is_err() {
+        let encoded = match offer {
+            Offer::None => Ok(()),
+            offer if offer.is_none() => Ok(()),
+            Offer::Directions(sets) => sets.encode(&mut writer),
+            Offer::Chunks { writes, reply } => {
+                (self.is_chunks, self.has_reply) = (true, reply.is_some());
+                writes.encode(&mut writer).and_then(|()| match reply {
+                    Some(chunk) => chunk.encode(&mut writer),
+                    None => Ok(()),
+                })
+            }
+        };
+        if encoded.is_err() {
+            self.clear();
             return false;
         }
         let len = writer.position();
-        self.0.extend(bytes[..len].iter().copied());
+        self.bytes.extend(bytes[..len].iter().copied());
         true
     }
 
-    /// Forgets them.
+    /// Forgets it.
     #[inline]
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.bytes.clear();
+        (self.is_chunks, self.has_reply) = (false, false);
     }
 
+    /// Whether nothing was offered.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
     }
 
-    /// The directions.
-    pub fn sets(&self) -> Array<'_, RsdSet<'_>> {
-        if self.0.is_empty() {
-            return Array::EMPTY;
+    /// The offer, as it came.
+    pub fn offer(&self) -> Offer<'_> {
+        let mut reader = Reader::new(&self.bytes);
+        match (self.is_empty(), self.is_chunks) {
+            (true, _) => Offer::None,
+            (false, false) => {
+                Array::decode(&mut reader, RSD_SETS_MAX).map_or(Offer::None, Offer::Directions)
+            }
+            (false, true) => {
+                let writes = List::decode(&mut reader, WRITE_CHUNKS_MAX).unwrap_or(List::EMPTY);
+                let reply =
+                    if self.has_reply { WriteChunk::decode(&mut reader).ok() } else { None };
+                Offer::Chunks { writes, reply }
+            }
         }
-        Array::decode(&mut Reader::new(&self.0), RSD_SETS_MAX).unwrap_or(Array::EMPTY)
     }
 }

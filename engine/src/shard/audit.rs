@@ -28,10 +28,21 @@ pub struct Audit {
     pub receives_parked: usize,
     /// Receive buffers whose message waits for a send slot.
     pub receives_waiting: usize,
+    /// Receive buffers of calls that are being fetched, and of replies that wait until memory is
+    /// closed.
+    pub receives_held: usize,
     /// Segments that can be out on loan.
     pub spares: Lent,
     /// The program's buffers.
     pub bulk: Lent,
+    /// Buffers for explicit RDMA. What calls of either direction use counts as leaving.
+    pub landing: Lent,
+    /// Memory windows. Those that a peer may have a right by are held.
+    pub windows: Held,
+    /// Own calls that have memory exposed.
+    pub exposures: usize,
+    /// Calls of peers that are being fetched.
+    pub fetches: usize,
     /// Send slots.
     pub send: Held,
     /// Slots for the headers of groups.
@@ -146,6 +157,7 @@ impl<P: Provider> Core<P> {
         audit.bulk.total = bulk.capacity();
         audit.bulk.home = bulk.free();
         audit.bulk.returning = bulk.returning();
+        self.count_legs(&mut audit);
         let (send, headers) = (&outbox.send, &outbox.headers);
         audit.send = Held { total: send.capacity(), home: send.free(), held: outbox.express.len() };
         audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
@@ -157,10 +169,31 @@ impl<P: Provider> Core<P> {
             audit.peers.push(audit_of(peer, &outbox.ledger));
         }
         for loan in &outbox.returned {
+            audit.landing.leaving += usize::from(outbox.exposures.landing.owns(loan));
             audit.spares.leaving += usize::from(pool.owns(loan));
             audit.bulk.leaving += usize::from(bulk.owns(loan));
         }
         audit
+    }
+
+    /// Counts what explicit RDMA holds.
+    fn count_legs(&self, audit: &mut Audit) {
+        let Core { pool, bulk, outbox, fetches, .. } = self;
+        let exposures = &outbox.exposures;
+        let (landing, windows) = (&exposures.landing, &exposures.windows);
+        audit.landing.total = landing.capacity();
+        audit.landing.home = landing.free();
+        audit.landing.returning = landing.returning();
+        audit.windows =
+            Held { total: windows.total(), home: windows.free(), held: windows.bound() };
+        audit.exposures = exposures.len();
+        audit.fetches = fetches.len();
+        audit.receives_held = fetches.receives() + exposures.receives();
+        for loan in fetches.loans().chain(exposures.loans()) {
+            audit.landing.leaving += usize::from(landing.owns(loan));
+            audit.bulk.leaving += usize::from(bulk.owns(loan));
+            audit.spares.leaving += usize::from(pool.owns(loan));
+        }
     }
 
     /// Counts what the messages of a list hold.
@@ -174,6 +207,8 @@ impl<P: Provider> Core<P> {
             audit.headers.held += usize::from(body.headers.is_some());
             for piece in &body.pieces {
                 if let Bulk::Loan(loan) = piece {
+                    let landing = &self.outbox.exposures.landing;
+                    audit.landing.leaving += usize::from(landing.owns(loan));
                     audit.spares.leaving += usize::from(self.pool.owns(loan));
                     audit.bulk.leaving += usize::from(self.bulk.owns(loan));
                 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rpcrdma_config::section::Connections;
 
 use super::core::Core;
+use super::message::After;
 use super::peers::Phase;
 use crate::error::{CallError, CloseReason};
 use crate::provider::Provider;
@@ -92,22 +93,26 @@ impl<P: Provider> Core<P> {
                 handler.on_refused(attempt, why.as_connect_error());
             }
             (Phase::Opening { .. }, None) => {}
-            _ => handler.on_close(id, why),
+            // Calls that have memory exposed complete later, and their connection ends after them.
+            _ => match self.peers.at(index) {
+                Some(peer) if peer.exposed > 0 => peer.untold = Some(why),
+                _ => handler.on_close(id, why),
+            },
         }
         let Some(peer) = self.peers.at(index) else { return };
         let is_marked = self.io.drain(&mut peer.lane, index);
         peer.phase = Phase::Closing { until, is_marked };
-        self.finish_close(index);
+        self.finish_close(index, handler);
     }
 
     /// Forgets a closing connection if nothing of it is in flight.
-    pub fn finish_close(&mut self, index: u32) {
+    pub fn finish_close<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         if peer.lane.outstanding() > 0 {
             return;
         }
         debug_assert!(peer.lane.flight.front().is_none(), "nothing outstanding, nothing held");
-        self.forget(index);
+        self.forget(index, false, handler);
     }
 
     /// Ends every connection.
@@ -127,7 +132,7 @@ impl<P: Provider> Core<P> {
             // wire.md W13: what a peer may send for ever on a connection without calls.
             peer.conn.forgive_idle_messages(1);
             match peer.phase {
-                Phase::Closing { until, .. } if now >= until => self.leak(index),
+                Phase::Closing { until, .. } if now >= until => self.leak(index, handler),
                 // The send queue had no room for the marker: once more.
                 Phase::Closing { until, is_marked: false } => {
                     let is_marked = self.io.drain(&mut peer.lane, index);
@@ -164,6 +169,7 @@ impl<P: Provider> Core<P> {
             let Some(peer) = self.peers.at(index) else { continue };
             // While stopping every send is signaled: what is not has been there before.
             let is_quiet = peer.open_calls == 0
+                && peer.fetching == 0
                 && peer.lane.pending.front().is_none()
                 && peer.lane.outstanding() == peer.lane.unsignaled()
                 && self.outbox.ledger.calls.next_of(index, None).is_none();
@@ -184,20 +190,34 @@ impl<P: Provider> Core<P> {
 
     /// The device did not give the sends of a closing connection back in time. It may still read
     /// their memory: the messages stay out of use for good.
-    fn leak(&mut self, index: u32) {
+    fn leak<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let Some(peer) = self.peers.at(index) else { return };
         let mut count = 0;
-        while peer.lane.flight.pop(&self.outbox.messages).is_some() {
+        while let Some(message) = peer.lane.flight.pop(&self.outbox.messages) {
             count += 1;
+            if let After::Fetched(place) = self.outbox.messages.head(message).after {
+                self.fetches.at(place).leak();
+                self.fetches.end_reading(place);
+            }
         }
         self.stats.leaked.add(count);
         self.outbox.leaked += count;
-        self.forget(index);
+        self.forget(index, true, handler);
     }
 
-    fn forget(&mut self, index: u32) {
+    /// `leaks` says that the device may still touch what was posted.
+    fn forget<H: Handler>(&mut self, index: u32, leaks: bool, handler: &mut H) {
         self.io.unbind(index);
+        if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
+            if leaks {
+                self.leak_exposures(index, handler);
+            }
+            self.finish_exposures(index, handler);
+        }
         if let Some(peer) = self.peers.remove(index) {
+            if let Some(why) = peer.untold {
+                handler.on_close(peer.id, why);
+            }
             debug_assert!(peer.lane.pending.front().is_none(), "nothing is sent while closing");
             self.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.outbox.ledger);

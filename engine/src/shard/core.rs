@@ -6,26 +6,30 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rpcrdma_config::Config;
+use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
 use rpcrdma_proto::{Settings, ShardLedger};
 
 use super::close::Life;
+use super::exposed::Exposures;
+use super::fetch::Fetches;
 use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
 use super::outbox::{Outbox, UNSOLICITED_MAX};
 use super::peers::{PeerId, Peers, Phase};
-use super::rx::Waiting;
+use super::rx::{Came, Waiting};
 use super::turn::{Turn, release};
-use crate::budget::Budget;
+use super::windows::{Way, Windows};
+use crate::budget::{Budget, Explicit};
 use crate::client::call::CallBuilder;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
 use crate::io::{Flush, Io, Refill, Work};
 use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion};
 use crate::server::handler::Handler;
-use crate::server::ticket::{Directions, Finished, Ticket};
+use crate::server::ticket::{Finished, KeptOffer, Ticket};
 use crate::stats::{SharedStats, Stats};
 
 /// The core of a shard, short of its handler.
@@ -34,6 +38,8 @@ pub(crate) struct Core<P: Provider> {
     pub io: Io<P::Queues>,
     pub pool: RecvPool,
     pub bulk: BulkPool,
+    /// Calls of peers whose data are being fetched.
+    pub fetches: Fetches,
     pub outbox: Outbox,
     pub peers: Peers,
     /// Buffers of open groups, by their number.
@@ -41,7 +47,8 @@ pub(crate) struct Core<P: Provider> {
     /// Messages that arrived while no send slot was free to answer them.
     pub waiting: VecDeque<Waiting>,
     pub map: Map,
-    pub directions: Directions,
+    /// What the call in hand has offered for its reply.
+    pub kept: KeptOffer,
     pub refill: Refill,
     pub life: Life,
     pub settings: Settings,
@@ -68,8 +75,9 @@ impl<P: Provider> Core<P> {
     ) -> Result<Core<P>, SetupError> {
         let budget = Budget::new(config, provider.caps())?;
         let memory = Memory::new(config, &budget, provider, numa_node)?;
-        let Memory { recv: pool, send, headers, zero, bulk, regions } = memory;
-        let queues = provider.open_queues(&budget.queues)?;
+        let Memory { recv: pool, send, headers, zero, bulk, landing, regions } = memory;
+        let mut queues = provider.open_queues(&budget.queues)?;
+        let exposures = exposures(&budget.explicit, &mut queues, landing, &regions)?;
         let waker = Waker::new().map_err(|source| SetupError::System {
             call: "eventfd",
             source,
@@ -83,6 +91,7 @@ impl<P: Provider> Core<P> {
         let outbox = Outbox::new(
             (send, headers, zero),
             Messages::new(budget.messages as usize),
+            exposures,
             ledger,
             stats.clone(),
             (budget.gather, budget.depths.inline_len, peers_max),
@@ -93,12 +102,13 @@ impl<P: Provider> Core<P> {
             io: Io::new(queues, peers_max, receives, budget.depths),
             pool,
             bulk,
+            fetches: Fetches::new(budget.explicit.fetches as usize, budget.explicit.reading_max),
             outbox,
             peers: Peers::new(peers_max),
             parked: (0..receives).map(|_| None).collect(),
             waiting: VecDeque::with_capacity(receives),
             map: Map::new(budget.pieces, items_max),
-            directions: Directions::none(),
+            kept: KeptOffer::none(),
             refill: Refill::new(),
             life: Life::new(config.connections()),
             settings: budget.settings,
@@ -156,6 +166,9 @@ impl<P: Provider> Core<P> {
                 let completion = self.batch[at];
                 self.on_completion(completion, now, handler);
             }
+            if self.has_legs() {
+                self.settle(handler);
+            }
             // What was answered leaves first. The Receives that it takes to refill are a reserve
             // of the budget, so that none that was granted is missing meanwhile.
             if !self.outbox.is_idle() {
@@ -177,6 +190,10 @@ impl<P: Provider> Core<P> {
                 self.close(index, CloseReason::PeerGone, now, handler);
             }
             busy = true;
+        }
+        // Buffers come home, and slots get free, outside of completions, too.
+        if self.has_legs() {
+            self.settle(handler);
         }
         handler.on_turn(&mut self.lend(now));
         if !self.outbox.is_idle() {
@@ -300,7 +317,8 @@ impl<P: Provider> Core<P> {
                     return;
                 };
                 if wc.status == WcStatus::Success {
-                    self.on_receive(token, wc.byte_len, wc.qp_num, now, handler);
+                    let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                    self.on_receive(token, came, wc.qp_num, now, handler);
                 } else {
                     self.free_buffer(token);
                     self.on_failure(wc, now, handler);
@@ -321,7 +339,7 @@ impl<P: Provider> Core<P> {
             return;
         }
         if matches!(peer.phase, Phase::Closing { .. }) {
-            self.finish_close(index);
+            self.finish_close(index, handler);
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
@@ -343,15 +361,24 @@ impl<P: Provider> Core<P> {
     /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere
     /// the pools find themselves, when they need them.
     fn take_loans_home(&mut self) {
-        for loan in self.outbox.returned.drain(..) {
-            release(&mut self.pool, &mut self.bulk, loan);
+        let mut returned = core::mem::take(&mut self.outbox.returned);
+        for loan in returned.drain(..) {
+            let landing = &mut self.outbox.exposures.landing;
+            release(&mut self.pool, &mut self.bulk, landing, loan);
         }
+        self.outbox.returned = returned;
+    }
+
+    /// Whether the legs of explicit RDMA have anything to do.
+    #[inline]
+    fn has_legs(&self) -> bool {
+        !self.outbox.ripe.is_empty() || !self.fetches.is_idle()
     }
 
     /// Sleeps until there may be something to do, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
         let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
-        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() {
+        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() || self.has_legs() {
             return;
         }
         let bell = self.handle.bell().clone();
@@ -375,7 +402,8 @@ impl<P: Provider> Drop for Core<P> {
     fn drop(&mut self) {
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain(..).map(Waiting::into_token);
-        for token in parked.chain(waiting).chain(self.refill.drain(..)) {
+        let held = self.fetches.drain().chain(self.outbox.exposures.drain());
+        for token in parked.chain(waiting).chain(self.refill.drain(..)).chain(held) {
             self.pool.put(token);
         }
         self.io.destroy(&mut self.pool);
@@ -392,4 +420,22 @@ impl<P: Provider> Drop for Core<P> {
             self.outbox.messages.forget();
         }
     }
+}
+
+/// What own calls expose, and the windows for it.
+fn exposures<P: Provider>(
+    explicit: &Explicit,
+    queues: &mut P::Queues,
+    landing: BulkPool,
+    regions: &Regions<P>,
+) -> Result<Exposures, SetupError> {
+    let windows = (0..explicit.windows).map(|_| queues.open_window());
+    let windows = windows.collect::<Result<_, SetupError>>()?;
+    let way = match explicit.exposure {
+        Exposure::Windows | Exposure::Auto => Way::Windows,
+        Exposure::Registration => Way::Registration(regions.registrar()),
+        Exposure::StaticInsecure => Way::Static(regions.keys()),
+    };
+    let windows = Windows::new(way, windows);
+    Ok(Exposures::new(explicit.exposures as usize, windows, landing, explicit.landing_len))
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rpcrdma_config::{Config, Pages};
 use rpcrdma_mempool::{
-    Access, BulkPool, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec, Registered,
-    Registrar, SendPool, SendSpec, ZeroPage,
+    Access, BulkPool, Keys, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
+    RegisterError, Registered, Registrar, SendPool, SendSpec, Sge, ZeroPage,
 };
 
 use super::message::Headers;
+use super::windows::region_access;
 use crate::budget::Budget;
 use crate::error::SetupError;
 use crate::provider::Provider;
@@ -20,6 +21,8 @@ pub(crate) struct Memory<P: Provider> {
     pub headers: Pool<Headers>,
     pub zero: ZeroPage,
     pub bulk: BulkPool,
+    /// For what moves by explicit RDMA.
+    pub landing: BulkPool,
     /// What the pools were carved from; registered until the pools are gone.
     pub regions: Regions<P>,
 }
@@ -35,6 +38,35 @@ impl<P: Provider> Regions<P> {
     /// The page size obtained for each region, and what was refused on the way there.
     pub fn report(&self) -> impl Iterator<Item = (&'static str, &Region)> {
         self.list.iter().map(|(name, registered)| (*name, registered.region()))
+    }
+}
+
+impl<P: Provider> Regions<P> {
+    /// Registers single pieces of memory.
+    pub fn registrar(&self) -> Box<dyn Registrar + Send> {
+        Box::new(ByProvider(self.provider.clone()))
+    }
+
+    /// The keys of all regions.
+    pub fn keys(&self) -> Vec<Keys> {
+        self.list.iter().map(|(_, registered)| registered.keys()).collect()
+    }
+}
+
+/// The registrar of a provider, held for itself.
+struct ByProvider<P>(Arc<P>);
+
+impl<P: Provider> Registrar for ByProvider<P> {
+    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+        self.0.registrar().register(region, access)
+    }
+
+    fn deregister(&self, keys: Keys) {
+        self.0.registrar().deregister(keys);
+    }
+
+    fn expose(&self, part: &Sge, access: Access) -> Result<Keys, RegisterError> {
+        self.0.registrar().expose(part, access)
     }
 }
 
@@ -65,24 +97,33 @@ impl<P: Provider> Memory<P> {
             placement_spares: config.receive().spares.value(),
         };
         let send_spec =
-            SendSpec { slots: budget.messages, payload_len: config.send().payload_len.as_usize() };
-        let headers_spec = PoolSpec { slots: budget.messages, slot_len: HEADERS_LEN, align: 64 };
+            SendSpec { slots: budget.slots, payload_len: config.send().payload_len.as_usize() };
+        let headers_spec = PoolSpec { slots: budget.slots, slot_len: HEADERS_LEN, align: 64 };
         let zero_len = config.send().zero_len.as_usize();
         let bulk = config.app().bulk;
         let bulk_spec =
             PoolSpec { slots: bulk.count.value(), slot_len: bulk.len.as_usize(), align: 4096 };
 
-        let mut recv = maker.region("receive buffers", recv_spec.region_len(), RECEIVED)?;
+        let landing_spec = PoolSpec {
+            slots: budget.explicit.landing_count,
+            slot_len: budget.explicit.landing_len as usize,
+            align: 4096,
+        };
+        let received = RECEIVED | region_access(budget.explicit.exposure);
+
+        let mut recv = maker.region("receive buffers", recv_spec.region_len(), received)?;
         let send_len = sum(send_spec.region_len(), headers_spec.region_len());
         let mut send = maker.region("send slots", send_len, SENT)?;
         let mut zero = maker.region("padding", ZeroPage::region_len(zero_len), SENT)?;
-        let mut big = maker.region("bulk buffers", bulk_spec.bulk_region_len(), RECEIVED)?;
+        let mut big = maker.region("bulk buffers", bulk_spec.bulk_region_len(), received)?;
+        let mut land = maker.region("landing buffers", landing_spec.bulk_region_len(), received)?;
         Ok(Memory {
             recv: RecvPool::new(&mut recv, &recv_spec).map_err(of("receive buffers"))?,
             send: SendPool::new(&mut send, &send_spec).map_err(of("send slots"))?,
             headers: Pool::new(&mut send, &headers_spec).map_err(of("header slots"))?,
             zero: ZeroPage::new(&mut zero, zero_len).map_err(of("padding"))?,
             bulk: BulkPool::new(&mut big, &bulk_spec).map_err(of("bulk buffers"))?,
+            landing: BulkPool::new(&mut land, &landing_spec).map_err(of("landing buffers"))?,
             regions: Regions {
                 provider: provider.clone(),
                 list: vec![
@@ -90,6 +131,7 @@ impl<P: Provider> Memory<P> {
                     ("send slots", send),
                     ("padding", zero),
                     ("bulk buffers", big),
+                    ("landing buffers", land),
                 ],
             },
         })
@@ -99,7 +141,8 @@ impl<P: Provider> Memory<P> {
 /// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
 /// a first header that is longer than the headroom of its slot.
 const HEADERS_LEN: usize = 4096;
-/// What the device may do with memory that messages are received into. Never a remote key.
+/// What the device may do with memory that messages are received into; what peers may do, if
+/// anything, the way of exposure says.
 const RECEIVED: Access = Access::LOCAL_WRITE;
 /// What the device may do with memory that messages are sent from: read it.
 const SENT: Access = Access::empty();

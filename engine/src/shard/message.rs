@@ -6,13 +6,21 @@
 //! ```
 //! A short plain message does not come here at all: see `Outbox::send_plain`.
 //!
+//! A message is a list of work requests: the Sends of a group; the RDMA Writes in front of a reply;
+//! the bindings of what a call exposes; the RDMA Reads that fetch the data of a call; the
+//! invalidations that end an exposure. Whoever waits for the end of one is named in its head.
+//!
 //! A message is laid out when it is submitted: its headers are encoded and its gather lists are
 //! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
 //! other half is touched only by messages with bulk or with more payload than one slot holds.
 
+use core::ops::Range;
+
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RegisteredSlice, SendSlot, Sge, Token};
-use rpcrdma_proto::BulkItem;
+use rpcrdma_proto::{BulkItem, Gather};
+
+use crate::provider::SendOp;
 
 /// No message.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -22,8 +30,8 @@ pub(crate) const SLOTS_MAX: usize = 64;
 pub const PIECES_MAX: usize = 24;
 /// Bulk items of one message.
 pub const ITEMS_MAX: usize = 8;
-/// Work requests of a message: the transmissions of a group.
-pub(crate) const REQUESTS_MAX: usize = 64;
+/// Work requests of a message: the transmissions of a group, and what goes before them.
+pub(crate) const REQUESTS_MAX: usize = 128;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
 
@@ -50,7 +58,7 @@ impl Bulk {
         self.len() == 0
     }
 
-    fn sge(&self, start: u32, len: u32) -> Sge {
+    pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
         match self {
             Bulk::Loan(loan) => loan.sge(start as usize..(start + len) as usize),
             Bulk::Registered(bytes) => {
@@ -96,6 +104,30 @@ pub(crate) struct Head {
     pub slot: Option<SendSlot>,
     /// Whether the body has anything to be given back.
     pub body: bool,
+    /// Who waits for its end.
+    pub after: After,
+}
+
+/// Who waits until a message has completed, one way or the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nobody.
+    Nobody,
+    /// The exposure of this place, for the end of its call's Sends.
+    Called(u32),
+    /// The exposure of this place, for the end of its rights.
+    Fenced(u32),
+    /// The fetch of this place, for the data.
+    Fetched(u32),
+}
+
+/// One work request of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// What it does.
+    pub op: SendOp,
+    /// Where its part of the scatter or gather list ends.
+    pub end: u16,
 }
 
 /// The other half of a message.
@@ -109,9 +141,9 @@ pub(crate) struct Body {
     pub items: ArrayVec<Item, ITEMS_MAX>,
     /// What they are gathered from.
     pub pieces: ArrayVec<Bulk, PIECES_MAX>,
-    /// Where the gather list of each work request ends in `gather`.
-    pub ends: ArrayVec<u16, REQUESTS_MAX>,
-    /// The gather lists, one behind the other.
+    /// The work requests.
+    pub requests: ArrayVec<Request, REQUESTS_MAX>,
+    /// Their scatter and gather lists, one behind the other.
     pub gather: ArrayVec<Sge, GATHER_MAX>,
 }
 
@@ -125,10 +157,68 @@ pub(crate) struct Item {
 }
 
 impl Body {
-    /// The gather list of work request `index`.
-    pub fn request(&self, index: usize) -> &[Sge] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.gather[start..self.ends[index] as usize]
+    /// Work request `index` and its scatter or gather list.
+    pub fn request(&self, index: usize) -> (SendOp, &[Sge]) {
+        let start = if index == 0 { 0 } else { self.requests[index - 1].end as usize };
+        let Request { op, end } = self.requests[index];
+        (op, &self.gather[start..end as usize])
+    }
+
+    /// Ends the list of a work request, and with it the request.
+    pub fn end_request(&mut self, op: SendOp) -> Option<()> {
+        self.end_request_at(op, self.gather.len())
+    }
+
+    /// As [`Body::end_request`], in front of what lies behind `end`.
+    pub fn end_request_at(&mut self, op: SendOp, end: usize) -> Option<()> {
+        self.requests.try_push(Request { op, end: end as u16 }).ok()
+    }
+
+    /// How many RDMA Writes there are.
+    pub fn writes(&self) -> u64 {
+        let is_write = |request: &&Request| matches!(request.op, SendOp::Write(_));
+        self.requests.iter().filter(is_write).count() as u64
+    }
+
+    /// Entries of the list that is being made.
+    pub fn open_entries(&self) -> usize {
+        self.gather.len() - self.requests.last().map_or(0, |last| last.end as usize)
+    }
+
+    /// What an item is gathered from.
+    pub fn item_pieces(&self, item: usize) -> &[Bulk] {
+        let Some(Item { item, first }) = self.items.get(item) else { return &[] };
+        &self.pieces[*first as usize..*first as usize + item.pieces as usize]
+    }
+
+    /// Copies what a piece of a plan stands for. `None` if it is memory that cannot be read here.
+    pub fn copy_piece(&mut self, piece: &Gather, to: &mut Fill<'_>) -> Option<()> {
+        match piece {
+            Gather::Payload(range) => self.copy_payload(range, to),
+            Gather::Zero(len) => to.put_zeros(*len as usize),
+            Gather::Bulk { item, start, len } => {
+                let (mut skip, mut left) = (*start as usize, *len as usize);
+                for piece in self.item_pieces(*item) {
+                    let Bulk::Loan(loan) = piece else { return None };
+                    let begin = skip.min(loan.len());
+                    let end = (begin + left).min(loan.len());
+                    to.put(&loan[begin..end]);
+                    (skip, left) = (skip - begin, left - (end - begin));
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn copy_payload(&mut self, range: &Range<u32>, to: &mut Fill<'_>) {
+        let (mut skip, mut left) = (range.start as usize, range.len());
+        for slot in &mut self.slots {
+            let bytes = slot.payload_mut();
+            let begin = skip.min(bytes.len());
+            let end = (begin + left).min(bytes.len());
+            to.put(&bytes[begin..end]);
+            (skip, left) = (skip - begin, left - (end - begin));
+        }
     }
 
     /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
@@ -145,6 +235,43 @@ impl Body {
             skip = skip.saturating_sub(piece_len);
         }
         (left == 0).then_some(())
+    }
+}
+
+/// Loans that are filled one after the other.
+pub(crate) struct Fill<'a> {
+    loans: &'a mut [Loan],
+    /// Bytes in the first of them.
+    at: usize,
+}
+
+impl<'a> Fill<'a> {
+    pub fn new(loans: &'a mut [Loan]) -> Fill<'a> {
+        Fill { loans, at: 0 }
+    }
+
+    /// Appends bytes, as many as there is room for.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let Some(loan) = self.loans.first_mut() else { return };
+            let part = bytes.len().min(loan.len() - self.at);
+            loan[self.at..self.at + part].copy_from_slice(&bytes[..part]);
+            (self.at, bytes) = (self.at + part, &bytes[part..]);
+            if self.at == loan.len() {
+                self.loans = &mut core::mem::take(&mut self.loans)[1..];
+                self.at = 0;
+            }
+        }
+    }
+
+    fn put_zeros(&mut self, len: usize) {
+        let zeros = [0; 64];
+        let mut left = len;
+        while left > 0 {
+            let part = left.min(zeros.len());
+            self.put(&zeros[..part]);
+            left -= part;
+        }
     }
 }
 
@@ -166,6 +293,7 @@ impl Messages {
             payload_len: 0,
             slot: None,
             body: false,
+            after: After::Nobody,
         };
         Messages {
             heads: (0..count).map(|_| head()).collect(),
@@ -174,13 +302,15 @@ impl Messages {
         }
     }
 
-    /// An empty message. There are as many as slots, and whoever asks holds one.
+    /// An empty message. There are as many as slots, fetches and exposures, and whoever asks holds
+    /// one of these.
     #[inline]
     pub fn begin(&mut self) -> Option<u32> {
         let index = self.free.pop()?;
         let head = &mut self.heads[index as usize];
         head.requests = 0;
         head.posted = 0;
+        head.after = After::Nobody;
         Some(index)
     }
 
@@ -229,6 +359,11 @@ impl Messages {
     /// Messages that nobody has.
     pub fn free(&self) -> usize {
         self.free.len()
+    }
+
+    /// How many messages there are, in use or not.
+    pub fn len(&self) -> usize {
+        self.heads.len()
     }
 
     /// Leaves everything that messages hold where it is, for good: a device may still read it.

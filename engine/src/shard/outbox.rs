@@ -1,18 +1,18 @@
 //! The outbox: where messages are built and laid out, and wait for the end of the turn.
 
-use core::ops::Range;
-
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{HEADROOM, Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
+use rpcrdma_mempool::{Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
 use rpcrdma_proto::{
-    BulkItem, Connection, ControlSend, Gather, GroupPlan, InlinePlan, PLAIN_HEADER_LEN, Plan,
+    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, PLAIN_HEADER_LEN, Plan,
     Report, ShardLedger,
 };
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 
+use super::exposed::Exposures;
 use super::lane::Lane;
-use super::message::{Body, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
+use super::layout::{self, Opening};
+use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
 use crate::error::CallRefused;
 use crate::stats::SharedStats;
@@ -31,6 +31,10 @@ pub(crate) struct Outbox {
     pub returned: Vec<Loan>,
     /// Messages that the device never gave back.
     pub leaked: u64,
+    /// What own calls have exposed.
+    pub exposures: Exposures,
+    /// Those who wait for messages that have completed, or were given up.
+    pub ripe: Vec<After>,
     /// Bytes that the device copies while posting.
     pub inline_len: u32,
     /// Short messages to be posted before everything in the lanes.
@@ -55,14 +59,11 @@ impl Express {
     }
 }
 
-/// Why a message could not be laid out: a limit of this side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TooManyPieces;
-
 impl Outbox {
     pub fn new(
         pools: (SendPool, Pool<Headers>, ZeroPage),
         messages: Messages,
+        exposures: Exposures,
         ledger: ShardLedger,
         stats: SharedStats,
         (gather_max, inline_len, peers_max): (u32, u32, usize),
@@ -72,6 +73,7 @@ impl Outbox {
         let ready = Vec::with_capacity(2 * peers_max);
         let returned = Vec::with_capacity(RETURNED_MAX);
         let leaked = 0;
+        let ripe = Vec::with_capacity(messages.len());
         Outbox {
             send,
             headers,
@@ -82,6 +84,8 @@ impl Outbox {
             gather_max,
             returned,
             leaked,
+            exposures,
+            ripe,
             inline_len,
             express: ArrayVec::new(),
             ready,
@@ -152,7 +156,15 @@ impl Outbox {
 
     #[cold]
     fn release_body(&mut self, index: u32) {
-        let Outbox { send, headers, messages, returned, .. } = self;
+        let Outbox { send, headers, messages, returned, exposures, ripe, .. } = self;
+        let after = messages.head(index).after;
+        if let After::Called(exposure) = after {
+            // The peer may read them until its rights are dead.
+            exposures.at(exposure).kept.extend(messages.body_mut(index).pieces.drain(..));
+        }
+        if after != After::Nobody {
+            ripe.push(after);
+        }
         let body = messages.body_mut(index);
         body.slots.drain(..).for_each(|slot| send.put(slot));
         if let Some(slot) = body.headers.take() {
@@ -167,7 +179,7 @@ impl Outbox {
             }
         }
         body.items.clear();
-        body.ends.clear();
+        body.requests.clear();
         body.gather.clear();
     }
 
@@ -207,16 +219,30 @@ impl Outbox {
         plan: Plan<'_>,
     ) -> Result<(), CallRefused> {
         let Outbox { headers, zero, messages, .. } = self;
-        let body = messages.body_mut(index);
-        let gather_max = self.gather_max as usize;
-        let mut layout = Layout { headers, zero, body, header_at: 0, gather_max };
-        let result = match plan {
-            Plan::Inline(plan) => layout.run_inline(conn, &plan),
-            Plan::Group(mut plan) => layout.run_group(conn, &mut plan),
-        };
-        let requests = messages.body(index).ends.len() as u16;
-        messages.head_mut(index).requests = requests;
-        result.map_err(|TooManyPieces| CallRefused::TooManyPieces)
+        layout::lay_out(
+            messages,
+            (headers, zero, self.gather_max),
+            index,
+            (conn, plan),
+            Opening::default(),
+        )
+    }
+
+    /// Plans a call on its route and lays it out, with what it exposes in front of it.
+    #[cold]
+    pub fn lay_out_exposed(
+        &mut self,
+        (index, place): (u32, u32),
+        conn: &mut Connection,
+        id: CallId,
+        (demand, route): (&CallDemand<'_>, &CallRoute),
+    ) -> Result<(), CallRefused> {
+        let Outbox { headers, zero, messages, exposures, ledger, .. } = self;
+        let (segments, opening) = exposures.at(place).opening();
+        self.stats.exposed.add(opening.grants.len() as u64);
+        let planned = conn.begin_call(ledger, id, demand, route, &segments.exposed());
+        let plan = planned.map_err(CallRefused::Protocol)?;
+        layout::lay_out(messages, (headers, zero, self.gather_max), index, (conn, plan), opening)
     }
 
     /// Sends an error message about something that was not taken for a call. False if it cannot be
@@ -321,129 +347,6 @@ impl Outbox {
     /// The bulk items of a message as the protocol wants them.
     pub fn items(&self, index: u32) -> ArrayVec<BulkItem, ITEMS_MAX> {
         self.messages.body(index).items.iter().map(|entry: &Item| entry.item).collect()
-    }
-}
-
-/// A message on its way from a plan to gather lists.
-struct Layout<'a> {
-    headers: &'a mut Pool<Headers>,
-    zero: &'a ZeroPage,
-    body: &'a mut Body,
-    /// Bytes of the header slot that are used.
-    header_at: usize,
-    /// Gather entries of one work request.
-    gather_max: usize,
-}
-
-impl Layout<'_> {
-    /// One RDMA_MSG, in however many slots its payload is.
-    fn run_inline(&mut self, conn: &Connection, plan: &InlinePlan) -> Result<(), TooManyPieces> {
-        let (bytes, sge) = self.header(InlinePlan::HEADER_LEN as usize)?;
-        conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| TooManyPieces)?;
-        self.push(0, sge)?;
-        self.payload(0, 0..plan.payload)?;
-        self.end()
-    }
-
-    /// A group of transmissions, or one with bulk.
-    fn run_group(
-        &mut self,
-        conn: &Connection,
-        plan: &mut GroupPlan<'_>,
-    ) -> Result<(), TooManyPieces> {
-        while let Some(transmission) = conn.next_transmission(plan) {
-            let begin = self.body.gather.len();
-            let (bytes, sge) = self.header(transmission.header_len as usize)?;
-            conn.encode_header(plan, &transmission, &mut Writer::new(bytes))
-                .map_err(|_| TooManyPieces)?;
-            self.push(begin, sge)?;
-            for piece in conn.pieces(plan, &transmission) {
-                match piece {
-                    Gather::Payload(range) => self.payload(begin, range)?,
-                    Gather::Bulk { item, start, len } => {
-                        self.body.gather_item(item, start, len).ok_or(TooManyPieces)?;
-                    }
-                    Gather::Zero(len) => self.zeros(begin, len)?,
-                }
-            }
-            self.end()?;
-        }
-        Ok(())
-    }
-
-    /// Ends the gather list of a work request.
-    fn end(&mut self) -> Result<(), TooManyPieces> {
-        let start = self.body.ends.last().map_or(0, |&end| usize::from(end));
-        if self.body.gather.len() - start > self.gather_max {
-            return Err(TooManyPieces);
-        }
-        let end = self.body.gather.len() as u16;
-        self.body.ends.try_push(end).map_err(|_| TooManyPieces)
-    }
-
-    /// Room for a header: in front of the payload if it is the first and fits, else in the
-    /// message's header slot.
-    fn header(&mut self, len: usize) -> Result<(&mut [u8], Sge), TooManyPieces> {
-        if self.body.ends.is_empty() && len <= HEADROOM {
-            let slot = self.body.slots.first_mut().ok_or(TooManyPieces)?;
-            let sge = slot.sge(len, 0);
-            return Ok((slot.header_mut(len), sge));
-        }
-        if self.body.headers.is_none() {
-            self.body.headers = Some(self.headers.pop().ok_or(TooManyPieces)?);
-        }
-        let slot = self.body.headers.as_mut().ok_or(TooManyPieces)?;
-        let range = self.header_at..self.header_at + len;
-        if range.end > self.headers.slot_len() {
-            return Err(TooManyPieces);
-        }
-        self.header_at = range.end;
-        let sge = self.headers.sge(slot, range.clone());
-        Ok((&mut self.headers.bytes_mut(slot)[range], sge))
-    }
-
-    /// Bytes of the payload that the program wrote, wherever their slots are.
-    fn payload(&mut self, begin: usize, range: Range<u32>) -> Result<(), TooManyPieces> {
-        let (mut skip, mut left) = (range.start as usize, range.len());
-        for at in 0..self.body.slots.len() {
-            let room = self.body.slots[at].payload_len();
-            if left == 0 {
-                break;
-            }
-            if skip >= room {
-                skip -= room;
-                continue;
-            }
-            let part = left.min(room - skip);
-            let sge = self.body.slots[at].payload_sge(skip..skip + part);
-            self.push(begin, sge)?;
-            left -= part;
-            skip = 0;
-        }
-        if left == 0 { Ok(()) } else { Err(TooManyPieces) }
-    }
-
-    /// Padding, from the zero page and nowhere else.
-    fn zeros(&mut self, begin: usize, len: u32) -> Result<(), TooManyPieces> {
-        let mut left = len;
-        while left > 0 {
-            let part = left.min(self.zero.len() as u32);
-            self.push(begin, self.zero.sge(part as usize))?;
-            left -= part;
-        }
-        Ok(())
-    }
-
-    /// Appends a gather entry, joined to the one before if they touch.
-    fn push(&mut self, begin: usize, sge: Sge) -> Result<(), TooManyPieces> {
-        if let Some(last) = self.body.gather[begin..].last_mut()
-            && last.lkey == sge.lkey
-            && last.addr + u64::from(last.length) == sge.addr
-        {
-            last.length += sge.length;
-            return Ok(());
-        }
-        self.body.gather.try_push(sge).map_err(|_| TooManyPieces)
     }
 }
 

@@ -8,6 +8,7 @@ use rpcrdma_proto::Connection;
 
 use super::lane::Lane;
 use super::message::NONE;
+use crate::error::CloseReason;
 use crate::provider::ConnectId;
 
 /// Names a connection of one shard. Stale once the connection has ended.
@@ -25,6 +26,12 @@ pub(crate) struct Peer {
     pub lane: Lane,
     /// Calls delivered to the handler and not answered.
     pub open_calls: u32,
+    /// Own calls that have memory exposed.
+    pub exposed: u32,
+    /// Calls of the peer whose data are being fetched.
+    pub fetching: u32,
+    /// Why the connection has ended, if the handler has still to be told.
+    pub untold: Option<CloseReason>,
     pub id: PeerId,
     pub qp_num: u32,
     /// Until when the open group may stand open.
@@ -43,7 +50,19 @@ impl Peer {
     ) -> Peer {
         let phase = Phase::Opening { until };
         let lane = Lane::new();
-        Peer { conn, lane, id, qp_num, phase, connect, open_calls: 0, group_until: None }
+        Peer {
+            conn,
+            lane,
+            id,
+            qp_num,
+            phase,
+            connect,
+            open_calls: 0,
+            exposed: 0,
+            fetching: 0,
+            untold: None,
+            group_until: None,
+        }
     }
 }
 

@@ -1,31 +1,39 @@
 //! The way in: completion, transmission, group, call or reply, and the buffer back to the device.
 
-use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
-    CallId, Complete, Connection, Control, Ingress, Message, Offered, Part, Plain, Received,
-    ReplyTo, Report, ShardLedger, Via, Violation, payload_pieces,
+    CallId, Complete, Control, Ingress, Part, Plain, Received, ReplyTo, Via, Violation,
 };
 
 use super::core::Core;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
+use super::prepare::{NOTHING_OFFERED, Whole, first_segment, prepare_call, prepare_reply};
 use super::turn::REPLY;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
-use crate::incoming::{Buffers, Incoming, Map};
+use crate::incoming::{Buffers, Incoming, Landed};
 use crate::payload::Payload;
 use crate::provider::Provider;
 use crate::server::call::Call;
 use crate::server::handler::Handler;
 use crate::server::reply::Reply;
-use crate::server::ticket::Directions;
 
 /// A message that waits for a send slot.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     token: RecvToken,
-    byte_len: u32,
+    came: Came,
     qp_num: u32,
+}
+
+/// What a completion says of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Came {
+    /// Bytes received.
+    pub byte_len: u32,
+    /// The key of ours that the peer has given up with it.
+    pub invalidated: Option<u32>,
 }
 
 impl Waiting {
@@ -36,7 +44,7 @@ impl Waiting {
 }
 
 /// What became of a transmission.
-enum Fate {
+pub(super) enum Fate {
     /// The transmission is done with.
     Done,
     /// The buffer is a part of a group that is not whole.
@@ -47,8 +55,12 @@ enum Fate {
     Again,
     /// It is a call.
     Call(ReplyTo),
+    /// It is a call whose data are in the memory of its caller.
+    Fetch(ReplyTo, Part),
     /// It is the reply to a call.
     Reply(CallId),
+    /// It is the reply to a call that has memory exposed, in this place.
+    Exposed(u32, Part),
     /// A call of ours failed.
     Failed(CallId, CallError),
     /// The connection must go.
@@ -61,7 +73,7 @@ impl<P: Provider> Core<P> {
     pub fn on_receive<H: Handler>(
         &mut self,
         token: RecvToken,
-        byte_len: u32,
+        came: Came,
         qp_num: u32,
         now: u64,
         handler: &mut H,
@@ -70,26 +82,26 @@ impl<P: Provider> Core<P> {
         // Whatever arrives may be a call, and a call must be answered: without a send slot it is
         // not even looked at. Order is kept.
         if self.outbox.send.free() == 0 || !self.waiting.is_empty() {
-            self.waiting.push_back(Waiting { token, byte_len, qp_num });
+            self.waiting.push_back(Waiting { token, came, qp_num });
             return;
         }
-        self.receive(token, byte_len, qp_num, now, handler);
+        self.receive(token, came, qp_num, now, handler);
     }
 
     /// Takes up messages that wait, as many as there are send slots for.
     #[cold]
     pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while self.outbox.send.free() > 0
-            && let Some(Waiting { token, byte_len, qp_num }) = self.waiting.pop_front()
+            && let Some(Waiting { token, came, qp_num }) = self.waiting.pop_front()
         {
-            self.receive(token, byte_len, qp_num, now, handler);
+            self.receive(token, came, qp_num, now, handler);
         }
     }
 
     fn receive<H: Handler>(
         &mut self,
         token: RecvToken,
-        byte_len: u32,
+        came: Came,
         qp_num: u32,
         now: u64,
         handler: &mut H,
@@ -100,11 +112,12 @@ impl<P: Provider> Core<P> {
             return;
         };
         let mut token = token;
+        let byte_len = came.byte_len;
         let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
         let first = first_segment(pool, &token, byte_len);
         if peer.phase != Phase::Up || first.len() != byte_len as usize {
-            return self.receive_other(index, token, byte_len, now, handler);
+            return self.receive_other(index, token, came, now, handler);
         }
         match peer.conn.on_plain_message(&mut outbox.ledger, first) {
             Some(Plain::Call(to)) => {
@@ -118,7 +131,7 @@ impl<P: Provider> Core<P> {
                 let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
                 let call = Call::new(peer.id, to.xid, incoming);
                 let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-                let reply = Reply::new(payload, peer, to, &NO_DIRECTIONS, handle.shard());
+                let reply = Reply::new(payload, peer, to, &NOTHING_OFFERED, handle.shard());
                 let _answer = handler.on_call(call, reply);
             }
             Some(Plain::Reply(finished)) => {
@@ -126,7 +139,7 @@ impl<P: Provider> Core<P> {
                 let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
                 handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
             }
-            None => return self.receive_other(index, token, byte_len, now, handler),
+            None => return self.receive_other(index, token, came, now, handler),
         }
         self.free_buffer(token);
     }
@@ -137,12 +150,12 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         mut token: RecvToken,
-        byte_len: u32,
+        came: Came,
         now: u64,
         handler: &mut H,
     ) {
         loop {
-            let fate = self.interpret(index, byte_len, &token);
+            let fate = self.interpret(index, came.byte_len, &token);
             // Any message may be the one that says that the peer speaks our version.
             self.note_ready(index, now, handler);
             let buffers = core::slice::from_mut(&mut token);
@@ -151,7 +164,7 @@ impl<P: Provider> Core<P> {
                 // The report may have taken the slot that was there to answer the message.
                 Fate::Again if self.outbox.send.free() == 0 => {
                     let Some(qp_num) = self.peers.at(index).map(|peer| peer.qp_num) else { break };
-                    self.waiting.push_front(Waiting { token, byte_len, qp_num });
+                    self.waiting.push_front(Waiting { token, came, qp_num });
                     return;
                 }
                 Fate::Again => continue,
@@ -167,9 +180,17 @@ impl<P: Provider> Core<P> {
                     self.fail_call(index, id, error, handler);
                     break;
                 }
+                Fate::Fetch(to, part) => {
+                    return self.fetch_call(index, to, Buffers::from_iter([token]), &[part]);
+                }
+                Fate::Exposed(place, part) => {
+                    let reply = Ok((Buffers::from_iter([token]), &[part][..]));
+                    return self.end_exposed(place, reply, came.invalidated, handler);
+                }
                 Fate::Park => return self.park(index, token, now),
                 Fate::Complete(complete) => {
-                    return self.on_group(index, complete, token, handler);
+                    self.on_group(index, complete, token, came, handler);
+                    return;
                 }
                 Fate::Close(why) => {
                     self.close(index, why, now, handler);
@@ -182,7 +203,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// wire.md B2: to a client that began with a call the properties follow behind the reply.
-    fn offer_properties(&mut self, index: u32) {
+    pub(super) fn offer_properties(&mut self, index: u32) {
         let Core { peers, outbox, .. } = self;
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
         if let Some(send) = peer.conn.next_control() {
@@ -204,43 +225,10 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// The last transmission of a group is here: delivers what the group carries.
-    #[cold]
-    fn on_group<H: Handler>(
-        &mut self,
-        index: u32,
-        complete: Complete,
-        last: RecvToken,
-        handler: &mut H,
-    ) {
-        let mut buffers = Buffers::new();
-        match self.complete(index, complete, last, &mut buffers) {
-            Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
-            Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
-            Fate::Failed(id, error) => self.fail_call(index, id, error, handler),
-            _ => {}
-        }
-        for token in buffers {
-            self.free_buffer(token);
-        }
-        self.offer_properties(index);
-    }
-
-    /// Keeps a buffer until its group is whole.
-    #[cold]
-    fn park(&mut self, index: u32, token: RecvToken, now: u64) {
-        let until = self.life.group_until(now);
-        if let Some(peer) = self.peers.at(index) {
-            peer.group_until.get_or_insert(until);
-        }
-        let at = token.index() as usize;
-        self.parked[at] = Some(token);
-    }
-
     /// Asks the protocol what a transmission means.
     #[inline]
     fn interpret(&mut self, index: u32, byte_len: u32, token: &RecvToken) -> Fate {
-        let Core { peers, pool, outbox, map, directions, stats, .. } = self;
+        let Core { peers, pool, outbox, map, kept, stats, .. } = self;
         let Some(peer) = peers.at(index) else { return Fate::Done };
         if matches!(peer.phase, Phase::Closing { .. }) {
             stats.late.add(1);
@@ -251,16 +239,16 @@ impl<P: Provider> Core<P> {
         match peer.conn.on_transmission(&mut outbox.ledger, at, first) {
             Ingress::Call(message) => {
                 let parts = core::slice::from_ref(&message.part);
-                let result = prepare_call(&peer.conn, &message, parts, map, directions);
+                let result = prepare_call(&peer.conn, &message, parts, map, kept);
                 let to = message.reply_to();
-                self.judge_call(index, to, result)
+                let part = message.part;
+                self.judge_call(index, to, part, result)
             }
             Ingress::Reply(id, message) => {
                 let parts = core::slice::from_ref(&message.part);
-                let ledger = &outbox.ledger;
-                let result = prepare_reply(&peer.conn, ledger, id, &message, parts, map);
-                let via = message.via;
-                self.judge_reply(index, id, via, result)
+                let result = prepare_reply(&peer.conn, outbox, id, &message, parts, map);
+                let (via, part) = (message.via, message.part);
+                self.judge_reply(index, id, (via, part), result)
             }
             Ingress::Partial => Fate::Park,
             Ingress::Control(Control { answer, .. }) => {
@@ -292,51 +280,19 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Collects the buffers of a group and prepares the message.
-    fn complete(
+    /// A call that breaks a rule of placement is reported; it was not executed.
+    pub(super) fn judge_call(
         &mut self,
         index: u32,
-        complete: Complete,
-        last: RecvToken,
-        buffers: &mut Buffers,
+        to: ReplyTo,
+        part: Part,
+        result: Result<Whole, Violation>,
     ) -> Fate {
-        let Core { peers, pool, outbox, parked, map, directions, stats, .. } = self;
-        let Some(peer) = peers.at(index) else {
-            buffers.push(last);
-            return Fate::Done;
+        let violation = match result {
+            Ok(Whole::Here) => return Fate::Call(to),
+            Ok(Whole::Remote) => return Fate::Fetch(to, part),
+            Err(violation) => violation,
         };
-        peer.group_until = None;
-        stats.groups.add(1);
-        let conn = &mut peer.conn;
-        let parts = conn.group();
-        for part in parts {
-            buffers.extend(parked[part.buffer as usize].take());
-        }
-        buffers.push(last);
-        let Some((first, part)) = buffers.first().zip(parts.first()) else { return Fate::Done };
-        debug_assert_eq!(buffers.len(), parts.len(), "a group is as long as its parts");
-        let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
-            return Fate::Done;
-        };
-        match complete {
-            Complete::Call => {
-                let result = prepare_call(conn, &message, parts, map, directions);
-                let to = message.reply_to();
-                self.judge_call(index, to, result)
-            }
-            Complete::Reply(id) => {
-                let result = prepare_reply(conn, &outbox.ledger, id, &message, parts, map);
-                let via = message.via;
-                self.judge_reply(index, id, via, result)
-            }
-            // Its caller is gone.
-            Complete::Unwanted => Fate::Done,
-        }
-    }
-
-    /// A call that breaks a rule of placement is reported; it was not executed.
-    fn judge_call(&mut self, index: u32, to: ReplyTo, result: Checked) -> Fate {
-        let Err(violation) = result else { return Fate::Call(to) };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index) {
             let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
@@ -346,8 +302,19 @@ impl<P: Provider> Core<P> {
     }
 
     /// A reply that breaks a rule of placement is reported, and its call fails.
-    fn judge_reply(&mut self, index: u32, id: CallId, via: Via, result: Checked) -> Fate {
-        let Err(violation) = result else { return Fate::Reply(id) };
+    pub(super) fn judge_reply(
+        &mut self,
+        index: u32,
+        id: CallId,
+        (via, part): (Via, Part),
+        result: Result<(), Violation>,
+    ) -> Fate {
+        let Err(violation) = result else {
+            return match self.exposure_of(index, id) {
+                None => Fate::Reply(id),
+                Some(place) => Fate::Exposed(place, part),
+            };
+        };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index)
             && let Some(report) = peer.conn.reject_reply(&mut outbox.ledger, id, via, violation)
@@ -358,45 +325,30 @@ impl<P: Provider> Core<P> {
         Fate::Failed(id, CallError::BadReply(violation))
     }
 
-    /// A group was given up: reports it and frees its buffers. False if it cannot be reported.
-    #[cold]
-    fn abort(&mut self, index: u32, report: &Report) -> bool {
-        let Core { peers, parked, pool, outbox, .. } = self;
-        let Some(peer) = peers.at(index) else { return true };
-        let is_told = outbox.report(peer, report);
-        peer.group_until = None;
-        unpark(parked, pool, peer.conn.group());
-        is_told
-    }
-
-    /// Frees the buffers of an open group.
-    pub fn free_parked(&mut self, index: u32) {
-        let Core { peers, parked, pool, .. } = self;
-        let Some(peer) = peers.at(index) else { return };
-        peer.group_until = None;
-        unpark(parked, pool, peer.conn.parked());
-    }
-
-    fn deliver_call<H: Handler>(
+    pub(super) fn deliver_call<H: Handler>(
         &mut self,
         index: u32,
         to: ReplyTo,
         buffers: &mut [RecvToken],
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, map, directions, stats, life, handle, .. } = self;
+        let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
         let slot = if life.is_stopping() { None } else { outbox.send.take() };
         let Some(slot) = slot else { return refuse(peer, outbox, &to) };
         stats.calls_in.add(1);
         peer.open_calls += 1;
-        let call = Call::new(peer.id, to.xid, Incoming::mapped(pool, buffers, map, stats));
+        let call = Call::new(
+            peer.id,
+            to.xid,
+            Incoming::mapped(pool, buffers, Landed::nothing(), map, stats),
+        );
         let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-        let reply = Reply::new(payload, peer, to, directions, handle.shard());
+        let reply = Reply::new(payload, peer, to, kept, handle.shard());
         let _answer = handler.on_call(call, reply);
     }
 
-    fn deliver_reply<H: Handler>(
+    pub(super) fn deliver_reply<H: Handler>(
         &mut self,
         index: u32,
         id: CallId,
@@ -407,7 +359,7 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index) else { return };
         let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, id) else { return };
         stats.calls_done.add(1);
-        let incoming = Incoming::mapped(pool, buffers, map, stats);
+        let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
         handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
     }
 
@@ -420,6 +372,9 @@ impl<P: Provider> Core<P> {
         error: CallError,
         handler: &mut H,
     ) {
+        if let Some(place) = self.exposure_of(index, id) {
+            return self.end_exposed(place, Err(error), None, handler);
+        }
         let Some(peer) = self.peers.at(index) else { return };
         let finished = peer.conn.finish_call(&mut self.outbox.ledger, id);
         let Some(finished) = finished else { return };
@@ -431,70 +386,12 @@ impl<P: Provider> Core<P> {
 
 /// A call that is not delivered: its caller is told that it failed.
 #[cold]
-fn refuse(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo) {
+pub(crate) fn refuse(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo) {
     let report = peer.conn.refuse(&mut outbox.ledger, to);
     outbox.answer(peer, &report);
 }
 
-/// Takes the buffers of a group home.
-fn unpark(parked: &mut [Option<RecvToken>], pool: &mut RecvPool, parts: &[Part]) {
-    for part in parts {
-        if let Some(token) = parked[part.buffer as usize].take() {
-            pool.put(token);
-        }
-    }
-}
-
-/// The directions of a call that has none.
-static NO_DIRECTIONS: Directions = Directions::none();
-
 /// What becomes of a connection whose peer was, or was not, told of its error.
 fn told(is_told: bool) -> Fate {
     if is_told { Fate::Done } else { Fate::Close(CloseReason::NotTaking) }
-}
-
-/// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
-#[inline]
-fn first_segment<'a>(pool: &'a RecvPool, token: &'a RecvToken, byte_len: u32) -> &'a [u8] {
-    let segment = pool.segment(token, 0);
-    &segment[..segment.len().min(byte_len as usize)]
-}
-
-/// Whether a message keeps the rules of placement.
-type Checked = Result<(), Violation>;
-
-/// Checks a call and notes where its parts are.
-#[inline]
-fn prepare_call(
-    conn: &Connection,
-    message: &Message<'_>,
-    parts: &[Part],
-    map: &mut Map,
-    directions: &mut Directions,
-) -> Checked {
-    directions.clear();
-    let placed = conn.resolve_call(message, parts)?;
-    map.set_payload(payload_pieces(&conn.settings().structure, parts));
-    map.set_items(&conn.settings().structure, &placed);
-    // wire.md W6: directions of more than 256 bytes are more than a call may carry.
-    if !directions.set(&message.rsd) {
-        return Err(Violation::BadHeader("the reply directions are longer than 256 bytes"));
-    }
-    Ok(())
-}
-
-/// Checks a reply and notes where its parts are.
-#[inline]
-fn prepare_reply(
-    conn: &Connection,
-    ledger: &ShardLedger,
-    id: CallId,
-    message: &Message<'_>,
-    parts: &[Part],
-    map: &mut Map,
-) -> Checked {
-    let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
-    map.set_payload(payload_pieces(&conn.settings().structure, parts));
-    map.set_items(&conn.settings().structure, &placed);
-    Ok(())
 }

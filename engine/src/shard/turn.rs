@@ -67,8 +67,7 @@ impl Turn<'_> {
         };
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
         let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
-        let _answer =
-            answer(Reply::new(payload, peer, ticket.to, &ticket.directions, ticket.shard));
+        let _answer = answer(Reply::new(payload, peer, ticket.to, &ticket.offer, ticket.shard));
         Ok(())
     }
 
@@ -103,7 +102,7 @@ impl Turn<'_> {
     /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
     /// costs.
     pub fn release(&mut self, loan: Loan) {
-        release(self.pool, self.bulk, loan);
+        release(self.pool, self.bulk, &mut self.outbox.exposures.landing, loan);
     }
 
     /// What is known of a peer.
@@ -118,8 +117,14 @@ impl Turn<'_> {
 }
 
 /// Gives a loan back to the pool of the shard that it is of; any other goes home on its own.
-pub(crate) fn release(pool: &mut RecvPool, bulk: &mut BulkPool, loan: Loan) {
+pub(crate) fn release(
+    pool: &mut RecvPool,
+    bulk: &mut BulkPool,
+    landing: &mut BulkPool,
+    loan: Loan,
+) {
     if let Err(other) = bulk.give_back(loan)
+        && let Err(other) = landing.give_back(other)
         && let Err(foreign) = pool.give_back(other)
     {
         drop(foreign);

@@ -63,9 +63,12 @@ impl<'a> Items<'a> {
         if let Some(item) = eligible.filter(|item| len > item.len_max) {
             return Err(ItemError::TooLong { item: item.name, len, max: item.len_max });
         }
-        // wire.md E16: an item without bytes is never taken out of the stream.
+        // wire.md E16: an item without bytes is never taken out of the stream. A Write chunk does not
+        // say where it belongs: the order says it.
         let placed = self.message.placed().nth(self.met).filter(|_| len > 0);
-        let Some(placed) = placed.filter(|placed| placed.position() == position) else {
+        let Some(placed) =
+            placed.filter(|placed| placed.position().is_none_or(|it| it == position))
+        else {
             let data = Data::in_line(self.reader.clone(), len);
             self.reader.skip(len as usize)?;
             self.reader.skip((len as usize).next_multiple_of(4) - len as usize)?;
@@ -91,7 +94,10 @@ impl<'a> Items<'a> {
     pub fn end(&self) -> Result<(), ItemError> {
         match self.message.placed().nth(self.met) {
             None => Ok(()),
-            Some(item) => Err(ItemError::NotEligible { position: item.position() }),
+            Some(item) => {
+                let position = item.position().unwrap_or_else(|| self.position());
+                Err(ItemError::NotEligible { position })
+            }
         }
     }
 }

@@ -32,12 +32,14 @@ pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.call(0, peer, &wait), Err(refused));
 }
 
-/// A message of several transmissions needs that many credits at once, or waits.
+/// A message of several transmissions needs that many credits at once, or waits if there is no other
+/// way.
 pub fn a_long_call_waits_for_all_its_credits<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.credits = 4;
         raw.connections.request_transmissions_max = 4;
         raw.receive.placement.count = 1;
+        raw.explicit.enabled = false;
     });
     let (mut world, peer) = World::pair(open, &plan);
     world.round(0, peer, &Script::new(0, &[], &[]));

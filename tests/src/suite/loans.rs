@@ -65,7 +65,7 @@ pub fn a_taken_segment_is_relayed<P: Provider>(open: Open<'_, P>) {
         world.call_when_possible(0, peer, &script);
         let done = world.finish();
         let reply = done[0].result.as_ref().expect("a reply");
-        assert_eq!(reply.items, [(20, len)], "relayed and placed");
+        assert_eq!(reply.items, [(Some(20), len)], "relayed and placed");
         assert!(reply.stream[12..12 + len as usize] == part_bytes(len, 0, len), "the same bytes");
     }
     assert_eq!(world.servers[0].handler().not_taken, []);

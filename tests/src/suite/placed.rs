@@ -159,13 +159,14 @@ pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, 
     }
 }
 
-/// What no number of transmissions carries is refused with what it would take; the connection
-/// goes on.
+/// Without explicit RDMA, what no number of transmissions carries is refused with what it would take;
+/// the connection goes on.
 pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.request_transmissions_max = 2;
         raw.connections.response_transmissions_max = 2;
         raw.app.bulk.length = "256KiB".into();
+        raw.explicit.enabled = false;
     });
     let (mut world, peer) = World::pair(open, &plan);
     let fits = 2 * 4 * SEGMENT;

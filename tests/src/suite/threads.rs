@@ -12,7 +12,7 @@ use rpcrdma_engine::{
     Handler, Loan, PeerId, PeerLimits, Provider, Reply, ShardHandle, Ticket, Turn,
 };
 
-use crate::script::{Order, Part, Random, Script, unreduced, write_parts};
+use crate::script::{Order, Part, Random, Script, unreduced_reply, write_parts};
 use crate::service::{Service, Source};
 use crate::world::{Open, checked, is_passing, small};
 
@@ -207,7 +207,7 @@ impl<P: Provider> Caller<P> {
                 let script = script.expect("a call is completed once");
                 done += 1;
                 match completion.result() {
-                    Ok(reply) => check(&script, &unreduced(reply)),
+                    Ok(reply) => check(&script, &unreduced_reply(reply, &script)),
                     Err(CallError::Rejected(_)) if script.order == Order::Refuse => {}
                     Err(why) => lost = Some(why),
                 }

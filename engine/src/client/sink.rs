@@ -1,0 +1,62 @@
+//! Memory of the program's own that a peer may write a result to.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::Loan;
+
+/// Pieces of a sink.
+pub const SINK_PIECES_MAX: usize = 16;
+
+/// Registered memory that one result of a call may be written to by RDMA Write.
+///
+/// It is moved into the call and comes back with its completion, when the peer's right to it is
+/// dead: invalidated, or its queue pair destroyed. So nobody writes under a `&[u8]`. A sink that the
+/// device may still write to never comes back.
+///
+/// Each piece is one segment on the wire; a result fills them in order.
+#[derive(Debug, Default)]
+pub struct Sink {
+    pub(crate) pieces: ArrayVec<Loan, SINK_PIECES_MAX>,
+}
+
+impl Sink {
+    /// No memory yet.
+    pub fn new() -> Sink {
+        Sink::default()
+    }
+
+    /// Appends a piece.
+    ///
+    /// # Errors
+    /// The loan, if there are [`SINK_PIECES_MAX`] already.
+    pub fn push(&mut self, piece: Loan) -> Result<(), Loan> {
+        self.pieces.try_push(piece).map_err(|full| full.element())
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pieces, in order.
+    pub fn pieces(&self) -> &[Loan] {
+        &self.pieces
+    }
+
+    /// Takes it apart.
+    pub fn into_pieces(self) -> impl ExactSizeIterator<Item = Loan> {
+        self.pieces.into_iter()
+    }
+}
+
+impl From<Loan> for Sink {
+    fn from(loan: Loan) -> Sink {
+        let mut sink = Sink::new();
+        sink.pieces.push(loan);
+        sink
+    }
+}

@@ -1,0 +1,469 @@
+//! What the calls of a shard have exposed: the memory, the rights to it, and the reply that waits
+//! until these are dead.
+//!
+//! ```text
+//!   open ──▶ exposed with the call ──reply, error──▶ answered ──rights dead──▶ delivered, closed
+//!                    └──────────── connection lost ──▶ queue pair destroyed ──▶ delivered, closed
+//! ```
+//! Nothing that was exposed is readable before the peer's right to it is dead (RFC 8166 4.5.4).
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Access, BulkPool, Loan, RecvPool, RecvToken, Sge};
+use rpcrdma_proto::{
+    CallId, Connection, Explicit, Exposed, ItemSet, Message, Offered, Part, SegmentLists,
+    ShardLedger, Violation, payload_pieces,
+};
+use rpcrdma_xdr::chunk::RdmaSegment;
+use rpcrdma_xdr::rpc::MsgType;
+
+use super::layout::Opening;
+use super::message::{Bulk, PIECES_MAX};
+use super::prepare::{Parts, first_segment};
+use super::windows::{Grant, Windows};
+use crate::client::sink::{SINK_PIECES_MAX, Sink};
+use crate::error::{CallError, CallRefused};
+use crate::incoming::{Buffers, Landed, Landing, Map};
+use crate::provider::SendOp;
+
+/// Pieces of memory that one call exposes to be written to.
+pub(crate) const LANDINGS_MAX: usize = 32;
+/// Pieces of memory that one call exposes to be read, beside its items: a long message.
+const BODY_MAX: usize = 16;
+/// Rights that one call gives.
+const GRANTS_MAX: usize = LANDINGS_MAX + BODY_MAX + PIECES_MAX;
+/// Results of a call that have memory.
+const LISTS_MAX: usize = 8;
+
+/// All exposures of a shard.
+pub(crate) struct Exposures {
+    entries: Box<[Exposure]>,
+    free: Vec<u32>,
+    /// The rights.
+    pub windows: Windows,
+    /// Memory for what the program gave none for.
+    pub landing: BulkPool,
+    /// Bytes of one piece of it.
+    pub landing_len: u32,
+}
+
+/// What one call has exposed.
+#[derive(Default)]
+pub(crate) struct Exposure {
+    /// Whose it is; `None` while the place is free.
+    pub owner: Option<Owner>,
+    /// Whether the work requests of the call may still be in the device's hands.
+    pub is_called: bool,
+    /// Whether the work requests that take the rights back are.
+    pub is_fencing: bool,
+    /// How the call ended, once it has.
+    pub outcome: Option<Result<(), CallError>>,
+    /// The receive buffers of the reply.
+    pub buffers: Buffers,
+    /// Its transmissions.
+    pub parts: Parts,
+    /// What the peer may write to: the sinks and landing places of the wants in order, then of the
+    /// whole reply. A piece that the program took is gone.
+    pub landing: ArrayVec<Option<Loan>, LANDINGS_MAX>,
+    /// What the peer may read: items of the call.
+    pub kept: ArrayVec<Bulk, PIECES_MAX>,
+    /// What the peer may read: the whole call.
+    body: ArrayVec<Loan, BODY_MAX>,
+    grants: ArrayVec<Grant, GRANTS_MAX>,
+    segments: Segments,
+    /// Where the pieces of each want begin and end in `landing`, by want.
+    places: ArrayVec<Landing, LISTS_MAX>,
+}
+
+/// The call that an exposure belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Its connection.
+    pub peer: u32,
+    /// The call.
+    pub id: CallId,
+}
+
+/// The segments that were offered, as the protocol wants them.
+#[derive(Default)]
+pub(crate) struct Segments {
+    items: ArrayVec<RdmaSegment, PIECES_MAX>,
+    item_ends: ArrayVec<u16, LISTS_MAX>,
+    /// For the wants, then for the whole reply.
+    writes: ArrayVec<RdmaSegment, LANDINGS_MAX>,
+    want_ends: ArrayVec<u16, LISTS_MAX>,
+    wants: ItemSet,
+    body: ArrayVec<RdmaSegment, BODY_MAX>,
+}
+
+impl Segments {
+    /// What was offered with the call.
+    pub fn exposed(&self) -> Exposed<'_> {
+        let Offered { wants, reply, .. } = self.offered();
+        let items = SegmentLists { segments: &self.items, ends: &self.item_ends };
+        Exposed { items, wants, body: &self.body, reply }
+    }
+
+    /// What was offered for the reply.
+    pub fn offered(&self) -> Offered<'_> {
+        let Segments { writes, want_ends, wants, .. } = self;
+        let split = want_ends.last().map_or(0, |&end| usize::from(end));
+        let (segments, reply) = writes.split_at(split);
+        Offered { set: *wants, wants: SegmentLists { segments, ends: want_ends }, reply }
+    }
+}
+
+/// There is no window, no buffer or no place left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lacking;
+
+impl From<Lacking> for CallRefused {
+    fn from(_: Lacking) -> CallRefused {
+        CallRefused::Busy
+    }
+}
+
+impl Exposures {
+    /// Room for so many calls with exposed memory.
+    pub fn new(count: usize, windows: Windows, landing: BulkPool, landing_len: u32) -> Exposures {
+        Exposures {
+            entries: (0..count).map(|_| Exposure::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+            windows,
+            landing,
+            landing_len,
+        }
+    }
+
+    /// What can be exposed for a call.
+    pub fn ability(&self) -> Explicit {
+        let landing_len = if self.landing.capacity() > 0 { self.landing_len } else { 0 };
+        Explicit { enabled: !self.entries.is_empty(), landing_len }
+    }
+
+    /// A place for a call.
+    pub fn open(&mut self, owner: Owner) -> Option<u32> {
+        let index = self.free.pop()?;
+        self.entries[index as usize].owner = Some(owner);
+        Some(index)
+    }
+
+    /// The exposure in a place that [`Exposures::open`] gave.
+    pub fn at(&mut self, index: u32) -> &mut Exposure {
+        &mut self.entries[index as usize]
+    }
+
+    /// As [`Exposures::at`], for reading.
+    pub fn get(&self, index: u32) -> &Exposure {
+        &self.entries[index as usize]
+    }
+
+    /// Takes back the rights of a call that is over.
+    pub fn retire(&mut self, index: u32) {
+        let Exposures { entries, windows, .. } = self;
+        entries[index as usize].grants.drain(..).for_each(|grant| windows.retire(grant));
+    }
+
+    /// Frees a place. Its rights are dead, or were never told; its memory goes home.
+    pub fn close(&mut self, index: u32) {
+        let Exposures { entries, free, windows, landing, .. } = self;
+        let entry = &mut entries[index as usize];
+        debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
+        entry.grants.drain(..).for_each(|grant| windows.retire(grant));
+        let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
+        for loan in loans {
+            // What is the program's goes home on its own.
+            drop(landing.give_back(loan).err());
+        }
+        entry.clear();
+        free.push(index);
+    }
+
+    /// Frees a place without its memory, which a device may still touch: that is lost for good.
+    #[cold]
+    pub fn leak(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        // Their windows stay out of use.
+        entry.grants.clear();
+        entry.landing.drain(..).for_each(core::mem::forget);
+        entry.kept.drain(..).for_each(core::mem::forget);
+        entry.body.drain(..).for_each(core::mem::forget);
+        entry.clear();
+        self.free.push(index);
+    }
+
+    /// Offers a piece of an item, to be read.
+    pub fn offer_item(&mut self, index: u32, sge: Sge) -> Result<(), Lacking> {
+        let entry = &mut self.entries[index as usize];
+        let grant = entry.grant(&mut self.windows, sge, Access::REMOTE_READ)?;
+        entry.segments.items.try_push(grant).map_err(|_| Lacking)
+    }
+
+    /// Ends the list of an item.
+    pub fn end_item(&mut self, index: u32) -> Result<(), Lacking> {
+        let segments = &mut self.entries[index as usize].segments;
+        segments.item_ends.try_push(segments.items.len() as u16).map_err(|_| Lacking)
+    }
+
+    /// Offers the memory of a want, to be written to: the program's, or `len` bytes of the engine's.
+    pub fn offer_want(
+        &mut self,
+        index: u32,
+        want: usize,
+        sink: Option<Sink>,
+        len: u32,
+    ) -> Result<(), Lacking> {
+        let first = self.entries[index as usize].landing.len();
+        let is_sink = sink.is_some();
+        match sink {
+            Some(sink) => {
+                // The whole sink is taken in before anything can fail: none of it is lost.
+                let entry = &mut self.entries[index as usize];
+                if entry.landing.remaining_capacity() < SINK_PIECES_MAX {
+                    return Err(Lacking);
+                }
+                entry.landing.extend(sink.pieces.into_iter().map(Some));
+            }
+            None => self.take_landing(index, len)?,
+        }
+        self.offer_writes(index, first, len)?;
+        let entry = &mut self.entries[index as usize];
+        let count = (entry.landing.len() - first) as u8;
+        let end = entry.segments.writes.len() as u16;
+        entry.segments.want_ends.try_push(end).map_err(|_| Lacking)?;
+        entry.segments.wants.insert(want);
+        let place = Landing { want: want as u8, first: first as u8, count, is_sink };
+        entry.places.try_push(place).map_err(|_| Lacking)
+    }
+
+    /// Offers `len` bytes for the whole reply, behind all wants.
+    pub fn offer_reply(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
+        let first = self.entries[index as usize].landing.len();
+        self.take_landing(index, len)?;
+        self.offer_writes(index, first, len)
+    }
+
+    /// Offers `len` bytes of the call itself, to be read; they are written when it is laid out.
+    pub fn offer_body(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
+        let Exposures { entries, landing, .. } = self;
+        let body = &mut entries[index as usize].body;
+        let mut left = len as usize;
+        while left > 0 {
+            let mut loan = landing.take().ok_or(Lacking)?;
+            loan.truncate(left);
+            left -= loan.len();
+            body.try_push(loan).map_err(|full| {
+                drop(landing.give_back(full.element()));
+                Lacking
+            })?;
+        }
+        let entry = &mut self.entries[index as usize];
+        for at in 0..entry.body.len() {
+            let sge = entry.body[at].sge(0..entry.body[at].len());
+            let segment = entry.grant(&mut self.windows, sge, Access::REMOTE_READ)?;
+            entry.segments.body.try_push(segment).map_err(|_| Lacking)?;
+        }
+        Ok(())
+    }
+
+    /// The open exposure of a connection behind `after`, for its end.
+    pub fn next_of(&self, peer: u32, after: Option<u32>) -> Option<u32> {
+        let start = after.map_or(0, |index| index as usize + 1);
+        let entries = self.entries.iter().enumerate().skip(start);
+        let mut found = entries.filter(|(_, it)| it.owner.is_some_and(|owner| owner.peer == peer));
+        found.next().map(|(index, _)| index as u32)
+    }
+
+    /// The receive buffers of all replies that wait, when the shard ends.
+    pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
+        self.entries.iter_mut().flat_map(|entry| entry.buffers.drain(..))
+    }
+
+    /// Memory that is exposed.
+    pub fn loans(&self) -> impl Iterator<Item = &Loan> {
+        self.entries.iter().flat_map(|entry| {
+            let kept = entry.kept.iter().filter_map(|bulk| match bulk {
+                Bulk::Loan(loan) => Some(loan),
+                Bulk::Registered(_) => None,
+            });
+            entry.landing.iter().flatten().chain(&entry.body).chain(kept)
+        })
+    }
+
+    /// The receive buffers that replies hold.
+    pub fn receives(&self) -> usize {
+        self.entries.iter().map(|entry| entry.buffers.len()).sum()
+    }
+
+    /// Exposures that are open.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    fn take_landing(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
+        let Exposures { entries, landing, .. } = self;
+        let entry = &mut entries[index as usize];
+        let mut left = len as usize;
+        while left > 0 {
+            let loan = landing.take().ok_or(Lacking)?;
+            left = left.saturating_sub(loan.len());
+            entry.landing.try_push(Some(loan)).map_err(|full| {
+                drop(full.element().map(|loan| landing.give_back(loan)));
+                Lacking
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Offers `len` bytes of the landing places from `first` on.
+    fn offer_writes(&mut self, index: u32, first: usize, len: u32) -> Result<(), Lacking> {
+        let entry = &mut self.entries[index as usize];
+        let mut left = len as usize;
+        for at in first..entry.landing.len() {
+            let Some(loan) = &entry.landing[at] else { continue };
+            let part = loan.len().min(left);
+            if part == 0 {
+                continue;
+            }
+            let sge = loan.sge(0..part);
+            left -= part;
+            // The peer writes, and the device on its behalf.
+            let segment = entry.grant(&mut self.windows, sge, Access::REMOTE_WRITE)?;
+            entry.segments.writes.try_push(segment).map_err(|_| Lacking)?;
+        }
+        Ok(())
+    }
+}
+
+impl Exposure {
+    /// The segments to be offered, and what is to be opened for them.
+    pub fn opening(&mut self) -> (&Segments, Opening<'_>) {
+        let Exposure { segments, grants, body, .. } = self;
+        (segments, Opening { grants, message: body })
+    }
+
+    /// What was offered for the reply.
+    pub fn offered(&self) -> Offered<'_> {
+        self.segments.offered()
+    }
+
+    /// Keeps the reply until it can be delivered.
+    pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
+        self.buffers = buffers;
+        self.parts.extend(parts.iter().copied());
+    }
+
+    /// The work requests that close what is open.
+    pub fn closing(&self) -> impl Iterator<Item = SendOp> {
+        self.grants.iter().filter_map(Grant::close)
+    }
+
+    /// Whether anything is open that a work request closes.
+    pub fn is_open(&self) -> bool {
+        self.closing().next().is_some()
+    }
+
+    /// Takes in that the peer has given a right up.
+    pub fn on_invalidated(&mut self, rkey: u32) {
+        self.grants.iter_mut().for_each(|grant| grant.on_invalidated(rkey));
+    }
+
+    /// Takes in that nobody has a right any more.
+    pub fn on_dead(&mut self) {
+        self.grants.iter_mut().for_each(Grant::on_dead);
+    }
+
+    /// Whether the call is over, and nobody can reach its memory.
+    pub fn is_over(&self) -> bool {
+        self.outcome.is_some() && !self.is_called && !self.is_fencing && !self.is_open()
+    }
+
+    /// Finds the parts of the reply, which was found good when it came; of one that lies in the
+    /// memory that was offered for it, only now.
+    pub fn prepare(
+        &mut self,
+        conn: &Connection,
+        ledger: &ShardLedger,
+        pool: &RecvPool,
+        map: &mut Map,
+    ) -> Result<(), CallError> {
+        self.outcome.take().unwrap_or(Err(CallError::MemoryLost))?;
+        self.find_parts(conn, ledger, pool, map).map_err(CallError::BadReply)
+    }
+
+    fn find_parts(
+        &self,
+        conn: &Connection,
+        ledger: &ShardLedger,
+        pool: &RecvPool,
+        map: &mut Map,
+    ) -> Result<(), Violation> {
+        let gone = Violation::BadHeader("the reply is not where it was");
+        let (Some(owner), Some(part)) = (self.owner, self.parts.first()) else { return Err(gone) };
+        let token = self.buffers.first().ok_or(gone)?;
+        let first_segment = first_segment(pool, token, part.byte_len);
+        let message = Message::decode(*part, first_segment).ok_or(gone)?;
+        let placed =
+            conn.resolve_reply(ledger, owner.id, &message, &self.parts, &self.offered())?;
+        let structure = &conn.settings().structure;
+        match placed.body() {
+            None => map.set_payload(payload_pieces(structure, &self.parts)),
+            Some(body) => {
+                let first = self.landing_of_reply();
+                let bytes = self.landing.get(first).and_then(Option::as_deref);
+                let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(gone)?;
+                conn.check_body(owner.id.xid(), prefix, MsgType::Reply)?;
+                map.set_body(&self.landing, first, body.len);
+            }
+        }
+        map.set_items(structure, &placed, &self.landing, |item| self.landing_of(item.index));
+        Ok(())
+    }
+
+    /// Where the landing places of a want begin among all.
+    pub fn landing_of(&self, want: usize) -> usize {
+        let place = self.places.iter().find(|place| usize::from(place.want) == want);
+        place.map_or(self.landing.len(), |place| place.first.into())
+    }
+
+    /// Where the landing places of the whole reply begin.
+    pub fn landing_of_reply(&self) -> usize {
+        self.places.iter().map(|place| usize::from(place.first + place.count)).max().unwrap_or(0)
+    }
+
+    /// The receive buffers of the reply, and the memory that was exposed for it.
+    pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
+        let Exposure { buffers, landing, places, .. } = self;
+        (buffers, Landed { loans: landing, places })
+    }
+
+    fn grant(
+        &mut self,
+        windows: &mut Windows,
+        sge: Sge,
+        access: Access,
+    ) -> Result<RdmaSegment, Lacking> {
+        if self.grants.is_full() {
+            return Err(Lacking);
+        }
+        let grant = windows.grant(sge, access).ok_or(Lacking)?;
+        let segment = grant.segment();
+        self.grants.push(grant);
+        Ok(segment)
+    }
+
+    fn clear(&mut self) {
+        let Segments { items, item_ends, writes, want_ends, wants, body } = &mut self.segments;
+        items.clear();
+        item_ends.clear();
+        writes.clear();
+        want_ends.clear();
+        *wants = ItemSet::EMPTY;
+        body.clear();
+        self.places.clear();
+        self.kept.clear();
+        self.parts.clear();
+        self.owner = None;
+        self.outcome = None;
+        (self.is_called, self.is_fencing) = (false, false);
+    }
+}

@@ -1,0 +1,382 @@
+//! Calls whose data are still in the memory of their callers, and are fetched by RDMA Read.
+//!
+//! ```text
+//!   call with chunks ──▶ waiting for buffers ──▶ reading ──▶ here ──▶ delivered
+//!                              └────────── connection lost ─────────▶ freed
+//! ```
+//! A call takes all the buffers that it needs or none, so that two calls never wait for each other.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
+use rpcrdma_proto::{
+    Connection, Message, Part, Place, Placed, ReplyTo, Segments, Violation, payload_pieces,
+};
+use rpcrdma_xdr::chunk::RdmaSegment;
+use rpcrdma_xdr::rpc::MsgType;
+
+use super::message::{Body, REQUESTS_MAX};
+use super::peers::PeerId;
+use super::prepare::{Parts, first_segment};
+use crate::incoming::{Buffers, Landed, Map};
+use crate::provider::{Remote, SendOp};
+use crate::server::ticket::KeptOffer;
+
+/// Buffers that the data of one call are read into.
+pub(crate) const LOANS_MAX: usize = 64;
+
+/// All calls of a shard whose data are being fetched.
+pub(crate) struct Fetches {
+    entries: Box<[Fetch]>,
+    free: Vec<u32>,
+    /// Those that wait for buffers, or for their turn.
+    waiting: VecDeque<u32>,
+    /// Those whose data are here, and that no send slot was free to answer.
+    here: VecDeque<u32>,
+    reading: u32,
+    reading_max: u32,
+}
+
+/// A call whose data are being fetched.
+#[derive(Default)]
+pub(crate) struct Fetch {
+    /// Whose it is; `None` while the place is free.
+    pub owner: Option<(PeerId, ReplyTo)>,
+    /// Its receive buffers.
+    pub buffers: Buffers,
+    /// Its transmissions.
+    pub parts: Parts,
+    /// Where its data go: for the message or for each item, as many buffers as it needs. A buffer
+    /// that the handler took is gone.
+    loans: Loans,
+    is_reading: bool,
+    is_read: bool,
+}
+
+type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
+
+impl Fetches {
+    /// Room for as many calls as can be open; the data of `reading_max` are fetched at one time.
+    pub fn new(count: usize, reading_max: u32) -> Fetches {
+        Fetches {
+            entries: (0..count).map(|_| Fetch::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+            waiting: VecDeque::with_capacity(count),
+            here: VecDeque::with_capacity(count),
+            reading: 0,
+            reading_max,
+        }
+    }
+
+    /// A place for a call, which waits from now on.
+    pub fn open(&mut self, peer: PeerId, to: ReplyTo) -> Option<u32> {
+        let index = self.free.pop()?;
+        self.entries[index as usize].owner = Some((peer, to));
+        self.waiting.push_back(index);
+        Some(index)
+    }
+
+    /// The call in a place that [`Fetches::open`] gave.
+    pub fn at(&mut self, index: u32) -> &mut Fetch {
+        &mut self.entries[index as usize]
+    }
+
+    /// The call that is to be read next, if one may.
+    pub fn next_waiting(&self) -> Option<u32> {
+        if self.reading >= self.reading_max {
+            return None;
+        }
+        self.waiting.front().copied()
+    }
+
+    /// The call at the front has its buffers.
+    pub fn begin_reading(&mut self) {
+        if let Some(index) = self.waiting.pop_front() {
+            self.reading += 1;
+            self.entries[index as usize].is_reading = true;
+        }
+    }
+
+    /// The call at the front cannot be read: it is not wanted any more, or too much.
+    pub fn give_up_waiting(&mut self) {
+        self.here.extend(self.waiting.pop_front());
+    }
+
+    /// The data of a call are here, or its connection is gone.
+    pub fn end_reading(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        if core::mem::take(&mut entry.is_reading) {
+            self.reading -= 1;
+            entry.is_read = true;
+            self.here.push_back(index);
+        }
+    }
+
+    /// A call whose data are here.
+    pub fn pop_here(&mut self) -> Option<u32> {
+        self.here.pop_front()
+    }
+
+    /// Puts a call back that could not be delivered yet.
+    pub fn retry_here(&mut self, index: u32) {
+        self.here.push_front(index);
+    }
+
+    /// Whether there is something to deliver or to read.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.here.is_empty()
+    }
+
+    /// Frees a place whose buffers have been given back.
+    pub fn close(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");
+        entry.parts.clear();
+        entry.owner = None;
+        entry.is_read = false;
+        self.free.push(index);
+    }
+
+    /// The receive buffers of all calls, when the shard ends.
+    pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
+        self.entries.iter_mut().flat_map(|entry| entry.buffers.drain(..))
+    }
+
+    /// The buffers that calls are fetched into.
+    pub fn loans(&self) -> impl Iterator<Item = &Loan> {
+        self.entries.iter().flat_map(|entry| entry.loans.iter().flatten())
+    }
+
+    /// The receive buffers that calls hold.
+    pub fn receives(&self) -> usize {
+        self.entries.iter().map(|entry| entry.buffers.len()).sum()
+    }
+
+    /// Calls that are being fetched.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}
+
+impl Fetch {
+    /// Keeps the call until it can be delivered.
+    pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
+        self.buffers = buffers;
+        self.parts.extend(parts.iter().copied());
+    }
+
+    /// Takes the buffers for everything that is to be fetched, or none. False if there are not
+    /// enough of them now.
+    pub fn take_loans(
+        &mut self,
+        conn: &Connection,
+        pool: &RecvPool,
+        landing: &mut BulkPool,
+        landing_len: u32,
+    ) -> Result<bool, Violation> {
+        let Fetch { buffers, parts, loans, .. } = self;
+        let (_, placed) = found(conn, pool, buffers, parts)?;
+        for &len in &fetch_lens(&placed, landing_len, landing.capacity())? {
+            let mut left = len as usize;
+            while left > 0 {
+                let Some(mut loan) = landing.take() else {
+                    give_back(loans, landing);
+                    return Ok(false);
+                };
+                loan.truncate(left);
+                left -= loan.len();
+                loans.push(Some(loan));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the work requests that read everything.
+    pub fn lay_out(
+        &self,
+        conn: &Connection,
+        pool: &RecvPool,
+        body: &mut Body,
+        gather_max: u32,
+    ) -> Option<()> {
+        let (_, placed) = found(conn, pool, &self.buffers, &self.parts).ok()?;
+        let mut reads = Reads { loans: &self.loans, at: 0, done: 0, body, gather_max };
+        for thing in remote_things(&placed) {
+            for segment in thing.segments.iter() {
+                reads.segment(&segment)?;
+            }
+            reads.next_thing();
+        }
+        Some(())
+    }
+
+    /// Finds the parts of the call, and keeps what it offers for its reply.
+    ///
+    /// # Errors
+    /// [`Violation`] if it was not fetched, or is not the message that it was said to be.
+    pub fn prepare(
+        &self,
+        conn: &Connection,
+        to: &ReplyTo,
+        pool: &RecvPool,
+        landing_len: u32,
+        (map, kept): (&mut Map, &mut KeptOffer),
+    ) -> Result<(), Violation> {
+        if !self.is_read {
+            return Err(TOO_MUCH);
+        }
+        let (message, placed) = found(conn, pool, &self.buffers, &self.parts)?;
+        let structure = &conn.settings().structure;
+        let count = |len: u32| len.div_ceil(landing_len.max(1)) as usize;
+        let mut next = 0;
+        match placed.body() {
+            None => map.set_payload(payload_pieces(structure, &self.parts)),
+            Some(body) => {
+                let bytes = self.loans.first().and_then(Option::as_deref);
+                let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(TOO_MUCH)?;
+                conn.check_body(to.xid, prefix, MsgType::Call)?;
+                map.set_body(&self.loans, 0, body.len);
+                next = count(body.len);
+            }
+        }
+        map.set_items(structure, &placed, &self.loans, |item| {
+            let first = next;
+            next += count(item.len);
+            first
+        });
+        // wire.md W6, looked at when the call came.
+        let is_kept = kept.set(&message.offer());
+        if is_kept { Ok(()) } else { Err(OFFER_TOO_LONG) }
+    }
+
+    /// The receive buffers of the call, and the memory that it was fetched into.
+    pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
+        let Fetch { buffers, loans, .. } = self;
+        (buffers, Landed { loans, places: &[] })
+    }
+
+    /// Gives up the buffers, which the device may still write to.
+    #[cold]
+    pub fn leak(&mut self) {
+        self.loans.drain(..).for_each(core::mem::forget);
+    }
+
+    /// Gives back what the handler has not taken.
+    pub fn give_back(&mut self, landing: &mut BulkPool) {
+        give_back(&mut self.loans, landing);
+    }
+}
+
+fn give_back(loans: &mut Loans, landing: &mut BulkPool) {
+    for loan in loans.drain(..).flatten() {
+        drop(landing.give_back(loan).err());
+    }
+}
+
+/// The call in these buffers, once more.
+fn found<'a>(
+    conn: &Connection,
+    pool: &'a RecvPool,
+    buffers: &'a [RecvToken],
+    parts: &[Part],
+) -> Result<(Message<'a>, Placed<'a>), Violation> {
+    let gone = Violation::BadHeader("the call is not where it was");
+    let (token, part) = buffers.first().zip(parts.first()).ok_or(gone)?;
+    let message = Message::decode(*part, first_segment(pool, token, part.byte_len));
+    let message = message.ok_or(gone)?;
+    let placed = conn.resolve_call(&message, parts)?;
+    Ok((message, placed))
+}
+
+/// More than can be fetched for one call.
+pub(crate) const TOO_MUCH: Violation =
+    Violation::BadHeader("the chunks are more than can be fetched for one call");
+/// More than can be kept of what a call offers.
+pub(crate) const OFFER_TOO_LONG: Violation =
+    Violation::BadHeader("what is offered for the reply is longer than 512 bytes");
+
+/// How many bytes each thing has that is to be fetched.
+pub(crate) type Lens = ArrayVec<u32, LOANS_MAX>;
+
+/// Something that is to be fetched: the message, or an item.
+pub(crate) struct Remotely<'a> {
+    /// Its bytes.
+    pub len: u32,
+    segments: Segments<'a>,
+}
+
+/// What is to be fetched of a call, in the order in which it lies in the buffers.
+pub(crate) fn remote_things<'a>(
+    placed: &Placed<'a>,
+) -> impl Iterator<Item = Remotely<'a>> + use<'a> {
+    let body = placed.body().map(|body| (body.len, body.at));
+    let items = placed.iter().map(|item| (item.len, item.at));
+    body.into_iter().chain(items).filter_map(|(len, at)| match at {
+        Place::Remote(segments) => Some(Remotely { len, segments }),
+        Place::Sent(_) | Place::Sink => None,
+    })
+}
+
+/// The lengths of what is to be fetched.
+///
+/// # Errors
+/// [`Violation`] if it takes more buffers or work requests than one call may have.
+pub(crate) fn fetch_lens(
+    placed: &Placed<'_>,
+    landing_len: u32,
+    landing_count: usize,
+) -> Result<Lens, Violation> {
+    let mut lens = Lens::new();
+    let (mut loans, mut segments) = (0, 0);
+    for thing in remote_things(placed) {
+        loans += thing.len.div_ceil(landing_len.max(1)) as usize;
+        segments += thing.segments.iter().count();
+        lens.try_push(thing.len).map_err(|_| TOO_MUCH)?;
+    }
+    // Each end of a buffer and each end of a segment begins another entry of a scatter list.
+    let fits = loans <= landing_count.min(LOANS_MAX) && segments + loans <= REQUESTS_MAX;
+    if fits { Ok(lens) } else { Err(TOO_MUCH) }
+}
+
+/// Work requests in the making.
+struct Reads<'a> {
+    loans: &'a [Option<Loan>],
+    /// The buffer that is being filled, and how far.
+    at: usize,
+    done: usize,
+    body: &'a mut Body,
+    gather_max: u32,
+}
+
+impl Reads<'_> {
+    /// Reads a segment, in as many requests as its scatter lists ask for.
+    fn segment(&mut self, segment: &RdmaSegment) -> Option<()> {
+        let RdmaSegment { handle: rkey, length, offset } = *segment;
+        let (mut addr, mut left) = (offset, length as usize);
+        while left > 0 {
+            let mut taken = 0;
+            while left > taken && self.body.open_entries() < self.gather_max as usize {
+                let loan = self.loans.get(self.at)?.as_ref()?;
+                let part = (left - taken).min(loan.len() - self.done);
+                self.body.gather.try_push(loan.sge(self.done..self.done + part)).ok()?;
+                taken += part;
+                self.done += part;
+                if self.done == loan.len() {
+                    (self.at, self.done) = (self.at + 1, 0);
+                }
+            }
+            self.body.end_request(SendOp::Read(Remote { addr, rkey }))?;
+            addr = addr.wrapping_add(taken as u64);
+            left -= taken;
+        }
+        Some(())
+    }
+
+    /// What comes next begins in a buffer of its own.
+    fn next_thing(&mut self) {
+        if self.done > 0 {
+            (self.at, self.done) = (self.at + 1, 0);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Messages of several transmissions: their buffers are parked until the last is here.
+
+use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_proto::{Complete, Part, Report};
+
+use super::core::Core;
+use super::prepare::{Parts, first_segment, prepare_call, prepare_reply};
+use super::rx::{Came, Fate};
+use crate::incoming::Buffers;
+use crate::provider::Provider;
+use crate::server::handler::Handler;
+
+impl<P: Provider> Core<P> {
+    /// The last transmission of a group is here: delivers what the group carries.
+    #[cold]
+    pub(super) fn on_group<H: Handler>(
+        &mut self,
+        index: u32,
+        complete: Complete,
+        last: RecvToken,
+        came: Came,
+        handler: &mut H,
+    ) {
+        let mut buffers = Buffers::new();
+        match self.complete(index, complete, last, &mut buffers) {
+            Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
+            Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
+            Fate::Failed(id, error) => self.fail_call(index, id, error, handler),
+            Fate::Fetch(to, _) => {
+                let parts = self.parts_of(index);
+                return self.fetch_call(index, to, buffers, &parts);
+            }
+            Fate::Exposed(place, _) => {
+                let parts = self.parts_of(index);
+                return self.end_exposed(place, Ok((buffers, &parts)), came.invalidated, handler);
+            }
+            _ => {}
+        }
+        self.free_buffers(buffers);
+        self.offer_properties(index);
+    }
+
+    /// The transmissions of the group that was just completed.
+    fn parts_of(&mut self, index: u32) -> Parts {
+        let peer = self.peers.at(index);
+        peer.map_or(Parts::new(), |peer| peer.conn.group().iter().copied().collect())
+    }
+
+    /// Keeps a buffer until its group is whole.
+    #[cold]
+    pub(super) fn park(&mut self, index: u32, token: RecvToken, now: u64) {
+        let until = self.life.group_until(now);
+        if let Some(peer) = self.peers.at(index) {
+            peer.group_until.get_or_insert(until);
+        }
+        let at = token.index() as usize;
+        self.parked[at] = Some(token);
+    }
+
+    /// Collects the buffers of a group and prepares the message.
+    fn complete(
+        &mut self,
+        index: u32,
+        complete: Complete,
+        last: RecvToken,
+        buffers: &mut Buffers,
+    ) -> Fate {
+        let Core { peers, pool, outbox, parked, map, kept, stats, .. } = self;
+        let Some(peer) = peers.at(index) else {
+            buffers.push(last);
+            return Fate::Done;
+        };
+        peer.group_until = None;
+        stats.groups.add(1);
+        let conn = &mut peer.conn;
+        let parts = conn.group();
+        for part in parts {
+            buffers.extend(parked[part.buffer as usize].take());
+        }
+        buffers.push(last);
+        let Some((first, part)) = buffers.first().zip(parts.first()) else { return Fate::Done };
+        debug_assert_eq!(buffers.len(), parts.len(), "a group is as long as its parts");
+        let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
+            return Fate::Done;
+        };
+        match complete {
+            Complete::Call => {
+                let result = prepare_call(conn, &message, parts, map, kept);
+                let to = message.reply_to();
+                let part = message.part;
+                self.judge_call(index, to, part, result)
+            }
+            Complete::Reply(id) => {
+                let result = prepare_reply(conn, outbox, id, &message, parts, map);
+                let (via, part) = (message.via, message.part);
+                self.judge_reply(index, id, (via, part), result)
+            }
+            // Its caller is gone.
+            Complete::Unwanted => Fate::Done,
+        }
+    }
+
+    /// A group was given up: reports it and frees its buffers. False if it cannot be reported.
+    #[cold]
+    pub(super) fn abort(&mut self, index: u32, report: &Report) -> bool {
+        let Core { peers, parked, pool, outbox, .. } = self;
+        let Some(peer) = peers.at(index) else { return true };
+        let is_told = outbox.report(peer, report);
+        peer.group_until = None;
+        unpark(parked, pool, peer.conn.group());
+        is_told
+    }
+
+    /// Frees the buffers of an open group.
+    pub fn free_parked(&mut self, index: u32) {
+        let Core { peers, parked, pool, .. } = self;
+        let Some(peer) = peers.at(index) else { return };
+        peer.group_until = None;
+        unpark(parked, pool, peer.conn.parked());
+    }
+}
+
+/// Takes the buffers of a group home.
+fn unpark(parked: &mut [Option<RecvToken>], pool: &mut RecvPool, parts: &[Part]) {
+    for part in parts {
+        if let Some(token) = parked[part.buffer as usize].take() {
+            pool.put(token);
+        }
+    }
+}

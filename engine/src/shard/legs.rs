@@ -1,0 +1,306 @@
+//! The legs of explicit RDMA: the data of calls are fetched, and what own calls have exposed is
+//! closed before anybody reads it.
+//!
+//! ```text
+//!   call ──▶ Fetch ──Reads──▶ settle ──▶ handler
+//!   reply ──▶ Exposure ──Invalidates──▶ settle ──▶ Completion
+//! ```
+
+use rpcrdma_proto::{CallId, CallState, NO_MARK, Part, ReplyTo};
+
+use super::core::Core;
+use super::exposed::Owner;
+use super::message::After;
+use super::outbox::Outbox;
+use super::peers::Phase;
+use super::rx::refuse;
+use super::turn::REPLY;
+use crate::client::completion::Completion;
+use crate::error::CallError;
+use crate::incoming::{Buffers, Incoming, Landed};
+use crate::payload::Payload;
+use crate::provider::Provider;
+use crate::server::call::Call;
+use crate::server::handler::Handler;
+use crate::server::reply::Reply;
+
+impl<P: Provider> Core<P> {
+    /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
+    #[cold]
+    pub fn settle<H: Handler>(&mut self, handler: &mut H) {
+        while let Some(after) = self.note_ripe() {
+            if let After::Called(place) | After::Fenced(place) = after {
+                self.finish_exposure(place, handler);
+            }
+        }
+        self.read_waiting();
+        self.deliver_fetched(handler);
+    }
+
+    /// Takes note of one message that has completed, or was given up.
+    fn note_ripe(&mut self) -> Option<After> {
+        let after = self.outbox.ripe.pop()?;
+        match after {
+            After::Nobody => {}
+            After::Called(place) => self.outbox.exposures.at(place).is_called = false,
+            After::Fenced(place) => {
+                let Core { outbox, peers, .. } = self;
+                let exposure = outbox.exposures.at(place);
+                let peer = exposure.owner.and_then(|owner| peers.at(owner.peer));
+                // What a queue pair has flushed was not carried out.
+                if peer.is_some_and(|peer| !matches!(peer.phase, Phase::Closing { .. })) {
+                    exposure.on_dead();
+                }
+                exposure.is_fencing = false;
+            }
+            After::Fetched(place) => self.fetches.end_reading(place),
+        }
+        Some(after)
+    }
+
+    // Calls of peers.
+
+    /// Takes in a call whose data are in the memory of its caller.
+    #[cold]
+    pub fn fetch_call(&mut self, index: u32, to: ReplyTo, buffers: Buffers, parts: &[Part]) {
+        let Core { peers, outbox, fetches, life, .. } = self;
+        let Some(peer) = peers.at(index) else { return self.free_buffers(buffers) };
+        let place = if life.is_stopping() { None } else { fetches.open(peer.id, to) };
+        let Some(place) = place else {
+            refuse(peer, outbox, &to);
+            return self.free_buffers(buffers);
+        };
+        peer.fetching += 1;
+        fetches.at(place).keep(buffers, parts);
+        self.read_waiting();
+    }
+
+    /// Begins to read the data of calls, as many as there are buffers for.
+    fn read_waiting(&mut self) {
+        let Core { fetches, peers, pool, outbox, .. } = self;
+        while let Some(place) = fetches.next_waiting() {
+            let fetch = fetches.at(place);
+            let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
+            let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
+                fetches.give_up_waiting();
+                continue;
+            };
+            let exposures = &mut outbox.exposures;
+            match fetch.take_loans(&peer.conn, pool, &mut exposures.landing, exposures.landing_len)
+            {
+                Ok(true) => {}
+                // The first in line waits until buffers come home, and all others with it.
+                Ok(false) => return,
+                Err(_) => {
+                    fetches.give_up_waiting();
+                    continue;
+                }
+            }
+            let Some(message) = outbox.messages.begin() else { return };
+            let gather_max = outbox.gather_max;
+            let body = outbox.messages.body_mut(message);
+            let laid_out = fetch.lay_out(&peer.conn, pool, body, gather_max);
+            let requests = body.requests.len() as u16;
+            let head = outbox.messages.head_mut(message);
+            head.requests = requests;
+            if laid_out.is_none() {
+                outbox.release(message);
+                fetches.give_up_waiting();
+                continue;
+            }
+            head.after = After::Fetched(place);
+            fetches.begin_reading();
+            outbox.stats.reads.add(requests.into());
+            outbox.enqueue(&mut peer.lane, peer.id.index, message);
+        }
+    }
+
+    /// Hands calls up whose data are here, as many as there are send slots to answer them.
+    fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
+        while let Some(place) = self.fetches.pop_here() {
+            let Core { fetches, peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
+            let fetch = fetches.at(place);
+            let owner = fetch.owner.and_then(|(id, to)| Some((peers.named(id)?, to)));
+            if let Some((peer, to)) = owner
+                && peer.phase == Phase::Up
+            {
+                if outbox.send.free() == 0 {
+                    return fetches.retry_here(place);
+                }
+                let landing_len = outbox.exposures.landing_len;
+                match fetch.prepare(&peer.conn, &to, pool, landing_len, (map, kept)) {
+                    Err(violation) => {
+                        let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
+                        outbox.answer(peer, &report);
+                    }
+                    Ok(()) if life.is_stopping() => refuse(peer, outbox, &to),
+                    Ok(()) => {
+                        let Some(slot) = outbox.send.take() else { return };
+                        stats.calls_in.add(1);
+                        peer.open_calls += 1;
+                        let (buffers, landed) = fetch.landed();
+                        let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
+                        let call = Call::new(peer.id, to.xid, incoming);
+                        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
+                        let reply = Reply::new(payload, peer, to, kept, handle.shard());
+                        let _answer = handler.on_call(call, reply);
+                    }
+                }
+            }
+            self.free_fetch(place);
+        }
+    }
+
+    /// Gives everything back that a call was fetched into.
+    fn free_fetch(&mut self, place: u32) {
+        let Core { fetches, outbox, peers, .. } = self;
+        let fetch = fetches.at(place);
+        if let Some((id, _)) = fetch.owner
+            && let Some(peer) = peers.named(id)
+        {
+            peer.fetching -= 1;
+        }
+        fetch.give_back(&mut outbox.exposures.landing);
+        let buffers = core::mem::take(&mut fetch.buffers);
+        fetches.close(place);
+        self.free_buffers(buffers);
+    }
+
+    /// Buffers that nobody needs any more.
+    pub fn free_buffers(&mut self, buffers: Buffers) {
+        for token in buffers {
+            self.free_buffer(token);
+        }
+    }
+
+    // Own calls.
+
+    /// The place of what a call has exposed.
+    #[inline]
+    pub fn exposure_of(&self, index: u32, id: CallId) -> Option<u32> {
+        let (_, entry) = self.outbox.ledger.calls.find(id.xid(), index)?;
+        (entry.mark != NO_MARK).then_some(entry.mark)
+    }
+
+    /// A call that has memory exposed is over: its reply is here, with these buffers, or it failed.
+    /// What was exposed is closed first. `invalidated` is the key that the peer has given up.
+    #[cold]
+    pub fn end_exposed<H: Handler>(
+        &mut self,
+        place: u32,
+        outcome: Result<(Buffers, &[Part]), CallError>,
+        invalidated: Option<u32>,
+        handler: &mut H,
+    ) {
+        let Core { peers, outbox, .. } = &mut *self;
+        let exposure = outbox.exposures.at(place);
+        let Some(owner) = exposure.owner else { return };
+        if exposure.outcome.is_some() {
+            if let Ok((buffers, _)) = outcome {
+                self.free_buffers(buffers);
+            }
+            return;
+        }
+        exposure.outcome = Some(outcome.map(|(buffers, parts)| exposure.keep(buffers, parts)));
+        if let Some(rkey) = invalidated {
+            exposure.on_invalidated(rkey);
+        }
+        if let Some((_, entry)) = outbox.ledger.calls.find_mut(owner.id.xid(), owner.peer) {
+            entry.state = CallState::Answered;
+        }
+        let Some(peer) = peers.at(owner.peer) else { return };
+        // The end of the queue pair closes everything.
+        if matches!(peer.phase, Phase::Closing { .. }) {
+            return;
+        }
+        if exposure.is_open()
+            && let Some(message) = outbox.messages.begin()
+        {
+            let body = outbox.messages.body_mut(message);
+            let ops = exposure.closing();
+            let posted = ops.map_while(|op| body.end_request(op)).count() as u16;
+            let head = outbox.messages.head_mut(message);
+            (head.requests, head.after) = (posted, After::Fenced(place));
+            exposure.is_fencing = true;
+            outbox.stats.invalidations.add(posted.into());
+            outbox.enqueue(&mut peer.lane, owner.peer, message);
+        }
+        self.finish_exposure(place, handler);
+    }
+
+    /// Completes a call when nobody can reach its memory any more.
+    fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
+        let Core { peers, pool, outbox, map, stats, .. } = self;
+        let Outbox { exposures, ledger, .. } = outbox;
+        if !exposures.at(place).is_over() {
+            return;
+        }
+        exposures.retire(place);
+        let exposure = exposures.at(place);
+        let Some(Owner { peer: index, id }) = exposure.owner else { return };
+        let Some(peer) = peers.at(index) else { return };
+        let result = exposure.prepare(&peer.conn, ledger, pool, map);
+        peer.exposed -= 1;
+        if let Some(finished) = peer.conn.finish_call(ledger, id) {
+            stats.calls_done.add(1);
+            stats.calls_failed.add(result.is_err().into());
+            let (buffers, landed) = exposure.landed();
+            let token = finished.token;
+            let done = match result {
+                Ok(()) => {
+                    let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
+                    Completion::new(peer.id, token, Ok(incoming))
+                }
+                Err(error) => Completion::failed(peer.id, token, error, landed),
+            };
+            handler.on_reply(done);
+        }
+        let buffers = core::mem::take(&mut exposure.buffers);
+        exposures.close(place);
+        self.free_buffers(buffers);
+    }
+
+    /// Completes the calls of a connection that have memory exposed. Its queue pair is destroyed,
+    /// and with it every right that the peer had.
+    #[cold]
+    pub fn finish_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
+        while self.note_ripe().is_some() {}
+        let mut last = None;
+        while let Some(place) = self.outbox.exposures.next_of(index, last) {
+            let exposure = self.outbox.exposures.at(place);
+            exposure.on_dead();
+            (exposure.is_called, exposure.is_fencing) = (false, false);
+            self.finish_exposure(place, handler);
+            last = Some(place);
+        }
+    }
+
+    /// Completes the calls of a connection that have memory exposed which the device may still touch:
+    /// without that memory, which is lost.
+    #[cold]
+    pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
+        let mut last = None;
+        while let Some(place) = self.outbox.exposures.next_of(index, last) {
+            let Core { peers, outbox, stats, .. } = &mut *self;
+            let exposure = outbox.exposures.at(place);
+            let owner = exposure.owner;
+            let error = exposure.outcome.take().and_then(Result::err);
+            let buffers = core::mem::take(&mut exposure.buffers);
+            outbox.exposures.leak(place);
+            stats.leaked.add(1);
+            if let Some(owner) = owner
+                && let Some(peer) = peers.at(index)
+                && let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, owner.id)
+            {
+                peer.exposed -= 1;
+                stats.calls_done.add(1);
+                stats.calls_failed.add(1);
+                let error = error.unwrap_or(CallError::MemoryLost);
+                let landed = Landed::nothing();
+                handler.on_reply(Completion::failed(peer.id, finished.token, error, landed));
+            }
+            self.free_buffers(buffers);
+            last = Some(place);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What of a received message is where: checked, and noted for whoever reads it.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_proto::{
+    CallId, Connection, Message, NO_MARK, Offered, Part, Violation, payload_pieces,
+};
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+
+use super::fetch::{OFFER_TOO_LONG, remote_things};
+use super::outbox::Outbox;
+use crate::incoming::Map;
+use crate::server::ticket::KeptOffer;
+
+/// Of a call that has offered nothing for its reply.
+pub(crate) static NOTHING_OFFERED: KeptOffer = KeptOffer::none();
+
+/// The transmissions of one message.
+pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
+
+/// Whether all of a call is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// It is.
+    Here,
+    /// Some of it is in the memory of the caller.
+    Remote,
+}
+
+/// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
+#[inline]
+pub(crate) fn first_segment<'a>(
+    pool: &'a RecvPool,
+    token: &'a RecvToken,
+    byte_len: u32,
+) -> &'a [u8] {
+    let segment = pool.segment(token, 0);
+    &segment[..segment.len().min(byte_len as usize)]
+}
+
+/// Checks a call and notes where its parts are, if they are here.
+#[inline]
+pub(crate) fn prepare_call(
+    conn: &Connection,
+    message: &Message<'_>,
+    parts: &[Part],
+    map: &mut Map,
+    kept: &mut KeptOffer,
+) -> Result<Whole, Violation> {
+    kept.clear();
+    let placed = conn.resolve_call(message, parts)?;
+    // wire.md W6: an offer of more than 512 bytes is more than a call may carry.
+    if !kept.set(&message.offer()) {
+        return Err(OFFER_TOO_LONG);
+    }
+    if remote_things(&placed).next().is_some() {
+        return Ok(Whole::Remote);
+    }
+    map.set_payload(payload_pieces(&conn.settings().structure, parts));
+    map.set_items(&conn.settings().structure, &placed, &[], |_| 0);
+    Ok(Whole::Here)
+}
+
+/// Checks a reply and notes where its parts are; of a call that has memory exposed, that is done
+/// when the memory is closed.
+#[inline]
+pub(crate) fn prepare_reply(
+    conn: &Connection,
+    outbox: &Outbox,
+    id: CallId,
+    message: &Message<'_>,
+    parts: &[Part],
+    map: &mut Map,
+) -> Result<(), Violation> {
+    let Outbox { ledger, exposures, .. } = outbox;
+    let mark = ledger.calls.find(id.xid(), conn.peer()).map_or(NO_MARK, |(_, entry)| entry.mark);
+    if mark != NO_MARK {
+        let offered = exposures.get(mark).offered();
+        conn.resolve_reply(ledger, id, message, parts, &offered)?;
+        return Ok(());
+    }
+    let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
+    map.set_payload(payload_pieces(&conn.settings().structure, parts));
+    map.set_items(&conn.settings().structure, &placed, &[], |_| 0);
+    Ok(())
+}
