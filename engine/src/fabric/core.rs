@@ -51,8 +51,6 @@ pub(super) struct Core {
 pub(super) enum Arrival {
     /// It is done: the bytes are where they belong.
     Delivered,
-    /// It is done, or will be, and its slot was released.
-    Taken,
     /// There is no Receive.
     NoReceive {
         /// How often the sender wants to retry.

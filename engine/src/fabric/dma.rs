@@ -119,7 +119,7 @@ fn deliver_in_parts(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), Dma
 pub(super) fn fetch(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
     for piece in pieces(body) {
-        let (from, len) = piece.place(keys)?;
+        let (from, len) = place(piece, keys)?;
         let from = std::ptr::with_exposed_provenance::<u8>(from);
         // SAFETY: `from` lies with all its bytes in a registered region, which whoever registered
         // it keeps mapped, and the contract of `post_send` keeps others from writing there.
@@ -143,7 +143,7 @@ pub(super) fn write(body: &Body, to: Granted, keys: &KeyCache) -> Result<(), Dma
         return Ok(());
     }
     for piece in pieces(body) {
-        let (from, len) = piece.place(keys)?;
+        let (from, len) = place(piece, keys)?;
         let from = std::ptr::with_exposed_provenance::<u8>(from);
         // SAFETY: `from` lies with all its bytes in a registered region, as in `fetch`; all pieces
         // together are as long as what was granted. They may overlap if a program writes to itself.
@@ -161,7 +161,7 @@ pub(super) fn read(body: &Body, from: Granted, keys: &KeyCache) -> Result<(), Dm
     debug_assert_eq!(body.byte_len, from.len());
     let mut from = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
     for piece in pieces(body) {
-        let (to, len) = piece.place(keys)?;
+        let (to, len) = place(piece, keys)?;
         let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
         // SAFETY: `to` lies with all its bytes in a region that is registered for writing: that was
         // checked when the Read was posted, and a key never changes its rights. The contract of
@@ -173,34 +173,21 @@ pub(super) fn read(body: &Body, from: Granted, keys: &KeyCache) -> Result<(), Dm
     Ok(())
 }
 
-/// Memory of the peer that a slot refers to.
-struct Piece {
-    key: u32,
-    len: u32,
-    offset: u64,
-}
-
-impl Piece {
-    /// Its address and length, if it is still there.
-    #[inline]
-    fn place(&self, keys: &KeyCache) -> Result<(usize, usize), DmaError> {
-        let at = keys.locate(self.key, self.offset, self.len).ok_or(DmaError::Source)?;
-        Ok((at as usize, self.len as usize))
-    }
-}
-
 /// What [`refer`] wrote down.
-#[inline]
-fn pieces(body: &Body) -> impl Iterator<Item = Piece> {
-    body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into()).map(|piece| {
-        let mut offset = [0; 8];
-        offset.copy_from_slice(&piece[8..16]);
-        Piece {
-            key: u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]),
-            len: u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]),
-            offset: u64::from_ne_bytes(offset),
-        }
-    })
+#[inline(always)]
+fn pieces(body: &Body) -> impl Iterator<Item = &[u8]> {
+    body.bytes.chunks_exact(PIECE_LEN).take(body.pieces.into())
+}
+
+/// The address and the length of a piece of the peer's memory, if it is still there.
+#[inline(always)]
+fn place(piece: &[u8], keys: &KeyCache) -> Result<(usize, usize), DmaError> {
+    let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
+    let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
+    let mut offset = [0; 8];
+    offset.copy_from_slice(&piece[8..16]);
+    let at = keys.locate(key, u64::from_ne_bytes(offset), len).ok_or(DmaError::Source)?;
+    Ok((at as usize, len as usize))
 }
 
 /// Fills the entries of a scatter list one after the other.

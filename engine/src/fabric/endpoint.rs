@@ -68,7 +68,7 @@ impl Endpoint {
     }
 
     /// Takes the rings' ends; none if they were taken before, by a lane that has died since.
-    pub(super) fn make_lane(&self, place: (u32, u32)) -> Option<Lane> {
+    pub(super) fn make_lane(&self, place: (u32, u32, bool)) -> Option<Lane> {
         let mut end = self.link.ends[self.link_side].lock().unwrap_or_else(PoisonError::into_inner);
         Some(Lane::new(end.take()?, (Arc::clone(&self.link), self.link_side), place))
     }

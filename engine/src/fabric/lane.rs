@@ -66,8 +66,8 @@ pub(super) struct Lane {
     chores: u8,
     /// Reads of the peer that were taken and not carried out, in order.
     reads: VecDeque<PendingRead>,
-    /// Reads of ours that are under way, and requests that complete behind a slot: as long as there
-    /// are any, slots come back one by one.
+    /// Reads of ours that are under way, requests that complete behind a slot, and one for a delay:
+    /// as long as there are any, slots come back one by one.
     care: u32,
     /// Queue pairs of the peer that are to be told of a disconnect.
     goodbyes: VecDeque<u32>,
@@ -79,7 +79,7 @@ impl Lane {
     pub(super) fn new(
         (tx, rx): (Producer, Consumer),
         (link, side): (Arc<Link>, usize),
-        (slots, index): (u32, u32),
+        (slots, index, is_delayed): (u32, u32, bool),
     ) -> Lane {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
         let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
@@ -103,7 +103,7 @@ impl Lane {
             peeked: 0,
             chores: 0,
             reads: VecDeque::new(),
-            care: 0,
+            care: is_delayed.into(),
             goodbyes: VecDeque::new(),
             waiting: VecDeque::new(),
         }
@@ -180,22 +180,38 @@ impl Lane {
             self.acked = newer(self.acked, body.acks());
             let dst = body.dst;
             taken += 1;
-            let arrival = if body.op == OP_SEND {
-                core.arrive(&self.rx, body, out)
-            } else {
-                self.carry_out(core, out, now)
-            };
-            match arrival {
-                Arrival::Delivered => self.rx.release(),
-                Arrival::Taken => {}
-                Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
-                Arrival::NoReceive { patience } if self.give_up(core, patience) => {
-                    self.refuse(core, out, now, dst, Refusal::NotReady);
+            if body.op != OP_SEND {
+                if self.carry_out(core, out, now) {
+                    continue;
                 }
-                Arrival::NoReceive { .. } => return taken - 1,
+                return taken - 1;
+            }
+            let arrival = core.arrive(&self.rx, body, out);
+            if !self.settle(core, out, now, (dst, arrival)) {
+                return taken - 1;
             }
         }
         taken
+    }
+
+    /// Gives the front back as it has ended. False if it waits for a Receive.
+    #[inline(always)]
+    fn settle(
+        &mut self,
+        core: &mut Core,
+        out: &mut WcBatch,
+        now: u64,
+        (dst, arrival): (u32, Arrival),
+    ) -> bool {
+        match arrival {
+            Arrival::Delivered => self.rx.release(),
+            Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
+            Arrival::NoReceive { patience } if self.give_up(core, patience) => {
+                self.refuse(core, out, now, dst, Refusal::NotReady);
+            }
+            Arrival::NoReceive { .. } => return false,
+        }
+        true
     }
 
     /// The front of the ring cannot be delivered; its queue pair is lost on both sides.
@@ -287,7 +303,6 @@ impl Lane {
         self.acked = self.tx.reclaim(self.acked);
         self.goodbyes.clear();
         self.reads.clear();
-        self.care = 0;
     }
 
     /// Whether something that a peer has sent before it left may still be in the ring.

@@ -113,7 +113,7 @@ impl Queues for FabricQueues {
         self.core.srq.post(wr, |sge| unsafe { Lent::new(sge) })
     }
 
-    unsafe fn post_send(&mut self, qp: FabricQp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: FabricQp, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.core.keys.refresh();
         if !self.core.opening.is_empty() {
             self.open();
@@ -121,16 +121,16 @@ impl Queues for FabricQueues {
         let now = self.core.now_if_delayed();
         let Core { qps, keys, backlog, .. } = &mut self.core;
         let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
-            return self.post_to_failed(qp.0, wr);
+            return self.post_to_failed(qp.0, wrs);
         };
-        let (num, lane_index) = (qp.num, qp.lane as usize);
-        let lane = &mut self.lanes[lane_index];
+        let lane = &mut self.lanes[qp.lane as usize];
         let before = lane.tx.head();
-        let (mut outcome, mut rest) = (Ok(()), wr.len());
-        for (taken, wr) in wr.iter().enumerate() {
-            if wr.op != SendOp::Send || wr.flags.contains(SendFlags::FENCE) {
-                rest = taken;
-                break;
+        let mut outcome = Ok(());
+        for (taken, wr) in wrs.iter().enumerate() {
+            if !matches!(wr.op, SendOp::Send) || wr.flags.contains(SendFlags::FENCE) {
+                let (num, lane) = (qp.num, qp.lane as usize);
+                // SAFETY: the caller's promise is passed on.
+                return unsafe { self.post_rest((num, lane), (wrs, taken), before, now) };
             }
             let Some(byte_len) = message_len(wr, self.limits.send_sge) else {
                 outcome = Err(PostError::Invalid { taken });
@@ -171,19 +171,6 @@ impl Queues for FabricQueues {
                 lane.enqueue(qp.num);
             }
         }
-        for (taken, wr) in wr.iter().enumerate().skip(rest) {
-            let lane = &mut self.lanes[lane_index];
-            // SAFETY: the caller's promise is passed on.
-            let posted = unsafe { post::post((&mut self.core, lane), self.limits, num, wr, now) };
-            outcome = posted.map_err(|why| match why {
-                NotTaken::Full => PostError::QueueFull { taken },
-                NotTaken::Invalid => PostError::Invalid { taken },
-            });
-            if outcome.is_err() {
-                break;
-            }
-        }
-        let lane = &self.lanes[lane_index];
         if lane.tx.head() != before {
             lane.peer.doze.poke();
         }
@@ -282,6 +269,38 @@ impl FabricQueues {
         }
     }
 
+    /// Posts what is left of a chain, beginning with a request that is no plain Send.
+    ///
+    /// # Safety
+    /// That of `post_send`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn post_rest(
+        &mut self,
+        (num, lane): (u32, usize),
+        (wrs, first): (&[SendWr<'_>], usize),
+        before: u32,
+        now: u64,
+    ) -> Result<(), PostError> {
+        let mut outcome = Ok(());
+        let lane = &mut self.lanes[lane];
+        for (taken, wr) in wrs.iter().enumerate().skip(first) {
+            // SAFETY: the caller's promise is passed on.
+            let posted = unsafe { post::post((&mut self.core, lane), self.limits, num, wr, now) };
+            outcome = posted.map_err(|why| match why {
+                NotTaken::Full => PostError::QueueFull { taken },
+                NotTaken::Invalid => PostError::Invalid { taken },
+            });
+            if outcome.is_err() {
+                break;
+            }
+        }
+        if lane.tx.head() != before {
+            lane.peer.doze.poke();
+        }
+        outcome
+    }
+
     /// A queue pair in the error state takes requests and flushes them: so a program learns that
     /// nothing that it posted before is on its way any more.
     #[cold]
@@ -335,7 +354,8 @@ impl FabricQueues {
         }
         let free = self.lanes.iter().position(|lane| lane.is_dead && lane.qps == 0);
         let index = free.unwrap_or(self.lanes.len());
-        let lane = endpoint.make_lane((self.slots, index as u32)).ok_or(SetupError::Invalid {
+        let place = (self.slots, index as u32, self.core.delay_ns != 0);
+        let lane = endpoint.make_lane(place).ok_or(SetupError::Invalid {
             what: "endpoint",
             value: "one whose peer is gone".to_owned(),
             allowed: "one of a living connection".to_owned(),

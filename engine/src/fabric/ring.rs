@@ -320,13 +320,13 @@ impl Consumer {
 
     /// Runs `copy`, which touches the memory that the front refers to; not if the producer has
     /// withdrawn the slot or is gone.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fetch<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
         self.fetch_for(self.next, copy)
     }
 
     /// As [`Consumer::fetch`], for a slot that was taken and not finished yet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fetch_for<R>(&self, position: u32, copy: impl FnOnce() -> R) -> Option<R> {
         self.ring.fetching.store(u64::from(position) + 1, Ordering::Relaxed);
         // Whoever withdraws and then settles has either been seen here or sees `fetching`.

@@ -33,38 +33,43 @@ pub(super) struct PendingRead {
 }
 
 impl Lane {
-    /// Carries out the front, which is no plain Send.
+    /// Carries out the front, which is no plain Send. False if it waits for a Receive.
     #[inline(never)]
-    pub(super) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> Arrival {
-        let Some(body) = self.rx.front() else { return Arrival::Taken };
+    pub(super) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+        let Some(body) = self.rx.front() else { return true };
         let dst = body.dst;
-        match body.op {
+        let arrival = match body.op {
             OP_WRITE => core.write(&self.rx, body),
             OP_SEND_INVALIDATE => core.arrive_invalidating(&self.rx, body, out),
             OP_READ => {
-                let from = self.rx.target();
-                let outcome = core.readable(body, from).map(drop);
-                let (position, due) = (self.rx.next(), now.saturating_add(core.delay_ns));
-                let body = *body;
-                if let Err(why) = outcome {
-                    self.finish_reads_of(core, dst);
-                    self.rx.finish(position, Err(why));
-                    self.rx.release();
-                    self.announce();
-                    self.peer_left(core, out, now, dst);
-                } else {
-                    self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
-                    self.chores |= CHORE_READ;
-                    self.rx.release();
-                }
-                Arrival::Taken
+                self.take_read(core, out, now);
+                return true;
             }
             _ => {
                 self.rx.release();
                 self.peer_left(core, out, now, dst);
-                Arrival::Taken
+                return true;
             }
+        };
+        self.settle(core, out, now, (dst, arrival))
+    }
+
+    /// Takes a Read in its turn. Whether its key is good is said at once.
+    fn take_read(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+        let Some(&body) = self.rx.front() else { return };
+        let (from, position) = (self.rx.target(), self.rx.next());
+        if let Err(why) = core.readable(&body, from) {
+            self.finish_reads_of(core, body.dst);
+            self.rx.finish(position, Err(why));
+            self.rx.release();
+            self.announce();
+            self.peer_left(core, out, now, body.dst);
+            return;
         }
+        let due = now.saturating_add(core.delay_ns);
+        self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
+        self.chores |= CHORE_READ;
+        self.rx.release();
     }
 
     /// Reads of the peer that are due, then requests of ours that wait.

@@ -82,7 +82,7 @@ impl Lane {
         mut out: Option<&mut WcBatch>,
         now: u64,
     ) {
-        if core.delay_ns != 0 || self.acked.refused() != self.refusals || self.care != 0 {
+        if self.care != 0 || self.acked.refused() != self.refusals {
             return self.retire_one_by_one(core, out, now);
         }
         let until = self.acked.taken();
