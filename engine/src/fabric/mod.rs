@@ -12,6 +12,21 @@
 //! checked; completions of a queue pair come in the order of posting; an error flushes. Memory that
 //! was posted belongs to the fabric until its completion has been polled.
 //!
+//! Reads and Writes are carried out by the responder's `poll_cq`, which checks key, bounds and rights
+//! before it touches a byte; a request is carried out as a whole or not at all, but for memory that is
+//! deregistered while it is under way. A wrong one fails its queue pair on both sides, and the
+//! requester learns of [`WcStatus::RemoteAccess`]. A Read is taken in its turn and carried out behind
+//! what is posted after it, not before its data could have travelled back: fences are needed.
+//! At most [`FabricOptions::rd_atomic`] of them are under way; more wait, and what is behind
+//! them. Binds and invalidations take no time and complete in their place.
+//!
+//! Windows. A key is of one queue pair and names nothing on any other. When the queue pair is in the
+//! error state at this side, whether its program knows it or not, nothing that arrives under the
+//! key is carried out: the memory is not touched any more, and the window cannot be bound again
+//! before `destroy`, after which it is bound to nothing. A registration by `expose` is of
+//! these queues: all their queue pairs can use its key, and, unlike with a device, those of other
+//! queues cannot. Memory with remote rights of its own is deregistered after the queues are dropped.
+//!
 //! Depths. A send queue has `send_depth` places; a completion frees that of its request and of the
 //! unsignaled ones before it, so a program that never signals runs out of places. Requests that do
 //! not fit in a ring wait in memory reserved for them. Receives complete as they are polled and
@@ -69,6 +84,8 @@ use self::qp::{BacklogPool, QpTable};
 use self::rights::Rights;
 use self::srq::Srq;
 use crate::error::SetupError;
+#[cfg(doc)]
+use crate::provider::WcStatus;
 use crate::provider::{DeviceCaps, Provider, QueueAttr};
 
 /// The software fabric. Clones are the same fabric: what they open can reach each other.

@@ -164,6 +164,51 @@ fn the_memory_of_one_that_vanished_is_not_read() {
 }
 
 #[test]
+fn what_a_read_brought_is_seen_with_its_verdict() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        let consumer = thread::spawn(move || {
+            assert_eq!(take(&mut rx).0, 1);
+            rx.announce();
+            let copied = rx.fetch_for(0, || theirs.0.with_mut(|_| ()));
+            rx.finish(0, copied.ok_or(Refusal::Gone));
+        });
+        publish(&mut tx, 1, Acks::default());
+        let outcome = loop {
+            if let Some(outcome) = tx.verdict(0) {
+                break outcome;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(outcome, Ok(()));
+        memory.0.with(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        let consumer = thread::spawn(move || {
+            assert_eq!(take(&mut rx).0, 1);
+            let copied = rx.fetch_for(0, || theirs.0.with_mut(|_| ()));
+            rx.finish(0, copied.ok_or(Refusal::Gone));
+        });
+        tx.withdraw(0);
+        tx.settle();
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+        assert!(matches!(tx.verdict(0), Some(Ok(()) | Err(Refusal::Gone))));
+    });
+}
+
+#[test]
 fn nobody_sleeps_through_a_message() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2, false);

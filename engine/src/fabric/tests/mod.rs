@@ -16,6 +16,10 @@ mod model;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
+mod remote_model;
+#[cfg(not(loom))]
+mod remote_threads;
+#[cfg(not(loom))]
 mod rules;
 #[cfg(not(loom))]
 mod teardown;
