@@ -42,6 +42,8 @@ pub struct Faulty<Q: Queues> {
     which: u64,
     polls: u64,
     qps: Vec<Attached<Q::Qp>>,
+    /// Those that are lost, until they are destroyed.
+    lost: Vec<Attached<Q::Qp>>,
     /// When the program hears of it, counted in polls, and of what.
     events: VecDeque<(u64, QueueEvent)>,
     /// Receives that the provider has, in the order of posting.
@@ -82,6 +84,7 @@ impl<Q: Queues> Faulty<Q> {
             which,
             polls: 0,
             qps: Vec::new(),
+            lost: Vec::new(),
             events: VecDeque::new(),
             posted: VecDeque::new(),
             withheld: VecDeque::new(),
@@ -125,12 +128,22 @@ impl<Q: Queues> Faulty<Q> {
         if completion.opcode == WcOpcode::Recv || completion.status != WcStatus::Success {
             self.received(&completion);
         }
+        if completion.status != WcStatus::Success {
+            self.release_all(completion.qp_num);
+        }
         let is_behind = self.late.iter().any(|late| late.completion.qp_num == completion.qp_num);
         let is_late = self.chance(self.plan.completion_delayed_ppm);
         if is_late {
             FaultLog::note(&self.log.delayed);
         }
-        if is_late || is_behind {
+        let is_explicit = !matches!(completion.opcode, WcOpcode::Recv | WcOpcode::Send);
+        let is_withheld = is_explicit
+            && completion.status == WcStatus::Success
+            && self.chance(self.plan.completion_withheld_ppm);
+        if is_withheld {
+            FaultLog::note(&self.log.completions_withheld);
+            self.late.push(Late { until: u64::MAX, completion });
+        } else if is_late || is_behind {
             let until = if is_late { self.delay() } else { 0 };
             self.late.push(Late { until, completion });
         } else {
@@ -164,13 +177,29 @@ impl<Q: Queues> Faulty<Q> {
         }
     }
 
+    /// A queue pair has failed: what was kept back until then comes.
+    fn release_all(&mut self, qp_num: u32) {
+        let theirs = self.late.iter_mut().filter(|late| late.completion.qp_num == qp_num);
+        theirs.filter(|late| late.until == u64::MAX).for_each(|late| late.until = 0);
+    }
+
+    /// The program has done with a queue pair, or is told that it is lost.
+    fn has_failed(&mut self, is_it: impl Fn(&Attached<Q::Qp>) -> bool) {
+        if let Some(at) = self.qps.iter().position(is_it) {
+            let lost = self.qps.swap_remove(at);
+            self.lost.push(lost);
+            self.release_all(lost.qp_num);
+        }
+    }
+
     /// Releases late completions whose time has come, each after those before it of its queue pair.
     fn release(&mut self) {
         let mut at = 0;
         while let Some(late) = self.late.get(at) {
             let qp_num = late.completion.qp_num;
             let is_first = self.late.iter().take(at).all(|other| other.completion.qp_num != qp_num);
-            if is_first && late.until <= self.polls {
+            let is_over = late.until == u64::MAX && self.log.is_off();
+            if is_first && (late.until <= self.polls || is_over) {
                 self.ready.push_back(self.late.remove(at).completion);
             } else {
                 at += 1;
@@ -185,6 +214,8 @@ impl<Q: Queues> Faulty<Q> {
         }
         let at = self.random.below(self.qps.len() as u64) as usize;
         let lost = self.qps.swap_remove(at);
+        self.lost.push(lost);
+        self.release_all(lost.qp_num);
         self.inner.disconnect(lost.qp);
         FaultLog::note(if later == 0 { &self.log.disconnected } else { &self.log.flushed });
         let event = QueueEvent::Disconnected { qp_num: lost.qp_num };
@@ -285,12 +316,20 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {
-        self.qps.retain(|attached| attached.qp != qp);
+        self.has_failed(|attached| attached.qp == qp);
         self.inner.disconnect(qp);
     }
 
     fn destroy(&mut self, qp: Q::Qp) {
-        self.qps.retain(|attached| attached.qp != qp);
+        self.has_failed(|attached| attached.qp == qp);
+        if let Some(at) = self.lost.iter().position(|lost| lost.qp == qp) {
+            let Attached { qp_num, .. } = self.lost.swap_remove(at);
+            // What was received was received, and its memory is owed to the program.
+            let is_dropped =
+                |wc: &WorkCompletion| wc.qp_num == qp_num && wc.opcode != WcOpcode::Recv;
+            self.late.retain(|late| !is_dropped(&late.completion));
+            self.ready.retain(|completion| !is_dropped(completion));
+        }
         self.inner.destroy(qp);
     }
 
@@ -300,7 +339,7 @@ impl<Q: Queues> Queues for Faulty<Q> {
         let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
         let event = own.or_else(|| self.inner.next_event())?;
         let QueueEvent::Disconnected { qp_num } = event;
-        self.qps.retain(|attached| attached.qp_num != qp_num);
+        self.has_failed(|attached| attached.qp_num == qp_num);
         Some(event)
     }
 

@@ -19,6 +19,9 @@ pub struct FaultPlan {
     pub recv_withheld_ppm: u32,
     /// Of a completion: it and all later ones of its queue pair are late.
     pub completion_delayed_ppm: u32,
+    /// Of a completion of a Read, a Write, a Bind or an invalidation: it and all later ones of its
+    /// queue pair come only when the queue pair fails.
+    pub completion_withheld_ppm: u32,
     /// How many polls late at most, at least one.
     pub polls_late_max: u32,
     /// Of a poll: a queue pair fails, as if the peer had gone.
@@ -46,6 +49,8 @@ pub struct FaultLog {
     pub recvs_withheld: AtomicU64,
     /// Completions that were kept back.
     pub delayed: AtomicU64,
+    /// Completions that were kept back until the end.
+    pub completions_withheld: AtomicU64,
     /// Connections that were lost.
     pub disconnected: AtomicU64,
     /// Queue pairs that failed on this side.

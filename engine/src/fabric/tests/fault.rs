@@ -112,6 +112,76 @@ fn late_completions_keep_the_order_of_their_queue_pair() {
     }
 }
 
+/// B writes to and reads from A, and sends, one after the other.
+fn explicit(rig: &mut Rig, id: u64) {
+    use crate::provider::{Remote, SendOp};
+    use rpcrdma_mempool::Access;
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    let rkey = rig.a.bind(rig.qa.qp, (0, 64), access);
+    let remote = Remote { addr: rig.a.at(0), rkey };
+    let sgl = [rig.b.sge(0, 64)];
+    rig.a.recv(id, 128, 64);
+    for (at, op) in
+        [SendOp::Write(remote), SendOp::Read(remote), SendOp::Send].into_iter().enumerate()
+    {
+        rig.b.post(rig.qb.qp, id + at as u64, op, &sgl);
+    }
+}
+
+/// Polls both sides, and returns what B has seen.
+fn rest(rig: &mut Rig) -> Vec<(u64, WcStatus)> {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        rig.a.poll_dry();
+        seen.extend(brief(&rig.b.poll_dry()));
+    }
+    seen
+}
+
+#[test]
+fn completions_of_all_kinds_are_late_and_in_order() {
+    let plan = FaultPlan {
+        seed: 5,
+        completion_delayed_ppm: ALWAYS / 2,
+        polls_late_max: 6,
+        ..FaultPlan::default()
+    };
+    let mut rig = Rig::new(plan);
+    for round in 0..10 {
+        explicit(&mut rig, round * 3);
+    }
+    let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Success)).collect();
+    assert_eq!(rest(&mut rig), expected);
+}
+
+#[test]
+fn a_withheld_completion_comes_when_the_queue_pair_fails_or_never() {
+    let plan = FaultPlan { completion_withheld_ppm: ALWAYS, ..FaultPlan::default() };
+    let expected = [(0, WcStatus::Success), (1, WcStatus::Success), (2, WcStatus::Success)];
+    for ending in 0..4 {
+        let mut rig = Rig::new(plan);
+        explicit(&mut rig, 0);
+        assert_eq!(rest(&mut rig), [], "nor what is behind it");
+        match ending {
+            0 => rig.b.queues.disconnect(rig.qb.qp),
+            1 => rig.a.queues.disconnect(rig.qa.qp),
+            2 => rig.b.queues.destroy(rig.qb.qp),
+            _ => {
+                let nothing = [rig.b.sge(0, 1 << 30)];
+                rig.b.send_from(rig.qb.qp, 3, &nothing, SendFlags::empty()).unwrap();
+            }
+        }
+        let mut seen = rest(&mut rig);
+        rig.b.events();
+        seen.extend(rest(&mut rig));
+        match ending {
+            2 => assert_eq!(seen, []),
+            3 => assert_eq!(seen, [&expected[..], &[(3, WcStatus::LocalProtection)]].concat()),
+            _ => assert_eq!(seen, expected),
+        }
+    }
+}
+
 #[test]
 fn connections_are_lost_on_both_sides() {
     let plan = FaultPlan { disconnect_ppm: ALWAYS, ..FaultPlan::default() };
@@ -204,6 +274,7 @@ fn trace(seed: u64) -> Vec<String> {
         recv_withheld_ppm: 50_000,
         completion_delayed_ppm: 100_000,
         polls_late_max: 5,
+        completion_withheld_ppm: 0,
         disconnect_ppm: 2_000,
         flush_ppm: 1_000,
         overrun_ppm: 0,

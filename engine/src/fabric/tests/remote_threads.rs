@@ -13,8 +13,11 @@ use crate::provider::{Attached, QueueAttr, Queues, Remote, SendFlags, SendOp, Wc
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 60 };
 const LEN: u32 = 4096;
 
+/// The queue pairs of a connection.
+type Ends = (Attached<Qp>, Attached<Qp>);
+
 /// Two hosts with a connection for each round.
-fn hosts(options: FabricOptions) -> (Host, Host, Vec<(Attached<Qp>, Attached<Qp>)>) {
+fn hosts(options: FabricOptions) -> (Host, Host, Vec<Ends>) {
     let attr = QueueAttr { qp_max: 64, ..SMALL };
     let mut pair = Pair::with(FabricOptions { slots: 16, ..options }, &attr, 7);
     let mut qps = vec![(pair.qa, pair.qb)];
