@@ -4,6 +4,8 @@
 //! ```text
 //!   post Receive ─▶ its memory is poisoned ─▶ completed: behind the message there is still poison
 //!   post send    ─▶ its bytes are summed   ─▶ completed: their sum is the same
+//!   post Read    ─▶ its memory is poisoned ─▶ until it completes they change once, all together
+//!   bind, expose ─▶ open to be written: between two calls of the program they do not change
 //! ```
 //! Depths, gather lists and inline lengths are compared with what was asked for. Everything is
 //! counted in a [`Watch`], so that a test sees what has not come home.
@@ -12,14 +14,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
-    Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr,
-    Waker, WcBatch, WcOpcode, WcStatus, Window, WorkCompletion, WrId,
+    Attached, Bind, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps,
+    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags,
+    SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
@@ -42,6 +44,29 @@ pub struct Watch {
     pub arrived: AtomicU64,
     /// Sends whose memory was compared.
     pub compared: AtomicU64,
+    /// Regions may have remote rights of their own.
+    pub allows_static: AtomicBool,
+    /// Keys under which a peer may write now.
+    pub open: AtomicI64,
+    /// How often memory that a peer may write to was found as the device had left it.
+    pub guarded: AtomicU64,
+    /// The thread that has polled first, and whether there was another.
+    thread: AtomicUsize,
+    has_threads: AtomicBool,
+}
+
+impl Watch {
+    /// Whether all queues are polled by one thread: only then memory that others write to can be
+    /// looked at.
+    fn is_alone(&self) -> bool {
+        thread_local!(static HERE: u8 = const { 0 });
+        let here = HERE.with(|here| std::ptr::from_ref(here).addr());
+        let order = Ordering::Relaxed;
+        if self.thread.compare_exchange(0, here, order, order).is_err_and(|first| first != here) {
+            self.has_threads.store(true, order);
+        }
+        !self.has_threads.load(order)
+    }
 }
 
 impl<P: Provider> Watched<P> {
@@ -68,6 +93,9 @@ impl<P: Provider> Provider for Watched<P> {
             inner: self.inner.open_queues(attr)?,
             attr: attr.clone(),
             inline_len: self.inner.caps().inline_len,
+            open: Vec::new(),
+            polls: 0,
+            is_guarding: false,
             receives: HashMap::new(),
             sends: HashMap::new(),
             watch: Arc::clone(&self.watch),
@@ -82,8 +110,9 @@ impl<P: Provider> Provider for Watched<P> {
 impl<P: Provider> Registrar for Watched<P> {
     fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
         assert!(
-            !access.contains(Access::REMOTE_WRITE),
-            "no peer ever writes to the engine's memory"
+            !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ)
+                || self.watch.allows_static.load(Ordering::Relaxed),
+            "regions have no remote rights of their own"
         );
         let keys = self.inner.registrar().register(region, access)?;
         self.watch.regions.fetch_add(1, Ordering::Relaxed);
@@ -101,6 +130,11 @@ pub struct WatchedQueues<Q: Queues> {
     inner: Q,
     attr: QueueAttr,
     inline_len: u32,
+    /// What peers may write to.
+    open: Vec<Open>,
+    polls: u64,
+    /// The sums of what is open were taken when the device was left last.
+    is_guarding: bool,
     /// The scatter lists of the Receives that the device has.
     receives: HashMap<WrId, Vec<Sge>>,
     /// By queue pair number: its name, and the sends that the device has, in order.
@@ -115,9 +149,71 @@ struct Sent {
     sgl: Vec<Sge>,
     sum: u64,
     is_signaled: bool,
+    /// Of a Read: where its bytes go, and their sum once they are there.
+    reads: Option<(Vec<Sge>, Option<u64>)>,
+    /// Of an invalidation: the key.
+    kills: Option<u32>,
+}
+
+/// Memory that a peer may write to.
+struct Open {
+    rkey: u32,
+    /// The queue pair that it is open to, if it is one.
+    qp_num: Option<u32>,
+    sge: Sge,
+    sum: u64,
 }
 
 impl<Q: Queues> WatchedQueues<Q> {
+    /// The program calls: nobody but the device has written to what is the device's.
+    fn enter(&mut self) {
+        if std::mem::take(&mut self.is_guarding) {
+            for open in &self.open {
+                assert_eq!(
+                    sum(&[open.sge]),
+                    open.sum,
+                    "the program wrote to what a peer may write"
+                );
+                self.watch.guarded.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if !self.watch.is_alone() || !self.polls.is_multiple_of(GUARD_EVERY) {
+            return;
+        }
+        let sends = self.sends.values_mut().flat_map(|(_, sends)| sends);
+        for (sgl, seen) in sends.filter_map(|sent| sent.reads.as_mut()) {
+            let now = sum(sgl);
+            let is_poison = sgl.iter().all(|sge| bytes(sge).iter().all(|byte| *byte == POISON));
+            if let Some(seen) = *seen {
+                assert_eq!(now, seen, "{WROTE_TO_READ}");
+            } else if !is_poison {
+                *seen = Some(now);
+            }
+        }
+    }
+
+    /// The program goes on. Not every time: large memory is slow to sum.
+    fn leave(&mut self) {
+        self.is_guarding = self.polls.is_multiple_of(GUARD_EVERY);
+        if self.is_guarding {
+            self.open.iter_mut().for_each(|open| open.sum = sum(&[open.sge]));
+        }
+    }
+
+    fn opens(&mut self, rkey: u32, qp_num: Option<u32>, sge: Sge, access: Access) {
+        if access.contains(Access::REMOTE_WRITE) {
+            self.open.push(Open { rkey, qp_num, sge, sum: sum(&[sge]) });
+            self.watch.open.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn closes(&mut self, is_it: impl Fn(&Open) -> bool) {
+        let before = self.open.len();
+        self.open.retain(|open| !is_it(open));
+        let closed = (before - self.open.len()) as i64;
+        self.watch.open.fetch_sub(closed, Ordering::Relaxed);
+    }
+
     fn check_recv(&self, wr: &[RecvWr<'_>]) {
         let posted = self.receives.len() + wr.len();
         assert!(posted <= self.attr.srq_depth as usize, "{posted} Receives are posted");
@@ -134,6 +230,8 @@ impl<Q: Queues> WatchedQueues<Q> {
             assert!(pieces <= self.attr.send_sge as usize, "{pieces} gather entries");
             let is_inline = wr.flags.contains(SendFlags::INLINE);
             assert!(!is_inline || len <= u64::from(self.inline_len), "{len} bytes inline");
+            let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
+            assert!(!is_local || pieces == 0, "{pieces} gather entries for nothing");
         }
         let outstanding: usize = self.sends.values().map(|(_, sends)| sends.len()).sum();
         let own = self.sends.values().find(|(name, _)| *name == qp);
@@ -152,16 +250,23 @@ impl<Q: Queues> WatchedQueues<Q> {
         } else if let Some((_, sends)) = self.sends.get_mut(&wc.qp_num) {
             let done = sends.iter().position(|sent| sent.wr_id == wc.wr_id);
             let done = done.expect("a send is completed once, and after it was posted");
+            let mut killed = Vec::new();
             for sent in sends.drain(..=done) {
+                killed.extend(sent.kills);
+                if let Some((sgl, Some(seen))) = &sent.reads {
+                    assert_eq!(sum(sgl), *seen, "{WROTE_TO_READ}");
+                }
                 let is_silent = sent.wr_id != wc.wr_id;
                 assert!(!(is_silent && sent.is_signaled), "completions come in order");
                 assert_eq!(sum(&sent.sgl), sent.sum, "posted memory was written to");
                 self.watch.compared.fetch_add(1, Ordering::Relaxed);
             }
+            self.closes(|open| killed.contains(&open.rkey));
         }
     }
 
     fn received(&mut self, wc: &WorkCompletion) {
+        self.closes(|open| wc.invalidated == Some(open.rkey));
         let sgl = self.receives.remove(&wc.wr_id).expect("a Receive is completed once");
         self.watch.receives.fetch_sub(1, Ordering::Relaxed);
         self.watch.arrived.fetch_add(1, Ordering::Relaxed);
@@ -194,11 +299,14 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
     }
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.enter();
+        self.polls += 1;
         let before = out.len();
         let result = self.inner.poll_cq(out);
         for wc in &out[before..] {
             self.completed(wc);
         }
+        self.leave();
         result
     }
 
@@ -219,19 +327,20 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
 
     unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
         self.check_send(qp, wr);
+        for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
+            wr.sgl.iter().for_each(fill);
+        }
         // SAFETY: the caller keeps the promises of `post_send`.
         let result = unsafe { self.inner.post_send(qp, wr) };
         let taken = result.as_ref().map_or_else(PostError::taken, |()| wr.len());
         assert!(!matches!(result, Err(PostError::Invalid { .. })), "{result:?}");
-        if let Some((_, sends)) = self.sends.values_mut().find(|(name, _)| *name == qp) {
-            sends.extend(wr[..taken].iter().map(|wr| {
-                let is_inline = wr.flags.contains(SendFlags::INLINE);
-                let sgl = if is_inline { Vec::new() } else { wr.sgl.to_vec() };
-                let is_signaled = wr.flags.contains(SendFlags::SIGNALED);
-                // What a Read brings is written until it has completed.
-                let sgl = if matches!(wr.op, SendOp::Read(_)) { Vec::new() } else { sgl };
-                Sent { wr_id: wr.wr_id, sum: sum(&sgl), sgl, is_signaled }
-            }));
+        let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);
+        let Some((&num, (_, sends))) = found else { return result };
+        sends.extend(wr[..taken].iter().map(sent));
+        for wr in &wr[..taken] {
+            if let SendOp::Bind(Bind { rkey, lkey, addr, len, access, .. }) = wr.op {
+                self.opens(rkey, Some(num), Sge { addr, length: len, lkey }, access);
+            }
         }
         result
     }
@@ -241,11 +350,15 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
     }
 
     fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.inner.expose(sge, access)
+        let rkey = self.inner.expose(sge, access)?;
+        self.opens(rkey, None, *sge, access);
+        Ok(rkey)
     }
 
     fn conceal(&mut self, rkey: u32) {
+        self.enter();
         self.inner.conceal(rkey);
+        self.closes(|open| open.rkey == rkey);
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {
@@ -253,8 +366,10 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
     }
 
     fn destroy(&mut self, qp: Q::Qp) {
+        let num = self.sends.iter().find(|(_, (name, _))| *name == qp).map(|(num, _)| *num);
         self.sends.retain(|_, (name, _)| *name != qp);
         self.inner.destroy(qp);
+        self.closes(|open| open.qp_num.is_some() && open.qp_num == num);
     }
 
     fn next_event(&mut self) -> Option<QueueEvent> {
@@ -269,6 +384,27 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
 impl<Q: Queues> Drop for WatchedQueues<Q> {
     fn drop(&mut self) {
         self.watch.receives.fetch_sub(self.receives.len() as i64, Ordering::Relaxed);
+        self.closes(|_| true);
+    }
+}
+
+/// What is remembered of a request.
+fn sent(wr: &SendWr<'_>) -> Sent {
+    let is_read = matches!(wr.op, SendOp::Read(_));
+    // What was copied is the program's. What waits for a Read may be what the Read brings.
+    let is_settled = wr.flags.contains(SendFlags::INLINE) || wr.flags.contains(SendFlags::FENCE);
+    let sgl = if is_settled || is_read { Vec::new() } else { wr.sgl.to_vec() };
+    let kills = match wr.op {
+        SendOp::Invalidate { rkey } => Some(rkey),
+        _ => None,
+    };
+    Sent {
+        wr_id: wr.wr_id,
+        sum: sum(&sgl),
+        sgl,
+        is_signaled: wr.flags.contains(SendFlags::SIGNALED),
+        reads: is_read.then(|| (wr.sgl.to_vec(), None)),
+        kills,
     }
 }
 
@@ -325,6 +461,11 @@ fn fill(sge: &Sge) {
     // not look at it before the completion has been polled; nobody else has it.
     unsafe { start.write_bytes(POISON, sge.length as usize) };
 }
+
+/// What is wrong when the memory of a Read changes twice.
+const WROTE_TO_READ: &str = "the program wrote to the memory of a Read";
+/// Of so many polls one is followed by a comparison of what is open.
+const GUARD_EVERY: u64 = 8;
 
 /// Memory that was given to the device and not handed back yet.
 fn bytes(sge: &Sge) -> &[u8] {
