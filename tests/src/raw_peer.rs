@@ -24,6 +24,7 @@ use crate::script::POISON;
 
 /// One end of a connection, without a protocol.
 pub struct RawPeer<P: Provider> {
+    // Dropped before the memory that they reach.
     queues: P::Queues,
     cm: P::Cm,
     qp: Option<<P::Queues as Queues>::Qp>,
@@ -56,9 +57,17 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If they cannot be had.
     pub fn new(provider: &P) -> RawPeer<P> {
+        RawPeer::sized(provider, RECEIVES, SENDS)
+    }
+
+    /// The same with so many Receives, and so many transmissions that may be on their way.
+    ///
+    /// # Panics
+    /// If they cannot be had.
+    pub fn sized(provider: &P, receives: u32, sends: u32) -> RawPeer<P> {
         let recv_len = structure().total_len() as usize;
         let spec = |slots, slot_len| PoolSpec { slots, slot_len, align: 64 };
-        let (recv, send) = (spec(RECEIVES, recv_len), spec(SENDS, SEND_LEN));
+        let (recv, send) = (spec(receives, recv_len), spec(sends, SEND_LEN));
         let len = recv.region_len().and_then(|recv| Ok(recv + send.region_len()?));
         let mut spec = RegionSpec::new(len.expect("a length"));
         spec.prefault = false;
@@ -70,10 +79,10 @@ impl<P: Provider> RawPeer<P> {
         let mut send = Pool::new(&mut memory, &send).expect("room for sends");
         recv.poison(POISON);
         let attr = QueueAttr {
-            srq_depth: RECEIVES,
-            cq_depth: RECEIVES + SENDS,
+            srq_depth: receives,
+            cq_depth: receives + sends,
             qp_max: 1,
-            send_depth: SENDS,
+            send_depth: sends,
             send_sge: 1,
             recv_sge: 1,
         };
@@ -93,7 +102,7 @@ impl<P: Provider> RawPeer<P> {
             is_lost: false,
             _memory: memory,
         };
-        (0..RECEIVES).for_each(|index| peer.post(index));
+        (0..receives).for_each(|index| peer.post(index));
         peer
     }
 
@@ -226,6 +235,15 @@ impl<P: Provider> RawPeer<P> {
         let wr = RecvWr { wr_id: WrId(index.into()), sgl };
         // SAFETY: the buffer is looked at only between its completion and the next post.
         unsafe { self.queues.post_srq_recv(&[wr]) }.expect("as many Receives as buffers");
+    }
+}
+
+impl<P: Provider> Drop for RawPeer<P> {
+    /// Gives the buffers back to their pools. The queues go before the pools and their memory do, so the
+    /// device does not reach it any more then; what stays in a device's hands is leaked.
+    fn drop(&mut self) {
+        self.buffers.drain(..).for_each(|token| self.recv.push(token));
+        self.free.drain(..).chain(self.sent.drain(..)).for_each(|token| self.send.push(token));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the fuzzer found worth keeping, replayed in every test run.
 
-use rpcrdma_tests::checks::{connection, corpus, group, placement};
+use rpcrdma_tests::checks::{connection, corpus, group, placement, shard};
 
 #[test]
 fn every_input_of_the_group_corpus_does_no_harm() {
@@ -15,4 +15,9 @@ fn every_input_of_the_placement_corpus_does_no_harm() {
 #[test]
 fn every_input_of_the_connection_corpus_does_no_harm() {
     corpus::replay(env!("CARGO_MANIFEST_DIR"), "connection", 100, connection::check);
+}
+
+#[test]
+fn every_input_of_the_shard_corpus_does_no_harm() {
+    corpus::replay(env!("CARGO_MANIFEST_DIR"), "shard", 100, shard::check);
 }

@@ -8,4 +8,5 @@ pub mod foreign;
 pub mod group;
 pub mod memory;
 pub mod placement;
+pub mod shard;
 pub mod side;

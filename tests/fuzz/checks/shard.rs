@@ -1,0 +1,324 @@
+//! A shard with two connections: one to a peer that keeps the rules, one to a peer that sends anything.
+//!
+//! ```text
+//!   serving:   client ──▶ shard ◀── raw peer        calling:   server ◀── shard ──▶ raw peer
+//! ```
+//! Whatever the raw peer does, nothing panics, the calls of the other are answered byte for byte,
+//! and all memory and all credits are home in the end. Device and time are the fabric's and ours.
+
+use rpcrdma_engine::shard::audit::{Audit, Held, Lent};
+use rpcrdma_engine::{Fabric, PeerId};
+use rpcrdma_xdr::Header;
+
+use super::choices::Choices;
+use super::foreign;
+use crate::raw_peer::{RawPeer, message, properties};
+use crate::script::{Order, Part, Script};
+use crate::world::{Plan, World, is_passing};
+
+/// Plays one input.
+///
+/// # Panics
+/// If the peer that keeps the rules suffers, or anything is missing in the end.
+pub fn check(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let mut scene = Scene::new(choices.flag());
+    for _ in 0..EVENTS_MAX {
+        if choices.is_over() {
+            break;
+        }
+        scene.event(&mut choices);
+    }
+    scene.lawful_round();
+    scene.end();
+}
+
+struct Scene {
+    world: World<Fabric>,
+    fabric: Fabric,
+    raw: Option<RawPeer<Fabric>>,
+    /// The connection that keeps the rules, as the client has it.
+    good: PeerId,
+    /// Whether the raw peer is called, and does not call.
+    is_called: bool,
+    /// The raw peer, as a client that calls it has it.
+    bad: Option<PeerId>,
+    /// Transactions that the raw peer has seen.
+    xids: Vec<u32>,
+    /// Calls to the raw peer that are open, by cookie.
+    open: Vec<u64>,
+    seed: u32,
+    meetings: u32,
+}
+
+impl Scene {
+    fn new(is_called: bool) -> Self {
+        let fabric = Fabric::new();
+        let (mut world, good) = World::pair(&|| fabric.clone(), &plan());
+        world.servers[0].handler().has_strangers = true;
+        let raw = None;
+        let (xids, open) = (Vec::new(), Vec::new());
+        let (bad, seed, meetings) = (None, 0, 0);
+        let mut scene =
+            Self { world, fabric, raw, good, is_called, bad, xids, open, seed, meetings };
+        scene.meet(true);
+        scene
+    }
+
+    fn event(&mut self, choices: &mut Choices<'_>) {
+        match choices.below(16) {
+            0..8 => {
+                let bytes = foreign::transmission(choices, &self.xids, SEND_MAX);
+                self.send(&bytes);
+            }
+            8 => {
+                let bytes = self.lawful(choices);
+                self.send(&bytes);
+            }
+            9 => (0..choices.below(8)).for_each(|_| self.turn()),
+            10 => self.lawful_round(),
+            11 if self.is_called => self.call_raw(choices),
+            11 => self.send(&properties(7, choices.below(20))),
+            12 => {
+                self.lawful_round();
+                self.world.now += choices.pick(&[10_000_000, 1_000_000_000, 6_000_000_000]);
+                self.turn();
+            }
+            13 if choices.rarely(4) => self.meet(choices.flag()),
+            _ => self.turn(),
+        }
+        self.check();
+    }
+
+    /// A turn of everybody.
+    fn turn(&mut self) {
+        self.world.step();
+        if let Some(raw) = &mut self.raw {
+            let _ = raw.turn();
+            while let Some(arrived) = raw.recv() {
+                if let Ok((header, _)) = Header::decode(&arrived)
+                    && !self.xids.contains(&header.xid)
+                {
+                    self.xids.truncate(6);
+                    self.xids.insert(0, header.xid);
+                }
+            }
+        }
+        let open = &mut self.open;
+        self.world.done.retain(|done| {
+            match open.iter().position(|cookie| *cookie == done.cookie) {
+                Some(at) => {
+                    open.swap_remove(at);
+                    false
+                }
+                None => true,
+            }
+        });
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let is_full = match &mut self.raw {
+            Some(raw) => raw.is_connected() && !raw.send(bytes),
+            None => false,
+        };
+        if is_full {
+            self.turn();
+        }
+    }
+
+    /// Ends the connection of the raw peer, and makes another.
+    fn meet(&mut self, is_polite: bool) {
+        if self.meetings == MEETINGS_MAX {
+            return;
+        }
+        self.meetings += 1;
+        self.part();
+        if self.is_called {
+            return self.be_called();
+        }
+        let mut raw = RawPeer::sized(&self.fabric, RAW_RECEIVES, RAW_SENDS);
+        raw.connect(self.world.at);
+        for _ in 0..TURNS_MAX {
+            self.world.step();
+            raw.turn().expect("there is room for one more");
+            if raw.is_connected() {
+                break;
+            }
+        }
+        assert!(raw.is_connected(), "there is room for one more");
+        self.raw = Some(raw);
+        if is_polite {
+            self.send(&properties(7, 16));
+            self.turn();
+        }
+    }
+
+    fn be_called(&mut self) {
+        let mut raw = RawPeer::sized(&self.fabric, RAW_RECEIVES, RAW_SENDS);
+        let at = raw.listen();
+        let id = self.world.clients[0].begin_connect(at).expect("there is room");
+        let mut is_met = false;
+        let outcome = self.world.outcome_with(0, id, || {
+            raw.turn().expect("it listens");
+            if let Some(hello) = raw.recv()
+                && !is_met
+            {
+                let (header, _) = Header::decode(&hello).expect("a header");
+                is_met = raw.send(&properties(header.xid, 16));
+            }
+        });
+        self.bad = Some(outcome.expect("a connection"));
+        self.raw = Some(raw);
+    }
+
+    /// The raw peer goes, and what it had comes home.
+    fn part(&mut self) {
+        if let Some(raw) = &mut self.raw {
+            raw.disconnect();
+        }
+        self.bad = None;
+        for _ in 0..TURNS_MAX {
+            self.turn();
+            if self.open.is_empty() && self.others() == 0 {
+                self.raw = None;
+                return;
+            }
+        }
+        panic!("the connection to the raw peer ends: {:?}", self.audit());
+    }
+
+    /// Connections of the shard to the raw peer.
+    fn others(&mut self) -> usize {
+        self.audit().peers.len() - 1
+    }
+
+    /// What the shard with two connections has.
+    fn audit(&mut self) -> Audit {
+        match self.is_called {
+            true => self.world.clients[0].shard().audit(),
+            false => self.world.servers[0].audit(),
+        }
+    }
+
+    /// A call of the peer that keeps the rules is answered as it is to be.
+    fn lawful_round(&mut self) {
+        self.seed += 1;
+        let parts = [Part::Bulk(self.seed * 977 % 9_000), Part::Inline(30)];
+        let script = Script::new(self.seed, &parts, &parts);
+        let mut made = None;
+        for _ in 0..TURNS_MAX {
+            match made {
+                None => match self.world.call(0, self.good, &script) {
+                    Ok(cookie) => made = Some(cookie),
+                    Err(why) => assert!(is_passing(why), "{why}"),
+                },
+                Some(cookie) => {
+                    if let Some(at) = self.world.done.iter().position(|done| done.cookie == cookie)
+                    {
+                        self.world.done.swap_remove(at).check();
+                        return;
+                    }
+                }
+            }
+            self.turn();
+        }
+        panic!("not in {TURNS_MAX} turns: a lawful call, made: {made:?}; {:?}", self.audit());
+    }
+
+    /// Something that a lawful peer would send.
+    fn lawful(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
+        let xid = 1 + choices.below(6);
+        if self.is_called {
+            let xid = if self.xids.is_empty() { xid } else { choices.pick(&self.xids) };
+            return message(xid, 1, choices.below(20), &[0; 12]);
+        }
+        let orders =
+            [Order::Answer, Order::Later, Order::Refuse, Order::Never, Order::Keep, Order::Relay];
+        let parts = [Part::Inline(20)];
+        let script = Script::new(xid, &parts, &parts).order(choices.pick(&orders));
+        message(xid, 0, 16, &script.call_stream())
+    }
+
+    /// Calls the raw peer, which may answer or not.
+    fn call_raw(&mut self, choices: &mut Choices<'_>) {
+        let Some(bad) = self.bad.filter(|_| self.open.len() < OPEN_MAX) else { return };
+        let lens = [0, 5, 300, 4096, 9_000, 20_000];
+        let parts = [Part::Inline(choices.below(40)), Part::Bulk(choices.pick(&lens))];
+        let reply = [Part::Bulk(choices.pick(&lens)), Part::Bulk(choices.pick(&lens))];
+        let script = Script::new(1, &parts, &reply);
+        if let Ok(cookie) = self.world.call(0, bad, &script) {
+            self.open.push(cookie);
+        }
+        self.turn();
+    }
+
+    /// What must hold at all times.
+    fn check(&mut self) {
+        let audit = self.audit();
+        let hands = [
+            audit.receives_home,
+            audit.receives_posted,
+            audit.receives_refill,
+            audit.receives_parked,
+            audit.receives_waiting,
+        ];
+        assert_eq!(audit.receives, hands.iter().sum(), "each receive is in one hand: {audit:?}");
+        let held = |held: &Held| held.home + held.held == held.total;
+        assert!(held(&audit.messages) && held(&audit.send) && held(&audit.headers), "{audit:?}");
+        assert_eq!(audit.leaked, 0);
+        let peers = &audit.peers;
+        assert!(peers.iter().all(|peer| peer.credits_held == peer.credits_in_flight));
+        assert!(peers.iter().all(|peer| peer.outstanding <= peer.granted));
+        let replies: u32 = peers.iter().map(|peer| peer.replies_held).sum();
+        assert_eq!(audit.reply_reserved, replies);
+        let granted: u32 =
+            peers.iter().filter(|peer| !peer.is_closing).map(|peer| peer.granted).sum();
+        assert!(granted <= audit.granted && audit.granted <= audit.grant_receives, "{audit:?}");
+    }
+
+    /// Everybody goes: all is at home.
+    fn end(mut self) {
+        self.part();
+        let calls = self.world.clients[0].shard().audit().calls;
+        assert_eq!(calls, 0, "every call is over");
+        self.world.drop_client(0);
+        self.world.settle();
+        let audit = self.world.servers[0].audit();
+        let service = self.world.servers[0].handler();
+        let kept = service.kept.len();
+        let home = |lent: &Lent| lent.home + lent.returning + lent.leaving;
+        assert!(audit.peers.is_empty(), "{audit:?}");
+        assert_eq!((audit.granted, audit.receives_parked, audit.receives_waiting), (0, 0, 0));
+        assert_eq!(home(&audit.spares) + kept, audit.spares.total, "{audit:?}");
+        assert_eq!(home(&audit.bulk) + SERVICE_BULK, audit.bulk.total, "{audit:?}");
+        let held = |held: &Held| held.home == held.total;
+        assert!(held(&audit.messages) && held(&audit.send) && held(&audit.headers), "{audit:?}");
+        self.world.check_nothing_leaked();
+    }
+}
+
+/// A small world: little memory, few credits, short times.
+fn plan() -> Plan {
+    Plan::both(|raw| {
+        raw.receive.placement.length = "4KiB".into();
+        raw.receive.placement.count = 2;
+        raw.connections.group_timeout = "1s".into();
+        raw.connections.rpc_len_max = "64KiB".into();
+    })
+}
+
+/// Events of one input.
+const EVENTS_MAX: usize = 100;
+/// Bytes of the longest transmission of the raw peer: more than a Receive has.
+const SEND_MAX: usize = 13_000;
+/// Turns after which nothing comes.
+const TURNS_MAX: usize = 2_000;
+/// Connections of the raw peer, one after the other.
+const MEETINGS_MAX: u32 = 3;
+/// Receives of the raw peer, and what it may have on its way.
+const RAW_RECEIVES: u32 = 16;
+const RAW_SENDS: u32 = 64;
+/// Open calls to the raw peer: the rest of what the shard has is for the other.
+const OPEN_MAX: usize = 3;
+/// Buffers that the service keeps for itself.
+const SERVICE_BULK: usize = 5;
