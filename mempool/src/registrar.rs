@@ -46,17 +46,6 @@ pub trait Registrar: Send + Sync {
     /// Takes a registration back. Keys that are not registered are ignored. When it returns, nobody
     /// uses the keys any more.
     fn deregister(&self, keys: Keys);
-    /// Registers a part of a registered region once more, for one call of one peer: what is done on
-    /// a device without memory windows. Slow. [`Registrar::deregister`] takes it back.
-    ///
-    /// # Errors
-    /// If the device takes no more registrations, or not these bytes; always, for a device that does
-    /// not implement it.
-    fn expose(&self, part: &Sge, access: Access) -> Result<Keys, RegisterError> {
-        let _ = access;
-        let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
-        Err(RegisterError::Device { bytes: part.length as usize, source })
-    }
 }
 
 /// Why a region could not be registered.

@@ -12,6 +12,7 @@ use crate::shard::message::After;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
 use crate::shard::turn::CALL;
+use crate::shard::windows::Exposer;
 
 /// Data items that a call may want placed.
 pub const WANTS_MAX: usize = 8;
@@ -51,6 +52,7 @@ impl Wanted {
 pub struct CallBuilder<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
+    exposer: &'a mut dyn Exposer,
     id: CallId,
     wants: ArrayVec<Wanted, WANTS_MAX>,
     /// Where the operation begins that is being written.
@@ -65,6 +67,7 @@ impl<'a> CallBuilder<'a> {
     pub(crate) fn begin(
         outbox: &'a mut Outbox,
         peers: &'a mut Peers,
+        exposer: &'a mut dyn Exposer,
         peer: PeerId,
         cookie: u64,
     ) -> Result<CallBuilder<'a>, CallRefused> {
@@ -78,6 +81,7 @@ impl<'a> CallBuilder<'a> {
             Ok(id) => Ok(CallBuilder {
                 payload: Payload::begin(outbox, slot, id.xid(), CALL),
                 peer,
+                exposer,
                 id,
                 wants: ArrayVec::new(),
                 operation: 0,
@@ -205,6 +209,7 @@ impl<'a> CallBuilder<'a> {
             gather_max: outbox.gather_max,
             explicit: outbox.exposures.ability(),
         };
+        let exposer = &mut *self.exposer;
         let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
         let planned = planned.and_then(|route| match route.exposes() {
             false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
@@ -212,10 +217,10 @@ impl<'a> CallBuilder<'a> {
                 let owner = Owner { peer: self.peer.id.index, id: self.id };
                 let place = outbox.exposures.open(owner).ok_or(CallRefused::Busy)?;
                 let both = (&demand, &route);
-                let exposed = expose(outbox, place, message, both, &mut self.wants);
+                let exposed = expose(outbox, exposer, (message, place), both, &mut self.wants);
                 let begun = exposed
                     .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
-                begun.inspect_err(|_| outbox.exposures.close(place))
+                begun.inspect_err(|_| outbox.exposures.close(place, exposer))
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
@@ -232,8 +237,8 @@ impl<'a> CallBuilder<'a> {
 /// Exposes what the route of a call names.
 fn expose(
     outbox: &mut Outbox,
-    place: u32,
-    message: u32,
+    exposer: &mut dyn Exposer,
+    (message, place): (u32, u32),
     (demand, route): (&CallDemand<'_>, &CallRoute),
     wants: &mut [Wanted],
 ) -> Result<(), CallRefused> {
@@ -256,6 +261,7 @@ fn expose(
     if route.body > 0 {
         exposures.offer_body(place, route.body)?;
     }
+    exposures.key(place, exposer)?;
     Ok(())
 }
 

@@ -219,7 +219,7 @@ impl<P: Provider> Core<P> {
         if self.life.is_stopping() {
             return Err(CallRefused::Stopping);
         }
-        CallBuilder::begin(&mut self.outbox, &mut self.peers, peer, cookie)
+        CallBuilder::begin(&mut self.outbox, &mut self.peers, &mut self.io, peer, cookie)
     }
 
     /// The shard as its program may use it between polls.
@@ -228,6 +228,7 @@ impl<P: Provider> Core<P> {
         Turn {
             outbox: &mut self.outbox,
             peers: &mut self.peers,
+            exposer: &mut self.io,
             pool: &mut self.pool,
             bulk: &mut self.bulk,
             handle: &self.handle,
@@ -433,7 +434,7 @@ fn exposures<P: Provider>(
     let windows = windows.collect::<Result<_, SetupError>>()?;
     let way = match explicit.exposure {
         Exposure::Windows | Exposure::Auto => Way::Windows,
-        Exposure::Registration => Way::Registration(regions.registrar()),
+        Exposure::Registration => Way::Registration,
         Exposure::StaticInsecure => Way::Static(regions.keys()),
     };
     let windows = Windows::new(way, windows);

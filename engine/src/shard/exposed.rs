@@ -19,7 +19,7 @@ use rpcrdma_xdr::rpc::MsgType;
 use super::layout::Opening;
 use super::message::{Bulk, PIECES_MAX};
 use super::prepare::{Parts, first_segment};
-use super::windows::{Grant, Windows};
+use super::windows::{Exposer, Grant, Windows};
 use crate::client::sink::{SINK_PIECES_MAX, Sink};
 use crate::error::{CallError, CallRefused};
 use crate::incoming::{Buffers, Landed, Landing, Map};
@@ -86,21 +86,33 @@ pub(crate) struct Owner {
 /// The segments that were offered, as the protocol wants them.
 #[derive(Default)]
 pub(crate) struct Segments {
-    items: ArrayVec<RdmaSegment, PIECES_MAX>,
+    /// Of the items, then of the call itself.
+    reads: ArrayVec<RdmaSegment, { PIECES_MAX + BODY_MAX }>,
     item_ends: ArrayVec<u16, LISTS_MAX>,
-    /// For the wants, then for the whole reply.
+    item_count: u16,
+    /// Of the wants, then of the whole reply.
     writes: ArrayVec<RdmaSegment, LANDINGS_MAX>,
     want_ends: ArrayVec<u16, LISTS_MAX>,
+    write_count: u16,
     wants: ItemSet,
-    body: ArrayVec<RdmaSegment, BODY_MAX>,
 }
 
 impl Segments {
     /// What was offered with the call.
     pub fn exposed(&self) -> Exposed<'_> {
         let Offered { wants, reply, .. } = self.offered();
-        let items = SegmentLists { segments: &self.items, ends: &self.item_ends };
-        Exposed { items, wants, body: &self.body, reply }
+        let (segments, body) = self.reads.split_at(self.item_count.into());
+        let items = SegmentLists { segments, ends: &self.item_ends };
+        Exposed { items, wants, body, reply }
+    }
+
+    fn clear(&mut self) {
+        self.reads.clear();
+        self.item_ends.clear();
+        self.writes.clear();
+        self.want_ends.clear();
+        (self.item_count, self.write_count) = (0, 0);
+        self.wants = ItemSet::EMPTY;
     }
 
     /// What was offered for the reply.
@@ -158,17 +170,18 @@ impl Exposures {
     }
 
     /// Takes back the rights of a call that is over.
-    pub fn retire(&mut self, index: u32) {
+    pub fn retire(&mut self, index: u32, exposer: &mut dyn Exposer) {
         let Exposures { entries, windows, .. } = self;
-        entries[index as usize].grants.drain(..).for_each(|grant| windows.retire(grant));
+        let grants = entries[index as usize].grants.drain(..);
+        grants.for_each(|grant| windows.retire(grant, exposer));
     }
 
     /// Frees a place. Its rights are dead, or were never told; its memory goes home.
-    pub fn close(&mut self, index: u32) {
+    pub fn close(&mut self, index: u32, exposer: &mut dyn Exposer) {
         let Exposures { entries, free, windows, landing, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
-        entry.grants.drain(..).for_each(|grant| windows.retire(grant));
+        entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
         let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
         for loan in loans {
             // What is the program's goes home on its own.
@@ -194,14 +207,14 @@ impl Exposures {
     /// Offers a piece of an item, to be read.
     pub fn offer_item(&mut self, index: u32, sge: Sge) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
-        let grant = entry.grant(&mut self.windows, sge, Access::REMOTE_READ)?;
-        entry.segments.items.try_push(grant).map_err(|_| Lacking)
+        entry.segments.item_count += 1;
+        entry.grant(sge, Access::REMOTE_READ)
     }
 
     /// Ends the list of an item.
     pub fn end_item(&mut self, index: u32) -> Result<(), Lacking> {
         let segments = &mut self.entries[index as usize].segments;
-        segments.item_ends.try_push(segments.items.len() as u16).map_err(|_| Lacking)
+        segments.item_ends.try_push(segments.item_count).map_err(|_| Lacking)
     }
 
     /// Offers the memory of a want, to be written to: the program's, or `len` bytes of the engine's.
@@ -228,7 +241,7 @@ impl Exposures {
         self.offer_writes(index, first, len)?;
         let entry = &mut self.entries[index as usize];
         let count = (entry.landing.len() - first) as u8;
-        let end = entry.segments.writes.len() as u16;
+        let end = entry.segments.write_count;
         entry.segments.want_ends.try_push(end).map_err(|_| Lacking)?;
         entry.segments.wants.insert(want);
         let place = Landing { want: want as u8, first: first as u8, count, is_sink };
@@ -259,8 +272,22 @@ impl Exposures {
         let entry = &mut self.entries[index as usize];
         for at in 0..entry.body.len() {
             let sge = entry.body[at].sge(0..entry.body[at].len());
-            let segment = entry.grant(&mut self.windows, sge, Access::REMOTE_READ)?;
-            entry.segments.body.try_push(segment).map_err(|_| Lacking)?;
+            entry.grant(sge, Access::REMOTE_READ)?;
+        }
+        Ok(())
+    }
+
+    /// Gives all that is offered its keys.
+    pub fn key(&mut self, index: u32, exposer: &mut dyn Exposer) -> Result<(), Lacking> {
+        let Exposures { entries, windows, .. } = self;
+        let Exposure { grants, segments, .. } = &mut entries[index as usize];
+        for grant in grants {
+            let segment = windows.key(grant, exposer).ok_or(Lacking)?;
+            let pushed = match grant.is_write() {
+                true => segments.writes.try_push(segment),
+                false => segments.reads.try_push(segment),
+            };
+            pushed.map_err(|_| Lacking)?;
         }
         Ok(())
     }
@@ -327,8 +354,8 @@ impl Exposures {
             let sge = loan.sge(0..part);
             left -= part;
             // The peer writes, and the device on its behalf.
-            let segment = entry.grant(&mut self.windows, sge, Access::REMOTE_WRITE)?;
-            entry.segments.writes.try_push(segment).map_err(|_| Lacking)?;
+            entry.grant(sge, Access::REMOTE_WRITE)?;
+            entry.segments.write_count += 1;
         }
         Ok(())
     }
@@ -436,29 +463,12 @@ impl Exposure {
         (buffers, Landed { loans: landing, places })
     }
 
-    fn grant(
-        &mut self,
-        windows: &mut Windows,
-        sge: Sge,
-        access: Access,
-    ) -> Result<RdmaSegment, Lacking> {
-        if self.grants.is_full() {
-            return Err(Lacking);
-        }
-        let grant = windows.grant(sge, access).ok_or(Lacking)?;
-        let segment = grant.segment();
-        self.grants.push(grant);
-        Ok(segment)
+    fn grant(&mut self, sge: Sge, access: Access) -> Result<(), Lacking> {
+        self.grants.try_push(Grant::new(sge, access)).map_err(|_| Lacking)
     }
 
     fn clear(&mut self) {
-        let Segments { items, item_ends, writes, want_ends, wants, body } = &mut self.segments;
-        items.clear();
-        item_ends.clear();
-        writes.clear();
-        want_ends.clear();
-        *wants = ItemSet::EMPTY;
-        body.clear();
+        self.segments.clear();
         self.places.clear();
         self.kept.clear();
         self.parts.clear();

@@ -230,12 +230,12 @@ impl<P: Provider> Core<P> {
 
     /// Completes a call when nobody can reach its memory any more.
     fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
-        let Core { peers, pool, outbox, map, stats, .. } = self;
+        let Core { io, peers, pool, outbox, map, stats, .. } = self;
         let Outbox { exposures, ledger, .. } = outbox;
         if !exposures.at(place).is_over() {
             return;
         }
-        exposures.retire(place);
+        exposures.retire(place, io);
         let exposure = exposures.at(place);
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
@@ -256,7 +256,7 @@ impl<P: Provider> Core<P> {
             handler.on_reply(done);
         }
         let buffers = core::mem::take(&mut exposure.buffers);
-        exposures.close(place);
+        exposures.close(place, io);
         self.free_buffers(buffers);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rpcrdma_config::{Config, Pages};
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
-    RegisterError, Registered, Registrar, SendPool, SendSpec, Sge, ZeroPage,
+    Registered, Registrar, SendPool, SendSpec, ZeroPage,
 };
 
 use super::message::Headers;
@@ -42,31 +42,9 @@ impl<P: Provider> Regions<P> {
 }
 
 impl<P: Provider> Regions<P> {
-    /// Registers single pieces of memory.
-    pub fn registrar(&self) -> Box<dyn Registrar + Send> {
-        Box::new(ByProvider(self.provider.clone()))
-    }
-
     /// The keys of all regions.
     pub fn keys(&self) -> Vec<Keys> {
         self.list.iter().map(|(_, registered)| registered.keys()).collect()
-    }
-}
-
-/// The registrar of a provider, held for itself.
-struct ByProvider<P>(Arc<P>);
-
-impl<P: Provider> Registrar for ByProvider<P> {
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
-        self.0.registrar().register(region, access)
-    }
-
-    fn deregister(&self, keys: Keys) {
-        self.0.registrar().deregister(keys);
-    }
-
-    fn expose(&self, part: &Sge, access: Access) -> Result<Keys, RegisterError> {
-        self.0.registrar().expose(part, access)
     }
 }
 

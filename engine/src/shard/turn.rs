@@ -6,6 +6,7 @@ use rpcrdma_proto::PeerLimits;
 use super::letters::ShardHandle;
 use super::outbox::Outbox;
 use super::peers::{PeerId, Peers, Phase};
+use super::windows::Exposer;
 use crate::client::call::CallBuilder;
 use crate::error::CallRefused;
 use crate::payload::Payload;
@@ -20,6 +21,7 @@ pub(crate) const REPLY: u32 = 1;
 pub struct Turn<'a> {
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) peers: &'a mut Peers,
+    pub(crate) exposer: &'a mut dyn Exposer,
     pub(crate) pool: &'a mut RecvPool,
     pub(crate) bulk: &'a mut BulkPool,
     pub(crate) handle: &'a ShardHandle,
@@ -47,7 +49,7 @@ impl Turn<'_> {
         if self.stopping {
             return Err(CallRefused::Stopping);
         }
-        CallBuilder::begin(self.outbox, self.peers, peer, cookie)
+        CallBuilder::begin(self.outbox, self.peers, self.exposer, peer, cookie)
     }
 
     /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is

@@ -10,10 +10,11 @@
 //! who ask for it by its name, which says what it is.
 
 use rpcrdma_config::section::Exposure;
-use rpcrdma_mempool::{Access, Keys, Registrar, Sge};
+use rpcrdma_mempool::{Access, Keys, Sge};
 use rpcrdma_xdr::chunk::RdmaSegment;
 
-use crate::provider::{Bind, SendOp, Window, WindowId};
+use crate::io::Io;
+use crate::provider::{Bind, Queues, SendOp, Window, WindowId};
 
 /// The windows of a shard, or what stands in for them.
 pub(crate) struct Windows {
@@ -29,9 +30,27 @@ pub(crate) enum Way {
     /// Through memory windows.
     Windows,
     /// By a registration for each piece.
-    Registration(Box<dyn Registrar + Send>),
+    Registration,
     /// By the registrations that all memory has: every peer that was shown one key reaches all of it.
     Static(Vec<Keys>),
+}
+
+/// Registers memory for one call: the queues of a shard, as their program reaches them.
+pub(crate) trait Exposer {
+    /// Opens these bytes; the key, or `None` if the device takes no more registrations.
+    fn expose(&mut self, sge: &Sge, access: Access) -> Option<u32>;
+    /// Closes what was opened under this key.
+    fn conceal(&mut self, rkey: u32);
+}
+
+impl<Q: Queues> Exposer for Io<Q> {
+    fn expose(&mut self, sge: &Sge, access: Access) -> Option<u32> {
+        self.queues().expose(sge, access).ok()
+    }
+
+    fn conceal(&mut self, rkey: u32) {
+        self.queues().conceal(rkey);
+    }
 }
 
 /// A right of a peer to a piece of this side's memory.
@@ -50,8 +69,10 @@ pub(crate) struct Grant {
 /// Where a right stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The peer has not been told, and the device neither.
-    New,
+    /// It has no key.
+    Keyless,
+    /// It has a key, of which neither the device nor the peer knows.
+    Keyed,
     /// The peer may use it.
     Live,
     /// Nobody can use it any more.
@@ -65,39 +86,41 @@ impl Windows {
         Windows { way, free: windows, total, out: 0 }
     }
 
-    /// Prepares a right to these bytes. Nothing is open yet. `None` if no window is free, or the
-    /// device does not register the bytes.
-    pub fn grant(&mut self, sge: Sge, access: Access) -> Option<Grant> {
-        let mut grant =
-            Grant { window: None, rkey: 0, old_rkey: 0, sge, access, state: State::New };
+    /// Gives a right its key. Nothing is open yet. `None` if no window is free, or the device does
+    /// not register the bytes.
+    pub fn key(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> Option<RdmaSegment> {
+        debug_assert_eq!(grant.state, State::Keyless);
         match &self.way {
             Way::Windows => {
                 let window = self.free.pop()?;
                 grant.window = Some(window.id);
                 (grant.rkey, grant.old_rkey) = (window.next_rkey(), window.rkey);
             }
-            Way::Registration(registrar) => grant.rkey = registrar.expose(&sge, access).ok()?.rkey,
+            Way::Registration => grant.rkey = exposer.expose(&grant.sge, grant.access)?,
             Way::Static(keys) => {
-                grant.rkey = keys.iter().find(|keys| keys.lkey == sge.lkey)?.rkey;
+                grant.rkey = keys.iter().find(|keys| keys.lkey == grant.sge.lkey)?.rkey;
             }
         }
+        grant.state = State::Keyed;
         self.out += 1;
-        Some(grant)
+        let Sge { addr, length, .. } = grant.sge;
+        Some(RdmaSegment { handle: grant.rkey, length, offset: addr })
     }
 
     /// Takes a right back that is dead, or that no peer was told of.
-    pub fn retire(&mut self, grant: Grant) {
-        self.out -= 1;
+    pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) {
         let Grant { window, rkey, old_rkey, state, .. } = grant;
+        if state == State::Keyless {
+            return;
+        }
+        self.out -= 1;
         match (window, &self.way) {
             (Some(id), _) => {
                 // A key that was never bound is not used up.
-                let rkey = if state == State::New { old_rkey } else { rkey };
+                let rkey = if state == State::Keyed { old_rkey } else { rkey };
                 self.free.push(Window { id, rkey });
             }
-            (None, Way::Registration(registrar)) => {
-                registrar.deregister(Keys { lkey: rkey, rkey });
-            }
+            (None, Way::Registration) => exposer.conceal(rkey),
             (None, _) => {}
         }
     }
@@ -119,10 +142,14 @@ impl Windows {
 }
 
 impl Grant {
-    /// What the peer is told.
-    pub fn segment(&self) -> RdmaSegment {
-        let Sge { addr, length, .. } = self.sge;
-        RdmaSegment { handle: self.rkey, length, offset: addr }
+    /// A right to these bytes, without a key yet.
+    pub fn new(sge: Sge, access: Access) -> Grant {
+        Grant { window: None, rkey: 0, old_rkey: 0, sge, access, state: State::Keyless }
+    }
+
+    /// Whether the peer may write, and not read.
+    pub fn is_write(&self) -> bool {
+        self.access.contains(Access::REMOTE_WRITE)
     }
 
     /// The work request that opens the memory, if it takes one. The right counts as live from now
