@@ -31,11 +31,13 @@ pub struct State<'a> {
 type Check = fn(&State<'_>) -> Result<(), String>;
 
 /// Every check of one shard, with its name.
-pub const CHECKS: [(&str, Check); 12] = [
+pub const CHECKS: [(&str, Check); 14] = [
     ("receive buffers are each in one hand", receives),
     ("receives posted cover what is granted", posted),
     ("segments are each in one hand", segments),
     ("bulk buffers are each in one hand", bulk),
+    ("buffers for explicit RDMA are each in one hand", landing),
+    ("memory windows are each in one hand", windows),
     ("send slots are each in one hand", send_slots),
     ("header slots are each in one hand", header_slots),
     ("messages are each in one hand", messages),
@@ -98,6 +100,8 @@ pub fn check_stopped(shard: usize, audit: &Audit) -> Result<(), Violation> {
     };
     let found = lent("segments", spares)
         .and(lent("bulk buffers", bulk))
+        .and(lent("buffers for explicit RDMA", &audit.landing))
+        .and(held("memory windows", &audit.windows))
         .and(held("send slots", send))
         .and(held("header slots", headers))
         .and(held("messages", messages))
@@ -120,8 +124,10 @@ fn receives(State { audit, .. }: &State<'_>) -> Result<(), String> {
         audit.receives_refill,
         audit.receives_parked,
         audit.receives_waiting,
+        audit.receives_held,
     ];
-    equal(audit.receives, hands.iter().sum(), "home, posted, refill, parked, waiting", &hands)
+    let names = "home, posted, refill, parked, waiting, held";
+    equal(audit.receives, hands.iter().sum(), names, &hands)
 }
 
 /// What may still arrive without anybody oversteping what it was told has a Receive.
@@ -162,6 +168,14 @@ fn lent(it: &Lent, kept: usize, state: &State<'_>) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("{it:?}, {kept} with the program, {} letters", state.audit.letters)),
     }
+}
+
+fn landing(state: &State<'_>) -> Result<(), String> {
+    lent(&state.audit.landing, 0, state)
+}
+
+fn windows(state: &State<'_>) -> Result<(), String> {
+    held(&state.audit.windows, state)
 }
 
 fn send_slots(state: &State<'_>) -> Result<(), String> {
@@ -215,7 +229,9 @@ fn grants(State { audit, .. }: &State<'_>) -> Result<(), String> {
 /// A peer whose calls are all answered, and that has none on its way here, has all its credits.
 fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
     for peer in audit.peers.iter().filter(|peer| peer.is_up) {
-        let is_open = peer.open_calls > 0 || peer.group_is_call;
+        // A call that waits for a send slot, or is being fetched, is nobody's yet.
+        let is_coming = audit.receives_waiting > 0 || audit.fetches > 0;
+        let is_open = peer.open_calls > 0 || peer.group_is_call || is_coming;
         if !is_open && peer.outstanding > 0 || peer.outstanding > peer.granted {
             return Err(format!("{peer:?}"));
         }

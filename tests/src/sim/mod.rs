@@ -14,7 +14,7 @@
 
 mod draw;
 mod ending;
-mod invariants;
+pub mod invariants;
 mod judge;
 mod model;
 mod program;
