@@ -318,7 +318,8 @@ impl Lane {
         if self.is_dead {
             return Outlook::Nothing;
         }
-        self.outlook_of_reads(core).sooner(self.outlook_of_slots(core))
+        let chores = self.outlook_of_reads(core).sooner(self.outlook_of_requests());
+        chores.sooner(self.outlook_of_slots(core))
     }
 
     fn outlook_of_slots(&self, core: &Core) -> Outlook {

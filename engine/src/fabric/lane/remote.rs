@@ -128,6 +128,18 @@ impl Lane {
             && self.tx.verdict(position).is_none()
     }
 
+    /// When requests of ours that wait can go on, as far as that is not the peer's affair.
+    pub(super) fn outlook_of_requests(&self) -> Outlook {
+        if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
+            Outlook::Nothing
+        } else if self.tx.freed() == self.tx.head() {
+            Outlook::Now
+        } else {
+            // One that fails here waits for those before it.
+            Outlook::Soon
+        }
+    }
+
     /// When the next Read of the peer is to be carried out.
     pub(super) fn outlook_of_reads(&self, core: &Core) -> Outlook {
         match self.reads.front() {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rpcrdma_mempool::Access;
+
 use super::host::*;
 use crate::fabric::{FabricClock, FabricOptions};
-use crate::provider::{QueueAttr, QueueEvent, Queues, Waker, WcStatus};
+use crate::provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcStatus};
 
 fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
     let (now, clock) = virtual_clock();
@@ -148,6 +150,40 @@ fn a_sleeper_returns_at_once_when_there_is_something_to_do() {
     assert_eq!(pair.b.events().len(), 1);
     waker.ring();
     pair.b.queues.wait(&waker, long).unwrap();
+}
+
+#[test]
+fn a_sleeper_does_not_sleep_over_a_request_that_fails_here() {
+    let mut pair = Pair::new();
+    pair.a.poll();
+    let unknown = SendOp::Invalidate { rkey: 0x8000_0001 };
+    pair.a.post(pair.qa.qp, 1, unknown, &[]);
+    pair.a.queues.wait(&Waker::new().unwrap(), Duration::from_secs(600)).unwrap();
+    assert_eq!(brief(&pair.a.poll()), [(1, WcStatus::MemoryWindowBind)]);
+}
+
+#[test]
+fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
+    let delay = Duration::from_millis(5);
+    let options = FabricOptions {
+        delay_ns: delay.as_nanos() as u64,
+        clock: FabricClock::Real,
+        ..FabricOptions::default()
+    };
+    let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
+    let (waker, long) = (Waker::new().unwrap(), Duration::from_secs(600));
+    let rkey = pair.b.bind(pair.qb.qp, (0, 64), Access::REMOTE_READ);
+    let (sgl, addr) = ([pair.a.sge(0, 64)], pair.b.at(0));
+    let start = Instant::now();
+    pair.a.post(pair.qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        pair.b.queues.wait(&waker, long).unwrap();
+        pair.b.poll();
+        done = pair.a.poll();
+    }
+    assert_eq!(brief(&done), [(1, WcStatus::Success)]);
+    assert!(start.elapsed() >= 2 * delay);
 }
 
 #[test]

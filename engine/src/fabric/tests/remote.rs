@@ -351,6 +351,14 @@ fn more_reads_than_the_device_takes_wait_in_line() {
 }
 
 #[test]
+fn a_device_that_can_have_no_read_under_way_is_none() {
+    for (rd_atomic, is_allowed) in [(0, false), (1, true)] {
+        let options = FabricOptions { rd_atomic, ..FabricOptions::default() };
+        assert_eq!(crate::fabric::Fabric::with_options(options).is_ok(), is_allowed);
+    }
+}
+
+#[test]
 fn a_read_takes_a_round_trip_and_its_bytes_are_not_there_before() {
     let (now, mut open) = Open::delayed(500);
     open.pair.b.write(0, b"far away");
