@@ -92,7 +92,10 @@ impl Budget {
         let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
         let structure = *config.recv_structure();
         let segments = structure.segment_count() as usize;
-        let settings = settings(config);
+        let mut settings = settings(config);
+        // wire.md P12: only windows can be given up by a Send of the peer.
+        let has_windows = explicit.exposures > 0 && explicit.exposure == Exposure::Windows;
+        settings.requester_invalidation = has_windows && settings.interop.remote_invalidation;
         let transmissions = settings.request_rx_limit.max(settings.response_rx_max) as usize;
         let completions = u64::from(receives) + u64::from(peers) * u64::from(send_depth);
         within("entries of a completion queue", completions, caps.cq_depth, caps)?;

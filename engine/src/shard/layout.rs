@@ -94,7 +94,7 @@ impl<'a> Layout<'a> {
         conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| TooManyPieces)?;
         self.push(0, sge)?;
         self.payload(0, 0..plan.payload)?;
-        self.end(SendOp::Send)
+        self.end(send_op(plan.invalidate))
     }
 
     /// A group of transmissions, or one with bulk.
@@ -119,13 +119,9 @@ impl<'a> Layout<'a> {
             for piece in conn.pieces(plan, &transmission) {
                 self.gather(begin, piece)?;
             }
-            let op = match plan.invalidate() {
-                Some(rkey) if transmission.index + 1 == plan.count() => {
-                    SendOp::SendInvalidate { rkey }
-                }
-                _ => SendOp::Send,
-            };
-            self.end(op)?;
+            // wire.md P12: with the last transmission, and with no other.
+            let is_last = transmission.index + 1 == plan.count();
+            self.end(send_op(plan.invalidate().filter(|_| is_last)))?;
         }
         Ok(())
     }
@@ -229,4 +225,9 @@ impl<'a> Layout<'a> {
         }
         self.body.gather.try_push(sge).map_err(|_| TooManyPieces)
     }
+}
+
+/// The Send that takes a right of its own peer back, if there is one to be taken.
+fn send_op(invalidate: Option<u32>) -> SendOp {
+    invalidate.map_or(SendOp::Send, |rkey| SendOp::SendInvalidate { rkey })
 }
