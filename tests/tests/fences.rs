@@ -1,0 +1,146 @@
+//! Memory that peers reach: open while its call is, and closed before anybody hears of its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rpcrdma_engine::shard::audit::Audit;
+use rpcrdma_engine::{CallError, Fabric, PeerId, Sink, Want};
+use rpcrdma_tests::script::{Order, POISON, Part, Script, write_parts};
+use rpcrdma_tests::watched::{Watch, Watched};
+use rpcrdma_tests::world::{Plan, World, large};
+
+/// Bytes of an argument and of a result: more than any message takes in line.
+const LEN: u32 = 50_001;
+
+struct Scene {
+    world: World<Watched<Fabric>>,
+    peer: PeerId,
+    watch: Arc<Watch>,
+}
+
+impl Scene {
+    /// A server and a client that move everything that is long by RDMA Read and Write.
+    fn new() -> Scene {
+        let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
+        let open = || Watched::new(fabric.clone(), Arc::clone(&watch));
+        let mut plan =
+            Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
+        for raw in [&mut plan.serve, &mut plan.call] {
+            raw.features.placement = false;
+            raw.features.continuation = false;
+            raw.receive.placement.count = 0;
+            raw.explicit.enabled = true;
+        }
+        let (mut world, peer) = World::pair(&open, &plan);
+        world.settle();
+        Scene { world, peer, watch }
+    }
+
+    fn audit(&mut self) -> Audit {
+        self.world.clients[0].shard().audit()
+    }
+
+    /// Keys that are good for anything, and calls that have some.
+    fn shown(&mut self) -> (i64, usize, usize) {
+        let audit = self.audit();
+        (self.watch.open.load(Ordering::Relaxed), audit.windows.held, audit.exposures)
+    }
+
+    /// A call whose argument is read and whose result is written to a sink.
+    fn call(&mut self, order: Order) {
+        let parts = [Part::Bulk(LEN)];
+        let script = Script::new(1, &parts, &parts).order(order);
+        let now = 1;
+        let mut sink = self.world.clients[0].turn(now).buffer().expect("a buffer");
+        sink.truncate(LEN as usize);
+        sink.fill(POISON);
+        let world = &mut self.world;
+        let slice = world.source(0).slice(script.seed, 0, LEN);
+        let mut call = world.clients[0].call(self.peer, 9).expect("a free slot");
+        call.payload().put_fixed(&script.head());
+        write_parts(call.payload(), script.seed, &script.call, |payload, _, _| {
+            payload.place(slice);
+        });
+        call.want_into(Want { len_min: 0, len_max: LEN }, Sink::from(sink));
+        call.submit().expect("there is a way");
+    }
+}
+
+impl Scene {
+    fn answer(&mut self) {
+        let server = &mut self.world.servers[0];
+        let (ticket, finished) = server.handler().elsewhere.pop().expect("a ticket");
+        server.handle().finish(ticket, finished).expect("its shard is there");
+    }
+}
+
+const CLOSED: (i64, usize, usize) = (0, 0, 0);
+
+// RFC 8166 3.4.5.1, 4.4.1, 8.1.2, 8.1.3
+#[test]
+fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
+    let mut scene = Scene::new();
+    for round in 1..=20 {
+        assert_eq!(scene.shown(), CLOSED, "nothing is open for calls that may come");
+        scene.call(Order::Elsewhere);
+        while scene.world.servers[0].handle().stats().calls_in < round {
+            scene.world.step();
+        }
+        scene.world.settle();
+        // The argument was read long ago; until the reply it stays as it is.
+        let (open, held, exposures) = scene.shown();
+        assert_eq!((open, exposures), (1, 1), "a result may be written to");
+        assert!(held >= 2, "and an argument read");
+        scene.answer();
+        let watch = Arc::clone(&scene.watch);
+        let mut seen = None;
+        scene.world.completion(0, |mut done| {
+            let placed = done.result().map(|reply| reply.placed().map(|item| item.len()).sum());
+            let sink = done.take_sink(0).expect("it comes back");
+            let is_written = sink.pieces().iter().all(|piece| !piece.contains(&POISON));
+            seen = Some((watch.open.load(Ordering::Relaxed), is_written, placed));
+        });
+        assert_eq!(seen, Some((0, true, Ok(LEN))), "dead when the program hears of it");
+        assert_eq!(scene.shown(), CLOSED);
+    }
+}
+
+// RFC 8166 4.4.1, 4.3.2.2, 4.5.4
+#[test]
+fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed() {
+    for at_server in [false, true] {
+        let mut scene = Scene::new();
+        scene.call(Order::Never);
+        scene.world.settle();
+        assert_eq!(scene.shown().0, 1, "a result may be written to");
+        if at_server {
+            let peer = *scene.world.servers[0].handler().connected.last().expect("one");
+            assert!(scene.world.servers[0].handle().close(peer));
+        } else {
+            assert!(scene.world.clients[0].handle().close(scene.peer));
+        }
+        let watch = Arc::clone(&scene.watch);
+        let mut seen = None;
+        scene.world.completion(0, |mut done| {
+            let is_lost = matches!(done.result(), Err(CallError::ConnectionLost(_)));
+            let is_back = done.take_sink(0).is_some();
+            seen = Some((watch.open.load(Ordering::Relaxed), is_lost, is_back));
+        });
+        assert_eq!(seen, Some((0, true, true)), "{at_server}");
+        assert_eq!(scene.shown(), CLOSED);
+    }
+}
+
+// RFC 8166 3.5.2: what was written is there when the reply is.
+#[test]
+fn results_are_there_when_their_reply_is() {
+    let mut scene = Scene::new();
+    for seed in 0..40 {
+        let parts = [Part::Inline(seed), Part::Bulk(LEN - seed), Part::Inline(7)];
+        let script = Script::new(seed, &parts, &parts);
+        scene.world.round(0, scene.peer, &script);
+    }
+    let served = scene.world.servers[0].handle().stats();
+    assert!(served.reads >= 40 && served.writes >= 40, "{} {}", served.reads, served.writes);
+    assert_eq!(scene.shown(), CLOSED);
+}
