@@ -6,7 +6,7 @@
 //!   step ──▶ ...                                  a step is a microsecond of virtual time
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct World<P: Provider> {
     pub done: Vec<Done>,
     /// Calls that are open, by cookie, and which client made them.
     open: HashMap<u64, (usize, Script)>,
+    /// Those of them whose reply may be anything.
+    distrusted: HashSet<u64>,
     cookies: u64,
     controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
@@ -156,6 +158,7 @@ impl<P: Provider> World<P> {
             now: 1,
             done: Vec::new(),
             open: HashMap::new(),
+            distrusted: HashSet::new(),
             sources: (0..plan.clients).map(|_| Source::default()).collect(),
             cookies: 0,
             controls: vec![serving, calling],
@@ -220,12 +223,15 @@ impl<P: Provider> World<P> {
 
     /// The turn of one client.
     pub fn turn_client(&mut self, at: usize) {
-        let World { clients, open, done, now, .. } = self;
+        let World { clients, open, done, now, distrusted, .. } = self;
         clients[at].poll(*now, |completion| {
             let cookie = completion.cookie();
             let (client, script) = open.remove(&cookie).expect("a call is completed once");
             assert_eq!(client, at, "by who made it");
-            let result = completion.result().map(|reply| arrived(reply, &script));
+            let result = completion.result().map(|reply| match distrusted.remove(&cookie) {
+                true => looked_at(reply),
+                false => arrived(reply, &script),
+            });
             done.push(Done { client: at, peer: completion.peer(), cookie, script, result });
         });
     }
@@ -327,6 +333,11 @@ impl<P: Provider> World<P> {
         call.submit()?;
         self.open.insert(cookie, (client, script.clone()));
         Ok(cookie)
+    }
+
+    /// The reply to this call, which is open, may be anything: it is read, and not put together.
+    pub fn distrust(&mut self, cookie: u64) {
+        self.distrusted.insert(cookie);
     }
 
     /// Makes a call as soon as it is possible.
@@ -454,6 +465,15 @@ pub fn is_passing(why: CallRefused) -> bool {
                     | SendError::TableFull { .. }
             )
     )
+}
+
+/// Every byte of a reply.
+fn looked_at(reply: &Incoming<'_>) -> Arrived {
+    let placed = reply.placed().flat_map(|item| item.segments().flatten());
+    Arrived {
+        stream: reply.payload().flatten().chain(placed).copied().collect(),
+        items: Vec::new(),
+    }
 }
 
 fn arrived(reply: &Incoming<'_>, script: &Script) -> Arrived {

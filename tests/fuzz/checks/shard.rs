@@ -262,6 +262,7 @@ impl Scene {
         let reply = [Part::Bulk(choices.pick(&lens)), Part::Bulk(choices.pick(&lens))];
         let script = Script::new(1, &parts, &reply);
         if let Ok(cookie) = self.world.call(0, bad, &script) {
+            self.world.distrust(cookie);
             self.open.push(cookie);
         }
         self.turn();
