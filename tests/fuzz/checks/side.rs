@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rpcrdma_proto::{
     Connection, Control, ControlSend, Gather, GroupPlan, Ingress, InlinePlan, Opening, Part, Piece,
-    Plan, Received, Report, Role, Settings, ShardLedger, Transmission,
+    Plan, Received, Report, Role, Settings, ShardLedger, Start, Transmission,
 };
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{Body, Header, Optional, Writer};
@@ -27,10 +27,21 @@ pub struct Side {
 impl Side {
     /// A connection just established.
     pub fn new(role: Role, settings: Settings) -> Self {
+        Self::opened(role, settings, &Opening::of(role))
+    }
+
+    /// A connection of which something is known.
+    fn opened(role: Role, settings: Settings, opening: &Opening) -> Self {
         let mut ledger = ShardLedger::new(16, 4, 256, 256);
-        let conn = Connection::open(role, 3, &settings, &Opening::of(role), &mut ledger)
-            .expect("room for one");
+        let conn =
+            Connection::open(role, 3, &settings, opening, &mut ledger).expect("room for one");
         Self { conn, ledger, settings, received: Vec::new() }
+    }
+
+    /// A client that begins with version one, and a server.
+    pub fn old_pair(client: Settings, server: Settings) -> (Self, Self) {
+        let opening = Opening { private: None, version: Start::One };
+        (Self::opened(Role::Client, client, &opening), Self::new(Role::Server, server))
     }
 
     /// A client and a server that have exchanged their properties.

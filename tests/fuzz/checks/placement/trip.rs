@@ -11,7 +11,10 @@ use crate::checks::side::Side;
 /// A call with arbitrary items and wants, and its reply.
 pub(super) fn check(choices: &mut Choices<'_>) {
     let (client, server) = (any_settings(choices), any_settings(choices));
-    let (mut client, mut server) = Side::pair(client, server);
+    let (mut client, mut server) = match choices.rarely(3) {
+        true => Side::old_pair(client, server),
+        false => Side::pair(client, server),
+    };
     let near = |choices: &mut Choices<'_>, side: &Side| {
         let structure = &side.settings.structure;
         choices.pick(&[structure.total_len(), structure.leading_len(), 4096])
