@@ -13,11 +13,12 @@ use crate::error::{SendError, Violation};
 use crate::ingress::{ControlSend, Ignored, ReplyTo, Via};
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, InlinePlan};
-use crate::placement::layout::LayoutError;
+use crate::placement::layout::ItemSet;
 use crate::placement::plan::Plan;
 use crate::report::{Report, ReportKind, initial_of};
-use crate::route::{self, Bounds, CALL_OPERATIONS};
+use crate::route::{self, Bounds, CALL_OPERATIONS, Message};
 use crate::settings::Role;
+use crate::xmt;
 
 impl Connection {
     /// Starts the exchange of properties: the first message of a client.
@@ -66,23 +67,68 @@ impl Connection {
     fn route_other(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         route::check_call(demand)?;
         let bounds = self.call_bounds();
-        let sends = self.route_sends(bounds, demand);
-        if !demand.explicit.enabled || !bounds.explicit {
-            return sends;
+        let may_expose = demand.explicit.enabled && bounds.explicit;
+        let explicit = if may_expose { demand.explicit } else { Explicit::NONE };
+        let demand = &CallDemand { explicit, ..*demand };
+        let by_extension = match bounds.xmt {
+            true => self.route_xmt(bounds.count_max, demand),
+            false => self.route_plain(demand),
+        };
+        if !may_expose {
+            return by_extension;
         }
         // wire.md E6: what the credits do not allow now goes another way at once.
-        match sends {
-            Ok(route) if bounds.xmt && route.count <= self.credits.available().max(1) => Ok(route),
-            Ok(route) => self.ends().route(demand).or(Ok(route)),
+        let now = self.credits.available().max(1);
+        match by_extension {
+            Ok(route) if bounds.xmt && route.count <= now => Ok(route),
+            Ok(route) => self
+                .route_at_once(bounds, now, demand)
+                .map_or_else(|| self.ends().route(demand).or(Ok(route)), Ok),
             Err(_) => self.ends().route(demand),
         }
     }
 
-    /// The way of a call that exposes nothing.
-    fn route_sends(&self, bounds: Bounds, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
-        let reply = self.reply_bound(bounds, demand)?;
-        let demand = reply.demand.as_ref().unwrap_or(demand);
-        route::route_call(self.limits(), bounds, reply.count, demand)
+    /// The way of a call by the extension in fewer transmissions than it would have with more
+    /// credits, if its items need not go into the stream for that.
+    fn route_at_once(
+        &self,
+        bounds: Bounds,
+        now: u32,
+        demand: &CallDemand<'_>,
+    ) -> Option<CallRoute> {
+        if !bounds.xmt {
+            return None;
+        }
+        let route = self.route_xmt(bounds.count_max.min(now), demand).ok()?;
+        let is_apart = !route.items.is_empty() || !route.placed.is_empty();
+        (is_apart || demand.items.is_empty()).then_some(route)
+    }
+
+    /// The way of a call by the extension, in so many transmissions at most.
+    fn route_xmt(&self, call_max: u32, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
+        let (own, peer) = (&self.settings, self.limits());
+        let reply_max = match (own.rtr & peer.rtr).contains(RtrSupport::XCONT) {
+            true => own.response_rx_max.min(peer.response_sx_limit),
+            false => 1,
+        };
+        let own_recv_size = self.exchange.own_recv_size();
+        xmt::Limits { peer, own, own_recv_size, call_max, reply_max }.route(demand)
+    }
+
+    /// The way of a call without the extension that exposes nothing: all of it in one message, and
+    /// all of its reply.
+    fn route_plain(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
+        let CallDemand { payload, items, wants, reply_payload_max, gather_max, .. } = *demand;
+        let lens = wants.iter().map(|want| u64::from(want.max_len).next_multiple_of(4));
+        let reply = u64::from(reply_payload_max) + lens.sum::<u64>();
+        if reply > u64::from(self.reply_room) {
+            let bulk = wants.iter().fold(0, |sum: u32, want| sum.saturating_add(want.max_len));
+            let (transmissions, limit) = (0, 1);
+            let payload = reply_payload_max;
+            return Err(SendError::NeedsExplicitRdma { payload, bulk, transmissions, limit });
+        }
+        let message = Message { peer: self.limits(), payload, items, gather_max };
+        Ok(message.in_msg()?.route(CallForm::Msg, ItemSet::EMPTY, 1))
     }
 
     fn ends(&self) -> Ends<'_> {
@@ -112,8 +158,11 @@ impl Connection {
             (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
         };
         let mut route = *route;
-        if route.form != CallForm::Xmt && route.exposes() {
-            route.layout.header_len = check_exposed(&route, demand, exposed)?;
+        if route.exposes() {
+            route.layout.header_len = match route.form {
+                CallForm::Xmt => xmt::check_exposed(&route, demand, exposed)?,
+                CallForm::Msg | CallForm::NoMsg => check_exposed(&route, demand, exposed)?,
+            };
         }
         let may_repeat = route.form == CallForm::Xmt;
         self.take_for_call(ledger, id, (route.count, route.reply_count), wants, may_repeat)?;
@@ -317,53 +366,4 @@ impl Connection {
         };
         Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX), explicit }
     }
-
-    /// How many transmissions the reply may have, if that is possible at all.
-    fn reply_bound<'a>(
-        &self,
-        bounds: Bounds,
-        demand: &CallDemand<'a>,
-    ) -> Result<ReplyBound<'a>, SendError> {
-        let room = self.reply_room;
-        if demand.wants.is_empty() && demand.reply_payload_max <= room {
-            return Ok(ReplyBound { count: 1, demand: None });
-        }
-        let (own, peer) = (&self.settings, self.limits());
-        let bulk = demand.wants.iter().fold(0, |sum: u32, want| sum.saturating_add(want.max_len));
-        let payload = demand.reply_payload_max;
-        let impossible = |transmissions, limit| SendError::NeedsExplicitRdma {
-            payload,
-            bulk,
-            transmissions,
-            limit,
-        };
-        if !bounds.xmt {
-            // Nothing can be placed, so nothing is asked for, and all comes in one message.
-            let padding = 3 * demand.wants.len() as u32;
-            let whole = payload.saturating_add(bulk).saturating_add(padding);
-            let demand = CallDemand { wants: &[], ..*demand };
-            return match whole <= room {
-                true => Ok(ReplyBound { count: 1, demand: Some(demand) }),
-                false => Err(impossible(0, 1)),
-            };
-        }
-        let both = own.rtr & peer.rtr;
-        let limit = match both.contains(RtrSupport::XCONT) {
-            true => own.response_rx_max.min(peer.response_sx_limit),
-            false => 1,
-        };
-        match route::reply_count(own, self.exchange.own_recv_size(), demand) {
-            Ok(count) if count <= limit => Ok(ReplyBound { count, demand: None }),
-            Ok(count) | Err(LayoutError::Count(count)) => Err(impossible(count, limit)),
-            Err(LayoutError::Pieces(_)) => Err(impossible(0, limit)),
-        }
-    }
-}
-
-/// What a call's reply needs.
-struct ReplyBound<'a> {
-    /// Transmissions; at least 1.
-    count: u32,
-    /// The call as it must be asked instead, if the peer does not place.
-    demand: Option<CallDemand<'a>>,
 }

@@ -277,11 +277,12 @@ impl Connection {
         message: &Message<'a>,
         parts: &[Part],
     ) -> Result<Placed<'a>, Violation> {
-        let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
+        let Settings { structure, rpc_len_max: max, explicit, .. } = self.settings;
         if message.via != Via::Xmt {
             return chunks::resolve::resolve_call(message, max);
         }
-        let placed = resolve(structure, parts, message.dp, Rule::Request, max)?;
+        let rule = Rule::Request { explicit };
+        let placed = resolve(&structure, parts, message.dp, rule, max)?;
         check_directions(&message.rsd, u64::from(placed.virtual_len()))?;
         Ok(placed)
     }
@@ -308,7 +309,7 @@ impl Connection {
             let offered = if wants.is_empty() { offered } else { &Offered::NONE };
             return chunks::resolve::resolve_reply(message, offered, max);
         }
-        resolve(structure, parts, message.dp, Rule::Response(&wants), max)
+        resolve(structure, parts, message.dp, Rule::Response { wants: &wants, offered }, max)
     }
 
     /// Checks the first bytes of a message that was moved by explicit RDMA, once they are here.

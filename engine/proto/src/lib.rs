@@ -47,6 +47,7 @@ pub mod report;
 pub mod route;
 pub mod settings;
 pub mod version;
+mod xmt;
 
 pub use calls::{CallId, CallState, CallTable, NO_MARK};
 pub use change::{Changes, PropIds, PropertyOutcome};

@@ -7,22 +7,24 @@
 //!   none of these fits ──────────────────────▶ NeedsExplicitRdma
 //! ```
 
-use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
-use rpcrdma_xdr::numbers::limit::{GROUP_MAX, MITEMS_MAX};
+use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::property::RtrSupport;
+use rpcrdma_xdr::rtr::placement::RsdSet;
 
 use crate::chunks::{self, CallLists};
 use crate::demand::{CallDemand, CallForm, CallRoute, Exposed, Offer, ReplyDemand, Want};
 use crate::error::{Misuse, SendError};
-use crate::placement::direct;
+use crate::placement::choice::{self, Apart, Can};
+use crate::placement::direct::{self, Matches};
+use crate::placement::exrw;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
-use crate::placement::layout::{self, ItemSet, Layout, LayoutError, Target, places_items};
+use crate::placement::layout::{self, ItemSet, Layout};
 use crate::placement::plan::{Form, GroupPlan, Plan, Sizes};
 use crate::property::PeerLimits;
-use crate::settings::{Interop, Settings};
+use crate::settings::Interop;
 
 /// What a message may use.
 #[derive(Debug, Clone, Copy)]
@@ -33,40 +35,6 @@ pub(crate) struct Bounds {
     pub(crate) count_max: u32,
     /// Whether memory may be exposed in this direction.
     pub(crate) explicit: bool,
-}
-
-/// The way of a call within Sends. `rsbuf` is the number of transmissions its reply may need.
-#[inline(never)]
-pub(crate) fn route_call(
-    peer: &PeerLimits,
-    bounds: Bounds,
-    rsbuf: u32,
-    demand: &CallDemand<'_>,
-) -> Result<CallRoute, SendError> {
-    let CallDemand { payload, items, wants, gather_max, .. } = *demand;
-    let message = Message { peer, payload, items, gather_max };
-    if !bounds.xmt {
-        return message.in_msg().map(|laid| laid.route(CallForm::Msg, rsbuf));
-    }
-    let header_base = size::XMTREQ_MIN as u32 + directions_len(wants);
-    let mut failure = None;
-    if peer.placement && items.iter().any(|item| item.len > 0) {
-        let placed = items_where(items, |index| items[index].len > 0);
-        match message.laid(header_base, placed, bounds.count_max) {
-            Ok(laid) => return Ok(laid.route(CallForm::Xmt, rsbuf)),
-            Err(error) => failure = Some(error),
-        }
-    }
-    if wants.is_empty()
-        && rsbuf <= 1
-        && let Ok(laid) = message.in_msg()
-    {
-        return Ok(laid.route(CallForm::Msg, rsbuf));
-    }
-    message
-        .laid(header_base, ItemSet::EMPTY, bounds.count_max)
-        .map(|laid| laid.route(CallForm::Xmt, rsbuf))
-        .map_err(|error| failure.unwrap_or(error))
 }
 
 /// The plan of a call that was routed.
@@ -105,59 +73,6 @@ pub(crate) fn plan_call<'a>(
     Plan::Group(GroupPlan::new(sizes, &route.layout))
 }
 
-/// Header bytes of the directions of these wants, all of them by Send.
-fn directions_len(wants: &[Want]) -> u32 {
-    let sets = direct::ranges(wants).count();
-    (sets * size::RSDSET + wants.len() * size::RSDITEM_TBSN) as u32
-}
-
-/// The transmissions that the longest reply to a call may take in our own receive buffers, of which
-/// the peer uses so many bytes.
-pub(crate) fn reply_count(
-    own: &Settings,
-    usable: u32,
-    demand: &CallDemand<'_>,
-) -> Result<u32, LayoutError> {
-    let header_base = size::XMTRESP_MIN as u32;
-    if demand.wants.is_empty() && demand.reply_payload_max <= usable - header_base {
-        return Ok(1);
-    }
-    reply_count_of_many(own, usable, demand)
-}
-
-#[inline(never)]
-fn reply_count_of_many(
-    own: &Settings,
-    usable: u32,
-    demand: &CallDemand<'_>,
-) -> Result<u32, LayoutError> {
-    let placement = places_items(&own.structure, usable);
-    let target = Target { structure: &own.structure, usable, placement };
-    let mut items = ArrayVec::<BulkItem, { MITEMS_MAX as usize }>::new();
-    let mut placed = ItemSet::EMPTY;
-    let mut inline: u32 = 0;
-    let mut unplaced = 0;
-    for Want { max_len: len, .. } in demand.wants.iter().take(MITEMS_MAX as usize).copied() {
-        if placement && len > 0 {
-            placed.insert(items.len());
-            items.push(BulkItem { position: 0, len, origin: 0, pieces: 1 });
-        } else {
-            inline = inline.saturating_add(len.saturating_add(3));
-            unplaced += 1;
-        }
-    }
-    let demand = layout::Demand {
-        header_base: size::XMTRESP_MIN as u32 + unplaced * size::MITEM_VOID as u32,
-        stream: demand.reply_payload_max.saturating_add(inline).saturating_add(3) & !3,
-        stream_pieces: 1,
-        items: &items,
-        placed,
-        count_max: GROUP_MAX,
-        gather_max: u32::MAX,
-    };
-    layout::lay(target, &demand).map(|layout| layout.count)
-}
-
 /// The plan of a reply that is not plain.
 #[inline(never)]
 pub(crate) fn plan_reply<'a>(
@@ -172,7 +87,7 @@ pub(crate) fn plan_reply<'a>(
     let message = Message { peer, payload, items, gather_max };
     let in_msg = || {
         let laid = message.in_msg()?;
-        Ok(Plan::Group(laid.plan(Form::Msg(Direction::Reply), xid, &message)))
+        Ok::<_, SendError>(Plan::Group(laid.plan(Form::Msg(Direction::Reply), xid, &message)))
     };
     let rsd = match offer {
         Offer::Directions(rsd) if bounds.xmt => rsd,
@@ -191,49 +106,61 @@ pub(crate) fn plan_reply<'a>(
     }
     let matches = direct::match_items(&rsd, items)?;
     let form = Form::Response { rsd };
-    let plan = |laid: Laid| Plan::Group(laid.plan(form, xid, &message));
+    let can = Can { place: peer.placement, write: bounds.explicit };
     let mut failure = None;
-    if peer.placement && matches.iter().any(|found| found.sends) {
-        let sends =
-            |index| matches.iter().any(|found| found.sends && found.item == Some(index as u8));
-        let placed = items_where(items, sends);
-        let rest = matches.len() as u32 - placed.len();
-        let header_base = size::XMTRESP_MIN as u32 + rest * size::MITEM_VOID as u32;
-        match message.laid(header_base, placed, bounds.count_max) {
-            Ok(laid) => return Ok(plan(laid)),
-            Err(error) => failure = Some(error),
+    for Apart { placed, direct } in choice::choices(&matches, items, can)? {
+        let header_base =
+            size::XMTRESP_MIN as u32 + response_items_len(&rsd, &matches, placed, direct);
+        match message.laid(header_base, Apart { placed, direct }, bounds.count_max) {
+            Ok(laid) => return Ok(Plan::Group(laid.plan(form, xid, &message))),
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let header_base = (size::XMTRESP_MIN + matches.len() * size::MITEM_VOID) as u32;
-    message
-        .laid(header_base, ItemSet::EMPTY, bounds.count_max)
-        .map(plan)
-        .map_err(|error| failure.unwrap_or(error))
+    // wire.md E32: nothing is placed then.
+    in_msg().map_err(|error| failure.unwrap_or(error))
+}
+
+/// Header bytes of the items of a transmit response, but for those that are placed.
+fn response_items_len(
+    rsd: &Array<'_, RsdSet<'_>>,
+    matches: &Matches,
+    placed: ItemSet,
+    direct: ItemSet,
+) -> u32 {
+    let directions = rsd.iter().flat_map(|set| set.items.iter());
+    let lens = matches.iter().zip(directions).map(|(found, direction)| match found.item {
+        Some(item) if placed.contains(usize::from(item)) => 0,
+        Some(item) if direct.contains(usize::from(item)) => {
+            exrw::item_len(exrw::segments_of(&direction).len() as u32)
+        }
+        _ => size::MITEM_VOID as u32,
+    });
+    lens.sum()
 }
 
 /// A message on its way to a layout.
-struct Message<'p, 'a> {
-    peer: &'p PeerLimits,
-    payload: u32,
-    items: &'a [BulkItem],
-    gather_max: u32,
+pub(crate) struct Message<'p, 'a> {
+    pub(crate) peer: &'p PeerLimits,
+    pub(crate) payload: u32,
+    pub(crate) items: &'a [BulkItem],
+    pub(crate) gather_max: u32,
 }
 
 /// A message with its layout.
-struct Laid {
-    placed: ItemSet,
+pub(crate) struct Laid {
+    apart: Apart,
     stream: u32,
     layout: Layout,
 }
 
 impl Laid {
-    /// As the way of a call that exposes nothing.
-    fn route(self, form: CallForm, reply_count: u32) -> CallRoute {
-        let Self { placed, stream, layout } = self;
+    /// As the way of a call for whose reply these wants have memory.
+    pub(crate) fn route(self, form: CallForm, wants: ItemSet, reply_count: u32) -> CallRoute {
+        let Self { apart: Apart { placed, direct }, stream, layout } = self;
         CallRoute {
             form,
-            items: ItemSet::EMPTY,
-            wants: ItemSet::EMPTY,
+            items: direct,
+            wants,
             body: 0,
             reply: 0,
             count: layout.count,
@@ -245,9 +172,9 @@ impl Laid {
     }
 
     fn plan<'a>(self, form: Form<'a>, xid: u32, message: &Message<'_, 'a>) -> GroupPlan<'a> {
-        let Self { placed, stream, layout } = self;
+        let Self { apart: Apart { placed, direct }, stream, layout } = self;
         let &Message { items, gather_max, .. } = message;
-        let (direct, exposed) = (ItemSet::EMPTY, Exposed::NONE);
+        let exposed = Exposed::NONE;
         let sizes = Sizes { form, xid, stream, items, placed, direct, exposed, gather_max };
         GroupPlan::new(sizes, &layout)
     }
@@ -255,13 +182,21 @@ impl Laid {
 
 impl Message<'_, '_> {
     /// All in one RDMA_MSG.
-    fn in_msg(&self) -> Result<Laid, SendError> {
-        self.laid(size::HEADER_MIN as u32, ItemSet::EMPTY, 1)
+    pub(crate) fn in_msg(&self) -> Result<Laid, SendError> {
+        self.laid(size::HEADER_MIN as u32, Apart::NONE, 1)
     }
 
-    fn laid(&self, header_base: u32, placed: ItemSet, count_max: u32) -> Result<Laid, SendError> {
+    /// In so many transmissions at most, with these items apart.
+    pub(crate) fn laid(
+        &self,
+        header_base: u32,
+        apart: Apart,
+        count_max: u32,
+    ) -> Result<Laid, SendError> {
         let Self { payload, items, gather_max, .. } = *self;
-        let Spread { stream, pieces: stream_pieces, bulk } = spread(payload, items, placed)?;
+        let Apart { placed, direct } = apart;
+        let Spread { stream, pieces: stream_pieces, bulk } =
+            spread(payload, items, placed.union(direct))?;
         let demand = layout::Demand {
             header_base,
             stream,
@@ -273,7 +208,7 @@ impl Message<'_, '_> {
         };
         let layout = layout::lay(self.peer.target(), &demand)
             .map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
-        Ok(Laid { placed, stream, layout })
+        Ok(Laid { apart, stream, layout })
     }
 }
 
@@ -304,14 +239,6 @@ pub(crate) fn spread(payload: u32, items: &[BulkItem], apart: ItemSet) -> Result
     }
     // The check of the items has found the sum of all to be a u32.
     Ok(Spread { stream: stream as u32, pieces, bulk: bulk as u32 })
-}
-
-fn items_where(items: &[BulkItem], is_placed: impl Fn(usize) -> bool) -> ItemSet {
-    let mut placed = ItemSet::EMPTY;
-    for index in (0..items.len()).filter(|index| is_placed(*index)) {
-        placed.insert(index);
-    }
-    placed
 }
 
 /// Whether the items and the wants can be those of a call.

@@ -260,6 +260,17 @@ pub(crate) fn check_exposed(
     const WRONG: Misuse = Misuse("what is exposed is not what the route names");
     let lists = CallLists { is_fetched: route.form == CallForm::NoMsg, wants: route.wants };
     let header_len = lists.header_len(route.items, exposed);
+    // The route has found that a header of its length fits.
+    let fits = header_len <= route.layout.header_len;
+    if is_as_routed(route, demand, exposed) && fits { Ok(header_len) } else { Err(WRONG) }
+}
+
+/// Whether so much memory was exposed as the route names, and no other.
+pub(crate) fn is_as_routed(
+    route: &CallRoute,
+    demand: &CallDemand<'_>,
+    exposed: &Exposed<'_>,
+) -> bool {
     let total = |segments: &[_]| crate::chunks::lists::total_len(segments.iter().copied());
     let items = route.items.iter().all(|index| {
         let len = demand.items.get(index).map_or(0, |item| item.len);
@@ -276,9 +287,7 @@ pub(crate) fn check_exposed(
         0 => exposed.reply.is_empty(),
         len => total(exposed.reply) >= u64::from(len),
     };
-    // The route has found that a header of its length fits.
-    let fits = header_len <= route.layout.header_len;
-    if items && wants && counts && body && reply && fits { Ok(header_len) } else { Err(WRONG) }
+    items && wants && counts && body && reply
 }
 
 fn sum(lens: impl Iterator<Item = u32>) -> u32 {

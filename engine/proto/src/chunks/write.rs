@@ -2,9 +2,12 @@
 
 use core::ops::Range;
 
+use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk};
 
 use crate::chunks::lists::written_len;
+use crate::placement::direct::match_items;
+use crate::placement::exrw;
 use crate::placement::gather::Gather;
 use crate::placement::plan::{Form, GroupPlan};
 
@@ -25,7 +28,7 @@ pub struct RemoteWrite {
 /// How far the RDMA Writes of a message are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriteCursor {
-    /// The Write chunk; behind the last it is the Reply chunk.
+    /// The Write chunk, or the direction; behind the last Write chunk it is the Reply chunk.
     chunk: usize,
     segment: usize,
     /// Bytes of the segment that are written.
@@ -34,28 +37,26 @@ pub(crate) struct WriteCursor {
     done: u32,
 }
 
+/// Memory of the caller, and what is written to it.
+struct Target<'a> {
+    segments: Array<'a, RdmaSegment>,
+    /// The item; none if it is the message itself.
+    item: Option<u8>,
+    /// Bytes that are written.
+    total: u32,
+}
+
 impl<'a> GroupPlan<'a> {
     /// The next RDMA Write of the message, to be posted before its transmissions and on the same
     /// queue pair.
     pub fn next_write(&mut self) -> Option<RemoteWrite> {
-        let Form::ChunkReply(lists) = self.form else { return None };
         loop {
             let at = self.writes;
-            let (chunk, item, total) = match lists.writes.iter().nth(at.chunk) {
-                Some(chunk) => {
-                    let total = written_len(self.items, self.direct, at.chunk);
-                    (chunk, Some(at.chunk as u8), total)
-                }
-                None if at.chunk == lists.writes.len() && lists.is_written => {
-                    (lists.reply?, None, self.stream)
-                }
-                None => return None,
-            };
+            let Target { segments, item, total } = self.target(at.chunk)?;
             if at.done == total {
                 self.writes = WriteCursor { chunk: at.chunk + 1, ..WriteCursor::default() };
                 continue;
             }
-            let WriteChunk(segments) = chunk;
             // The plan was made for chunks that hold what is written to them.
             let segment = segments.get(at.segment)?;
             let room = segment.length - at.within;
@@ -72,6 +73,35 @@ impl<'a> GroupPlan<'a> {
             let offset = segment.offset.wrapping_add(u64::from(at.within));
             let remote = RdmaSegment { length, offset, ..segment };
             return Some(RemoteWrite { remote, item, start: at.done });
+        }
+    }
+
+    /// The memory at `index` among what the caller offered; `None` behind the last.
+    fn target(&self, index: usize) -> Option<Target<'a>> {
+        match self.form {
+            Form::ChunkReply(lists) => match lists.writes.iter().nth(index) {
+                Some(WriteChunk(segments)) => {
+                    let total = written_len(self.items, self.direct, index);
+                    Some(Target { segments, item: Some(index as u8), total })
+                }
+                None if index == lists.writes.len() && lists.is_written => {
+                    let WriteChunk(segments) = lists.reply?;
+                    Some(Target { segments, item: None, total: self.stream })
+                }
+                None => None,
+            },
+            Form::Response { rsd } if !self.direct.is_empty() => {
+                let direction = rsd.iter().flat_map(|set| set.items.iter()).nth(index)?;
+                let segments = exrw::segments_of(&direction);
+                // It matched when the plan was made.
+                let found = match_items(&rsd, self.items).ok()?.get(index).copied();
+                let item = found?.item.filter(|item| self.is_direct(usize::from(*item)));
+                let total = item.and_then(|item| self.items.get(usize::from(item)));
+                Some(Target { segments, item, total: total.map_or(0, |item| item.len) })
+            }
+            Form::Msg(_) | Form::ChunkCall(_) | Form::Request { .. } | Form::Response { .. } => {
+                None
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 
 use crate::demand::Want;
 use crate::error::{Misuse, Violation};
+use crate::placement::exrw;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
 
@@ -77,15 +78,6 @@ impl WantKind {
                 Self::Choice | Self::BySize,
                 ItemKind::Exrw | ItemKind::Tbsn | ItemKind::TooShort | ItemKind::NoItem,
             ) => Some(Duty::Deregister),
-        }
-    }
-
-    /// Whether a responder that has no explicit RDMA may place the item by Send.
-    #[must_use]
-    pub fn allows_sends(self) -> bool {
-        match self {
-            Self::Exrw => false,
-            Self::Tbsn | Self::Choice | Self::BySize => true,
         }
     }
 }
@@ -222,10 +214,15 @@ pub fn ranges(wants: &[Want]) -> impl Iterator<Item = &[Want]> {
 }
 
 impl Want {
-    /// What its direction asks for: without memory to offer, placement by Send.
+    /// What its direction asks for: without memory to offer, placement by Send. One that is wanted by
+    /// Send and has memory nevertheless may come either way.
     #[must_use]
     pub fn asked(&self, offered: bool) -> WantKind {
-        if offered { self.kind } else { WantKind::Tbsn }
+        match self.kind {
+            _ if !offered => WantKind::Tbsn,
+            WantKind::Tbsn => WantKind::Choice,
+            kind => kind,
+        }
     }
 
     /// Its direction, with the memory that is offered.
@@ -280,6 +277,9 @@ pub fn check_directions(rsd: &Array<'_, RsdSet<'_>>, virtual_len: u64) -> Result
         }
         previous_end = set.end;
         items += set.items.len();
+        for direction in set.items.iter() {
+            exrw::check_possible(exrw::segments_of(&direction))?;
+        }
     }
     if items > MITEMS_MAX as usize {
         return Err(Violation::BadHeader("more than 64 reply directions"));
@@ -292,8 +292,30 @@ pub fn check_directions(rsd: &Array<'_, RsdSet<'_>>, virtual_len: u64) -> Result
 pub struct Match {
     /// The item of the reply, if there is one for it.
     pub item: Option<u8>,
-    /// Whether the item may be placed by Send, as far as the direction goes.
-    pub sends: bool,
+    /// Whether the item may leave the payload stream: there is one, it has bytes, and not less than
+    /// the direction's minimum (wire.md E16, E29).
+    pub is_apart: bool,
+    /// What the direction asks for.
+    pub kind: WantKind,
+    /// By Send rather than by RDMA Write, if both are asked for.
+    pub rather_sends: bool,
+    /// Bytes of the memory that is offered.
+    pub room: u64,
+}
+
+impl Match {
+    /// Whether the item may be placed by Send.
+    #[must_use]
+    pub fn sends(&self) -> bool {
+        self.is_apart && self.kind.duty(ItemKind::Tbsn).is_some()
+    }
+
+    /// Whether the item may be written to the caller's memory. A direction whose memory has no bytes
+    /// asks for the item in line, as an empty Write chunk does.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.is_apart && self.kind.duty(ItemKind::Exrw).is_some() && self.room > 0
+    }
 }
 
 /// One entry for each direction, in wire order.
@@ -319,13 +341,19 @@ pub fn match_items(rsd: &Array<'_, RsdSet<'_>>, items: &[BulkItem]) -> Result<Ma
         }
         for direction in set.items.iter() {
             let item = items.get(next).filter(|item| item.origin < set.end);
-            let sends = item.is_some_and(|item| {
-                // wire.md E16, E29: an empty item is never taken out of the stream.
-                item.len > 0
-                    && item.len >= direction.min_len
-                    && WantKind::of(&direction.loc).allows_sends()
-            });
-            let entry = Match { item: item.map(|_| next as u8), sends };
+            let len = item.map_or(0, |item| item.len);
+            let entry = Match {
+                item: item.map(|_| next as u8),
+                is_apart: len > 0 && len >= direction.min_len,
+                kind: WantKind::of(&direction.loc),
+                // wire.md E28
+                rather_sends: match direction.loc {
+                    RsdLoc::BySize { over, .. } => len <= over,
+                    RsdLoc::Exrw(_) => false,
+                    RsdLoc::Tbsn | RsdLoc::Choice(_) => true,
+                },
+                room: exrw::total_len(exrw::segments_of(&direction)),
+            };
             matches
                 .try_push(entry)
                 .map_err(|_| Misuse("a call has at most 64 reply directions"))?;
@@ -405,6 +433,8 @@ mod tests {
         let wants = WantSet::of(&asked, all(4)).expect("four directions");
         assert_eq!(wants.len(), 4);
         for (index, want) in WANTS.iter().enumerate() {
+            // One that is wanted by Send and has memory may come either way.
+            let want = if *want == WantKind::Tbsn { WantKind::Choice } else { *want };
             for result in RESULTS {
                 let valid = want.duty(result).is_some();
                 assert_eq!(wants.check(index, result).is_ok(), valid, "{want:?} {result:?}");
@@ -479,8 +509,8 @@ mod tests {
         ];
         let matches = match_items(&Array::from_slice(&sets), &items).expect("in order");
         let expected = [(Some(0), false), (Some(1), true), (Some(4), false), (Some(5), false)];
-        let expected = expected.map(|(item, sends)| Match { item, sends });
-        assert_eq!(matches[..], expected);
+        let found: Vec<_> = matches.iter().map(|found| (found.item, found.sends())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]
@@ -488,8 +518,8 @@ mod tests {
         let wanted = [direction(0, WantKind::Tbsn); 2];
         let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
         let matches = match_items(&Array::from_slice(&sets), &[item(8, 5, 0)]).expect("in order");
-        let expected = [Match { item: Some(0), sends: true }, Match { item: None, sends: false }];
-        assert_eq!(matches[..], expected);
+        let found: Vec<_> = matches.iter().map(|found| (found.item, found.sends())).collect();
+        assert_eq!(found, [(Some(0), true), (None, false)]);
     }
 
     #[test]
@@ -508,7 +538,7 @@ mod tests {
             let wanted = [direction(100, WantKind::Tbsn)];
             let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&wanted) }];
             let matches = match_items(&Array::from_slice(&sets), &[item(8, len, 0)]);
-            assert_eq!(matches.expect("in order")[0].sends, sends);
+            assert_eq!(matches.expect("in order")[0].sends(), sends);
         }
     }
 

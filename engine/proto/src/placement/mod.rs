@@ -1,6 +1,8 @@
 //! Placement: where the bytes of a message lie in the transmissions that carry it.
 
+pub(crate) mod choice;
 pub mod direct;
+pub(crate) mod exrw;
 pub mod gather;
 pub mod inline;
 pub mod item;

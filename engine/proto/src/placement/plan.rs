@@ -10,21 +10,22 @@
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
-use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::array::{Array, Wire};
 use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
-use rpcrdma_xdr::numbers::opttype;
+use rpcrdma_xdr::numbers::{opttype, proc, size};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
-use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
+use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq};
 
 use crate::chunks::write::{RemoteWrite, WriteCursor};
 use crate::chunks::{CallLists, ReplyLists};
 use crate::demand::{Exposed, Want};
 use crate::placement::direct::{self, Directions, sets_of};
+use crate::placement::exrw;
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan, Stamp};
 use crate::placement::item::BulkItem;
@@ -271,15 +272,15 @@ impl<'a> GroupPlan<'a> {
         }
         let mut dp = ArrayVec::<MsgItem<'_>, { MITEMS_MAX as usize }>::new();
         let mut walk = self.start;
-        let optional = match self.form {
-            Form::Msg(_) => return header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
+        match self.form {
+            Form::Msg(_) => header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
             Form::ChunkCall(lists) => {
                 self.encode_words(stamp, writer)?;
-                return lists.encode(self.items, self.direct, &self.exposed, writer);
+                lists.encode(self.items, self.direct, &self.exposed, writer)
             }
             Form::ChunkReply(lists) => {
                 self.encode_words(stamp, writer)?;
-                return lists.encode(self.items, self.direct, self.stream, writer);
+                lists.encode(self.items, self.direct, self.stream, writer)
             }
             Form::Request { wants, offered, rsbuf } => {
                 let apart = self.placed.union(self.direct).iter();
@@ -295,21 +296,46 @@ impl<'a> GroupPlan<'a> {
                 let rsd = sets_of(wants, &items);
                 let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(&rsd));
                 let req = XmtReq { dp, rsd, count: self.count, rsbuf, pslen };
-                return header(Body::Optional(Optional::XmtReq(req))).encode(writer);
+                header(Body::Optional(Optional::XmtReq(req))).encode(writer)
             }
             Form::Response { rsd } => {
-                // It matched when the plan was made; directions and items are the same now.
-                let matches = direct::match_items(&rsd, self.items).unwrap_or_default();
-                dp.extend(matches.iter().map(|found| match found.item {
-                    // Directions meet the items in order, so the placed ones are walked in order.
-                    Some(item) => self.entry(usize::from(item), &mut walk, structure),
-                    None => direct::NO_ITEM,
-                }));
-                let dp = Array::from_slice(&dp);
-                Optional::XmtResp(XmtResp { dp, count: self.count, pslen })
+                self.encode_words(stamp, writer)?;
+                self.encode_response(structure, &rsd, pslen, writer)
             }
-        };
-        header(Body::Optional(optional)).encode(writer)
+        }
+    }
+
+    /// A transmit response from its procedure on: its items stand where the directions were, with
+    /// the lengths that are written (wire.md E25, E27).
+    fn encode_response(
+        &self,
+        structure: &RecvStructure,
+        rsd: &Array<'_, RsdSet<'_>>,
+        pslen: u32,
+        writer: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
+        let optinfo_len = self.header_len.saturating_sub(size::OPTIONAL as u32);
+        // It matched when the plan was made; directions and items are the same now.
+        let matches = direct::match_items(rsd, self.items).unwrap_or_default();
+        let count = matches.len() as u32;
+        for word in [proc::OPTIONAL, opttype::XMTRESP, optinfo_len, count] {
+            writer.put_u32(word)?;
+        }
+        let mut walk = self.start;
+        let directions = rsd.iter().flat_map(|set| set.items.iter());
+        for (found, direction) in matches.iter().zip(directions) {
+            match found.item.map(usize::from) {
+                Some(index) if self.is_direct(index) => {
+                    let segments = exrw::segments_of(&direction);
+                    exrw::encode_written(&self.items[index], segments, writer)?;
+                }
+                // Directions meet the items in order, so the placed ones are walked in order.
+                Some(index) => self.entry(index, &mut walk, structure).encode(writer)?,
+                None => direct::NO_ITEM.encode(writer)?,
+            }
+        }
+        writer.put_u32(self.count)?;
+        writer.put_u32(pslen)
     }
 
     /// The words in front of the procedure.

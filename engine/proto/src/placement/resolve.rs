@@ -15,17 +15,27 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, TbsnIter, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::chunks::resolve::{ReadItems, written_item};
+use crate::demand::Offered;
 use crate::error::Violation;
 use crate::group::Part;
 use crate::placement::direct::{ItemKind, WantSet};
+use crate::placement::exrw;
 
 /// What the items of a message are checked against.
 #[derive(Debug, Clone, Copy)]
 pub enum Rule<'r> {
     /// Those of a call: Table 1 of \[RTR\] 6.2.
-    Request,
+    Request {
+        /// Whether items may be in the caller's memory.
+        explicit: bool,
+    },
     /// Those of a reply, by the directions of its call: Table 2 of \[RTR\] 7.4.
-    Response(&'r WantSet),
+    Response {
+        /// What the directions ask for.
+        wants: &'r WantSet,
+        /// The memory that they offer.
+        offered: &'r Offered<'r>,
+    },
 }
 
 /// A run of received bytes within one segment of one receive buffer.
@@ -133,7 +143,7 @@ pub fn resolve<'a>(
 ) -> Result<Placed<'a>, Violation> {
     let payload: u64 = parts.iter().map(|part| u64::from(part.payload_len)).sum();
     let mut check = Check::new(structure, parts, payload);
-    if let Rule::Response(wants) = rule {
+    if let Rule::Response { wants, .. } = rule {
         check_count(items.len(), wants)?;
     }
     for (index, item) in items.iter().enumerate() {
@@ -144,7 +154,7 @@ pub fn resolve<'a>(
     // wire.md E40
     match u32::try_from(virtual_len) {
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
-            let is_reply = matches!(rule, Rule::Response(_));
+            let is_reply = matches!(rule, Rule::Response { .. });
             let items = Items::Listed { items, is_reply };
             Ok(Placed { items, body: None, payload_len: payload as u32, virtual_len })
         }
@@ -360,14 +370,23 @@ impl<'s> Check<'s> {
     fn item(&mut self, index: usize, item: &MsgItem<'_>, rule: Rule<'_>) -> Result<(), Violation> {
         let kind = ItemKind::of(&item.loc);
         match rule {
-            Rule::Request => kind.check_in_request()?,
-            Rule::Response(wants) => wants.check(index, kind)?,
+            Rule::Request { .. } => kind.check_in_request()?,
+            Rule::Response { wants, .. } => wants.check(index, kind)?,
         }
         match item.loc {
             Loc::TooShort | Loc::NoItem => Ok(()),
-            Loc::Exrw(_) => {
+            Loc::Exrw(segments) => {
                 self.position(item)?;
-                Err(Violation::BadHeader("an item is to be moved by explicit RDMA"))
+                match rule {
+                    Rule::Request { explicit: true } => exrw::check_read(item.length, segments),
+                    Rule::Request { explicit: false } => {
+                        Err(Violation::BadHeader("an item is to be moved by explicit RDMA"))
+                    }
+                    Rule::Response { offered, .. } => {
+                        let offered = offered.wants.of(offered.set, index);
+                        exrw::check_written(item.length, segments, offered)
+                    }
+                }
             }
             Loc::Tbsn { offset, segments } => {
                 self.position(item)?;
@@ -467,6 +486,7 @@ mod tests {
     use super::*;
 
     const MAX: u32 = 1 << 20;
+    const REQUEST: Rule<'static> = Rule::Request { explicit: false };
 
     /// 1000 bytes, then four placement segments of 100.
     fn structure() -> RecvStructure {
@@ -486,7 +506,7 @@ mod tests {
     }
 
     fn in_call<'a>(parts: &[Part], items: &'a [MsgItem<'a>]) -> Result<Placed<'a>, Violation> {
-        resolve(&structure(), parts, Array::from_slice(items), Rule::Request, MAX)
+        resolve(&structure(), parts, Array::from_slice(items), REQUEST, MAX)
     }
 
     fn segment(value: u32, max: u32) -> Option<Violation> {
@@ -601,7 +621,7 @@ mod tests {
         let items = [tbsn(8, 99, 0, &[0])];
         let resolved = |max| {
             let items = Array::from_slice(&items);
-            resolve(&structure(), &[part(40, 1400)], items, Rule::Request, max).is_ok()
+            resolve(&structure(), &[part(40, 1400)], items, REQUEST, max).is_ok()
         };
         assert!(resolved(140));
         assert!(!resolved(139));
@@ -761,7 +781,7 @@ mod tests {
                 .map(|(disp, length, offset, numbers)| tbsn(*disp, *length, *offset, numbers))
                 .collect();
             let array = Array::from_slice(&encoded);
-            let resolved = resolve(&structure, &parts, array, Rule::Request, MAX);
+            let resolved = resolve(&structure, &parts, array, REQUEST, MAX);
             let segments: Vec<_> = structure.segments().collect();
             let bytes = resolved.ok().map(|placed| {
                 let bytes_of = |piece: Piece| {

@@ -2,6 +2,8 @@
 
 #![expect(dead_code, reason = "each test file uses its part")]
 
+pub mod memory;
+
 use rpcrdma_proto::*;
 use rpcrdma_xdr::{PrivateData, RecvStructure, SegmentGroup, Writer};
 
