@@ -3,8 +3,8 @@
 //! After this nothing runs out by surprise: what is not in these sums is refused with an error.
 
 use rpcrdma_config::section::Exposure;
-use rpcrdma_config::{Config, Limits, ReplyChunkUse};
-use rpcrdma_proto::{self as proto, Interop, Settings};
+use rpcrdma_config::{Config, Limits, ReplyChunkUse, VersionChoice};
+use rpcrdma_proto::{self as proto, Interop, PLAIN_HEADER_LEN, Settings, Versions};
 use rpcrdma_xdr::property::RtrSupport;
 
 use crate::error::SetupError;
@@ -92,10 +92,7 @@ impl Budget {
         let send_depth = (2 * signal_every).max(SEND_DEPTH_MIN).min(caps.send_depth);
         let structure = *config.recv_structure();
         let segments = structure.segment_count() as usize;
-        let mut settings = settings(config);
-        // wire.md P12: only windows can be given up by a Send of the peer.
-        let has_windows = explicit.exposures > 0 && explicit.exposure == Exposure::Windows;
-        settings.requester_invalidation = has_windows && settings.interop.remote_invalidation;
+        let settings = settings(config, caps);
         let transmissions = settings.request_rx_limit.max(settings.response_rx_max) as usize;
         let completions = u64::from(receives) + u64::from(peers) * u64::from(send_depth);
         within("entries of a completion queue", completions, caps.cq_depth, caps)?;
@@ -150,14 +147,19 @@ fn within(
     }
 }
 
-/// What explicit RDMA takes.
-fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit, SetupError> {
-    let explicit = config.explicit();
-    let exposure = match explicit.exposure {
+/// How memory is shown to a peer.
+fn exposure(config: &Config, caps: &DeviceCaps) -> Exposure {
+    match config.explicit().exposure {
         Exposure::Auto if caps.windows > 0 => Exposure::Windows,
         Exposure::Auto => Exposure::Registration,
         named => named,
-    };
+    }
+}
+
+/// What explicit RDMA takes.
+fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit, SetupError> {
+    let explicit = config.explicit();
+    let exposure = exposure(config, caps);
     let nothing = Explicit {
         exposure,
         windows: 0,
@@ -190,11 +192,16 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
 }
 
 /// What the protocol is told of the configuration.
-fn settings(config: &Config) -> Settings {
+pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
     let explicit = config.explicit();
     settings.explicit = explicit.enabled && explicit.fetches.value() > 0;
+    // wire.md P12: only windows can be given up by a Send of the peer.
+    settings.requester_invalidation = explicit.enabled
+        && config.interop().remote_invalidation
+        && explicit.windows.value() > 0
+        && exposure(config, caps) == Exposure::Windows;
     settings.credits_requested = connections.credits_requested.value();
     settings.credits_granted_max = connections.credits.value();
     settings.call_count_max = connections.call_transmissions_max.value();
@@ -204,6 +211,13 @@ fn settings(config: &Config) -> Settings {
     settings.rpc_len_max = connections.rpc_len_max.value();
     settings.properties = features.properties;
     settings.interop = interop(config);
+    settings.versions = match config.protocol().version {
+        VersionChoice::Auto => Versions::all(),
+        VersionChoice::One => Versions::ONE,
+        VersionChoice::Two => Versions::TWO,
+    };
+    // One slot and its header: more is sent only to peers that state their buffers.
+    settings.inline_send_max = config.send().payload_len.value() + PLAIN_HEADER_LEN as u32;
     settings.rtr = RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT;
     if !features.continuation {
         settings.rtr.remove(RtrSupport::XCONT);
@@ -242,14 +256,19 @@ const SEND_DEPTH_MIN: u32 = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::Fabric;
+    use crate::provider::Provider;
 
     #[test]
     fn what_is_said_of_other_implementations_reaches_the_protocol() {
-        assert_eq!(settings(&Config::default()).interop, Interop::default());
+        let fabric = Fabric::new();
+        let caps = fabric.caps();
+        assert_eq!(settings(&Config::default(), caps).interop, Interop::default());
         let text = "[interop]\nread_chunks_max = 2\nread_chunk_last = true\nwrite_chunks_max = 3\nsegments_max = 4\n\
                     reply_chunk = \"always\"\nlong_call_with_chunks = true\n\
                     write_with_reply = true\nremote_invalidation = false\n";
-        let given = settings(&Config::parse(text).expect("all keys are known")).interop;
+        let config = Config::parse(text).expect("all keys are known");
+        let given = settings(&config, caps).interop;
         let numbers = [given.read_chunks_max, given.write_chunks_max, given.segments_max];
         assert_eq!(numbers, [2, 3, 4]);
         assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
+use crate::budget;
 use crate::error::SetupError;
 use crate::provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Handle, Provider, Queues, Waker,
@@ -21,6 +22,7 @@ use crate::provider::{
 use crate::shard::core::Core;
 use crate::shard::inbox::{Bell, Inbox};
 use crate::shard::letters::Arrival;
+use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
 /// that wants no threads.
@@ -40,6 +42,7 @@ pub(crate) struct Office<P: Provider> {
     stopped: AtomicBool,
     next_id: AtomicU64,
     param: Param,
+    versions: VersionMemory,
 }
 
 /// What connections are made with.
@@ -63,15 +66,25 @@ struct Desk<P: Provider> {
 /// What the control plane is asked for.
 enum Request {
     Listen { at: SocketAddr, answer: mpsc::Sender<Result<SocketAddr, SetupError>> },
-    Connect { shard: u32, to: SocketAddr, id: ConnectId },
+    Connect(Wish),
+}
+
+/// A connection that a shard wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    pub shard: u32,
+    pub to: SocketAddr,
+    /// The shard's name for it.
+    pub id: ConnectId,
+    /// Whether it stands for one on which version two was tried in vain.
+    pub again: bool,
 }
 
 /// A connection that is being made.
 struct Attempt {
     /// The connection manager's name for it.
     inner: ConnectId,
-    id: ConnectId,
-    shard: u32,
+    wish: Wish,
     until: Instant,
 }
 
@@ -91,14 +104,8 @@ impl<P: Provider> Control<P> {
             hint: "the process may have no file descriptor left (ulimit -n)",
         })?;
         // wire.md P15: the private data are for peers that speak version one.
-        let total = config.recv_structure().total_len();
-        let private = PrivateData {
-            remote_invalidation: false,
-            send_size: config.send().payload_len.value(),
-            recv_size: total,
-        };
         let param = Param {
-            private: private.encode(),
+            private: budget::settings(config, provider.caps()).private_data().encode(),
             rnr_retry: config.fabric().rnr_retry.value() as u8,
             timeout: config.connections().connect_timeout,
         };
@@ -109,6 +116,7 @@ impl<P: Provider> Control<P> {
             stopped: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             param,
+            versions: VersionMemory::new(config.protocol().version_memory),
         });
         Ok(Control { cm: provider.open_cm()?, office, attempts: Vec::new(), last: 0 })
     }
@@ -134,7 +142,7 @@ impl<P: Provider> Control<P> {
                     // Whoever asked may have gone; then the listener stays for others.
                     let _ = answer.send(self.cm.listen(at));
                 }
-                Request::Connect { shard, to, id } => self.connect(shard, to, id),
+                Request::Connect(wish) => self.connect(wish),
             }
         }
         self.give_up_late();
@@ -156,21 +164,27 @@ impl<P: Provider> Control<P> {
 
     fn on_event(&mut self, event: CmEvent<P::Cm>) {
         match event {
-            CmEvent::Request { request, .. } => self.accept(request),
-            CmEvent::Connected { id, endpoint, .. } => {
-                let Some(attempt) = self.take_attempt(id) else { return };
-                let arrival = Arrival::Connected { id: attempt.id, endpoint };
-                self.deliver(attempt.shard, arrival);
+            CmEvent::Request { request, private, .. } => {
+                self.accept(request, PrivateData::decode(&private));
+            }
+            CmEvent::Connected { id, endpoint, private } => {
+                let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
+                let private = PrivateData::decode(&private);
+                self.deliver(wish.shard, Arrival::Connected { wish, endpoint, private });
             }
             CmEvent::Refused { id, reason } => {
-                let Some(attempt) = self.take_attempt(id) else { return };
-                self.refuse(attempt.shard, attempt.id, reason);
+                let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
+                self.refuse(wish, reason);
             }
         }
     }
 
     /// Gives a connection to the next shard that serves and has room.
-    fn accept(&mut self, request: <P::Cm as ConnectionManager>::Request) {
+    fn accept(
+        &mut self,
+        request: <P::Cm as ConnectionManager>::Request,
+        private: Option<PrivateData>,
+    ) {
         let office = self.office.clone();
         let desks = lock(&office.desks);
         let count = desks.len();
@@ -187,7 +201,7 @@ impl<P: Provider> Control<P> {
         let desk = &desks[at];
         match self.cm.accept(request, &desk.queues, &office.param.as_conn_param()) {
             Ok(endpoint) => {
-                if desk.arrivals.send(Arrival::Accepted { endpoint }).is_err() {
+                if desk.arrivals.send(Arrival::Accepted { endpoint, private }).is_err() {
                     desk.bell.disconnected();
                 }
             }
@@ -195,18 +209,18 @@ impl<P: Provider> Control<P> {
         }
     }
 
-    fn connect(&mut self, shard: u32, to: SocketAddr, id: ConnectId) {
+    fn connect(&mut self, wish: Wish) {
         let office = self.office.clone();
         let desks = lock(&office.desks);
-        let Some(desk) = desks.iter().find(|desk| desk.shard == shard) else { return };
-        match self.cm.connect(to, &desk.queues, &office.param.as_conn_param()) {
+        let Some(desk) = desks.iter().find(|desk| desk.shard == wish.shard) else { return };
+        match self.cm.connect(wish.to, &desk.queues, &office.param.as_conn_param()) {
             Ok(inner) => {
                 let until = Instant::now() + office.param.timeout;
-                self.attempts.push(Attempt { inner, id, shard, until });
+                self.attempts.push(Attempt { inner, wish, until });
             }
             Err(_) => {
                 drop(desks);
-                self.refuse(shard, id, ConnectError::Unreachable);
+                self.refuse(wish, ConnectError::Unreachable);
             }
         }
     }
@@ -218,7 +232,7 @@ impl<P: Provider> Control<P> {
         self.attempts = open;
         let late: Vec<Attempt> = late;
         for attempt in late {
-            self.refuse(attempt.shard, attempt.id, ConnectError::TimedOut);
+            self.refuse(attempt.wish, ConnectError::TimedOut);
         }
     }
 
@@ -227,8 +241,8 @@ impl<P: Provider> Control<P> {
         Some(self.attempts.swap_remove(at))
     }
 
-    fn refuse(&self, shard: u32, id: ConnectId, reason: ConnectError) {
-        self.deliver(shard, Arrival::Refused { id, reason });
+    fn refuse(&self, wish: Wish, reason: ConnectError) {
+        self.deliver(wish.shard, Arrival::Refused { id: wish.id, reason });
     }
 
     fn deliver(&self, shard: u32, arrival: Arrival<P>) {
@@ -296,8 +310,18 @@ impl<P: Provider> Attachment<P> {
             return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
         }
         let id = ConnectId(self.office.next_id.fetch_add(1, Ordering::Relaxed));
-        self.office.request(Request::Connect { shard: self.shard, to, id });
+        self.ask(Wish { shard: self.shard, to, id, again: false });
         Ok(id)
+    }
+
+    /// Asks for a connection whose place is reserved.
+    pub fn ask(&self, wish: Wish) {
+        self.office.request(Request::Connect(wish));
+    }
+
+    /// Who is known to speak version one only.
+    pub fn memory(&self) -> &VersionMemory {
+        &self.office.versions
     }
 }
 

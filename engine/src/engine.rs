@@ -217,9 +217,9 @@ impl<P: Provider> Maker<P> {
         let shard = SHARDS.fetch_add(1, Ordering::Relaxed);
         let mut core = Core::new(&self.provider, &self.config, shard, self.numa_node())?;
         let connections_max = self.config.connections().max.as_usize();
-        let attachment = self.office.attach(&mut core, serves, connections_max);
+        core.attachment = Some(self.office.attach(&mut core, serves, connections_max));
         let handler = factory(core.handle.clone());
-        Ok(Shard::new(core, handler, &self.config, attachment))
+        Ok(Shard::new(core, handler, &self.config))
     }
 
     /// The node that memory is to come from: that of the only core that this thread may run on.

@@ -107,6 +107,9 @@ pub enum CloseReason {
     /// The peer let a group of transmissions stand open, or did not answer the opening, too long.
     #[error("the peer did not go on in time")]
     TimedOut,
+    /// The peer owed an answer to a call for longer than `connections.call_timeout`.
+    #[error("the peer did not answer a call in time")]
+    NotAnswering,
     /// The handler turned the connection down.
     #[error("refused by the handler")]
     Refused,

@@ -113,6 +113,11 @@ impl<Q: Queues> Io<Q> {
         self.depths.signal_every = 1;
     }
 
+    /// Has the next work request of a lane signaled.
+    pub fn signal_next(&self, lane: &mut Lane) {
+        lane.signal_next(self.depths.signal_every);
+    }
+
     /// Polls the completion queue.
     #[inline]
     pub fn poll(&mut self, out: &mut WcBatch) -> Result<(), CqError> {

@@ -25,6 +25,7 @@ pub mod server;
 pub mod shard;
 pub mod stats;
 pub mod ulb;
+mod versions;
 pub mod waker;
 pub mod work;
 

@@ -99,6 +99,24 @@ counters! {
     reported,
     /// Connections that came up.
     connected,
+    /// Connections that came up in version one.
+    version_one,
+    /// Connections that came up in version two.
+    version_two,
+    /// Peers that answered version two with ERR_VERS: version one goes on, on the same connection.
+    fallbacks_error,
+    /// Peers that did not answer version two: connected anew in version one.
+    fallbacks_silence,
+    /// Peers that were lost over the first message in version two: connected anew in version one.
+    fallbacks_loss,
+    /// Connections begun in version one because the peer was remembered.
+    versions_remembered,
+    /// Peers that speak no version that this side speaks.
+    versions_refused,
+    /// Peers that speak version two without properties.
+    properties_refused,
+    /// Connections that ended because the peer owed an answer for too long.
+    call_timeouts,
     /// Connections that ended.
     closed,
     /// Connections turned down because the shard was full.

@@ -224,6 +224,14 @@ impl CallTable {
         Some(CallId(slot.xid))
     }
 
+    /// The call in a slot and its peer, if it was sent and is not over.
+    #[must_use]
+    pub fn sent_in(&self, slot: u32) -> Option<(CallId, u32)> {
+        let Slot { xid, peer, entry, .. } = self.slots.get(slot as usize)?;
+        let is_sent = *peer != NONE && entry.state != CallState::Opened;
+        is_sent.then_some((CallId(*xid), *peer))
+    }
+
     /// Calls outstanding.
     #[must_use]
     pub fn len(&self) -> u32 {

@@ -27,11 +27,14 @@ use rpcrdma_xdr::rtr::structure::RecvStructure;
 use crate::change::{OWN_FIXED, Question};
 use crate::placement::layout::{Target, places_items};
 use crate::settings::Settings;
+use crate::version::Version;
 
 /// What is known of the peer. All sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub struct PeerLimits {
+    /// The version that it speaks with us; `None` until its first message.
+    pub version: Option<Version>,
     /// The longest transmission that it takes.
     pub recv_size: u32,
     /// The longest transmission that it sends.
@@ -57,6 +60,7 @@ impl PeerLimits {
     #[must_use]
     pub fn unstated(recv_size: u32) -> Self {
         Self {
+            version: None,
             structure: RecvStructure::single(recv_size),
             recv_size,
             send_size: recv_size,
@@ -189,6 +193,7 @@ impl PropertyExchange {
     /// The peer turned out to speak version two: what it did not state has its default now.
     #[inline]
     pub fn on_accepted(&mut self) {
+        self.limits.version.get_or_insert(Version::Two);
         if !self.received && self.limits.recv_size < default::RECV_BUFFER_SIZE {
             self.limits.set_buffers(None, None);
             self.limits.send_size = default::RECV_BUFFER_SIZE;

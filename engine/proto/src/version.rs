@@ -132,11 +132,15 @@ impl PeerLimits {
     /// Who sent no private data is taken to have 1024 bytes for both, whatever our own sizes are.
     #[must_use]
     pub fn version_one(private: Option<&PrivateData>, own: &Settings) -> Self {
-        let Some(peer) = private else { return Self::unstated(default::INLINE_V1) };
+        let version = Some(Version::One);
+        let Some(peer) = private else {
+            return Self { version, ..Self::unstated(default::INLINE_V1) };
+        };
         // What we stated is in whole KiB, and more than we stated is never sent.
         let stated = PrivateData::decode(&own.private_data().encode());
         let own = stated.unwrap_or(own.private_data());
         Self {
+            version,
             send_size: peer.send_size.min(own.recv_size),
             remote_invalidation: peer.remote_invalidation,
             ..Self::unstated(peer.recv_size.min(own.send_size))
@@ -154,6 +158,12 @@ impl Connection {
             VERSION_TWO if self.accepted => Some(Version::Two),
             _ => None,
         }
+    }
+
+    /// Whether the peer has stated its properties.
+    #[must_use]
+    pub fn knows_properties(&self) -> bool {
+        self.vers == VERSION_TWO && self.exchange.is_received()
     }
 
     /// The first message of a peer decides the version: errors apart, and what is too short to be

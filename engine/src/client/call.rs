@@ -77,6 +77,7 @@ impl<'a> CallBuilder<'a> {
             outbox.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
+        let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut outbox.ledger, cookie) {
             Ok(id) => Ok(CallBuilder {
                 payload: Payload::begin(outbox, slot, id.xid(), CALL),
@@ -85,7 +86,7 @@ impl<'a> CallBuilder<'a> {
                 id,
                 wants: ArrayVec::new(),
                 operation: 0,
-                reply_payload_max: REPLY_PAYLOAD_DEFAULT,
+                reply_payload_max,
                 submitted: false,
             }),
             Err(why) => {
@@ -164,7 +165,8 @@ impl<'a> CallBuilder<'a> {
     }
 
     /// Says how long the payload of the reply can be, placed items not counted, from the
-    /// transaction id on. 1024 bytes if nothing is said.
+    /// transaction id on. 1024 bytes if nothing is said, or what one message brings if that is less:
+    /// a peer of version one that states no sizes sends 1024 bytes with the header.
     pub fn reply_payload_max(&mut self, bytes: u32) -> &mut CallBuilder<'a> {
         self.reply_payload_max = bytes;
         self

@@ -47,10 +47,8 @@ impl<P: Provider> Client<P> {
     /// Why there is no connection.
     pub fn connect(&mut self, to: SocketAddr) -> Result<PeerId, SetupError> {
         let id = self.begin_connect(to)?;
-        // The attempt has its own deadline, and the opening another; this is for an engine that is
-        // gone and keeps neither.
-        let life = self.shard.core.life;
-        let until = life.opening_until(life.opening_until(self.clock.now()));
+        // An attempt has its own deadlines; this is for an engine that is gone and keeps none.
+        let until = self.shard.core.life.attempt_until(self.clock.now());
         loop {
             let now = self.clock.now();
             if !self.poll(now, |_| ()) {

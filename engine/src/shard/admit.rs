@@ -5,11 +5,14 @@
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
 
-use rpcrdma_proto::{Connection, Opening, Role};
+use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
+use rpcrdma_xdr::private_data::PrivateData;
 
 use super::core::Core;
 use super::letters::{Arrival, Order};
+use super::negotiate::Asked;
 use super::peers::{Peer, Peers, Phase};
+use crate::control::Wish;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::server::handler::{Admission, Handler};
@@ -20,11 +23,17 @@ impl<P: Provider> Core<P> {
     pub fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while let Some(arrival) = self.arrivals.pop() {
             match arrival {
-                Arrival::Accepted { endpoint } => {
-                    self.admit(Role::Server, endpoint, None, now, handler);
+                Arrival::Accepted { endpoint, private } => {
+                    let newcomer =
+                        Newcomer { endpoint, private, start: Start::Either, asked: None };
+                    self.admit(newcomer, now, handler);
                 }
-                Arrival::Connected { id, endpoint } => {
-                    self.admit(Role::Client, endpoint, Some(id), now, handler);
+                Arrival::Connected { wish: Wish { to, id, again, .. }, endpoint, private } => {
+                    let start = self.begins_with(to, again, now);
+                    let is_trying = start == Start::Two;
+                    let asked = Some(Asked { id, to, is_trying, until: None });
+                    let newcomer = Newcomer { endpoint, private, start, asked };
+                    self.admit(newcomer, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
                     self.handle.bell().disconnected();
@@ -58,14 +67,10 @@ impl<P: Provider> Core<P> {
     }
 
     /// Takes over a connection that the connection manager has made.
-    fn admit<H: Handler>(
-        &mut self,
-        role: Role,
-        endpoint: Endpoint<P::Cm>,
-        connect: Option<ConnectId>,
-        now: u64,
-        handler: &mut H,
-    ) {
+    fn admit<H: Handler>(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut H) {
+        let Newcomer { endpoint, private, start, asked } = newcomer;
+        let role = if asked.is_some() { Role::Client } else { Role::Server };
+        let connect = asked.map(|asked| asked.id);
         let Ok(attached) = self.io.queues().attach(endpoint) else {
             self.turn_down(None, connect, handler);
             return;
@@ -76,18 +81,27 @@ impl<P: Provider> Core<P> {
             return;
         };
         let ledger = &mut self.outbox.ledger;
-        let opening = Opening::of(role);
+        let opening = Opening { private, version: start };
         let Ok(conn) = Connection::open(role, id.index, &self.settings, &opening, ledger) else {
             self.turn_down(Some(attached.qp), connect, handler);
             return;
         };
         let qp_num = attached.qp_num;
-        let peer = Peer::new(conn, id, qp_num, connect, self.life.opening_until(now));
+        // Who can fall back does not wait as long as who cannot.
+        let until = match start {
+            Start::Two if self.is_free_to_choose() => self.life.negotiation_until(now),
+            _ => self.life.opening_until(now),
+        };
+        let peer = Peer::new(conn, id, qp_num, asked, until);
         self.peers.insert(peer);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
-        if let Some(send) = peer.conn.begin() {
-            self.outbox.control(peer, &send);
+        if let Some(send) = peer.conn.begin()
+            && !self.outbox.control(peer, &send)
+            && let Some(asked) = &mut peer.connect
+        {
+            // Nothing was asked, so silence says nothing.
+            asked.is_trying = false;
         }
         self.note_ready(id.index, now, handler);
     }
@@ -111,9 +125,14 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Notes that the properties of a peer are known, if they are and were not.
+    /// Notes that the version or the properties of a peer are known, if they are and were not.
     #[inline]
     pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
+        if is_trying && peer.conn.version().is_some() {
+            self.note_version(index, now);
+        }
         let Some(peer) = self.peers.at(index) else { return };
         if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
             self.come_up(index, now, handler);
@@ -125,9 +144,43 @@ impl<P: Provider> Core<P> {
         let Some(peer) = self.peers.at(index) else { return };
         peer.phase = Phase::Up;
         self.stats.connected.add(1);
-        let (id, connect) = (peer.id, peer.connect);
+        match peer.conn.version() {
+            Some(Version::One) => self.stats.version_one.add(1),
+            _ => self.stats.version_two.add(1),
+        }
+        let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
         if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
+            self.turn_away(index, now, handler);
+        }
+    }
+
+    /// Closes a connection that the handler does not want, once the peer has had the time to take
+    /// what was said to it: without an answer it would take us for a peer of version one.
+    fn turn_away<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let until = self.life.farewell_until(now);
+        let Some(peer) = self.peers.at(index) else { return };
+        if peer.lane.pending.front().is_none() {
+            return self.close(index, CloseReason::Refused, now, handler);
+        }
+        peer.phase = Phase::Refused { until };
+        self.io.signal_next(&mut peer.lane);
+    }
+
+    /// Closes a connection that is not wanted, once the peer has what was said to it.
+    pub fn see_off<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        if peer.lane.pending.front().is_none() && peer.lane.outstanding() == 0 {
             self.close(index, CloseReason::Refused, now, handler);
         }
     }
+}
+
+/// A connection that the connection manager has made.
+struct Newcomer<P: Provider> {
+    endpoint: Endpoint<P::Cm>,
+    /// What the peer said while connecting.
+    private: Option<PrivateData>,
+    start: Start,
+    /// On the side that asked for it.
+    asked: Option<Asked>,
 }

@@ -98,6 +98,8 @@ pub struct PeerAudit {
     pub id: PeerId,
     /// The number of its queue pair.
     pub qp_num: u32,
+    /// Whether this side asked for it.
+    pub is_asked: bool,
     /// Whether calls may go both ways.
     pub is_up: bool,
     /// Whether it has ended and waits for its sends.
@@ -225,6 +227,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
     let mut audit = PeerAudit {
         id: peer.id,
         qp_num: peer.qp_num,
+        is_asked: peer.connect.is_some(),
         is_up: peer.phase == Phase::Up,
         is_closing: matches!(peer.phase, Phase::Closing { .. }),
         open_calls: peer.open_calls,

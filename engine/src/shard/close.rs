@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use rpcrdma_config::section::Connections;
+use rpcrdma_config::Config;
+
+use rpcrdma_proto::Versions;
 
 use super::core::Core;
 use super::message::After;
@@ -24,19 +26,22 @@ pub(crate) struct Life {
     next_tick: u64,
     group_timeout: u64,
     connect_timeout: u64,
+    negotiation_timeout: u64,
     stop_timeout: u64,
 }
 
 /// How often times are looked at.
-const TICK: u64 = 10_000_000;
+pub(crate) const TICK: u64 = 10_000_000;
 
 impl Life {
-    pub fn new(connections: &Connections) -> Life {
+    pub fn new(config: &Config) -> Life {
+        let connections = config.connections();
         Life {
             stopping: None,
             next_tick: 0,
             group_timeout: nanos(connections.group_timeout),
             connect_timeout: nanos(connections.connect_timeout),
+            negotiation_timeout: nanos(config.protocol().negotiation_timeout),
             stop_timeout: nanos(connections.stop_timeout),
         }
     }
@@ -66,6 +71,24 @@ impl Life {
     pub fn opening_until(&self, now: u64) -> u64 {
         now.saturating_add(self.connect_timeout)
     }
+
+    /// Until when a peer must have answered the first message in version two.
+    pub fn negotiation_until(&self, now: u64) -> u64 {
+        now.saturating_add(self.negotiation_timeout)
+    }
+
+    /// Until when a peer that is not wanted may take what was said to it.
+    pub fn farewell_until(&self, now: u64) -> u64 {
+        now.saturating_add(self.stop_timeout)
+    }
+
+    /// Until when an attempt to connect is over, whatever has become of it: two connections and two
+    /// openings, with the end of the first in between.
+    pub fn attempt_until(&self, now: u64) -> u64 {
+        let twice = self.connect_timeout.saturating_mul(3);
+        let between = self.negotiation_timeout.saturating_add(self.stop_timeout);
+        now.saturating_add(twice.saturating_add(between))
+    }
 }
 
 impl<P: Provider> Core<P> {
@@ -82,6 +105,7 @@ impl<P: Provider> Core<P> {
             return;
         }
         let (id, connect) = (peer.id, peer.connect);
+        let again = self.tries_again(index, was, why, now);
         self.free_parked(index);
         self.fail_calls(index, why, handler);
         self.outbox.discard_express(index);
@@ -89,8 +113,10 @@ impl<P: Provider> Core<P> {
         self.outbox.discard_pending(&mut peer.lane);
         self.stats.closed.add(1);
         match (was, connect) {
-            (Phase::Opening { .. }, Some(attempt)) => {
-                handler.on_refused(attempt, why.as_connect_error());
+            // The outcome is that of the next attempt.
+            (Phase::Opening { .. }, Some(_)) if again => {}
+            (Phase::Opening { .. }, Some(asked)) => {
+                handler.on_refused(asked.id, why.as_connect_error());
             }
             (Phase::Opening { .. }, None) => {}
             // Calls that have memory exposed complete later, and their connection ends after them.
@@ -100,6 +126,7 @@ impl<P: Provider> Core<P> {
             },
         }
         let Some(peer) = self.peers.at(index) else { return };
+        peer.again = again;
         let is_marked = self.io.drain(&mut peer.lane, index);
         peer.phase = Phase::Closing { until, is_marked };
         self.finish_close(index, handler);
@@ -127,6 +154,10 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
         self.life.next_tick = now.saturating_add(TICK);
+        // Who exchanges properties expects a first message. Without, and in version one, a client
+        // may be silent until it calls (wire.md B17).
+        let expects_properties = self.settings.properties && !self.is_free_to_choose();
+        let expects_properties = expects_properties && self.settings.versions != Versions::ONE;
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: what a peer may send for ever on a connection without calls.
@@ -138,10 +169,11 @@ impl<P: Provider> Core<P> {
                     let is_marked = self.io.drain(&mut peer.lane, index);
                     peer.phase = Phase::Closing { until, is_marked };
                 }
-                // Who exchanges properties expects a first message. Without, a client may be silent
-                // until it calls.
+                Phase::Refused { until } if now >= until => {
+                    self.close(index, CloseReason::Refused, now, handler);
+                }
                 Phase::Opening { until }
-                    if now >= until && (peer.connect.is_some() || self.settings.properties) =>
+                    if now >= until && (peer.connect.is_some() || expects_properties) =>
                 {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
@@ -149,9 +181,11 @@ impl<P: Provider> Core<P> {
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
+                Phase::Up => self.check_first_call(index, now, handler),
                 _ => {}
             }
         }
+        self.check_owing(now, handler);
         if let Some(until) = self.life.stopping {
             self.wind_down(now >= until, now, handler);
         }
@@ -175,6 +209,16 @@ impl<P: Provider> Core<P> {
                 && self.outbox.ledger.calls.next_of(index, None).is_none();
             if is_quiet || is_over {
                 self.close(index, CloseReason::Stopped, now, handler);
+            }
+        }
+    }
+
+    /// Ends the connections of peers that owe answers for too long.
+    fn check_owing<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        for _ in 0..self.owing.per_tick() {
+            if let Some(index) = self.owing.look(&self.outbox.ledger.calls, now) {
+                self.stats.call_timeouts.add(1);
+                self.close(index, CloseReason::NotAnswering, now, handler);
             }
         }
     }
@@ -221,7 +265,10 @@ impl<P: Provider> Core<P> {
             debug_assert!(peer.lane.pending.front().is_none(), "nothing is sent while closing");
             self.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.outbox.ledger);
-            self.handle.bell().disconnected();
+            match peer.connect.filter(|_| peer.again) {
+                Some(asked) => self.ask_again(asked),
+                None => self.handle.bell().disconnected(),
+            }
         }
     }
 }

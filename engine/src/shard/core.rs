@@ -10,7 +10,7 @@ use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
 use rpcrdma_proto::{Settings, ShardLedger};
 
-use super::close::Life;
+use super::close::{Life, TICK};
 use super::exposed::Exposures;
 use super::fetch::Fetches;
 use super::inbox::{Bell, Inbox};
@@ -18,12 +18,14 @@ use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
 use super::outbox::{Outbox, UNSOLICITED_MAX};
+use super::owing::Owing;
 use super::peers::{PeerId, Peers, Phase};
 use super::rx::{Came, Waiting};
 use super::turn::{Turn, release};
 use super::windows::{Way, Windows};
 use crate::budget::{Budget, Explicit};
 use crate::client::call::CallBuilder;
+use crate::control::Attachment;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
 use crate::io::{Flush, Io, Refill, Work};
@@ -51,6 +53,9 @@ pub(crate) struct Core<P: Provider> {
     pub kept: KeptOffer,
     pub refill: Refill,
     pub life: Life,
+    pub owing: Owing,
+    /// The shard's place in the control plane, once it has one.
+    pub attachment: Option<Attachment<P>>,
     pub settings: Settings,
     pub handle: ShardHandle,
     pub stats: SharedStats,
@@ -110,7 +115,9 @@ impl<P: Provider> Core<P> {
             map: Map::new(budget.pieces, items_max),
             kept: KeptOffer::none(),
             refill: Refill::new(),
-            life: Life::new(config.connections()),
+            life: Life::new(config),
+            owing: Owing::new(config.connections().call_timeout, budget.calls, TICK),
+            attachment: None,
             settings: budget.settings,
             handle: ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize),
             stats,
@@ -343,6 +350,8 @@ impl<P: Provider> Core<P> {
             self.finish_close(index, handler);
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
+        } else if matches!(peer.phase, Phase::Refused { .. }) {
+            self.see_off(index, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
             self.outbox.wake(&mut peer.lane, index);
         }

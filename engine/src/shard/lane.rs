@@ -63,6 +63,11 @@ impl Lane {
         self.posted.wrapping_sub(self.signaled)
     }
 
+    /// Has the next work request signaled, where one in `signal_every` is.
+    pub fn signal_next(&mut self, signal_every: u32) {
+        self.signaled = self.posted.wrapping_sub(signal_every);
+    }
+
     /// Counts a posted work request and returns its sequence number.
     #[inline]
     pub fn on_posted(&mut self, signaled: bool) -> u32 {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use rpcrdma_xdr::private_data::PrivateData;
+
 use super::inbox::{Bell, Inbox};
 use super::peers::PeerId;
+use crate::control::Wish;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider};
 use crate::server::ticket::{Finished, Ticket};
 use crate::stats::{SharedStats, Snapshot};
@@ -30,9 +33,9 @@ pub(crate) enum Order {
 /// What the connection manager brings to a shard.
 pub(crate) enum Arrival<P: Provider> {
     /// A connection that a peer asked for.
-    Accepted { endpoint: Endpoint<P::Cm> },
+    Accepted { endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection that this shard asked for.
-    Connected { id: ConnectId, endpoint: Endpoint<P::Cm> },
+    Connected { wish: Wish, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection that this shard asked for and cannot have.
     Refused { id: ConnectId, reason: ConnectError },
 }

@@ -268,15 +268,15 @@ impl Outbox {
         debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }
 
-    /// Sends a message between the transports.
+    /// Sends a message between the transports, unless too many wait or no slot is free.
     #[cold]
-    pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) {
+    pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {
         if peer.lane.unsolicited >= UNSOLICITED_MAX {
             self.stats.unreported.add(1);
-            return;
+            return false;
         }
         peer.lane.unsolicited += 1;
-        self.small(peer, |conn, writer| conn.encode_control(send, writer));
+        self.small(peer, |conn, writer| conn.encode_control(send, writer))
     }
 
     fn small(

@@ -8,8 +8,8 @@ use rpcrdma_proto::Connection;
 
 use super::lane::Lane;
 use super::message::NONE;
+use super::negotiate::Asked;
 use crate::error::CloseReason;
-use crate::provider::ConnectId;
 
 /// Names a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,8 +36,10 @@ pub(crate) struct Peer {
     pub qp_num: u32,
     /// Until when the open group may stand open.
     pub group_until: Option<u64>,
-    /// The attempt that it came from, on the side that asked for it.
-    pub connect: Option<ConnectId>,
+    /// What it came from, on the side that asked for it.
+    pub connect: Option<Asked>,
+    /// Whether it is asked for once more when it is gone.
+    pub again: bool,
 }
 
 impl Peer {
@@ -45,7 +47,7 @@ impl Peer {
         conn: Connection,
         id: PeerId,
         qp_num: u32,
-        connect: Option<ConnectId>,
+        connect: Option<Asked>,
         until: u64,
     ) -> Peer {
         let phase = Phase::Opening { until };
@@ -62,6 +64,7 @@ impl Peer {
             fetching: 0,
             untold: None,
             group_until: None,
+            again: false,
         }
     }
 }
@@ -76,6 +79,11 @@ pub(crate) enum Phase {
     },
     /// Calls may go both ways.
     Up,
+    /// Turned down by the handler; what was said to it before may still arrive.
+    Refused {
+        /// When it is closed, in nanoseconds of the shard's clock.
+        until: u64,
+    },
     /// In the error state, waiting for its sends to come back.
     Closing {
         /// When waiting ends, in nanoseconds of the shard's clock.

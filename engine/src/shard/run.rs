@@ -11,7 +11,6 @@ use super::core::Core;
 use super::letters::ShardHandle;
 use super::turn::Turn;
 use crate::clock::Clock;
-use crate::control::Attachment;
 use crate::error::SetupError;
 use crate::provider::{ConnectId, Provider};
 use crate::server::handler::Handler;
@@ -26,17 +25,11 @@ pub struct Shard<P: Provider, H> {
     handler: H,
     pub(crate) core: Core<P>,
     idle: Idle,
-    attachment: Attachment<P>,
 }
 
 impl<P: Provider, H: Handler> Shard<P, H> {
-    pub(crate) fn new(
-        core: Core<P>,
-        handler: H,
-        config: &Config,
-        attachment: Attachment<P>,
-    ) -> Shard<P, H> {
-        Shard { core, handler, idle: config.engine().idle, attachment }
+    pub(crate) fn new(core: Core<P>, handler: H, config: &Config) -> Shard<P, H> {
+        Shard { core, handler, idle: config.engine().idle }
     }
 
     /// Does everything there is to do, once, and returns whether there was something. `now` is in
@@ -91,7 +84,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// # Errors
     /// If the shard is full, or the engine stopped.
     pub fn connect(&mut self, to: std::net::SocketAddr) -> Result<ConnectId, SetupError> {
-        self.attachment.connect(to)
+        self.core.attachment.as_ref().ok_or(SetupError::Stopped)?.connect(to)
     }
 
     /// Whether the shard was told to stop and has.

@@ -53,7 +53,8 @@ impl Sim {
         self.nodes[at].audit = audit;
     }
 
-    /// A connection that was not there before is an end of the one that is being made.
+    /// A connection that was not there before is an end of the one that is being made. An attempt can
+    /// make two, one after the other, if the first is lost before its version is known.
     fn note_handshake(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let new: Vec<End> = node.audit.peers.iter().map(|peer| (at, peer.id)).collect();
@@ -61,19 +62,28 @@ impl Sim {
         let attempts = std::mem::take(&mut node.shard.handler().attempts);
         let Some(handshake) = &mut self.handshake else { return };
         handshake.ends.extend(new);
+        // What is left of a first connection is no end of the second.
+        let nodes = &self.nodes;
+        let find = |(at, id): &End| nodes[*at].audit.peers.iter().find(|peer| peer.id == *id);
+        handshake.ends.retain(|end| find(end).is_some());
+        let sides = [true, false].map(|is_asked| {
+            let mut ends = handshake.ends.iter().copied();
+            ends.rfind(|end| find(end).is_some_and(|peer| peer.is_asked == is_asked))
+        });
         let by = handshake.by;
         if attempts.iter().any(|(id, _)| (at, *id) == by) {
             handshake.left = Some((self.controls.len(), vec![true; self.nodes.len()]));
         }
-        if let [one, other] = handshake.ends[..] {
+        if let [Some(one), Some(other)] = sides {
             let mut model = self.model.borrow_mut();
             model.join([one, other]);
             model.saw("connections");
             if let Some(link) = model.link(one) {
                 link.is_changed = [one, other].iter().any(|end| self.strangers.contains(end));
             }
-            self.handshake = None;
-        } else if let Some((0, shards)) = &mut handshake.left {
+            handshake.ends.clear();
+        }
+        if let Some((0, shards)) = &mut handshake.left {
             // Every control plane was stepped since, and so every shard has what is for it.
             shards[at] = false;
             if !shards.contains(&true) {

@@ -1,0 +1,99 @@
+//! Which peers are known to speak version one only: found out once, remembered for a while.
+//!
+//! One memory serves all shards of an engine. It is asked when a connection is made and told when
+//! an attempt with version two has failed, and never in between.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The addresses that were found to know version one only, each for so long (wire.md B4).
+#[derive(Debug)]
+pub(crate) struct VersionMemory {
+    life: u64,
+    entries: Mutex<Vec<Entry>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    at: SocketAddr,
+    /// When it is forgotten, in nanoseconds of the shards' clock.
+    until: u64,
+}
+
+impl VersionMemory {
+    /// Remembers each address for `life`; not at all if that is zero.
+    pub fn new(life: Duration) -> VersionMemory {
+        let life = u64::try_from(life.as_nanos()).unwrap_or(u64::MAX);
+        VersionMemory { life, entries: Mutex::new(Vec::new()) }
+    }
+
+    /// Notes that version two was tried at this address in vain.
+    pub fn note_one(&self, at: SocketAddr, now: u64) {
+        if self.life == 0 {
+            return;
+        }
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.at != at && entry.until > now);
+        // Who is forgotten too early is tried with version two once more.
+        if entries.len() == PEERS_MAX
+            && let Some(oldest) = (0..entries.len()).min_by_key(|&index| entries[index].until)
+        {
+            entries.swap_remove(oldest);
+        }
+        entries.push(Entry { at, until: now.saturating_add(self.life) });
+    }
+
+    /// Whether this address is known to have version one only.
+    pub fn is_one(&self, at: SocketAddr, now: u64) -> bool {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().any(|entry| entry.at == at && entry.until > now)
+    }
+}
+
+/// Addresses that are remembered at one time.
+const PEERS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE_NS: u64 = 60_000_000_000;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn an_address_is_known_until_its_time_is_over() {
+        let memory = VersionMemory::new(MINUTE);
+        assert!(!memory.is_one(address(1), 5));
+        memory.note_one(address(1), 5);
+        assert!(memory.is_one(address(1), 5) && !memory.is_one(address(2), 5));
+        assert!(memory.is_one(address(1), 5 + MINUTE_NS - 1));
+        assert!(!memory.is_one(address(1), 5 + MINUTE_NS));
+        memory.note_one(address(1), MINUTE_NS);
+        assert!(memory.is_one(address(1), 2 * MINUTE_NS - 1), "found out again");
+    }
+
+    #[test]
+    fn without_a_life_nothing_is_remembered() {
+        let memory = VersionMemory::new(Duration::ZERO);
+        memory.note_one(address(1), 5);
+        assert!(!memory.is_one(address(1), 5));
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_loses_the_oldest() {
+        let memory = VersionMemory::new(MINUTE);
+        for port in 0..=PEERS_MAX as u16 {
+            memory.note_one(address(port), port.into());
+        }
+        assert!(!memory.is_one(address(0), 1000));
+        assert!((1..=PEERS_MAX as u16).all(|port| memory.is_one(address(port), 1000)));
+        // What is over makes room for everything.
+        memory.note_one(address(0), 2 * MINUTE_NS);
+        assert_eq!(memory.entries.lock().expect("nobody has panicked").len(), 1);
+    }
+}
