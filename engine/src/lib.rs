@@ -32,7 +32,7 @@ pub mod work;
 pub use client::Client;
 pub use client::call::{CallBuilder, Want};
 pub use client::completion::Completion;
-pub use client::sink::Sink;
+pub use client::sink::{SINK_PIECES_MAX, Sink};
 pub use clock::Clock;
 pub use engine::Engine;
 pub use error::{CallError, CallRefused, CloseReason, SetupError};
