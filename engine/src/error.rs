@@ -183,6 +183,13 @@ pub enum CallRefused {
          slots (send.length) and more zeros (send.zero) make them fewer"
     )]
     TooManyPieces,
+    /// The peer would have to fetch the message as a whole, which is then copied, and a registered
+    /// slice in it is not the shard's to read.
+    #[error(
+        "a registered slice lies in a call that the peer has to fetch as a whole: place a loan, or let \
+         the peer fetch more items apart (interop.read_chunks_max, interop.long_call_with_chunks)"
+    )]
+    SliceInLongCall,
     /// The protocol does not let it go out, or not now.
     #[error("the call cannot be sent: {0:?}")]
     Protocol(rpcrdma_proto::SendError),
