@@ -327,9 +327,10 @@ impl<Q: Queues> Io<Q> {
             Ok(()) => chain.len(),
             Err(error) => error.taken(),
         };
+        let sends = chain[..taken].iter().filter(|wr| wr.op.is_send()).count();
         drop(chain);
         outbox.stats.doorbells.add(1);
-        outbox.stats.sent.add(taken as u64);
+        outbox.stats.sent.add(sends as u64);
         for link in links.drain(..).take(taken) {
             let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
             let head = outbox.messages.head_mut(link.message);

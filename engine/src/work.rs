@@ -64,6 +64,14 @@ pub enum SendOp {
     },
 }
 
+impl SendOp {
+    /// Whether it is a transmission: a message that takes a Receive of the peer.
+    #[must_use]
+    pub fn is_send(&self) -> bool {
+        matches!(self, SendOp::Send | SendOp::SendInvalidate { .. })
+    }
+}
+
 /// Memory of the peer, of as many bytes as the local side of the request has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
