@@ -1,4 +1,4 @@
-//! A distribution of latencies: every sample counted, three digits, the true maximum kept.
+//! A distribution of latencies: every sample counted, three digits, the true extremes kept.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -6,10 +6,11 @@ use serde::Serialize;
 /// A distribution of times in nanoseconds.
 ///
 /// Every sample is counted once and none is trimmed. Values are kept to three significant digits,
-/// the maximum and the sum exactly.
+/// the extremes and the sum exactly.
 #[derive(Debug, Clone)]
 pub struct Latency {
     histogram: Histogram<u64>,
+    min_ns: u64,
     max_ns: u64,
     sum_ns: u128,
 }
@@ -19,13 +20,14 @@ impl Latency {
     pub fn new() -> Latency {
         let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
             .expect("the bounds are constants that the histogram accepts");
-        Latency { histogram, max_ns: 0, sum_ns: 0 }
+        Latency { histogram, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 
     /// Counts one sample. Does not allocate.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns);
+        self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns += u128::from(ns);
     }
@@ -33,6 +35,7 @@ impl Latency {
     /// Counts every sample of another distribution.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("both histograms have the same bounds");
+        self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
     }
@@ -40,6 +43,11 @@ impl Latency {
     /// How many samples there are.
     pub fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// The shortest sample, exactly; 0 without samples.
+    pub fn min_ns(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.min_ns }
     }
 
     /// The smallest value that at least the share `quantile` (0 to 1) of all samples does not
@@ -161,6 +169,7 @@ mod tests {
         let latency = of([100, 1_234_567_891]);
         assert_eq!(latency.summary(1.0).max_ns, 1_234_567_891.0);
         assert_eq!(latency.quantile_ns(1.0), 1_234_567_891);
+        assert_eq!(latency.min_ns(), 100);
     }
 
     #[test]
@@ -182,6 +191,7 @@ mod tests {
         let mut left = of(1..=500);
         left.merge(&of(501..=1000));
         assert_eq!(left.summary(1.0), of(1..=1000).summary(1.0));
+        assert_eq!(left.min_ns(), 1);
     }
 
     #[test]
@@ -204,6 +214,7 @@ mod tests {
     fn an_empty_distribution_is_all_zeros() {
         let empty = Latency::new();
         assert_eq!(empty.median_ns(), 0.0);
+        assert_eq!(empty.min_ns(), 0);
         assert_eq!(empty.summary(1.0).mean_ns, 0.0);
         assert_eq!(empty.quantile_ns(0.99), 0);
     }
