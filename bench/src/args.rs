@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_config::units::{Length, parse_length};
+use rpcrdma_config::units::{Length, parse_duration, parse_length};
 
 use crate::cores::CorePair;
 
@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_enum, help_heading = CALL)]
     pub op: Option<Op>,
     /// Data bytes of a request, and of a reply that carries data: 64, 4KiB, 1MiB
-    /// [default: 64; read and write: 4KiB; bw: 64KiB]
+    /// [default: 64; read and write: 4KiB; bw: 64KiB; distance: 4, 16, 64 and 256 KiB]
     #[arg(short, long, value_name = "BYTES", value_parser = length, help_heading = CALL)]
     pub size: Option<usize>,
     /// Data bytes of an echo's reply, if other than those of the request
@@ -47,6 +47,9 @@ pub struct Args {
     #[arg(short = 'k', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub connections: u32,
+    /// One-way delays of `distance`, as in 5us,50us [default: 0us,5us,50us,500us]
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = delay)]
+    pub delay: Vec<Duration>,
     /// The client's core and the server's, as in 2,3 [default: picked]
     #[arg(short, long, value_name = "C,S")]
     pub cores: Option<CorePair>,
@@ -62,16 +65,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "profile", help_heading = ENGINE)]
     pub config: Option<PathBuf>,
 
-    /// Measured time of each contender, spread over the rounds [default: 2]
+    /// Measured time of each contender, spread over the rounds [default: 2; distance: 0.3]
     #[arg(short = 't', long, value_name = "S", value_parser = seconds, help_heading = LENGTH)]
     pub seconds: Option<Duration>,
     /// Measured round trips of each contender, spread over the rounds, in place of a time
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "seconds", help_heading = LENGTH)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: Option<u64>,
-    /// Round trips at the start of each round that are not counted
-    #[arg(long, value_name = "N", default_value_t = 2000, help_heading = LENGTH)]
-    pub warm_up: u64,
+    /// Round trips at the start of each round that are not counted [default: 2000; distance: 10]
+    #[arg(long, value_name = "N", help_heading = LENGTH)]
+    pub warm_up: Option<u64>,
     /// Rounds; contenders take turns, A B C then C B A
     #[arg(short, long, value_name = "N", default_value_t = 10, help_heading = LENGTH)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -98,6 +101,8 @@ pub enum Mode {
     Rate,
     /// Bytes per second of large reads or writes, beside raw and the floor
     Bw,
+    /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
+    Distance,
 }
 
 impl Mode {
@@ -109,6 +114,7 @@ impl Mode {
             Mode::Lat => "lat",
             Mode::Rate => "rate",
             Mode::Bw => "bw",
+            Mode::Distance => "distance",
         }
     }
 }
@@ -228,6 +234,17 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// A time from one side to the other, in whole microseconds.
+fn delay(text: &str) -> Result<Duration, String> {
+    let delay = parse_duration(text).map_err(|error| error.to_string())?;
+    if delay > DELAY_MAX || !delay.subsec_nanos().is_multiple_of(1000) {
+        return Err("0us to 100ms, in whole microseconds".into());
+    }
+    Ok(delay)
+}
+
+/// The longest delay: a call then takes some tenths of a second.
+const DELAY_MAX: Duration = Duration::from_millis(100);
 /// The longest request or reply.
 const LENGTH_MAX: u64 = 64 << 20;
 
@@ -242,6 +259,7 @@ Examples:
   rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
   rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections
   rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
+  rpcrdma-bench distance                  round trips of reads and writes, and what they cost
   rpcrdma-bench floor -w 32               what this machine can do at best
   rpcrdma-bench lat --json - | jq .       for a program to read
 
@@ -280,6 +298,18 @@ mod tests {
     }
 
     #[test]
+    fn delays_are_whole_microseconds_and_have_a_bound() {
+        assert_eq!(delay("0us"), Ok(Duration::ZERO));
+        assert_eq!(delay("100ms"), Ok(DELAY_MAX));
+        for wrong in ["5", "us", "-1us", "101ms", "1500ns"] {
+            assert!(delay(wrong).is_err(), "{wrong}");
+        }
+        let args = Args::try_parse_from(["rpcrdma-bench", "distance", "--delay", "5us,50us"]);
+        let delays = args.expect("it parses").delay;
+        assert_eq!(delays, [5, 50].map(Duration::from_micros));
+    }
+
+    #[test]
     fn a_time_and_a_count_exclude_each_other() {
         assert!(Args::try_parse_from(["rpcrdma-bench", "-t", "1", "-n", "5"]).is_err());
         assert!(Args::try_parse_from(["rpcrdma-bench", "-n", "0"]).is_err());
@@ -288,7 +318,7 @@ mod tests {
     #[test]
     fn no_options_are_a_valid_command() {
         let args = Args::try_parse_from(["rpcrdma-bench"]).expect("everything has a default");
-        assert_eq!((args.mode, args.rounds, args.warm_up), (None, 10, 2000));
+        assert_eq!((args.mode, args.rounds, args.warm_up), (None, 10, None));
     }
 
     #[test]

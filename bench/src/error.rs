@@ -60,6 +60,14 @@ pub enum BenchError {
         /// What happened.
         what: String,
     },
+    /// A contender does not do what its name says.
+    #[error("{who}: {what}")]
+    NotAsNamed {
+        /// Who was measured.
+        who: &'static str,
+        /// What it does in place of it.
+        what: String,
+    },
     /// The other thread ended before its work was done.
     #[error("{who}: the other side ended early")]
     PeerGone {

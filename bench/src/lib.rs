@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   args ──▶ plan ──▶ contenders: floor, raw, ... ──▶ rounds (interleaved) ──▶ report
+//!     └──▶ distance: explicit RDMA beside Sends, at several delays ──▶ rounds
 //!                         └ pair: two pinned threads; meter: warm-up, samples, enough
 //! ```
 //! Made for the command and for the criterion benches beside it, and for nobody else.
@@ -11,6 +12,7 @@ pub mod args;
 pub mod blocks;
 pub mod call;
 pub mod cores;
+pub mod distance;
 pub mod env;
 pub mod error;
 pub mod floor;

@@ -43,6 +43,9 @@ pub struct Load {
     pub connections: u32,
     /// What the receiver of data does with them.
     pub touch: Touch,
+    /// Calls under way at one time whose results are written into memory of the program's own; 0 if
+    /// they come where Sends place them.
+    pub sinks: u32,
 }
 
 impl Plan {
@@ -73,7 +76,7 @@ impl Plan {
             config,
             cores: CorePair::choose(args.cores)?,
             rounds: args.rounds,
-            quota: quota(args),
+            quota: quota(args, SECONDS, WARM_UP),
         })
     }
 
@@ -154,7 +157,7 @@ impl Plan {
 
     /// The same for programs.
     pub fn settings(&self) -> Settings {
-        let Load { shape, placement, window, connections, touch } = self.load;
+        let Load { shape, placement, window, connections, touch, .. } = self.load;
         let [call, reply] = self.on_wire();
         Settings {
             mode: self.mode.name(),
@@ -217,6 +220,13 @@ pub struct Settings {
 /// What the engine is to do, by the options and the defaults of the mode.
 fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
     let op = args.op.unwrap_or(if mode == Mode::Bw { Op::Read } else { Op::Echo });
+    if !args.delay.is_empty() {
+        return Err(BenchError::Usage(
+            "--delay is for `distance`; for a fabric with another delay use a --config with \
+             [fabric] delay"
+                .into(),
+        ));
+    }
     if args.reply.is_some() && op != Op::Echo {
         let what = op.name();
         return Err(BenchError::Usage(format!(
@@ -247,23 +257,25 @@ fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
         window: args.window.unwrap_or(match mode {
             Mode::Rate => 32,
             Mode::Bw => 8,
-            Mode::Floor | Mode::Raw | Mode::Lat => 1,
+            Mode::Floor | Mode::Raw | Mode::Lat | Mode::Distance => 1,
         }),
         connections: args.connections,
         touch: args.touch,
+        sinks: 0,
     })
 }
 
 /// The share of one round in the whole time or count.
-fn quota(args: &Args) -> Quota {
+pub(crate) fn quota(args: &Args, seconds: Duration, warm_up: u64) -> Quota {
     let end = match args.iterations {
         Some(count) => End::Count(count.div_ceil(u64::from(args.rounds))),
-        None => End::Time(args.seconds.unwrap_or(SECONDS) / args.rounds),
+        None => End::Time(args.seconds.unwrap_or(seconds) / args.rounds),
     };
-    Quota { warm_up: args.warm_up, end }
+    Quota { warm_up: args.warm_up.unwrap_or(warm_up), end }
 }
 
 const SECONDS: Duration = Duration::from_secs(2);
+const WARM_UP: u64 = 2000;
 /// For the decision whether progress is worth showing.
 const ROUND_TRIP_GUESS: Duration = Duration::from_micros(1);
 

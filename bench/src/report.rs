@@ -4,12 +4,19 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::cores::CorePair;
 use crate::env::{Build, Machine};
-use crate::jitter::Jitter;
+use crate::jitter::{self, Jitter};
 use crate::latency::Summary;
 use crate::meter::Round;
 use crate::plan::Settings;
 use crate::rounds::{Ratio, Series};
+
+/// A result, for people and for programs.
+pub trait Tabular: Serialize {
+    /// The whole report for people.
+    fn table(&self) -> String;
+}
 
 /// A result, with all that is needed to believe it.
 #[derive(Debug, Clone, Serialize)]
@@ -18,6 +25,18 @@ pub struct Report {
     pub what: String,
     /// What was measured, in numbers.
     pub settings: Settings,
+    /// Where, and how quietly.
+    #[serde(flatten)]
+    pub scene: Scene,
+    /// One entry per contender, in the order they were named.
+    pub contenders: Vec<ContenderReport>,
+    /// The quotients between them.
+    pub ratios: Vec<RatioReport>,
+}
+
+/// Where something was measured, and what disturbed it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scene {
     /// The program.
     pub build: Build,
     /// The machine.
@@ -32,10 +51,6 @@ pub struct Report {
     pub jitter_after: [Jitter; 2],
     /// Why the run is to be called noisy; empty when it is not.
     pub noise: Vec<String>,
-    /// One entry per contender, in the order they were named.
-    pub contenders: Vec<ContenderReport>,
-    /// The quotients between them.
-    pub ratios: Vec<RatioReport>,
 }
 
 /// The result of one contender.
@@ -96,6 +111,31 @@ pub struct RatioReport {
     pub added_per_side_ns: Option<f64>,
 }
 
+/// How often a contender lost its core.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost {
+    /// The contender.
+    pub name: &'static str,
+    /// The time that it was measured for.
+    pub elapsed_ns: u64,
+    /// How often.
+    pub preempted: u64,
+}
+
+impl Lost {
+    /// Sums up the rounds of a contender.
+    pub fn of_rounds<'a>(
+        name: &'static str,
+        rounds: impl Iterator<Item = &'a RoundReport>,
+    ) -> Lost {
+        rounds.fold(Lost { name, elapsed_ns: 0, preempted: 0 }, |sum, round| Lost {
+            elapsed_ns: sum.elapsed_ns + round.elapsed_ns,
+            preempted: sum.preempted + round.preempted,
+            ..sum
+        })
+    }
+}
+
 impl ContenderReport {
     /// Sums a series up, of round trips that carry so many bytes of data both ways together.
     pub fn new(series: &Series, data_len: usize) -> ContenderReport {
@@ -112,10 +152,16 @@ impl ContenderReport {
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
         }
     }
+
+    /// How often it lost its core.
+    pub fn lost(&self) -> Lost {
+        Lost::of_rounds(self.name, self.rounds.iter())
+    }
 }
 
 impl RoundReport {
-    fn new(round: &Round) -> RoundReport {
+    /// Sums a round up.
+    pub fn new(round: &Round) -> RoundReport {
         RoundReport {
             median_ns: (round.latency.count() > 0).then(|| round.latency.median_ns()),
             rate: round.rate(),
@@ -160,24 +206,27 @@ impl RatioReport {
     }
 }
 
-impl Report {
-    /// The whole report for people.
-    pub fn table(&self) -> String {
-        let mut out = String::new();
-        self.write_head(&mut out);
-        self.write_latencies(&mut out);
-        self.write_rates(&mut out);
-        self.write_ratios(&mut out);
-        self.write_noise(&mut out);
-        out
+impl Scene {
+    /// The scene of contenders that lost so much, measured between the two probes.
+    pub fn new(
+        cores: CorePair,
+        notes: Vec<String>,
+        [before, after]: [[Jitter; 2]; 2],
+        lost: &[Lost],
+    ) -> Scene {
+        Scene {
+            build: Build::THIS,
+            machine: Machine::read(cores),
+            clock_step_ns: jitter::clock_step_ns(),
+            notes,
+            jitter_before: before,
+            jitter_after: after,
+            noise: noise(&[before, after].concat(), lost),
+        }
     }
 
-    fn write_head(&self, out: &mut String) {
-        let Settings { request_wire_bytes, reply_wire_bytes, .. } = self.settings;
-        line(
-            out,
-            format_args!("on the wire: {request_wire_bytes} bytes there, {reply_wire_bytes} back"),
-        );
+    /// What stands above the figures.
+    pub(crate) fn write_head(&self, out: &mut String) {
         for text in self.machine.lines() {
             line(out, format_args!("machine:     {text}"));
         }
@@ -187,11 +236,49 @@ impl Report {
             line(out, format_args!("with:        {note}"));
         }
         for (when, probes) in [("before", &self.jitter_before), ("after", &self.jitter_after)] {
-            line(out, format_args!("jitter:      {when}: {}", probes.map(jitter).join("; ")));
+            line(out, format_args!("jitter:      {when}: {}", probes.map(gaps).join("; ")));
         }
         line(out, format_args!("clock:       exact to {:.1} ns", self.clock_step_ns));
     }
 
+    /// What stands below the figures: whether they are to be believed.
+    pub(crate) fn write_noise(&self, out: &mut String) {
+        line(out, format_args!(""));
+        if !self.build.is_optimised() {
+            line(out, format_args!("NOT A RELEASE BUILD: no figure above means anything."));
+        }
+        if self.noise.is_empty() {
+            line(out, format_args!("The machine was quiet."));
+            return;
+        }
+        line(
+            out,
+            format_args!("NOISY: ratios of medians still mean something, times and tails less so."),
+        );
+        for reason in &self.noise {
+            line(out, format_args!("  {reason}"));
+        }
+    }
+}
+
+impl Tabular for Report {
+    fn table(&self) -> String {
+        let mut out = String::new();
+        let Settings { request_wire_bytes, reply_wire_bytes, .. } = self.settings;
+        line(
+            &mut out,
+            format_args!("on the wire: {request_wire_bytes} bytes there, {reply_wire_bytes} back"),
+        );
+        self.scene.write_head(&mut out);
+        self.write_latencies(&mut out);
+        self.write_rates(&mut out);
+        self.write_ratios(&mut out);
+        self.scene.write_noise(&mut out);
+        out
+    }
+}
+
+impl Report {
     fn write_latencies(&self, out: &mut String) {
         let halves = [("round trip", 0), ("half of it", 1)];
         for (title, half) in halves {
@@ -252,36 +339,16 @@ impl Report {
             );
         }
     }
-
-    fn write_noise(&self, out: &mut String) {
-        line(out, format_args!(""));
-        if !self.build.is_optimised() {
-            line(out, format_args!("NOT A RELEASE BUILD: no figure above means anything."));
-        }
-        if self.noise.is_empty() {
-            line(out, format_args!("The machine was quiet."));
-            return;
-        }
-        line(
-            out,
-            format_args!("NOISY: ratios of medians still mean something, times and tails less so."),
-        );
-        for reason in &self.noise {
-            line(out, format_args!("  {reason}"));
-        }
-    }
 }
 
 /// Why a run is to be called noisy: both probes, and threads that lost their core.
-pub fn noise(probes: &[Jitter], series: &[Series]) -> Vec<String> {
+pub fn noise(probes: &[Jitter], lost: &[Lost]) -> Vec<String> {
     let mut reasons: Vec<String> = probes.iter().filter_map(Jitter::noise).collect();
     reasons.dedup();
-    for series in series {
-        let seconds: f64 = series.rounds.iter().map(|round| round.elapsed_ns as f64 / 1e9).sum();
-        let preempted = series.preempted();
-        if preempted as f64 > seconds * PREEMPTED_NOISY {
-            let text = format!("{}: lost a core {preempted} times in {seconds:.1} s", series.name);
-            reasons.push(text);
+    for Lost { name, elapsed_ns, preempted } in lost {
+        let seconds = *elapsed_ns as f64 / 1e9;
+        if *preempted as f64 > seconds * PREEMPTED_NOISY {
+            reasons.push(format!("{name}: lost a core {preempted} times in {seconds:.1} s"));
         }
     }
     reasons
@@ -321,7 +388,7 @@ fn write_summaries(out: &mut String, title: &str, rows: &[(&str, Summary)]) {
     }
 }
 
-fn jitter(probe: Jitter) -> String {
+fn gaps(probe: Jitter) -> String {
     let Jitter { core, gaps_per_second, longest_ns, lost_share } = probe;
     format!(
         "core {core}: {gaps_per_second:.0} gaps/s over 5 us, longest {:.0} us, {:.2} % lost",
@@ -339,7 +406,7 @@ fn count(number: f64) -> String {
     }
 }
 
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+pub(crate) fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     writeln!(out, "{text}").expect("writing to a string does not fail");
 }
 
@@ -349,7 +416,6 @@ const PREEMPTED_NOISY: f64 = 20.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cores::CorePair;
     use crate::latency::Latency;
 
     fn series(name: &'static str, times_ns: &[u64], preempted: u64) -> Series {
@@ -385,13 +451,7 @@ mod tests {
                 rounds: 2,
                 warm_up: 0,
             },
-            build: Build::THIS,
-            machine: Machine::read(cores),
-            clock_step_ns: 10.0,
-            notes: vec!["pages of 4 KiB".into()],
-            jitter_before: [quiet; 2],
-            jitter_after: [quiet; 2],
-            noise: noise(&[quiet; 4], series),
+            scene: Scene::new(cores, vec!["pages of 4 KiB".into()], [[quiet; 2]; 2], &[]),
             contenders: series.iter().map(|one| ContenderReport::new(one, 128)).collect(),
             ratios,
         }
@@ -422,8 +482,9 @@ mod tests {
 
     #[test]
     fn a_thread_that_loses_its_core_makes_a_run_noisy() {
-        assert!(noise(&[], &[series("floor", &[300], 20)]).is_empty());
-        let reasons = noise(&[], &[series("floor", &[300], 21)]);
+        let lost = |preempted| ContenderReport::new(&series("floor", &[300], preempted), 0).lost();
+        assert!(noise(&[], &[lost(20)]).is_empty());
+        let reasons = noise(&[], &[lost(21)]);
         assert_eq!(reasons, ["floor: lost a core 21 times in 1.0 s"]);
     }
 

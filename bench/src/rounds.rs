@@ -20,6 +20,16 @@ pub trait Contender {
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError>;
 }
 
+impl<C: Contender + ?Sized> Contender for Box<C> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        (**self).round(quota)
+    }
+}
+
 /// All rounds of one contender.
 #[derive(Debug, Clone)]
 pub struct Series {
@@ -86,8 +96,8 @@ impl Ratio {
 ///
 /// # Errors
 /// The first failure of a contender.
-pub fn interleave(
-    contenders: &mut [Box<dyn Contender>],
+pub fn interleave<C: Contender>(
+    contenders: &mut [C],
     rounds: u32,
     quota: Quota,
     mut tick: impl FnMut(u32),

@@ -7,17 +7,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
+use serde::Serialize;
 
 use crate::args::{Args, Mode};
 use crate::call::Shape;
-use crate::env::{Build, Machine};
+use crate::distance;
 use crate::error::BenchError;
 use crate::floor::Floor;
 use crate::jitter::{self, Jitter};
 use crate::plan::{Load, Plan};
 use crate::progress::Progress;
 use crate::raw::Raw;
-use crate::report::{self, ContenderReport, RatioReport, Report};
+use crate::report::{ContenderReport, Lost, RatioReport, Report, Scene, Tabular};
 use crate::rounds::{self, Contender, Series};
 use crate::rpc::Rpc;
 
@@ -26,12 +27,25 @@ use crate::rpc::Rpc;
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
 pub fn run(args: &Args) -> Result<(), BenchError> {
+    if args.mode == Some(Mode::Distance) {
+        let plan = distance::Plan::new(args)?;
+        return show(args, &plan.sentence(), || distance::measure(&plan, args.quiet));
+    }
     let plan = Plan::new(args)?;
+    show(args, &plan.sentence(), || measure(&plan, args.quiet))
+}
+
+/// Says what is going to be measured, measures, and writes the result as the options want it.
+fn show<R: Tabular>(
+    args: &Args,
+    sentence: &str,
+    measure: impl FnOnce() -> Result<R, BenchError>,
+) -> Result<(), BenchError> {
     let json_only = args.json.as_deref() == Some(Path::new("-"));
     if !json_only {
-        say(&format!("{}\n", plan.sentence()))?;
+        say(&format!("{sentence}\n"))?;
     }
-    let report = measure(&plan, args.quiet)?;
+    let report = measure()?;
     if !json_only {
         say(&report.table())?;
     }
@@ -115,25 +129,17 @@ fn fabric_options(plan: &Plan) -> FabricOptions {
     }
 }
 
-fn sum_up(
-    plan: &Plan,
-    notes: Vec<String>,
-    series: &[Series],
-    [before, after]: [[Jitter; 2]; 2],
-) -> Report {
+fn sum_up(plan: &Plan, notes: Vec<String>, series: &[Series], jitters: [[Jitter; 2]; 2]) -> Report {
     let Shape { request_data, reply_data, .. } = plan.load.shape;
     let data_len = request_data + reply_data;
+    let contenders: Vec<ContenderReport> =
+        series.iter().map(|one| ContenderReport::new(one, data_len)).collect();
+    let lost: Vec<Lost> = contenders.iter().map(ContenderReport::lost).collect();
     Report {
         what: plan.sentence(),
         settings: plan.settings(),
-        build: Build::THIS,
-        machine: Machine::read(plan.cores),
-        clock_step_ns: jitter::clock_step_ns(),
-        notes,
-        jitter_before: before,
-        jitter_after: after,
-        noise: report::noise(&[before, after].concat(), series),
-        contenders: series.iter().map(|one| ContenderReport::new(one, data_len)).collect(),
+        scene: Scene::new(plan.cores, notes, jitters, &lost),
+        contenders,
         ratios: ratios(plan, series),
     }
 }
@@ -148,7 +154,7 @@ fn ratios(plan: &Plan, series: &[Series]) -> Vec<RatioReport> {
     ratios
 }
 
-fn write_json(report: &Report, path: &Path) -> Result<(), BenchError> {
+fn write_json(report: &impl Serialize, path: &Path) -> Result<(), BenchError> {
     let mut json = serde_json::to_string_pretty(report)
         .expect("a report is strings and finite numbers with string keys");
     json.push('\n');
@@ -173,4 +179,4 @@ const LONG: usize = 512;
 const LONG_NOTE: &str = "floor: writes every line anew for every message; raw and rpc send long \
     data from memory that stays as it is, which the receiver's cache may still hold";
 /// Long enough for sixty ticks of a 250 Hz timer.
-const PROBE_TIME: Duration = Duration::from_millis(250);
+pub(crate) const PROBE_TIME: Duration = Duration::from_millis(250);

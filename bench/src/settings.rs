@@ -57,7 +57,7 @@ pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
 }
 
 /// The profile `storage` without memory for hundreds of clients.
-fn small_storage() -> Result<Raw, ConfigError> {
+pub(crate) fn small_storage() -> Result<Raw, ConfigError> {
     let mut raw = Config::profile("storage")?.raw().clone();
     raw.connections.max = 1;
     raw.connections.credits = 8;

@@ -68,6 +68,52 @@ fn bandwidth_is_printed_in_bytes() {
 }
 
 #[test]
+fn round_trips_over_a_distance_are_counted_and_timed() {
+    let Some(table) = good("distance -s 4KiB --delay 0us,5us") else { return };
+    assert!(table.starts_with("distance: write and read of 4096 bytes, 0 and 5 us"), "{table}");
+    let row = |title: &str, way: &str| {
+        let row = table.lines().find_map(|line| line.strip_prefix(title)?.trim().strip_prefix(way));
+        let row = row.unwrap_or_else(|| panic!("no {title}, {way} in\n{table}"));
+        row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // In virtual time, and by what the shards did; the third figure is of this machine's clock.
+    assert_eq!(row("write 4 KiB", "one ")[..2], ["2", "2"]);
+    assert_eq!(row("write 4 KiB", "sends ")[..2], ["1", "1"]);
+    assert_eq!(row("read 4 KiB", "one ")[..2], ["1", "1"]);
+    for part in ["one, local", "p50, us, at", "to sends, at", "jitter:", "Receives of 1024 + 32768"]
+    {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+}
+
+#[test]
+fn json_over_a_distance_has_every_count_and_every_time() {
+    let Some(json) = good("distance --op write -s 64KiB --delay 5us --json -") else { return };
+    let json: Value = serde_json::from_str(&json).expect("nothing but JSON");
+    let of = |list: &str, way: &str| {
+        let list = json[list].as_array().expect("a list");
+        let found = list.iter().find(|one| one["way"] == way);
+        found.unwrap_or_else(|| panic!("no {way} in {list:?}")).clone()
+    };
+    for (way, round_trips, reads) in [("one", 2, 1.0), ("one-local", 2, 1.0), ("sends", 1, 0.0)] {
+        let count = of("counts", way);
+        assert_eq!((&count["op"], &count["size_bytes"]), (&"write".into(), &65_536.into()));
+        assert_eq!(count["round_trips"], round_trips);
+        assert_eq!(count["by_counters"], round_trips);
+        assert_eq!(count["calls_ns"][0], 10_000 * round_trips);
+        let measured = of("measured", way);
+        assert_eq!(measured["call"]["count"], 300);
+        assert_eq!(measured["delay_ns"], 5000);
+        assert_eq!(measured["per_call"]["reads"], reads);
+        let (median, rest) = (measured["median_ns"].as_f64(), measured["rest_ns"].as_f64());
+        let rest = rest.expect("the round trips are known") + f64::from(10_000 * round_trips);
+        assert!(median.is_some_and(|median| (median - rest).abs() < 1.0));
+    }
+    assert_eq!(of("measured", "one")["ratio"]["to"], "sends");
+    assert!(json["disagreements"].is_array() && json["machine"]["cpu"].is_string());
+}
+
+#[test]
 fn a_configuration_file_is_taken_and_a_wrong_one_named() {
     let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.toml", std::process::id()));
     std::fs::write(&path, "[receive]\ninline = \"2KiB\"\n").expect("a writable place");
@@ -130,6 +176,7 @@ fn options_that_make_no_sense_end_with_a_reason() {
         ("floor --size 4KB", "4KB"),
         ("floor --cores 1", "two cores, as in 2,3"),
         ("floor -t 1 -n 5", "cannot be used with"),
+        ("distance --delay 1500ns", "in whole microseconds"),
     ] {
         let output = bench(options);
         let errors = text(&output.stderr);

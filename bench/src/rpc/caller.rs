@@ -1,7 +1,9 @@
 //! The client's side: makes the calls, one by one or a window full, and inspects the replies.
 
+use rpcrdma_engine::client::sink::Sink;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, PeerId, Provider, Want,
+    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, PeerId, Provider,
+    Snapshot, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -50,6 +52,9 @@ struct Replies {
     shape: Shape,
     placement: Placement,
     inspector: Inspector,
+    /// Memory that results are written to, while no call has it.
+    sinks: Vec<Sink>,
+    has_sinks: bool,
     received: u64,
     failure: Option<BenchError>,
 }
@@ -71,6 +76,8 @@ impl<P: Provider> Caller<P> {
             Placement::Send => Some(filled(client.turn(0).buffer(), &file)?),
         };
         let in_line = if placement == Placement::Inline { shape.reply_len() } else { 0 };
+        let sinks = (0..load.sinks).map(|_| sink(client.turn(0).buffer(), shape.reply_data));
+        let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
         let content = Content {
             shape,
             placement,
@@ -80,7 +87,8 @@ impl<P: Provider> Caller<P> {
             reply_payload_max: in_line.max(REPLY_HEADER_LEN + 8) as u32,
         };
         let inspector = Inspector::new(shape.data_len(), load.touch);
-        let replies = Replies { shape, placement, inspector, received: 0, failure: None };
+        let (received, failure, has_sinks) = (0, None, load.sinks > 0);
+        let replies = Replies { shape, placement, inspector, sinks, has_sinks, received, failure };
         let window = load.window.into();
         let (clock, now) = (Clock::new(), NO_TIME);
         let (next, sent, polls) = (0, 0, 0);
@@ -144,8 +152,25 @@ impl<P: Provider> Caller<P> {
             }
         }
         let replies = &mut self.replies;
-        self.client.poll(NO_TIME, |done| replies.take(&done));
+        self.client.poll(NO_TIME, |done| replies.take(done));
         self.replies.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Makes one call and polls nothing.
+    pub fn begin(&mut self) -> Result<(), BenchError> {
+        self.call()?.map_err(|why| self.refused(&why))
+    }
+
+    /// Polls once at such a time. True if there was something to do.
+    pub fn poll_at(&mut self, now: u64) -> Result<bool, BenchError> {
+        let replies = &mut self.replies;
+        let was_busy = self.client.poll(now, |done| replies.take(done));
+        self.replies.failure.take().map_or(Ok(was_busy), Err)
+    }
+
+    /// What the client's shard has counted.
+    pub fn counters(&self) -> Snapshot {
+        self.client.handle().stats()
     }
 
     /// Calls made since the connections were.
@@ -167,7 +192,7 @@ impl<P: Provider> Caller<P> {
             Ok(call) => call,
             Err(why) => return Ok(Err(why)),
         };
-        self.content.write(&mut call, number)?;
+        self.content.write(&mut call, number, self.replies.sinks.pop())?;
         let outcome = call.submit();
         if outcome.is_ok() {
             self.sent += 1;
@@ -191,7 +216,7 @@ impl<P: Provider> Caller<P> {
         }
         let now = self.now;
         let replies = &mut self.replies;
-        if self.client.poll(now, |done| replies.take(&done)) {
+        if self.client.poll(now, |done| replies.take(done)) {
             idling.busy();
             return self.replies.failure.take().map_or(Ok(()), Err);
         }
@@ -208,7 +233,12 @@ impl<P: Provider> Caller<P> {
 impl Content {
     /// Writes a call.
     #[inline]
-    fn write(&self, call: &mut CallBuilder<'_>, number: u64) -> Result<(), BenchError> {
+    fn write(
+        &self,
+        call: &mut CallBuilder<'_>,
+        number: u64,
+        sink: Option<Sink>,
+    ) -> Result<(), BenchError> {
         let Shape { op, request_data, reply_data } = self.shape;
         let from = offset(number);
         call.payload().put_fixed(&self.header);
@@ -227,7 +257,11 @@ impl Content {
             },
         }
         if self.placement == Placement::Send && reply_data > 0 {
-            call.want(Want { len_min: 0, len_max: reply_data as u32 });
+            let want = Want { len_min: 0, len_max: reply_data as u32 };
+            match sink {
+                Some(sink) => call.want_into(want, sink),
+                None => call.want(want),
+            };
         }
         call.reply_payload_max(self.reply_payload_max);
         Ok(())
@@ -237,7 +271,7 @@ impl Content {
 impl Replies {
     /// Takes the end of a call.
     #[inline]
-    fn take(&mut self, done: &Completion<'_>) {
+    fn take(&mut self, mut done: Completion<'_>) {
         self.received += 1;
         let number = done.cookie();
         let outcome = match done.result() {
@@ -248,6 +282,9 @@ impl Replies {
         };
         if let Err(error) = outcome {
             self.failure.get_or_insert(error);
+        }
+        if self.has_sinks {
+            self.sinks.extend(done.take_sink(0));
         }
     }
 
@@ -283,5 +320,12 @@ impl Replies {
         }
     }
 }
+
+/// A registered buffer as the memory that a result of `len` bytes is written to.
+fn sink(buffer: Option<Loan>, len: usize) -> Result<Sink, BenchError> {
+    let buffer = buffer.filter(|buffer| buffer.len() >= len);
+    buffer.map(Sink::from).ok_or_else(|| device(&"no registered buffer: see [app] bulk"))
+}
+
 /// Polls between two readings of the clock.
 const POLLS_PER_READING: u32 = 16;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard};
+use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
 use crate::cores::{CorePair, pin};
 use crate::error::BenchError;
@@ -18,11 +18,13 @@ use crate::plan::Load;
 use crate::rounds::Contender;
 
 mod caller;
+mod count;
 mod idle;
 mod message;
 mod server;
 
 use caller::Caller;
+pub use count::{Counted, PerCall, count};
 use idle::Idling;
 use server::Server;
 
@@ -35,6 +37,8 @@ pub struct Rpc<P: Provider> {
     timed: bool,
     caller: Caller<P>,
     server: Shard<P, Server>,
+    /// What both sides had counted before the first call.
+    before: [Snapshot; 2],
     // Last, so that the control plane outlives the shards.
     _engine: Engine<P>,
 }
@@ -63,11 +67,21 @@ impl<P: Provider> Rpc<P> {
             Ok(shard)
         })?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let peers = connect(&mut client, &mut server, address, load.connections)?;
+        let connections = load.connections;
+        let peers = connect(&mut client, &mut server, address, connections, thread::yield_now)?;
+        let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
+        settle(&mut client, &mut server, || Instant::now() < until);
+        let before = [client.handle().stats(), server.handle().stats()];
         let caller = Caller::new(client, peers, load)?;
         let timed = timed && load.window == 1;
         let (config, load) = (config.clone(), *load);
-        Ok(Rpc { name, cores, config, load, timed, caller, server, _engine: engine })
+        Ok(Rpc { name, cores, config, load, timed, caller, server, before, _engine: engine })
+    }
+
+    /// What both shards have counted of each call so far, on average.
+    pub fn per_call(&self) -> PerCall {
+        let after = [self.caller.counters(), self.server.handle().stats()];
+        PerCall::new(&self.before, &after, self.caller.received())
     }
 
     /// Makes `count` calls with both sides polled by the calling thread, in turns: software alone,
@@ -165,12 +179,13 @@ fn serve<P: Provider>(
     }
 }
 
-/// Connects as often as wished, polling both sides.
+/// Connects as often as wished, polling both sides, with `idle` after each turn of both.
 fn connect<P: Provider>(
     client: &mut Client<P>,
     server: &mut Shard<P, Server>,
     to: SocketAddr,
     connections: u32,
+    mut idle: impl FnMut(),
 ) -> Result<Vec<PeerId>, BenchError> {
     let clock = Clock::new();
     let mut peers = Vec::new();
@@ -187,17 +202,28 @@ fn connect<P: Provider>(
             if Instant::now() > deadline {
                 return Err(device(&"no connection in time"));
             }
-            thread::yield_now();
+            idle();
         };
         peers.push(peer);
     }
-    // Whatever control messages are still on their way: credits, properties.
-    for _ in 0..SETTLE {
+    Ok(peers)
+}
+
+/// Takes in whatever control messages are still on their way: credits, properties. Goes on while
+/// `more` says so.
+fn settle<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    mut more: impl FnMut() -> bool,
+) {
+    let clock = Clock::new();
+    let mut turns = 0;
+    while more() || turns < SETTLE {
         let now = clock.now();
         client.poll(now, |_| {});
         server.poll_once(now);
+        turns += 1;
     }
-    Ok(peers)
 }
 
 /// Makes something on the core where it will be used: its memory comes from there.
@@ -218,8 +244,10 @@ const WHO: &str = "rpc";
 /// For turns whose clock is not to be counted: late enough for everything but a deadline.
 const NO_TIME: u64 = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Turns of both sides after the last connection.
+/// Turns of both sides after the last connection, at least.
 const SETTLE: u32 = 1000;
+/// One-way trips that control messages may go on for after that.
+const SETTLE_TRIPS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
