@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the reply   as its wants prefer ──▶ all that has memory written ──▶ memory for every want
-//!   the call    items placed ─▶ RDMA_MSG ─▶ items read by the peer ─▶ all of it in the stream
+//!   the call    items placed ─▶ in one ─▶ items read by the peer ─▶ all of it in the stream
 //! ```
 //! The first way of the reply is taken with which some way of the call goes together, and of those
 //! the first (wire.md W17). A memory piece, or a landing buffer, is counted as one segment.
@@ -75,15 +75,15 @@ impl Limits<'_> {
         let CallDemand { payload, items, wants, gather_max, explicit, .. } = *demand;
         let message = Message { peer: self.peer, payload, items, gather_max };
         let header_base = size::XMTREQ_MIN as u32 + directions_len(demand, offered);
-        let lay = |reads_len: u32, apart| {
+        let lay = |reads_len: u32, apart, call_max| {
             message
-                .laid(header_base.saturating_add(reads_len), apart, self.call_max)
+                .laid(header_base.saturating_add(reads_len), apart, call_max)
                 .map(|laid| laid.route(CallForm::Xmt, offered, reply_count))
         };
         let mut failure = None;
         let apart = items_where(items, |item| item.len > 0);
         if self.peer.placement && !apart.is_empty() {
-            match lay(0, Apart { placed: apart, ..Apart::NONE }) {
+            match lay(0, Apart { placed: apart, ..Apart::NONE }, self.call_max) {
                 Ok(route) => return Ok(route),
                 Err(error) => failure = Some(error),
             }
@@ -96,12 +96,17 @@ impl Limits<'_> {
         }
         let read = items_where(items, |item| item.len > 0 && item.pieces <= ITEM_SEGMENTS_MAX);
         if explicit.enabled && !read.is_empty() {
+            // What fits one transmission is not worth the peer's round trip.
+            if let Ok(route) = lay(0, Apart::NONE, 1) {
+                return Ok(route);
+            }
             let reads_len = read.of(items).map(|item| exrw::item_len(item.pieces.max(1))).sum();
-            if let Ok(route) = lay(reads_len, Apart { direct: read, ..Apart::NONE }) {
+            if let Ok(route) = lay(reads_len, Apart { direct: read, ..Apart::NONE }, self.call_max)
+            {
                 return Ok(route);
             }
         }
-        lay(0, Apart::NONE).map_err(|error| failure.unwrap_or(error))
+        lay(0, Apart::NONE, self.call_max).map_err(|error| failure.unwrap_or(error))
     }
 
     /// The transmissions that the longest reply may take in our receive buffers.

@@ -143,10 +143,14 @@ pub fn wants_without_items_are_harmless<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.round(0, peer, &second), (0, 1), "only the second is long enough");
 }
 
-/// Without placement segments, or with placement switched off, bulk follows in line both ways.
+/// Without placement segments, or with placement switched off, bulk follows in line both ways, if it
+/// cannot be moved by explicit RDMA either.
 pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
-    let none = Plan::both(|raw| raw.receive.placement.count = 0);
-    let mut off = Plan::default();
+    let none = Plan::both(|raw| {
+        raw.receive.placement.count = 0;
+        raw.explicit.enabled = false;
+    });
+    let mut off = Plan::both(|raw| raw.explicit.enabled = false);
     off.serve.features.placement = false;
     off.serve.receive.placement.count = 0;
     for plan in [none, off] {
@@ -157,6 +161,17 @@ pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, 
             assert_eq!(placed, 0);
         }
     }
+}
+
+/// Where nothing can be placed, what does not fit one transmission is read by the peer; the rest is
+/// not worth that.
+pub fn bulk_is_read_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::both(|raw| raw.receive.placement.count = 0));
+    for (len, items) in [(1, 0), (1_000, 0), (4_097, 1), (30_003, 1)] {
+        let script = Script::new(len, &[Part::Bulk(len)], &[]);
+        assert_eq!(world.round(0, peer, &script).0, items, "{len} bytes");
+    }
+    world.check_nothing_leaked();
 }
 
 /// Without explicit RDMA, what no number of transmissions carries is refused with what it would take;
