@@ -124,6 +124,9 @@ impl CloseReason {
         match self {
             CloseReason::TimedOut => ConnectError::TimedOut,
             CloseReason::Refused => ConnectError::Rejected,
+            CloseReason::Protocol(rpcrdma_proto::Fatal::VersionRefused { low, high }) => {
+                ConnectError::Version { low, high }
+            }
             _ => ConnectError::Lost,
         }
     }

@@ -222,6 +222,14 @@ pub enum ConnectError {
     /// The connection was lost before it could be used.
     #[error("the connection was lost before it could be used")]
     Lost,
+    /// The peer speaks no version of the protocol that this side speaks.
+    #[error("the peer speaks versions {low} to {high} only (protocol.version)")]
+    Version {
+        /// Its lowest version.
+        low: u32,
+        /// Its highest version.
+        high: u32,
+    },
 }
 
 /// What a device can do. All counts are maxima.

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, Provider, QueueAttr, Queues,
-    RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WrId,
+    CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, PrivateBytes, Provider,
+    QueueAttr, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WrId,
 };
 use rpcrdma_mempool::{Access, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind};
 use rpcrdma_xdr::numbers::VERSION_TWO;
@@ -37,6 +37,10 @@ pub struct RawPeer<P: Provider> {
     sent: VecDeque<Token<kind::Send>>,
     arrived: VecDeque<Vec<u8>>,
     is_lost: bool,
+    /// What it says while connecting (RFC 8797).
+    pub says: Vec<u8>,
+    /// What its peer said, each time that they were connected.
+    pub heard: Vec<PrivateBytes>,
     /// Dropped behind the pools.
     _memory: Registered,
 }
@@ -81,7 +85,8 @@ impl<P: Provider> RawPeer<P> {
         let attr = QueueAttr {
             srq_depth: receives,
             cq_depth: receives + sends,
-            qp_max: 1,
+            // One that is lost, and its successor.
+            qp_max: 2,
             send_depth: sends,
             send_sge: 1,
             recv_sge: 1,
@@ -100,6 +105,8 @@ impl<P: Provider> RawPeer<P> {
             sent: VecDeque::new(),
             arrived: VecDeque::new(),
             is_lost: false,
+            says: Vec::new(),
+            heard: Vec::new(),
             _memory: memory,
         };
         (0..receives).for_each(|index| peer.post(index));
@@ -111,7 +118,7 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If the device has none left.
     pub fn connect(&mut self, to: SocketAddr) {
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &self.says, rnr_retry: 7 };
         self.cm.connect(to, &self.queues.handle(), &param).expect("an attempt");
     }
 
@@ -120,7 +127,15 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If there is no address.
     pub fn listen(&mut self) -> SocketAddr {
-        self.cm.listen("127.0.0.1:0".parse().expect("an address")).expect("a port")
+        self.listen_at("127.0.0.1:0".parse().expect("an address"))
+    }
+
+    /// Listens at an address.
+    ///
+    /// # Panics
+    /// If it is taken.
+    pub fn listen_at(&mut self, at: SocketAddr) -> SocketAddr {
+        self.cm.listen(at).expect("a port")
     }
 
     /// Takes in what has happened and arrived.
@@ -131,19 +146,29 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If the device fails.
     pub fn turn(&mut self) -> Result<(), ConnectError> {
-        let param = ConnParam { private: &[], rnr_retry: 7 };
+        let param = ConnParam { private: &self.says, rnr_retry: 7 };
         while let Some(event) = self.cm.next(&self.waker, Duration::ZERO) {
-            let endpoint = match event {
-                CmEvent::Request { request, .. } if self.qp.is_none() => {
-                    self.cm.accept(request, &self.queues.handle(), &param).expect("an endpoint")
+            let (endpoint, private) = match event {
+                CmEvent::Request { request, private, .. } if self.qp.is_none() || self.is_lost => {
+                    let handle = self.queues.handle();
+                    let endpoint = self.cm.accept(request, &handle, &param).expect("an endpoint");
+                    (endpoint, private)
                 }
                 CmEvent::Request { request, .. } => {
                     self.cm.reject(request, &[]);
                     continue;
                 }
-                CmEvent::Connected { endpoint, .. } => endpoint,
+                CmEvent::Connected { endpoint, private, .. } => (endpoint, private),
                 CmEvent::Refused { reason, .. } => return Err(reason),
             };
+            self.heard.push(private);
+            // One connection at a time: what was lost is forgotten, and its sends with it.
+            if let Some(old) = self.qp.take() {
+                self.queues.disconnect(old);
+                self.queues.destroy(old);
+                self.free.extend(self.sent.drain(..));
+                self.is_lost = false;
+            }
             self.qp = Some(self.queues.attach(endpoint).expect("a queue pair").qp);
         }
         let mut batch = WcBatch::new();
