@@ -6,6 +6,7 @@
 //!   step ──▶ ...                                  a step is a microsecond of virtual time
 //! ```
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -101,9 +102,23 @@ impl Plan {
     }
 }
 
+/// Has every configuration that [`small`] makes in `test` speak this version: `auto`, `one`, `two`.
+pub fn speaking<T>(version: &'static str, test: impl FnOnce() -> T) -> T {
+    let before = VERSION.replace(version);
+    let result = test();
+    VERSION.set(before);
+    result
+}
+
+thread_local! {
+    /// What the tests of this thread speak.
+    static VERSION: Cell<&'static str> = const { Cell::new("auto") };
+}
+
 /// A small configuration: few connections, no prefault, a core is never sought.
 pub fn small() -> Raw {
     let mut raw = Raw::default();
+    raw.protocol.version = VERSION.get().into();
     raw.engine.numa_bind = false;
     raw.memory.pages = "4K".into();
     raw.memory.prefault = false;

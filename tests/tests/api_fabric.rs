@@ -18,6 +18,18 @@ mod plain {
     rpcrdma_tests::api_suite!(open());
 }
 
+/// What is the same in version one.
+mod version_one {
+    use super::*;
+
+    fn open() -> impl Fn() -> Watched<Fabric> {
+        let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
+        move || Watched::new(fabric.clone(), Arc::clone(&watch))
+    }
+
+    rpcrdma_tests::api_suite_one!(open());
+}
+
 /// No rule of verbs is broken, and no memory is touched that the device has.
 mod watched {
     use super::*;

@@ -17,7 +17,7 @@ pub mod threads;
 #[macro_export]
 macro_rules! api_suite {
     ($open:expr) => {
-        $crate::api_suite! { @tests $open;
+        $crate::api_suite! { @tests $open, "auto";
             inline: every_length_is_echoed, long_payload_is_continued,
                 payload_of_many_slots_travels, an_empty_call_is_answered,
                 many_calls_are_in_flight;
@@ -52,13 +52,40 @@ macro_rules! api_suite {
                 one_item_in_many_pieces_travels;
         }
     };
-    (@tests $open:expr; $($room:ident: $($name:ident),+;)+) => {
+    (@tests $open:expr, $version:literal; $($room:ident: $($name:ident),+;)+) => {
         $(mod $room {
             use super::*;
             $(#[test]
             fn $name() {
-                $crate::suite::$room::$name(&$open);
+                $crate::world::speaking($version, || $crate::suite::$room::$name(&$open));
             })+
         })+
+    };
+}
+
+/// As [`api_suite`](crate::api_suite), in version one: the scenarios that ask for no placement by
+/// Send and no groups, and for no server that knows its peers before they have called.
+#[macro_export]
+macro_rules! api_suite_one {
+    ($open:expr) => {
+        $crate::api_suite! { @tests $open, "one";
+            inline: every_length_is_echoed, payload_of_many_slots_travels,
+                an_empty_call_is_answered, many_calls_are_in_flight;
+            placed: a_read_that_is_not_wanted_placed_comes_in_line;
+            loans: own_buffers_come_home;
+            late: answers_come_in_any_order, a_ticket_belongs_to_its_shard,
+                an_unanswered_call_ends_with_its_connection;
+            credits: used_up_credits_refuse_and_recover, every_connection_gets_a_credit,
+                the_table_of_calls_is_bounded, few_send_slots_are_enough;
+            connections: nobody_listens, a_full_server_rejects;
+            ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
+                a_stopping_server_refuses_new_calls, a_stop_does_not_wait_for_ever,
+                a_dropped_shard_is_gone, a_stale_name_names_nobody;
+            refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
+                payload_that_is_too_long_is_refused,
+                payload_of_more_slots_than_there_are_is_too_long,
+                payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
+                one_item_in_many_pieces_travels;
+        }
     };
 }
