@@ -141,12 +141,24 @@ pub enum CallError {
     /// The peer reported an error; the call was not executed.
     #[error("the peer rejected the call: {0:?}")]
     Rejected(rpcrdma_proto::Refusal),
+    /// The peer does not take the form that the call was sent in, and has not executed it (\[RTR\] 5.4,
+    /// 9.4). The connection does not use that form again: the same call may be made again, and goes
+    /// another way.
+    #[error("the peer does not take calls in this form ({0:?}); made again, it goes another way")]
+    FormRefused(rpcrdma_proto::Refusal),
     /// The device did not give memory back that the call had exposed; it stays out of use.
     #[error("the device did not give the memory of the call back")]
     MemoryLost,
     /// The reply broke the rules of placement or continuation.
     #[error("the reply was malformed: {0:?}")]
     BadReply(rpcrdma_proto::Violation),
+}
+
+impl CallError {
+    /// Whether the call was not executed and goes another way if it is made again.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self, CallError::FormRefused(_))
+    }
 }
 
 impl CallRefused {

@@ -135,6 +135,42 @@ fn placed(xid: u32) -> Vec<u8> {
 }
 
 #[test]
+fn a_call_whose_form_is_refused_goes_another_way_when_it_is_made_again() {
+    let mut scene = Scene::new();
+    let send = |scene: &mut Scene| {
+        let mut call = scene.world.clients[0].call(scene.peer, 7).expect("a call");
+        call.payload().put_fixed(&[9; 40]);
+        call.want(Want { len_min: 0, len_max: 20_000 });
+        call.submit().expect("a credit");
+        let mut arrived = None;
+        for _ in 0..1_000 {
+            scene.world.now += 1_000;
+            scene.world.clients[0].poll(scene.world.now, |_| ());
+            let _ = scene.raw.turn();
+            arrived = arrived.or_else(|| scene.raw.recv());
+        }
+        arrived.expect("the call arrives")
+    };
+    let first = send(&mut scene);
+    let (header, _) = Header::decode(&first).expect("a header");
+    assert!(matches!(header.body, Body::Optional(Optional::XmtReq(_))), "{header:?}");
+    let body = Body::Error(RdmaError::InvalOption);
+    scene
+        .raw
+        .send(&transmission(&Header { xid: header.xid, vers: VERSION_TWO, credit: 16, body }, &[]));
+    let mut ends = Vec::new();
+    for _ in 0..100 {
+        scene.world.now += 1_000;
+        scene.world.clients[0].poll(scene.world.now, |done| ends.push(done.result().err()));
+        let _ = scene.raw.turn();
+    }
+    assert!(matches!(ends[..], [Some(why)] if why.is_repeatable()), "{ends:?}");
+    let second = send(&mut scene);
+    let (header, _) = Header::decode(&second).expect("a header");
+    assert!(matches!(header.body, Body::Msg(_)), "{header:?}");
+}
+
+#[test]
 fn a_right_reply_is_taken() {
     let mut scene = Scene::new();
     let xid = scene.call();

@@ -258,9 +258,8 @@ impl<P: Provider> Core<P> {
                 Fate::Done
             }
             Ingress::Settled(_) => Fate::Done,
-            Ingress::Failed(id, refusal) | Ingress::Again(id, refusal) => {
-                Fate::Failed(id, CallError::Rejected(refusal))
-            }
+            Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
+            Ingress::Again(id, refusal) => Fate::Failed(id, CallError::FormRefused(refusal)),
             Ingress::ReplyRefused { report, .. } => {
                 stats.reported.add(1);
                 told(outbox.report(peer, &report))
