@@ -100,6 +100,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.bulk.poison(byte);
         self.core.outbox.send.poison(byte);
         self.core.outbox.headers.poison(byte);
+        self.core.outbox.exposures.landing.poison(byte);
     }
 
     /// Counts everything that the shard has, for tests that look whether anything is missing.
