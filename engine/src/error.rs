@@ -205,6 +205,12 @@ pub enum CallRefused {
          the peer fetch more items apart (interop.read_chunks_max, interop.long_call_with_chunks)"
     )]
     SliceInLongCall,
+    /// More memory windows, or more landing buffers, than the shard has at all.
+    #[error(
+        "the call needs more memory windows or landing buffers than there are; explicit.windows and \
+         explicit.buffers make them more"
+    )]
+    TooLittleMemory,
     /// The protocol does not let it go out, or not now.
     #[error("the call cannot be sent: {0:?}")]
     Protocol(rpcrdma_proto::SendError),

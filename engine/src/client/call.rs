@@ -125,7 +125,8 @@ impl<'a> CallBuilder<'a> {
     }
 
     /// As [`CallBuilder::want`], but the item is to be written to a sink by RDMA Write. Where the
-    /// sink is not needed, it comes back unused.
+    /// sink is not needed, it comes back unused; a shard without explicit RDMA needs none, and its
+    /// memory goes home at once.
     ///
     /// # Panics
     /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
@@ -213,7 +214,9 @@ impl<'a> CallBuilder<'a> {
         };
         let exposer = &mut *self.exposer;
         let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
-        let planned = planned.and_then(|route| match route.exposes() {
+        let has_sinks = self.wants.iter().any(|want| want.sink.is_some());
+        let is_kept = has_sinks && demand.explicit.enabled;
+        let planned = planned.and_then(|route| match route.exposes() || is_kept {
             false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
             true => {
                 let owner = Owner { peer: self.peer.id.index, id: self.id };
@@ -255,6 +258,8 @@ fn expose(
     for (index, wanted) in wants.iter_mut().enumerate() {
         if route.wants.contains(index) {
             exposures.offer_want(place, index, wanted.sink.take(), wanted.want.len_max)?;
+        } else if let Some(sink) = wanted.sink.take() {
+            exposures.keep_sink(place, index, sink)?;
         }
     }
     if route.reply > 0 {

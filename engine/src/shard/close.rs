@@ -107,6 +107,7 @@ impl<P: Provider> Core<P> {
         let (id, connect) = (peer.id, peer.connect);
         let again = self.tries_again(index, was, why, now);
         self.free_parked(index);
+        self.fetches.give_up(id);
         self.fail_calls(index, why, handler);
         self.outbox.discard_express(index);
         let Some(peer) = self.peers.at(index) else { return };

@@ -8,7 +8,7 @@
 //! Nothing that was exposed is readable before the peer's right to it is dead (RFC 8166 4.5.4).
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Access, BulkPool, Loan, RecvPool, RecvToken, Sge};
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{
     CallId, Connection, Explicit, Exposed, ItemSet, Message, Offered, Part, SegmentLists,
     ShardLedger, Violation, payload_pieces,
@@ -20,8 +20,7 @@ use super::layout::Opening;
 use super::message::{Bulk, PIECES_MAX};
 use super::prepare::{Parts, first_segment};
 use super::windows::{Exposer, Grant, Windows};
-use crate::client::sink::{SINK_PIECES_MAX, Sink};
-use crate::error::{CallError, CallRefused};
+use crate::error::CallError;
 use crate::incoming::{Buffers, Landed, Landing, Map};
 use crate::provider::SendOp;
 
@@ -36,7 +35,7 @@ const LISTS_MAX: usize = 8;
 
 /// All exposures of a shard.
 pub(crate) struct Exposures {
-    entries: Box<[Exposure]>,
+    pub(super) entries: Box<[Exposure]>,
     free: Vec<u32>,
     /// The rights.
     pub windows: Windows,
@@ -67,11 +66,11 @@ pub(crate) struct Exposure {
     /// What the peer may read: items of the call.
     pub kept: ArrayVec<Bulk, PIECES_MAX>,
     /// What the peer may read: the whole call.
-    body: ArrayVec<Loan, BODY_MAX>,
-    grants: ArrayVec<Grant, GRANTS_MAX>,
-    segments: Segments,
+    pub(super) body: ArrayVec<Loan, BODY_MAX>,
+    pub(super) grants: ArrayVec<Grant, GRANTS_MAX>,
+    pub(super) segments: Segments,
     /// Where the pieces of each want begin and end in `landing`, by want.
-    places: ArrayVec<Landing, LISTS_MAX>,
+    pub(super) places: ArrayVec<Landing, LISTS_MAX>,
 }
 
 /// The call that an exposure belongs to.
@@ -87,14 +86,14 @@ pub(crate) struct Owner {
 #[derive(Default)]
 pub(crate) struct Segments {
     /// Of the items, then of the call itself.
-    reads: ArrayVec<RdmaSegment, { PIECES_MAX + BODY_MAX }>,
-    item_ends: ArrayVec<u16, LISTS_MAX>,
-    item_count: u16,
+    pub(super) reads: ArrayVec<RdmaSegment, { PIECES_MAX + BODY_MAX }>,
+    pub(super) item_ends: ArrayVec<u16, LISTS_MAX>,
+    pub(super) item_count: u16,
     /// Of the wants, then of the whole reply.
-    writes: ArrayVec<RdmaSegment, LANDINGS_MAX>,
-    want_ends: ArrayVec<u16, LISTS_MAX>,
-    write_count: u16,
-    wants: ItemSet,
+    pub(super) writes: ArrayVec<RdmaSegment, LANDINGS_MAX>,
+    pub(super) want_ends: ArrayVec<u16, LISTS_MAX>,
+    pub(super) write_count: u16,
+    pub(super) wants: ItemSet,
 }
 
 impl Segments {
@@ -121,16 +120,6 @@ impl Segments {
         let split = want_ends.last().map_or(0, |&end| usize::from(end));
         let (segments, reply) = writes.split_at(split);
         Offered { set: *wants, wants: SegmentLists { segments, ends: want_ends }, reply }
-    }
-}
-
-/// There is no window, no buffer or no place left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lacking;
-
-impl From<Lacking> for CallRefused {
-    fn from(_: Lacking) -> CallRefused {
-        CallRefused::Busy
     }
 }
 
@@ -204,100 +193,20 @@ impl Exposures {
         self.free.push(index);
     }
 
-    /// Offers a piece of an item, to be read.
-    pub fn offer_item(&mut self, index: u32, sge: Sge) -> Result<(), Lacking> {
-        let entry = &mut self.entries[index as usize];
-        entry.segments.item_count += 1;
-        entry.grant(sge, Access::REMOTE_READ)
-    }
-
-    /// Ends the list of an item.
-    pub fn end_item(&mut self, index: u32) -> Result<(), Lacking> {
-        let segments = &mut self.entries[index as usize].segments;
-        segments.item_ends.try_push(segments.item_count).map_err(|_| Lacking)
-    }
-
-    /// Offers the memory of a want, to be written to: the program's, or `len` bytes of the engine's.
-    pub fn offer_want(
-        &mut self,
-        index: u32,
-        want: usize,
-        sink: Option<Sink>,
-        len: u32,
-    ) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].landing.len();
-        let is_sink = sink.is_some();
-        match sink {
-            Some(sink) => {
-                // The whole sink is taken in before anything can fail: none of it is lost.
-                let entry = &mut self.entries[index as usize];
-                if entry.landing.remaining_capacity() < SINK_PIECES_MAX {
-                    return Err(Lacking);
-                }
-                entry.landing.extend(sink.pieces.into_iter().map(Some));
-            }
-            None => self.take_landing(index, len)?,
-        }
-        self.offer_writes(index, first, len)?;
-        let entry = &mut self.entries[index as usize];
-        let count = (entry.landing.len() - first) as u8;
-        let end = entry.segments.write_count;
-        entry.segments.want_ends.try_push(end).map_err(|_| Lacking)?;
-        entry.segments.wants.insert(want);
-        let place = Landing { want: want as u8, first: first as u8, count, is_sink };
-        entry.places.try_push(place).map_err(|_| Lacking)
-    }
-
-    /// Offers `len` bytes for the whole reply, behind all wants.
-    pub fn offer_reply(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].landing.len();
-        self.take_landing(index, len)?;
-        self.offer_writes(index, first, len)
-    }
-
-    /// Offers `len` bytes of the call itself, to be read; they are written when it is laid out.
-    pub fn offer_body(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
-        let Exposures { entries, landing, .. } = self;
-        let body = &mut entries[index as usize].body;
-        let mut left = len as usize;
-        while left > 0 {
-            let mut loan = landing.take().ok_or(Lacking)?;
-            loan.truncate(left);
-            left -= loan.len();
-            body.try_push(loan).map_err(|full| {
-                drop(landing.give_back(full.element()));
-                Lacking
-            })?;
-        }
-        let entry = &mut self.entries[index as usize];
-        for at in 0..entry.body.len() {
-            let sge = entry.body[at].sge(0..entry.body[at].len());
-            entry.grant(sge, Access::REMOTE_READ)?;
-        }
-        Ok(())
-    }
-
-    /// Gives all that is offered its keys.
-    pub fn key(&mut self, index: u32, exposer: &mut dyn Exposer) -> Result<(), Lacking> {
-        let Exposures { entries, windows, .. } = self;
-        let Exposure { grants, segments, .. } = &mut entries[index as usize];
-        for grant in grants {
-            let segment = windows.key(grant, exposer).ok_or(Lacking)?;
-            let pushed = match grant.is_write() {
-                true => segments.writes.try_push(segment),
-                false => segments.reads.try_push(segment),
-            };
-            pushed.map_err(|_| Lacking)?;
-        }
-        Ok(())
-    }
-
     /// The open exposure of a connection behind `after`, for its end.
     pub fn next_of(&self, peer: u32, after: Option<u32>) -> Option<u32> {
         let start = after.map_or(0, |index| index as usize + 1);
         let entries = self.entries.iter().enumerate().skip(start);
         let mut found = entries.filter(|(_, it)| it.owner.is_some_and(|owner| owner.peer == peer));
         found.next().map(|(index, _)| index as u32)
+    }
+
+    /// Takes in that a peer has given up a right with a message that does not end its call: to close
+    /// it once more would be an error.
+    #[cold]
+    pub fn on_invalidated(&mut self, peer: u32, rkey: u32) {
+        let of_peer = |it: &&mut Exposure| it.owner.is_some_and(|owner| owner.peer == peer);
+        self.entries.iter_mut().filter(of_peer).any(|it| it.on_invalidated(rkey));
     }
 
     /// The receive buffers of all replies that wait, when the shard ends.
@@ -324,40 +233,6 @@ impl Exposures {
     /// Exposures that are open.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
-    }
-
-    fn take_landing(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
-        let Exposures { entries, landing, .. } = self;
-        let entry = &mut entries[index as usize];
-        let mut left = len as usize;
-        while left > 0 {
-            let loan = landing.take().ok_or(Lacking)?;
-            left = left.saturating_sub(loan.len());
-            entry.landing.try_push(Some(loan)).map_err(|full| {
-                drop(full.element().map(|loan| landing.give_back(loan)));
-                Lacking
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Offers `len` bytes of the landing places from `first` on.
-    fn offer_writes(&mut self, index: u32, first: usize, len: u32) -> Result<(), Lacking> {
-        let entry = &mut self.entries[index as usize];
-        let mut left = len as usize;
-        for at in first..entry.landing.len() {
-            let Some(loan) = &entry.landing[at] else { continue };
-            let part = loan.len().min(left);
-            if part == 0 {
-                continue;
-            }
-            let sge = loan.sge(0..part);
-            left -= part;
-            // The peer writes, and the device on its behalf.
-            entry.grant(sge, Access::REMOTE_WRITE)?;
-            entry.segments.write_count += 1;
-        }
-        Ok(())
     }
 }
 
@@ -389,9 +264,9 @@ impl Exposure {
         self.closing().next().is_some()
     }
 
-    /// Takes in that the peer has given a right up.
-    pub fn on_invalidated(&mut self, rkey: u32) {
-        self.grants.iter_mut().for_each(|grant| grant.on_invalidated(rkey));
+    /// Takes in that the peer has given a right up. False if it is none of these.
+    pub fn on_invalidated(&mut self, rkey: u32) -> bool {
+        self.grants.iter_mut().any(|grant| grant.on_invalidated(rkey))
     }
 
     /// Takes in that nobody has a right any more.
@@ -461,10 +336,6 @@ impl Exposure {
     pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
         let Exposure { buffers, landing, places, .. } = self;
         (buffers, Landed { loans: landing, places })
-    }
-
-    fn grant(&mut self, sge: Sge, access: Access) -> Result<(), Lacking> {
-        self.grants.try_push(Grant::new(sge, access)).map_err(|_| Lacking)
     }
 
     fn clear(&mut self) {

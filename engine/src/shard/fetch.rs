@@ -103,6 +103,19 @@ impl Fetches {
         self.here.extend(self.waiting.pop_front());
     }
 
+    /// The calls of a connection that wait are not wanted any more.
+    #[cold]
+    pub fn give_up(&mut self, peer: PeerId) {
+        let Fetches { entries, waiting, here, .. } = self;
+        waiting.retain(|&index| {
+            let is_other = entries[index as usize].owner.is_none_or(|(owner, _)| owner != peer);
+            if !is_other {
+                here.push_back(index);
+            }
+            is_other
+        });
+    }
+
     /// The data of a call are here, or its connection is gone.
     pub fn end_reading(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];

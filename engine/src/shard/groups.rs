@@ -22,7 +22,11 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) {
         let mut buffers = Buffers::new();
-        match self.complete(index, complete, last, &mut buffers) {
+        let fate = self.complete(index, complete, last, &mut buffers);
+        if !matches!(fate, Fate::Exposed(..)) {
+            self.note_invalidated(index, came);
+        }
+        match fate {
             Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
             Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
             Fate::Failed(id, error) => self.fail_call(index, id, error, handler),

@@ -29,12 +29,21 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn settle<H: Handler>(&mut self, handler: &mut H) {
         while let Some(after) = self.note_ripe() {
-            if let After::Called(place) | After::Fenced(place) = after {
+            if let After::Called(place) | After::Fenced(place) = after
+                && !self.is_closing(place)
+            {
                 self.finish_exposure(place, handler);
             }
         }
         self.read_waiting();
         self.deliver_fetched(handler);
+    }
+
+    /// Whether the connection of an exposure has ended: the end of its queue pair closes everything.
+    fn is_closing(&mut self, place: u32) -> bool {
+        let owner = self.outbox.exposures.at(place).owner;
+        let peer = owner.and_then(|owner| self.peers.at(owner.peer));
+        peer.is_some_and(|peer| matches!(peer.phase, Phase::Closing { .. }))
     }
 
     /// Takes note of one message that has completed, or was given up.
@@ -79,6 +88,9 @@ impl<P: Provider> Core<P> {
     fn read_waiting(&mut self) {
         let Core { fetches, peers, pool, outbox, .. } = self;
         while let Some(place) = fetches.next_waiting() {
+            if outbox.messages.free() == 0 {
+                return;
+            }
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
             let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
@@ -202,9 +214,12 @@ impl<P: Provider> Core<P> {
             return;
         }
         exposure.outcome = Some(outcome.map(|(buffers, parts)| exposure.keep(buffers, parts)));
-        if let Some(rkey) = invalidated {
-            exposure.on_invalidated(rkey);
+        if let Some(rkey) = invalidated
+            && !exposure.on_invalidated(rkey)
+        {
+            outbox.exposures.on_invalidated(owner.peer, rkey);
         }
+        let exposure = outbox.exposures.at(place);
         if let Some((_, entry)) = outbox.ledger.calls.find_mut(owner.id.xid(), owner.peer) {
             entry.state = CallState::Answered;
         }

@@ -20,6 +20,7 @@ pub mod letters;
 pub(crate) mod memory;
 pub mod message;
 mod negotiate;
+pub(crate) mod offering;
 pub(crate) mod outbox;
 mod owing;
 pub mod peers;

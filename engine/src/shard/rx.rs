@@ -116,7 +116,8 @@ impl<P: Provider> Core<P> {
         let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
         let first = first_segment(pool, &token, byte_len);
-        if peer.phase != Phase::Up || first.len() != byte_len as usize {
+        let is_short = first.len() == byte_len as usize && came.invalidated.is_none();
+        if peer.phase != Phase::Up || !is_short {
             return self.receive_other(index, token, came, now, handler);
         }
         match peer.conn.on_plain_message(&mut outbox.ledger, first) {
@@ -158,6 +159,9 @@ impl<P: Provider> Core<P> {
             let fate = self.interpret(index, came.byte_len, &token);
             // Any message may be the one that says that the peer speaks our version.
             self.note_ready(index, now, handler);
+            if !matches!(fate, Fate::Exposed(..) | Fate::Complete(_) | Fate::Park) {
+                self.note_invalidated(index, came);
+            }
             let buffers = core::slice::from_mut(&mut token);
             match fate {
                 Fate::Done => break,
@@ -187,7 +191,10 @@ impl<P: Provider> Core<P> {
                     let reply = Ok((Buffers::from_iter([token]), &[part][..]));
                     return self.end_exposed(place, reply, came.invalidated, handler);
                 }
-                Fate::Park => return self.park(index, token, now),
+                Fate::Park => {
+                    self.note_invalidated(index, came);
+                    return self.park(index, token, now);
+                }
                 Fate::Complete(complete) => {
                     self.on_group(index, complete, token, came, handler);
                     return;
@@ -200,6 +207,14 @@ impl<P: Provider> Core<P> {
         }
         self.free_buffer(token);
         self.offer_properties(index);
+    }
+
+    /// A message that is not the reply to a call with memory exposed may have taken a right back.
+    #[inline]
+    pub(super) fn note_invalidated(&mut self, index: u32, came: Came) {
+        if let Some(rkey) = came.invalidated {
+            self.outbox.exposures.on_invalidated(index, rkey);
+        }
     }
 
     /// wire.md B2: to a client that began with a call the properties follow behind the reply.

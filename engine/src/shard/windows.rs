@@ -86,6 +86,11 @@ impl Windows {
         Windows { way, free: windows, total, out: 0 }
     }
 
+    /// Whether there are so many in all.
+    pub fn has(&self, count: usize) -> bool {
+        !matches!(self.way, Way::Windows) || count <= self.total
+    }
+
     /// Gives a right its key. Nothing is open yet. `None` if no window is free, or the device does
     /// not register the bytes.
     pub fn key(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> Option<RdmaSegment> {
@@ -167,11 +172,14 @@ impl Grant {
         is_open.then_some(SendOp::Invalidate { rkey: self.rkey })
     }
 
-    /// Takes in that the right is gone if it has this key: the peer has invalidated it.
-    pub fn on_invalidated(&mut self, rkey: u32) {
-        if self.rkey == rkey && self.window.is_some() {
+    /// Takes in that the right is gone if it has this key: the peer has invalidated it. False if it
+    /// has another.
+    pub fn on_invalidated(&mut self, rkey: u32) -> bool {
+        let is_it = self.rkey == rkey && self.window.is_some() && self.state == State::Live;
+        if is_it {
             self.state = State::Dead;
         }
+        is_it
     }
 
     /// Takes in that nobody can use the right any more.
