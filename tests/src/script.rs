@@ -50,6 +50,32 @@ pub struct Script {
     pub reply: Vec<Part>,
     /// The items of the reply that are wanted placed; one for each bulk part if not said otherwise.
     pub wants: Vec<Want>,
+    /// Where they are wanted.
+    pub place: Place,
+}
+
+/// Where the items of a reply are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Wherever the engine has room.
+    Anywhere,
+    /// In a sink of so many pieces.
+    Into(u32),
+    /// In a sink of so many pieces, or in receive buffers.
+    Either(u32),
+    /// In a sink of two pieces if they are longer than this.
+    BySize(u32),
+}
+
+impl Place {
+    /// Pieces of a sink.
+    pub fn pieces(self) -> u32 {
+        match self {
+            Place::Anywhere => 0,
+            Place::Into(pieces) | Place::Either(pieces) => pieces,
+            Place::BySize(_) => 2,
+        }
+    }
 }
 
 impl Script {
@@ -60,7 +86,8 @@ impl Script {
             Part::Inline(_) => None,
         });
         let (call, reply) = (call.to_vec(), reply.to_vec());
-        Script { order: Order::Answer, seed, wants: wanted.clone().collect(), call, reply }
+        let (order, place) = (Order::Answer, Place::Anywhere);
+        Script { order, seed, wants: wanted.clone().collect(), call, reply, place }
     }
 
     /// The same with another order.
@@ -72,6 +99,12 @@ impl Script {
     /// The same with other wants.
     pub fn wants(mut self, wants: &[Want]) -> Script {
         self.wants = wants.to_vec();
+        self
+    }
+
+    /// The same, wanted elsewhere.
+    pub fn place(mut self, place: Place) -> Script {
+        self.place = place;
         self
     }
 
@@ -140,7 +173,7 @@ impl Script {
             }
         }
         let [reply, call] = lists;
-        Some(Script { order, seed, call, reply, wants: Vec::new() })
+        Some(Script { order, seed, call, reply, wants: Vec::new(), place: Place::Anywhere })
     }
 }
 
@@ -226,6 +259,9 @@ pub fn unreduced_reply(message: &Incoming<'_>, script: &Script) -> Vec<u8> {
             positions.push(at + 4);
         }
         at += 4 + len.next_multiple_of(4);
+    }
+    if script.order == Order::Relay {
+        positions = vec![20];
     }
     unreduced_at(message, &positions)
 }

@@ -14,12 +14,13 @@ use std::time::Duration;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
+use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallError, CallRefused, Client, Completion, Engine, Incoming, PeerId, Provider, SetupError,
-    Shard,
+    CallError, CallRefused, Client, Completion, Engine, Incoming, Loan, PeerId, Provider,
+    SetupError, Shard, Sink, Want,
 };
 
-use crate::script::{Part, Script, unreduced_reply, write_parts};
+use crate::script::{POISON, Part, Place, Script, part_bytes, unreduced_reply, write_parts};
 use crate::service::{Service, Source, source_len};
 
 /// Opens the device of a test, once for each engine.
@@ -44,6 +45,8 @@ pub struct World<P: Provider> {
     /// Those of them whose reply may be anything.
     distrusted: HashSet<u64>,
     cookies: u64,
+    /// Whether items are placed from buffers that are given away, and not from the source.
+    pub lends: bool,
     controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
 }
@@ -74,6 +77,17 @@ pub struct Done {
     pub script: Script,
     /// The reply.
     pub result: Result<Arrived, CallError>,
+    /// What came back of the sinks, by want.
+    pub sinks: Vec<Option<Back>>,
+}
+
+/// A sink that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Back {
+    /// Its length.
+    pub len: usize,
+    /// How much of it was written: all of it that is not poison.
+    pub written: usize,
 }
 
 /// A reply, put together.
@@ -176,6 +190,7 @@ impl<P: Provider> World<P> {
             distrusted: HashSet::new(),
             sources: (0..plan.clients).map(|_| Source::default()).collect(),
             cookies: 0,
+            lends: false,
             controls: vec![serving, calling],
             engines: vec![server, client],
         };
@@ -239,7 +254,7 @@ impl<P: Provider> World<P> {
     /// The turn of one client.
     pub fn turn_client(&mut self, at: usize) {
         let World { clients, open, done, now, distrusted, .. } = self;
-        clients[at].poll(*now, |completion| {
+        clients[at].poll(*now, |mut completion| {
             let cookie = completion.cookie();
             let (client, script) = open.remove(&cookie).expect("a call is completed once");
             assert_eq!(client, at, "by who made it");
@@ -247,7 +262,8 @@ impl<P: Provider> World<P> {
                 true => looked_at(reply),
                 false => arrived(reply, &script),
             });
-            done.push(Done { client: at, peer: completion.peer(), cookie, script, result });
+            let sinks = (0..script.wants.len()).map(|want| back(&mut completion, want)).collect();
+            done.push(Done { client: at, peer: completion.peer(), cookie, script, result, sinks });
         });
     }
 
@@ -335,14 +351,26 @@ impl<P: Provider> World<P> {
     ) -> Result<u64, CallRefused> {
         self.cookies += 1;
         let cookie = self.cookies;
+        let sinks: Option<Vec<_>> =
+            script.wants.iter().map(|want| self.sink(client, script.place, want)).collect();
+        let sinks = sinks.ok_or(CallRefused::Busy)?;
+        let mut lent = self.lent(client, script).ok_or(CallRefused::Busy)?.into_iter();
         let mut call = self.clients[client].call(peer, cookie)?;
         call.payload().put_fixed(&script.head());
         let source = &self.sources[client];
         write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
-            source.place(payload, script.seed, index, len);
+            match lent.next() {
+                Some(loan) => payload.place(loan),
+                None => source.place(payload, script.seed, index, len),
+            }
         });
-        for want in &script.wants {
-            call.want(*want);
+        for (want, sink) in script.wants.iter().zip(sinks) {
+            match script.place {
+                Place::Anywhere => call.want(*want),
+                Place::Into(_) => call.want_into(*want, sink),
+                Place::Either(_) => call.want_either(*want, sink),
+                Place::BySize(len) => call.want_by_size(*want, len, sink),
+            };
         }
         call.reply_payload_max(script.reply_payload_max());
         call.submit()?;
@@ -353,6 +381,37 @@ impl<P: Provider> World<P> {
     /// The reply to this call, which is open, may be anything: it is read, and not put together.
     pub fn distrust(&mut self, cookie: u64) {
         self.distrusted.insert(cookie);
+    }
+
+    /// The bulk of a call, if it is to be given away; there may be no buffers for it now.
+    fn lent(&mut self, client: usize, script: &Script) -> Option<Vec<Loan>> {
+        let mut lent = Vec::new();
+        for (index, part) in script.call.iter().enumerate() {
+            if let Part::Bulk(len) = *part
+                && self.lends
+            {
+                let mut loan = self.clients[client].turn(self.now).buffer()?;
+                loan[..len as usize].copy_from_slice(&part_bytes(script.seed, index, len));
+                loan.truncate(len as usize);
+                lent.push(loan);
+            }
+        }
+        Some(lent)
+    }
+
+    /// A poisoned sink, a little longer than its item can be. None if there is no buffer.
+    fn sink(&mut self, client: usize, place: Place, want: &Want) -> Option<Sink> {
+        let (mut sink, pieces) = (Sink::new(), place.pieces());
+        let mut left = if pieces > 0 { want.len_max as usize + SINK_SLACK } else { 0 };
+        for piece in 0..pieces {
+            let mut loan = self.clients[client].turn(self.now).buffer()?;
+            loan.truncate(left.div_ceil((pieces - piece) as usize));
+            loan.fill(POISON);
+            left -= loan.len();
+            sink.push(loan).expect("at most sixteen pieces");
+        }
+        assert_eq!(left, 0, "the buffers are as long as the pieces of the sinks");
+        Some(sink)
     }
 
     /// Makes a call as soon as it is possible.
@@ -434,6 +493,18 @@ impl<P: Provider> World<P> {
         &self.sources[client]
     }
 
+    /// Waits until nothing of explicit RDMA is in use any more, in any shard.
+    ///
+    /// # Panics
+    /// If something stays in use.
+    pub fn check_all_home(&mut self) {
+        self.until("what explicit RDMA uses is at home", |world| {
+            let servers = world.servers.iter().map(Shard::audit);
+            let clients = world.clients.iter_mut().map(|client| client.shard().audit());
+            servers.chain(clients).all(|audit| is_home(&audit))
+        });
+    }
+
     /// Nothing was given up for lost, in any shard.
     ///
     /// # Panics
@@ -462,9 +533,26 @@ impl Done {
             .map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four bytes")));
         let expected = self.script.reply_stream(placed);
         assert!(reply.stream == expected, "the reply is as its script says: {:?}", self.script);
+        self.check_sinks();
         let bulk = self.script.call.iter().filter(|part| matches!(part, Part::Bulk(1..)));
         assert!(placed as usize <= bulk.count(), "what is placed was to be placed");
         (placed, reply.items.len())
+    }
+
+    /// Checks that the sinks are back. Returns how many of them were written to.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn check_sinks(&self) -> usize {
+        let mut used = 0;
+        for (want, back) in self.script.wants.iter().zip(&self.sinks) {
+            let len = back.map(|back| back.len);
+            let has_sink = self.script.place.pieces() > 0;
+            let expected = has_sink.then_some(want.len_max as usize + SINK_SLACK);
+            assert_eq!(len, expected, "the sink came back whole: {:?}", self.script);
+            used += back.map_or(0, |back| usize::from(back.written > 0));
+        }
+        used
     }
 }
 
@@ -491,11 +579,41 @@ fn looked_at(reply: &Incoming<'_>) -> Arrived {
     }
 }
 
+/// Whether nothing of explicit RDMA is in use.
+fn is_home(audit: &Audit) -> bool {
+    let Audit { windows, landing, .. } = *audit;
+    assert_eq!(windows.total, windows.home + windows.held, "no window is lost");
+    let in_use = windows.held + landing.leaving + audit.receives_held;
+    in_use + audit.exposures + audit.fetches == 0
+        && landing.home + landing.returning == landing.total
+}
+
+/// Takes the sink of a want back, and looks at what was written to it: the item, if that is where it
+/// lies, and nothing behind it.
+fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back> {
+    let item: Option<Vec<u8>> = completion.result().ok().and_then(|reply| {
+        let item = reply.placed().find(|item| item.index() == want)?;
+        Some(item.segments().flatten().copied().collect())
+    });
+    let is_reply = completion.result().is_ok();
+    let sink = completion.take_sink(want)?;
+    assert!(completion.take_sink(want).is_none(), "a sink comes back once");
+    let bytes: Vec<u8> = sink.pieces().iter().flat_map(|piece| piece.iter().copied()).collect();
+    let written = bytes.iter().rposition(|byte| *byte != POISON).map_or(0, |at| at + 1);
+    if is_reply && written > 0 {
+        let item = item.expect("what was written is an item");
+        assert!(bytes[..written] == item[..], "an item is where it was wanted, and nothing else");
+    }
+    Some(Back { len: sink.len(), written })
+}
+
 fn arrived(reply: &Incoming<'_>, script: &Script) -> Arrived {
     let items = reply.placed().map(|item| (item.position(), item.len())).collect();
     Arrived { stream: unreduced_reply(reply, script), items }
 }
 
+/// Bytes of a sink behind the longest item.
+const SINK_SLACK: usize = 16;
 /// Steps after which a test has hung.
 const STEPS_MAX: usize = 100_000;
 /// Steps after which nothing is on its way.

@@ -6,11 +6,13 @@
 pub mod connections;
 pub mod credits;
 pub mod ending;
+pub mod explicit;
 pub mod inline;
 pub mod late;
 pub mod loans;
 pub mod placed;
 pub mod refused;
+pub mod scarce;
 pub mod threads;
 
 /// Makes a test of every scenario. `$open` makes, for each test, a closure that opens a device.
@@ -28,6 +30,20 @@ macro_rules! api_suite {
                 an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
                 bulk_comes_in_line_where_it_cannot_be_placed, bulk_is_read_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,
                 a_reply_longer_than_announced_fails_its_call;
+            explicit: a_write_of_every_length_is_fetched,
+                a_read_of_every_length_is_written_to_its_sink,
+                a_read_without_a_sink_lands_with_the_engine,
+                a_read_is_placed_as_its_want_says, a_long_call_is_fetched_as_a_whole,
+                a_long_reply_comes_in_its_chunk, a_long_call_gets_a_long_reply,
+                several_items_travel_as_the_peer_takes_them, items_without_bytes_use_up_their_sinks,
+                short_results_leave_the_rest_of_their_sinks_alone,
+                sinks_of_calls_that_fail_come_back, sinks_that_are_not_needed_come_back,
+                any_mixture_arrives_by_explicit_rdma, fetched_memory_is_taken_and_relayed,
+                rights_are_taken_back_by_whom_it_is_agreed;
+            scarce: calls_wait_for_windows, calls_wait_for_landing_buffers_without_a_deadlock,
+                one_call_is_fetched_at_a_time, what_never_fits_is_refused_for_good,
+                who_has_no_explicit_rdma_is_not_asked_for_it,
+                calls_that_need_most_of_the_buffers_take_turns, other_ways_of_exposure_do_as_well;
             loans: taken_segments_are_kept_and_come_home, without_spares_nothing_is_taken,
                 a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_come_home;
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,

@@ -1,0 +1,58 @@
+//! Ways of showing memory to peers that depend on the device, or that no watch would pass.
+
+use rpcrdma_engine::Fabric;
+use rpcrdma_engine::fabric::FabricOptions;
+use rpcrdma_tests::script::{Part, Place, Script};
+use rpcrdma_tests::suite::explicit::plan;
+use rpcrdma_tests::world::{Plan, World};
+
+fn fabric(windows: u32) -> Fabric {
+    let options = FabricOptions { windows, ..FabricOptions::default() };
+    Fabric::with_options(options).expect("a fabric")
+}
+
+/// Everything that exposes memory, a few times.
+fn everything(world: &mut World<Fabric>, plan: &Plan) {
+    let peer = world.connect(0);
+    for len in [1, 5_000, 16_384, 50_001].repeat(3) {
+        let parts = [Part::Inline(9), Part::Bulk(len)];
+        world.round(0, peer, &Script::new(len, &parts, &parts));
+        world.round(0, peer, &Script::new(len, &parts, &parts).place(Place::Into(3)));
+        world.round(0, peer, &Script::new(len, &[Part::Inline(len)], &[Part::Inline(len)]));
+    }
+    world.check_all_home();
+    world.check_nothing_leaked();
+    assert!(world.clients[0].handle().stats().exposed > 0, "{:?}", plan.call.explicit);
+}
+
+#[test]
+fn a_device_without_windows_registers_for_each_call() {
+    let device = fabric(0);
+    let plan = plan();
+    let mut world = World::new(&|| device.clone(), &plan);
+    everything(&mut world, &plan);
+    let stats = world.clients[0].handle().stats();
+    assert_eq!(stats.invalidations, 0, "nothing is there to be invalidated");
+    assert_eq!(world.clients[0].shard().audit().windows.total, 0);
+}
+
+#[test]
+fn a_device_with_few_windows_is_used_as_far_as_they_go() {
+    // The clients take what there is; the server, which makes no calls, goes without.
+    let device = fabric(8);
+    let mut plan = plan();
+    plan.serve.connections.calls_max = 0;
+    plan.call.explicit.windows = "8".into();
+    let mut world = World::new(&|| device.clone(), &plan);
+    everything(&mut world, &plan);
+    assert_eq!(world.clients[0].shard().audit().windows.total, 8);
+}
+
+#[test]
+fn who_asks_for_it_by_its_name_shows_all_memory_for_good() {
+    let device = fabric(0);
+    let mut plan = plan();
+    plan.call.explicit.exposure = "static-insecure".into();
+    let mut world = World::new(&|| device.clone(), &plan);
+    everything(&mut world, &plan);
+}
