@@ -14,6 +14,7 @@
 pub mod alloc;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
+pub mod done;
 pub mod raw_peer;
 pub mod script;
 pub mod service;

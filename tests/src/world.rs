@@ -16,11 +16,12 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallError, CallRefused, Client, Completion, Engine, Incoming, Loan, PeerId, Provider,
-    SetupError, Shard, Sink, Want,
+    CallRefused, Client, Completion, Engine, Loan, PeerId, Provider, SetupError, Shard, Sink, Want,
 };
 
-use crate::script::{POISON, Part, Place, Script, part_bytes, unreduced_reply, write_parts};
+pub use crate::done::{Arrived, Back, Done};
+use crate::done::{SINK_SLACK, arrived, back, looked_at};
+use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source, source_len};
 
 /// Opens the device of a test, once for each engine.
@@ -62,41 +63,6 @@ pub struct Plan {
     pub serve: Raw,
     /// The configuration of those that call.
     pub call: Raw,
-}
-
-/// A call that is over.
-#[derive(Debug, Clone)]
-pub struct Done {
-    /// Which client made it.
-    pub client: usize,
-    /// Who was called.
-    pub peer: PeerId,
-    /// As [`World::call`] returned it.
-    pub cookie: u64,
-    /// What was called.
-    pub script: Script,
-    /// The reply.
-    pub result: Result<Arrived, CallError>,
-    /// What came back of the sinks, by want.
-    pub sinks: Vec<Option<Back>>,
-}
-
-/// A sink that came back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Back {
-    /// Its length.
-    pub len: usize,
-    /// How much of it was written: all of it that is not poison.
-    pub written: usize,
-}
-
-/// A reply, put together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Arrived {
-    /// The unreduced stream, from behind transaction id and message type.
-    pub stream: Vec<u8>,
-    /// Position and length of the items that were placed.
-    pub items: Vec<(Option<u32>, u32)>,
 }
 
 impl Default for Plan {
@@ -517,45 +483,6 @@ impl<P: Provider> World<P> {
     }
 }
 
-impl Done {
-    /// Checks that the reply is as its script says. Returns how many items were placed, in the call
-    /// and in the reply.
-    ///
-    /// # Panics
-    /// If it is not.
-    pub fn check(&self) -> (u32, usize) {
-        let reply = self.result.as_ref().unwrap_or_else(|error| {
-            panic!("{error}: {:?}", self.script);
-        });
-        let placed = reply
-            .stream
-            .get(4..8)
-            .map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four bytes")));
-        let expected = self.script.reply_stream(placed);
-        assert!(reply.stream == expected, "the reply is as its script says: {:?}", self.script);
-        self.check_sinks();
-        let bulk = self.script.call.iter().filter(|part| matches!(part, Part::Bulk(1..)));
-        assert!(placed as usize <= bulk.count(), "what is placed was to be placed");
-        (placed, reply.items.len())
-    }
-
-    /// Checks that the sinks are back. Returns how many of them were written to.
-    ///
-    /// # Panics
-    /// If they are not.
-    pub fn check_sinks(&self) -> usize {
-        let mut used = 0;
-        for (want, back) in self.script.wants.iter().zip(&self.sinks) {
-            let len = back.map(|back| back.len);
-            let has_sink = self.script.place.pieces() > 0;
-            let expected = has_sink.then_some(want.len_max as usize + SINK_SLACK);
-            assert_eq!(len, expected, "the sink came back whole: {:?}", self.script);
-            used += back.map_or(0, |back| usize::from(back.written > 0));
-        }
-        used
-    }
-}
-
 /// Whether a refusal goes away by itself.
 pub fn is_passing(why: CallRefused) -> bool {
     use rpcrdma_proto::SendError;
@@ -570,15 +497,6 @@ pub fn is_passing(why: CallRefused) -> bool {
     )
 }
 
-/// Every byte of a reply.
-fn looked_at(reply: &Incoming<'_>) -> Arrived {
-    let placed = reply.placed().flat_map(|item| item.segments().flatten());
-    Arrived {
-        stream: reply.payload().flatten().chain(placed).copied().collect(),
-        items: Vec::new(),
-    }
-}
-
 /// Whether nothing of explicit RDMA is in use.
 fn is_home(audit: &Audit) -> bool {
     let Audit { windows, landing, .. } = *audit;
@@ -588,32 +506,6 @@ fn is_home(audit: &Audit) -> bool {
         && landing.home + landing.returning == landing.total
 }
 
-/// Takes the sink of a want back, and looks at what was written to it: the item, if that is where it
-/// lies, and nothing behind it.
-fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back> {
-    let item: Option<Vec<u8>> = completion.result().ok().and_then(|reply| {
-        let item = reply.placed().find(|item| item.index() == want)?;
-        Some(item.segments().flatten().copied().collect())
-    });
-    let is_reply = completion.result().is_ok();
-    let sink = completion.take_sink(want)?;
-    assert!(completion.take_sink(want).is_none(), "a sink comes back once");
-    let bytes: Vec<u8> = sink.pieces().iter().flat_map(|piece| piece.iter().copied()).collect();
-    let written = bytes.iter().rposition(|byte| *byte != POISON).map_or(0, |at| at + 1);
-    if is_reply && written > 0 {
-        let item = item.expect("what was written is an item");
-        assert!(bytes[..written] == item[..], "an item is where it was wanted, and nothing else");
-    }
-    Some(Back { len: sink.len(), written })
-}
-
-fn arrived(reply: &Incoming<'_>, script: &Script) -> Arrived {
-    let items = reply.placed().map(|item| (item.position(), item.len())).collect();
-    Arrived { stream: unreduced_reply(reply, script), items }
-}
-
-/// Bytes of a sink behind the longest item.
-const SINK_SLACK: usize = 16;
 /// Steps after which a test has hung.
 const STEPS_MAX: usize = 100_000;
 /// Steps after which nothing is on its way.

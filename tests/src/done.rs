@@ -1,0 +1,115 @@
+//! Calls that are over: the reply put together and compared with its script, and the sinks.
+
+use rpcrdma_engine::{CallError, Completion, Incoming, PeerId};
+
+use crate::script::{POISON, Part, Script, unreduced_reply};
+
+/// A call that is over.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// Which client made it.
+    pub client: usize,
+    /// Who was called.
+    pub peer: PeerId,
+    /// As [`World::call`] returned it.
+    pub cookie: u64,
+    /// What was called.
+    pub script: Script,
+    /// The reply.
+    pub result: Result<Arrived, CallError>,
+    /// What came back of the sinks, by want.
+    pub sinks: Vec<Option<Back>>,
+}
+
+/// A sink that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Back {
+    /// Its length.
+    pub len: usize,
+    /// How much of it was written: all of it that is not poison.
+    pub written: usize,
+}
+
+/// A reply, put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    /// The unreduced stream, from behind transaction id and message type.
+    pub stream: Vec<u8>,
+    /// Position and length of the items that were placed.
+    pub items: Vec<(Option<u32>, u32)>,
+}
+
+impl Done {
+    /// Checks that the reply is as its script says. Returns how many items were placed, in the call
+    /// and in the reply.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub fn check(&self) -> (u32, usize) {
+        let reply = self.result.as_ref().unwrap_or_else(|error| {
+            panic!("{error}: {:?}", self.script);
+        });
+        let placed = reply
+            .stream
+            .get(4..8)
+            .map_or(0, |word| u32::from_be_bytes(word.try_into().expect("four bytes")));
+        let expected = self.script.reply_stream(placed);
+        assert!(reply.stream == expected, "the reply is as its script says: {:?}", self.script);
+        self.check_sinks();
+        let bulk = self.script.call.iter().filter(|part| matches!(part, Part::Bulk(1..)));
+        assert!(placed as usize <= bulk.count(), "what is placed was to be placed");
+        (placed, reply.items.len())
+    }
+
+    /// Checks that the sinks are back. Returns how many of them were written to.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub fn check_sinks(&self) -> usize {
+        let mut used = 0;
+        for (want, back) in self.script.wants.iter().zip(&self.sinks) {
+            let len = back.map(|back| back.len);
+            let has_sink = self.script.place.pieces() > 0;
+            let expected = has_sink.then_some(want.len_max as usize + SINK_SLACK);
+            assert_eq!(len, expected, "the sink came back whole: {:?}", self.script);
+            used += back.map_or(0, |back| usize::from(back.written > 0));
+        }
+        used
+    }
+}
+
+/// Every byte of a reply.
+pub(crate) fn looked_at(reply: &Incoming<'_>) -> Arrived {
+    let placed = reply.placed().flat_map(|item| item.segments().flatten());
+    Arrived {
+        stream: reply.payload().flatten().chain(placed).copied().collect(),
+        items: Vec::new(),
+    }
+}
+
+/// Takes the sink of a want back, and looks at what was written to it: the item, if that is where it
+/// lies, and nothing behind it.
+pub(crate) fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back> {
+    let item: Option<Vec<u8>> = completion.result().ok().and_then(|reply| {
+        let item = reply.placed().find(|item| item.index() == want)?;
+        Some(item.segments().flatten().copied().collect())
+    });
+    let is_reply = completion.result().is_ok();
+    let sink = completion.take_sink(want)?;
+    assert!(completion.take_sink(want).is_none(), "a sink comes back once");
+    let bytes: Vec<u8> = sink.pieces().iter().flat_map(|piece| piece.iter().copied()).collect();
+    let written = bytes.iter().rposition(|byte| *byte != POISON).map_or(0, |at| at + 1);
+    if is_reply && written > 0 {
+        let item = item.expect("what was written is an item");
+        assert!(bytes[..written] == item[..], "an item is where it was wanted, and nothing else");
+    }
+    Some(Back { len: sink.len(), written })
+}
+
+pub(crate) fn arrived(reply: &Incoming<'_>, script: &Script) -> Arrived {
+    let items = reply.placed().map(|item| (item.position(), item.len())).collect();
+    Arrived { stream: unreduced_reply(reply, script), items }
+}
+
+/// Bytes of a sink behind the longest item.
+pub(crate) const SINK_SLACK: usize = 16;
