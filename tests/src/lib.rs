@@ -18,6 +18,7 @@ pub mod done;
 pub mod raw_peer;
 pub mod script;
 pub mod service;
+pub mod setup;
 pub mod sim;
 pub mod suite;
 pub mod watched;

@@ -6,12 +6,11 @@
 //!   step ──▶ ...                                  a step is a microsecond of virtual time
 //! ```
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rpcrdma_config::{Config, Raw};
+use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
@@ -22,7 +21,8 @@ use rpcrdma_engine::{
 pub use crate::done::{Arrived, Back, Done};
 use crate::done::{SINK_SLACK, arrived, back, looked_at};
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
-use crate::service::{Service, Source, source_len};
+use crate::service::{Service, Source};
+pub use crate::setup::{checked, large, small};
 
 /// Opens the device of a test, once for each engine.
 pub type Open<'a, P> = &'a (dyn Fn() -> P + Sync);
@@ -80,55 +80,6 @@ impl Plan {
         change(&mut plan.call);
         plan
     }
-}
-
-/// Has every configuration that [`small`] makes in `test` speak this version: `auto`, `one`, `two`.
-pub fn speaking<T>(version: &'static str, test: impl FnOnce() -> T) -> T {
-    let before = VERSION.replace(version);
-    let result = test();
-    VERSION.set(before);
-    result
-}
-
-thread_local! {
-    /// What the tests of this thread speak.
-    static VERSION: Cell<&'static str> = const { Cell::new("auto") };
-}
-
-/// A small configuration: few connections, no prefault, a core is never sought.
-pub fn small() -> Raw {
-    let mut raw = Raw::default();
-    raw.protocol.version = VERSION.get().into();
-    raw.engine.numa_bind = false;
-    raw.memory.pages = "4K".into();
-    raw.memory.prefault = false;
-    raw.connections.max = 2;
-    raw.connections.credits = 16;
-    raw.connections.credits_requested = 16;
-    raw.connections.calls_max = 16;
-    raw.send.slots = 64;
-    raw.send.signal_every = 8;
-    raw.receive.spares = 16;
-    raw.app.bulk.count = 8;
-    raw.app.bulk.length = format!("{}B", source_len(64 << 10)).as_str().into();
-    raw
-}
-
-/// A configuration for messages of `len` bytes and more.
-pub fn large(len: usize) -> Raw {
-    let mut raw = small();
-    raw.app.bulk.length = format!("{}B", source_len(len).next_multiple_of(4096)).as_str().into();
-    raw.connections.credits = 32;
-    raw.connections.credits_requested = 32;
-    raw
-}
-
-/// Checks a configuration that a test made.
-///
-/// # Panics
-/// If it does not hold.
-pub fn checked(raw: &Raw) -> Config {
-    Config::try_from(raw.clone()).expect("the configuration of a test holds")
 }
 
 impl<P: Provider> World<P> {

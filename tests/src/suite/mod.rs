@@ -73,7 +73,7 @@ macro_rules! api_suite {
             use super::*;
             $(#[test]
             fn $name() {
-                $crate::world::speaking($version, || $crate::suite::$room::$name(&$open));
+                $crate::setup::speaking($version, || $crate::suite::$room::$name(&$open));
             })+
         })+
     };
