@@ -7,7 +7,7 @@ pub mod sink;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rpcrdma_proto::PeerLimits;
+use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 
 use crate::clock::Clock;
 use crate::error::{CallRefused, SetupError};
@@ -30,6 +30,8 @@ pub struct Client<P: Provider> {
     clock: Clock,
     /// What became of attempts that nobody has asked for yet.
     outcomes: Vec<(ConnectId, Outcome)>,
+    /// What became of requests for changes of properties, likewise.
+    settled: Vec<(PeerId, PropertyOutcome)>,
 }
 
 /// What became of an attempt to connect.
@@ -37,7 +39,7 @@ type Outcome = Result<PeerId, ConnectError>;
 
 impl<P: Provider> Client<P> {
     pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
-        Client { shard, clock: Clock::new(), outcomes: Vec::new() }
+        Client { shard, clock: Clock::new(), outcomes: Vec::new(), settled: Vec::new() }
     }
 
     /// Connects and waits until calls can be made. Completions of other calls that arrive
@@ -80,6 +82,13 @@ impl<P: Provider> Client<P> {
         Some(self.outcomes.swap_remove(at).1)
     }
 
+    /// What became of [`Turn::request_properties`] to this peer, told once; `None` if that is open, or
+    /// was told.
+    pub fn settled_properties(&mut self, peer: PeerId) -> Option<PropertyOutcome> {
+        let at = self.settled.iter().position(|(of, _)| *of == peer)?;
+        Some(self.settled.swap_remove(at).1)
+    }
+
     /// Begins a call. `cookie` comes back with its completion.
     ///
     /// # Errors
@@ -94,7 +103,8 @@ impl<P: Provider> Client<P> {
     /// back, such as [`Clock`].
     #[inline]
     pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
-        let mut handler = Completing { done, outcomes: &mut self.outcomes };
+        let (outcomes, settled) = (&mut self.outcomes, &mut self.settled);
+        let mut handler = Completing { done, outcomes, settled };
         self.shard.poll_with(now, &mut handler)
     }
 
@@ -123,6 +133,7 @@ impl<P: Provider> Client<P> {
 struct Completing<'a, F> {
     done: F,
     outcomes: &'a mut Vec<(ConnectId, Outcome)>,
+    settled: &'a mut Vec<(PeerId, PropertyOutcome)>,
 }
 
 impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
@@ -145,6 +156,10 @@ impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
             self.outcomes.push((id, Ok(peer)));
         }
         Admission::Accept
+    }
+
+    fn on_properties(&mut self, peer: PeerId, outcome: &PropertyOutcome) {
+        self.settled.push((peer, *outcome));
     }
 
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {

@@ -1,6 +1,6 @@
 //! What a program brings to a shard: its handler.
 
-use rpcrdma_proto::PeerLimits;
+use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 
 use super::call::Call;
 use super::reply::{Answer, Reply};
@@ -41,6 +41,12 @@ pub trait Handler {
     /// A connection that this shard asked for could not be had.
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
         let _ = (id, why);
+    }
+
+    /// A peer has answered, or not in time, what
+    /// [`Turn::request_properties`](crate::Turn::request_properties) asked of it.
+    fn on_properties(&mut self, peer: PeerId, outcome: &PropertyOutcome) {
+        let _ = (peer, outcome);
     }
 
     /// A connection has ended. Its calls have been completed before; its tickets are void.

@@ -62,6 +62,11 @@ impl Life {
         self.next_tick = now;
     }
 
+    /// Whether an answer that is waited for since then is too late.
+    pub fn is_answer_late(&self, since: u64, now: u64) -> bool {
+        now.saturating_sub(since) >= self.negotiation_timeout
+    }
+
     /// Until when a group may stand open.
     pub fn group_until(&self, now: u64) -> u64 {
         now.saturating_add(self.group_timeout)
@@ -182,7 +187,10 @@ impl<P: Provider> Core<P> {
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
-                Phase::Up => self.check_first_call(index, now, handler),
+                Phase::Up => {
+                    self.give_up_properties(index, now, handler);
+                    self.check_first_call(index, now, handler);
+                }
                 _ => {}
             }
         }

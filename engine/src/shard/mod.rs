@@ -25,6 +25,7 @@ pub(crate) mod outbox;
 mod owing;
 pub mod peers;
 pub(crate) mod prepare;
+pub mod properties;
 pub mod run;
 pub(crate) mod rx;
 pub mod turn;

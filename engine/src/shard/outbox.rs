@@ -268,6 +268,11 @@ impl Outbox {
         debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }
 
+    /// Whether a message between the transports can be sent now.
+    pub fn takes_control(&self, peer: &Peer) -> bool {
+        peer.lane.unsolicited < UNSOLICITED_MAX && self.send.free() > 0
+    }
+
     /// Sends a message between the transports, unless too many wait or no slot is free.
     #[cold]
     pub fn control(&mut self, peer: &mut Peer, send: &ControlSend) -> bool {

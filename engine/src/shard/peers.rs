@@ -36,6 +36,8 @@ pub(crate) struct Peer {
     pub qp_num: u32,
     /// Until when the open group may stand open.
     pub group_until: Option<u64>,
+    /// Since when a request for changes of properties waits for its answer.
+    pub asking_since: Option<u64>,
     /// What it came from, on the side that asked for it.
     pub connect: Option<Asked>,
     /// Whether it is asked for once more when it is gone.
@@ -64,6 +66,7 @@ impl Peer {
             fetching: 0,
             untold: None,
             group_until: None,
+            asking_since: None,
             again: false,
         }
     }

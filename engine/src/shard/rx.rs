@@ -2,7 +2,8 @@
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
-    CallId, Complete, Control, Ingress, Part, Plain, Received, ReplyTo, Via, Violation,
+    CallId, Complete, Control, Ingress, Part, Plain, PropertyOutcome, Received, ReplyTo, Via,
+    Violation,
 };
 
 use super::core::Core;
@@ -53,6 +54,8 @@ pub(super) enum Fate {
     Complete(Complete),
     /// It ended a group and is a message of its own: once more.
     Again,
+    /// It answers our request for changes of properties.
+    Settled(PropertyOutcome),
     /// It is a call.
     Call(ReplyTo),
     /// It is a call whose data are in the memory of its caller.
@@ -172,6 +175,10 @@ impl<P: Provider> Core<P> {
                     return;
                 }
                 Fate::Again => continue,
+                Fate::Settled(outcome) => {
+                    self.settle_properties(index, &outcome, handler);
+                    break;
+                }
                 Fate::Call(to) => {
                     self.deliver_call(index, to, buffers, handler);
                     break;
@@ -272,7 +279,7 @@ impl<P: Provider> Core<P> {
                 }
                 Fate::Done
             }
-            Ingress::Settled(_) => Fate::Done,
+            Ingress::Settled(outcome) => Fate::Settled(outcome),
             Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
             Ingress::Again(id, refusal) => Fate::Failed(id, CallError::FormRefused(refusal)),
             Ingress::ReplyRefused { report, .. } => {

@@ -11,6 +11,7 @@ pub mod inline;
 pub mod late;
 pub mod loans;
 pub mod placed;
+pub mod properties;
 pub mod refused;
 pub mod scarce;
 pub mod threads;
@@ -49,6 +50,7 @@ macro_rules! api_suite {
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
                 stale_tickets_are_void, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
+            properties: changes_are_asked_for_and_answered, changes_are_announced;
             credits: used_up_credits_refuse_and_recover, a_long_call_waits_for_all_its_credits,
                 every_connection_gets_a_credit, the_table_of_calls_is_bounded,
                 receives_are_kept_for_every_reply, few_send_slots_are_enough;

@@ -1,0 +1,56 @@
+//! Properties that change while a connection is up.
+
+use rpcrdma_engine::{Changes, PropertiesRefused, Provider};
+use rpcrdma_proto::PropertyError;
+use rpcrdma_xdr::property::{PropId, Property};
+
+use crate::script::{Part, Script};
+use crate::world::{Open, Plan, World};
+
+/// A request is answered, one at a time, and the connection goes on; what never changes is not even
+/// asked for.
+pub fn changes_are_asked_for_and_answered<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let now = world.now;
+    let ask = |world: &mut World<P>, value| {
+        let changes = Changes::of(&[value]).expect("one value");
+        world.clients[0].turn(now).request_properties(peer, &changes)
+    };
+    let fixed = PropertiesRefused::Protocol(PropertyError::Fixed(PropId::RECV_BUFFER_SIZE));
+    assert_eq!(ask(&mut world, Property::RecvBufferSize(2048)), Err(fixed));
+    ask(&mut world, Property::ResponseSxLimit(2)).expect("nothing is in the way");
+    let twice = ask(&mut world, Property::ResponseSxLimit(2));
+    let is_open =
+        |why| matches!(why, PropertiesRefused::Protocol(PropertyError::Outstanding { .. }));
+    assert!(twice.is_err_and(is_open), "{twice:?}");
+    let mut outcome = None;
+    world.until("it is answered", |world| {
+        outcome = outcome.or_else(|| world.clients[0].settled_properties(peer));
+        outcome.is_some()
+    });
+    let outcome = outcome.expect("it was answered");
+    let told = [outcome.done, outcome.other, outcome.refused];
+    let limit = PropId::RESPONSE_SX_LIMIT;
+    assert_eq!(told.iter().filter(|ids| ids.contains(limit)).count(), 1, "{outcome:?}");
+    let limits = *world.clients[0].turn(now).limits(peer).expect("it is up");
+    assert_eq!(outcome.done.contains(limit), limits.response_sx_limit == 2);
+    world.round(0, peer, &Script::new(1, &[Part::Bulk(20_000)], &[Part::Bulk(20_000)]));
+    world.check_nothing_leaked();
+}
+
+/// What a server announces its clients know; calls go on under it.
+pub fn changes_are_announced<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let client = world.servers[0].handler().connected[0];
+    let now = world.now;
+    for limit in [2, 7] {
+        let changes = Changes::of(&[Property::RequestRxLimit(limit)]).expect("one value");
+        world.servers[0].turn(now).announce_properties(client, &changes).expect("it goes out");
+        world.until("it is known", |world| {
+            let limits = *world.clients[0].turn(now).limits(peer).expect("it is up");
+            limits.request_rx_limit == limit
+        });
+        world.round(0, peer, &Script::new(limit, &[Part::Bulk(9_000)], &[Part::Bulk(9_000)]));
+    }
+    world.check_nothing_leaked();
+}
