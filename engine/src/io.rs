@@ -408,11 +408,14 @@ impl<Q: Queues> Io<Q> {
     }
 
     /// Moves a queue pair to the error state and posts a last send behind all others, whose
-    /// completion says that the device holds no memory of this lane any more. False if the device
-    /// does not take it.
+    /// completion says that the device holds no memory of this lane any more. False if there is no
+    /// room for it yet.
     pub fn drain(&mut self, lane: &mut Lane, peer: u32) -> bool {
         let Some(qp) = self.qps[peer as usize] else { return false };
         self.queues().disconnect(qp);
+        if lane.outstanding() >= self.depths.send_depth {
+            return false;
+        }
         let wr_id = WrId(SEND | u64::from(lane.next_seq()));
         let marker = SendWr::send(wr_id, &[], SendFlags::SIGNALED);
         // SAFETY: the marker names no memory.

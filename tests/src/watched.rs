@@ -30,6 +30,7 @@ use crate::script::POISON;
 /// Any provider, watched.
 pub struct Watched<P> {
     inner: P,
+    caps: DeviceCaps,
     watch: Arc<Watch>,
 }
 
@@ -72,7 +73,14 @@ impl Watch {
 impl<P: Provider> Watched<P> {
     /// Wraps a provider.
     pub fn new(inner: P, watch: Arc<Watch>) -> Watched<P> {
-        Watched { inner, watch }
+        let caps = inner.caps().clone();
+        Watched { inner, caps, watch }
+    }
+
+    /// The same as a device that can do less.
+    pub fn weaker(mut self, weaken: impl FnOnce(&mut DeviceCaps)) -> Watched<P> {
+        weaken(&mut self.caps);
+        self
     }
 }
 
@@ -81,7 +89,7 @@ impl<P: Provider> Provider for Watched<P> {
     type Cm = WatchedCm<P::Cm>;
 
     fn caps(&self) -> &DeviceCaps {
-        self.inner.caps()
+        &self.caps
     }
 
     fn registrar(&self) -> &dyn Registrar {
@@ -92,7 +100,7 @@ impl<P: Provider> Provider for Watched<P> {
         Ok(WatchedQueues {
             inner: self.inner.open_queues(attr)?,
             attr: attr.clone(),
-            inline_len: self.inner.caps().inline_len,
+            inline_len: self.caps.inline_len,
             open: Vec::new(),
             polls: 0,
             is_guarding: false,

@@ -195,6 +195,29 @@ fn the_server_vanishes_after_every_step() {
 }
 
 #[test]
+fn a_connection_with_a_full_send_queue_is_closed_without_one_more_send() {
+    let watch = Arc::new(Watch::default());
+    let fabric = Fabric::new();
+    let open = || {
+        let watched = Watched::new(fabric.clone(), Arc::clone(&watch));
+        watched.weaker(|caps| caps.send_depth = 4)
+    };
+    let (mut world, peer) = World::pair(&open, &plan());
+    world.settle();
+    for seed in 0..6 {
+        let script = Script::new(seed, &[Part::Inline(400)], &[]);
+        world.call(0, peer, &script).expect("a credit");
+    }
+    // Only the client has a turn: its sends wait for the server to take them.
+    world.turn_client(0);
+    assert!(world.clients[0].handle().close(peer));
+    world.turn_client(0);
+    assert_eq!(world.open_calls(), 0);
+    world.until("it is gone", |world| world.clients[0].handle().connections() == 0);
+    world.check_nothing_leaked();
+}
+
+#[test]
 fn a_shard_is_dropped_with_calls_that_have_not_left() {
     let watch = Arc::new(Watch::default());
     let open = opener(&watch);
