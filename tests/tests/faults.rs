@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, Fabric, PeerId};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -215,6 +216,45 @@ fn a_connection_with_a_full_send_queue_is_closed_without_one_more_send() {
     assert_eq!(world.open_calls(), 0);
     world.until("it is gone", |world| world.clients[0].handle().connections() == 0);
     world.check_nothing_leaked();
+}
+
+#[test]
+fn calls_with_exposed_memory_are_completed_while_another_connection_ends() {
+    let watch = Arc::new(Watch::default());
+    let fabric = Fabric::new();
+    // Completions of one connection come behind those of the other, however they left. Without
+    // windows nothing is fenced: a call is over when its Send has completed.
+    let late =
+        FaultPlan { completion_delayed_ppm: 500_000, polls_late_max: 6, ..FaultPlan::default() };
+    let open = || {
+        let faulty = FaultyProvider::new(fabric.clone(), late);
+        Watched::new(faulty, Arc::clone(&watch)).weaker(|caps| caps.windows = 0)
+    };
+    let mut plan = plan();
+    (plan.servers, plan.clients) = (1, 1);
+    for raw in [&mut plan.serve, &mut plan.call] {
+        raw.features.placement = false;
+        raw.features.continuation = false;
+        raw.receive.placement.count = 0;
+        raw.send.signal_every = 1;
+    }
+    let (mut world, stays) = World::pair(&open, &plan);
+    let script = Script::new(1, &[Part::Bulk(20_000)], &[]);
+    for round in 0..300 {
+        let goes = world.connect(0);
+        let never = script.clone().order(Order::Never);
+        world.call(0, goes, &never).expect("a credit");
+        for turn in 0..20 {
+            let _ = world.call(0, stays, &script.clone().order(Order::Refuse));
+            if turn == 5 + round % 10 {
+                assert!(world.clients[0].handle().close(goes));
+            }
+            world.turn();
+        }
+        world.until("all calls are over", |world| world.open_calls() == 0);
+        world.until("it is gone", |world| world.servers[0].handle().connections() == 1);
+    }
+    assert!(world.clients[0].handle().stats().exposed > 150);
 }
 
 #[test]

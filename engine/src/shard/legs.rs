@@ -28,6 +28,13 @@ impl<P: Provider> Core<P> {
     /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
     #[cold]
     pub fn settle<H: Handler>(&mut self, handler: &mut H) {
+        self.finish_ripe(handler);
+        self.read_waiting();
+        self.deliver_fetched(handler);
+    }
+
+    /// Completes the calls whose last message has.
+    fn finish_ripe<H: Handler>(&mut self, handler: &mut H) {
         while let Some(after) = self.note_ripe() {
             if let After::Called(place) | After::Fenced(place) = after
                 && !self.is_closing(place)
@@ -35,8 +42,6 @@ impl<P: Provider> Core<P> {
                 self.finish_exposure(place, handler);
             }
         }
-        self.read_waiting();
-        self.deliver_fetched(handler);
     }
 
     /// Whether the connection of an exposure has ended: the end of its queue pair closes everything.
@@ -279,7 +284,8 @@ impl<P: Provider> Core<P> {
     /// and with it every right that the peer had.
     #[cold]
     pub fn finish_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
-        while self.note_ripe().is_some() {}
+        // Among what is ripe may be calls of other connections.
+        self.finish_ripe(handler);
         let mut last = None;
         while let Some(place) = self.outbox.exposures.next_of(index, last) {
             let exposure = self.outbox.exposures.at(place);
