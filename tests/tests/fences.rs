@@ -144,3 +144,29 @@ fn results_are_there_when_their_reply_is() {
     assert!(served.reads >= 40 && served.writes >= 40, "{} {}", served.reads, served.writes);
     assert_eq!(scene.shown(), CLOSED);
 }
+
+/// Two shards that call each other wait for each other unless each keeps something for the other's
+/// calls: what own calls may use of the engine's buffers is one half of them.
+#[test]
+fn own_calls_leave_half_of_the_buffers_to_calls_of_peers() {
+    for (count, calls) in [(1, 0), (2, 1), (3, 1), (8, 4)] {
+        let fabric = Fabric::new();
+        let open = || fabric.clone();
+        let mut plan =
+            Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
+        for raw in [&mut plan.serve, &mut plan.call] {
+            raw.features.placement = false;
+            raw.features.continuation = false;
+            raw.receive.placement.count = 0;
+        }
+        plan.call.explicit.buffers.count = count;
+        let (mut world, peer) = World::pair(&open, &plan);
+        let script = Script::new(1, &[], &[Part::Bulk(LEN)]).order(Order::Never);
+        for _ in 0..calls {
+            world.call(0, peer, &script).expect("a buffer");
+            world.settle();
+        }
+        let refused = world.call(0, peer, &script).expect_err("no buffer is left for it");
+        assert_eq!(refused.is_transient(), calls > 0, "{count} buffers: {refused}");
+    }
+}

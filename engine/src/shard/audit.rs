@@ -31,6 +31,8 @@ pub struct Audit {
     /// Receive buffers of calls that are being fetched, and of replies that wait until memory is
     /// closed.
     pub receives_held: usize,
+    /// Of these, those of replies.
+    pub receives_fenced: usize,
     /// Segments that can be out on loan.
     pub spares: Lent,
     /// The program's buffers.
@@ -106,6 +108,8 @@ pub struct PeerAudit {
     pub is_closing: bool,
     /// Calls delivered to the handler and not answered.
     pub open_calls: u32,
+    /// Calls whose data are being fetched.
+    pub fetching: u32,
     /// Own calls outstanding.
     pub calls: u32,
     /// Credits that they hold.
@@ -190,7 +194,8 @@ impl<P: Provider> Core<P> {
             Held { total: windows.total(), home: windows.free(), held: windows.bound() };
         audit.exposures = exposures.len();
         audit.fetches = fetches.len();
-        audit.receives_held = fetches.receives() + exposures.receives();
+        audit.receives_fenced = exposures.receives();
+        audit.receives_held = fetches.receives() + audit.receives_fenced;
         for loan in fetches.loans().chain(exposures.loans()) {
             audit.landing.leaving += usize::from(landing.owns(loan));
             audit.bulk.leaving += usize::from(bulk.owns(loan));
@@ -231,6 +236,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         is_up: peer.phase == Phase::Up,
         is_closing: matches!(peer.phase, Phase::Closing { .. }),
         open_calls: peer.open_calls,
+        fetching: peer.fetching,
         calls: 0,
         credits_held: 0,
         replies_held: 0,

@@ -447,5 +447,6 @@ fn exposures<P: Provider>(
         Exposure::StaticInsecure => Way::Static(regions.keys()),
     };
     let windows = Windows::new(way, windows);
-    Ok(Exposures::new(explicit.exposures as usize, windows, landing, explicit.landing_len))
+    let (landing, fetches) = ((landing, explicit.landing_len), explicit.fetches > 0);
+    Ok(Exposures::new(explicit.exposures as usize, windows, landing, fetches))
 }

@@ -43,6 +43,9 @@ pub(crate) struct Exposures {
     pub landing: BulkPool,
     /// Bytes of one piece of it.
     pub landing_len: u32,
+    /// How much of it own calls leave for calls of peers that are fetched. Two shards that call each
+    /// other would wait for each other otherwise: each for the answers that make room to fetch.
+    pub landing_kept: usize,
 }
 
 /// What one call has exposed.
@@ -125,19 +128,27 @@ impl Segments {
 
 impl Exposures {
     /// Room for so many calls with exposed memory.
-    pub fn new(count: usize, windows: Windows, landing: BulkPool, landing_len: u32) -> Exposures {
+    pub fn new(
+        count: usize,
+        windows: Windows,
+        (landing, landing_len): (BulkPool, u32),
+        fetches: bool,
+    ) -> Exposures {
+        let landing_kept = if fetches { landing.capacity().div_ceil(2) } else { 0 };
         Exposures {
             entries: (0..count).map(|_| Exposure::default()).collect(),
             free: (0..count as u32).rev().collect(),
             windows,
             landing,
             landing_len,
+            landing_kept,
         }
     }
 
     /// What can be exposed for a call.
     pub fn ability(&self) -> Explicit {
-        let landing_len = if self.landing.capacity() > 0 { self.landing_len } else { 0 };
+        let has_landing = self.landing.capacity() > self.landing_kept;
+        let landing_len = if has_landing { self.landing_len } else { 0 };
         Explicit { enabled: !self.entries.is_empty(), landing_len }
     }
 

@@ -186,11 +186,11 @@ impl Fetch {
         conn: &Connection,
         pool: &RecvPool,
         landing: &mut BulkPool,
-        landing_len: u32,
+        (landing_len, landing_kept): (u32, usize),
     ) -> Result<bool, Violation> {
         let Fetch { buffers, parts, loans, .. } = self;
         let (_, placed) = found(conn, pool, buffers, parts)?;
-        for &len in &fetch_lens(&placed, landing_len, landing.capacity())? {
+        for &len in &fetch_lens(&placed, landing_len, landing_kept)? {
             let mut left = len as usize;
             while left > 0 {
                 let Some(mut loan) = landing.take() else {

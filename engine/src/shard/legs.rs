@@ -103,8 +103,8 @@ impl<P: Provider> Core<P> {
                 continue;
             };
             let exposures = &mut outbox.exposures;
-            match fetch.take_loans(&peer.conn, pool, &mut exposures.landing, exposures.landing_len)
-            {
+            let each = (exposures.landing_len, exposures.landing_kept);
+            match fetch.take_loans(&peer.conn, pool, &mut exposures.landing, each) {
                 Ok(true) => {}
                 // The first in line waits until buffers come home, and all others with it.
                 Ok(false) => return,

@@ -156,13 +156,20 @@ impl Exposures {
 
     /// A landing buffer, for a call that needs `left` bytes more.
     fn land(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
-        let Exposures { entries, landing, landing_len, .. } = self;
-        landing.take().ok_or_else(|| {
-            let Exposure { landing: writes, body, .. } = &entries[index as usize];
-            let has = writes.iter().flatten().chain(body).filter(|loan| landing.owns(loan)).count();
-            let needs = left.div_ceil((*landing_len).max(1) as usize);
-            if has + needs > landing.capacity() { Lacking::Ever } else { Lacking::Now }
-        })
+        let Exposures { entries, landing, landing_len, landing_kept, .. } = self;
+        if landing.free() <= *landing_kept {
+            landing.reclaim();
+        }
+        if landing.free() > *landing_kept
+            && let Some(loan) = landing.take()
+        {
+            return Ok(loan);
+        }
+        let Exposure { landing: writes, body, .. } = &entries[index as usize];
+        let has = writes.iter().flatten().chain(body).filter(|loan| landing.owns(loan)).count();
+        let needs = left.div_ceil((*landing_len).max(1) as usize);
+        let ever = landing.capacity() - *landing_kept;
+        Err(if has + needs > ever { Lacking::Ever } else { Lacking::Now })
     }
 }
 
