@@ -18,6 +18,19 @@ pub enum Part {
     Bulk(u32),
 }
 
+impl Part {
+    /// Its bytes.
+    pub fn len(&self) -> u32 {
+        let (Part::Inline(len) | Part::Bulk(len)) = *self;
+        len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// What the service does with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
@@ -106,6 +119,14 @@ impl Script {
     pub fn place(mut self, place: Place) -> Script {
         self.place = place;
         self
+    }
+
+    /// The bytes of the first bulk part of the call that has any.
+    pub fn first_bulk(&self) -> Option<Vec<u8>> {
+        self.call.iter().enumerate().find_map(|(index, part)| match *part {
+            Part::Bulk(len) if len > 0 => Some(part_bytes(self.seed, index, len)),
+            _ => None,
+        })
     }
 
     /// The head of the call, behind transaction id and message type.

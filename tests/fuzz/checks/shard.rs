@@ -278,8 +278,10 @@ impl Scene {
         let state = State {
             shard: 0,
             audit: &audit,
-            spares_kept,
-            bulk_kept,
+            loans_kept: spares_kept + bulk_kept,
+            // What is open to whom the simulation looks at.
+            keys_open: 0,
+            is_exposed: true,
             calls_open: self.open.len(),
             control_reserve: self.control_reserve,
             is_starved: false,

@@ -56,6 +56,23 @@ pub struct EngineSetup {
     pub listens: bool,
     /// What goes wrong in its queues.
     pub faults: FaultPlan,
+    /// What its device can do.
+    pub caps: Caps,
+}
+
+/// What a device can do, as far as it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Caps {
+    /// Send requests of a queue pair.
+    pub send_depth: u32,
+    /// Gather entries of a send request.
+    pub send_sge: u32,
+    /// Bytes that are copied while posting.
+    pub inline_len: u32,
+    /// Memory windows.
+    pub windows: u32,
+    /// RDMA Reads of a queue pair that are under way at one time.
+    pub rd_atomic: u32,
 }
 
 /// How often programs do what, in percent of their turns.
@@ -75,6 +92,21 @@ pub struct Habits {
     pub close: bool,
     /// Whether shards are stopped in the middle.
     pub stop: bool,
+}
+
+impl EngineSetup {
+    /// Whether it may be unable to fetch the data of a call, of which its caller knows nothing.
+    pub fn is_short_for(&self, script: &Script) -> bool {
+        let explicit = &self.raw.explicit;
+        let (len, count) = match explicit.buffers.length.as_str() {
+            "4KiB" => (4 << 10, explicit.buffers.count),
+            "16KiB" => (16 << 10, explicit.buffers.count),
+            _ => (64 << 10, explicit.buffers.count),
+        };
+        // Each item begins in a buffer of its own, and so does a message that is fetched whole.
+        let needed: u32 = script.call.iter().map(|part| part.len().div_ceil(len) + 1).sum();
+        !explicit.enabled || explicit.fetches == 0 || i64::from(needed) + 1 > (count + 1) / 2
+    }
 }
 
 impl Setup {
@@ -118,7 +150,14 @@ fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup 
     let raw = raw.unwrap_or_else(small);
     let faults = faults(random, weather);
     let listens = is_first || random.below(2) == 0;
-    EngineSetup { raw, shards: 1 + random.below(2) as usize, listens, faults }
+    let caps = Caps {
+        send_depth: random.choose(&[4, 6, 16, 128, 1024]),
+        send_sge: random.choose(&[4, 8, 30, 30]),
+        inline_len: random.choose(&[0, 64, 192]),
+        windows: random.choose(&[0, 4, 64, 4096]),
+        rd_atomic: random.choose(&[1, 2, 16]),
+    };
+    EngineSetup { raw, caps, shards: 1 + random.below(2) as usize, listens, faults }
 }
 
 fn config(random: &mut Random) -> Raw {
@@ -152,9 +191,31 @@ fn config(random: &mut Random) -> Raw {
     raw.features.placement = random.below(6) > 0;
     raw.features.continuation = random.below(6) > 0;
     raw.fabric.rnr_retry = random.choose(&[7, 7, 7, 6, 3]);
-    raw.app.bulk.count = random.choose(&[0, 1, 3, 6]);
+    explicit(random, &mut raw);
+    raw.app.bulk.count = random.choose(&[0, 1, 3, 6, 10]);
     raw.app.bulk.length = format!("{}B", source_len(PART_LEN_MAX)).as_str().into();
     raw
+}
+
+/// The version, and what moves by explicit RDMA.
+fn explicit(random: &mut Random, raw: &mut Raw) {
+    raw.protocol.version = random.choose(&["auto", "auto", "auto", "one", "two"]).into();
+    raw.explicit.enabled = random.below(5) > 0;
+    let ways = ["auto", "auto", "auto", "auto", "registration", "static-insecure"];
+    raw.explicit.exposure = random.choose(&ways).into();
+    raw.explicit.windows = random.choose(&["auto", "1", "3", "16"]).into();
+    raw.explicit.fetches = random.choose(&[0, 1, 2, 64]);
+    raw.explicit.buffers.count = random.choose(&[1, 2, 4, 8]);
+    raw.explicit.buffers.length = random.choose(&["4KiB", "16KiB", "64KiB"]).into();
+    let interop = &mut raw.interop;
+    interop.read_chunks_max = random.choose(&[1, 2, 8]);
+    interop.read_chunk_last = random.below(4) == 0;
+    interop.write_chunks_max = random.choose(&[1, 2, 8]);
+    interop.segments_max = random.choose(&[1, 2, 16]);
+    interop.reply_chunk = random.choose(&["when-needed", "always"]).into();
+    interop.long_call_with_chunks = random.below(2) == 0;
+    interop.write_with_reply = random.below(2) == 0;
+    interop.remote_invalidation = random.below(2) == 0;
 }
 
 fn faults(random: &mut Random, weather: Weather) -> FaultPlan {

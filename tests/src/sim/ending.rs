@@ -19,10 +19,11 @@ impl Sim {
         for node in &mut self.nodes {
             node.shard.handler().is_busy = false;
         }
-        for _ in 0..DRAIN_STEPS_MAX {
+        for step in 0..DRAIN_STEPS_MAX {
             if self.model.borrow().is_idle() {
                 return self.settle();
             }
+            self.hurry(step > DRAIN_STEPS_MAX / 2);
             self.close_hopeless();
             self.step()?;
         }
@@ -51,10 +52,7 @@ impl Sim {
             if self.nodes.iter().all(|node| node.shard.is_stopped()) {
                 return Ok(());
             }
-            // What a lost completion queue holds comes back never: time is over for it.
-            if step > STOP_STEPS_MAX / 2 && self.nodes.iter().any(|node| self.is_overrun(node)) {
-                self.leap(10_000_000_000);
-            }
+            self.hurry(step > STOP_STEPS_MAX / 2);
             self.close_hopeless();
             self.step()?;
         }
@@ -88,6 +86,15 @@ impl Sim {
         }
         let detail = format!("{} regions, {} Receives", left.0, left.1);
         Err(Violation { check: "nothing is left with the device", detail })
+    }
+
+    /// What a lost completion queue holds comes back never: after a while its time is over.
+    fn hurry(&mut self, is_late: bool) {
+        // Far enough in all for what shards look at every ten milliseconds.
+        self.leap(5_000);
+        if is_late && self.nodes.iter().any(|node| self.is_overrun(node)) {
+            self.leap(10_000_000_000);
+        }
     }
 
     /// Turns in which nothing happens any more: what was put off is done.
@@ -128,7 +135,7 @@ impl Sim {
 }
 
 /// Steps after which what has not drained never will.
-const DRAIN_STEPS_MAX: usize = 30_000;
+const DRAIN_STEPS_MAX: u32 = 20_000;
 /// Steps after which who has not stopped never will.
 const STOP_STEPS_MAX: u32 = 20_000;
 /// Turns of every shard after which nothing is put off: Receives are posted again when a shard has

@@ -14,10 +14,12 @@ pub struct State<'a> {
     pub shard: usize,
     /// What it counts.
     pub audit: &'a Audit,
-    /// Segments that its program keeps.
-    pub spares_kept: usize,
-    /// Buffers that its program has.
-    pub bulk_kept: usize,
+    /// Segments and buffers that its program has.
+    pub loans_kept: usize,
+    /// Keys under which peers may write to memory of any shard, as the devices know it.
+    pub keys_open: i64,
+    /// Whether any shard has memory exposed.
+    pub is_exposed: bool,
     /// Calls that its program has made and that are not over.
     pub calls_open: usize,
     /// Receives kept for what costs no credit.
@@ -33,11 +35,11 @@ type Check = fn(&State<'_>) -> Result<(), String>;
 /// Every check of one shard, with its name.
 pub const CHECKS: [(&str, Check); 14] = [
     ("receive buffers are each in one hand", receives),
+    ("parked buffers are of open groups", parked),
     ("receives posted cover what is granted", posted),
-    ("segments are each in one hand", segments),
-    ("bulk buffers are each in one hand", bulk),
-    ("buffers for explicit RDMA are each in one hand", landing),
-    ("memory windows are each in one hand", windows),
+    ("segments and buffers are each in one hand", loans),
+    ("windows are free or bound for an open call", windows),
+    ("nothing is open to a peer without a call", exposed),
     ("send slots are each in one hand", send_slots),
     ("header slots are each in one hand", header_slots),
     ("messages are each in one hand", messages),
@@ -89,7 +91,7 @@ pub fn check_pair(ends: [&PeerAudit; 2]) -> Result<(), Violation> {
 /// # Errors
 /// If anything of it is not at home.
 pub fn check_stopped(shard: usize, audit: &Audit) -> Result<(), Violation> {
-    let Audit { spares, bulk, send, headers, messages, .. } = audit;
+    let Audit { spares, bulk, landing, windows, send, headers, messages, .. } = audit;
     let lent = |name: &str, it: &Lent| match it.home + it.returning == it.total {
         true => Ok(()),
         false => Err(format!("{name}: {it:?}")),
@@ -100,8 +102,8 @@ pub fn check_stopped(shard: usize, audit: &Audit) -> Result<(), Violation> {
     };
     let found = lent("segments", spares)
         .and(lent("bulk buffers", bulk))
-        .and(lent("buffers for explicit RDMA", &audit.landing))
-        .and(held("memory windows", &audit.windows))
+        .and(lent("landing buffers", landing))
+        .and(held("windows", windows))
         .and(held("send slots", send))
         .and(held("header slots", headers))
         .and(held("messages", messages))
@@ -130,6 +132,12 @@ fn receives(State { audit, .. }: &State<'_>) -> Result<(), String> {
     equal(audit.receives, hands.iter().sum(), names, &hands)
 }
 
+fn parked(State { audit, .. }: &State<'_>) -> Result<(), String> {
+    let open = audit.peers.iter().filter(|peer| !peer.is_closing);
+    let here: u32 = open.map(|peer| peer.group_here).sum();
+    equal(audit.receives_parked, here as usize, "of open groups", &[here as usize])
+}
+
 /// What may still arrive without anybody oversteping what it was told has a Receive.
 fn posted(state: &State<'_>) -> Result<(), String> {
     let State { audit, control_reserve, is_starved, .. } = *state;
@@ -145,37 +153,47 @@ fn posted(state: &State<'_>) -> Result<(), String> {
             needed -= (peer.group_here).min(peer.replies_held) as usize;
         }
     }
-    let there = audit.receives_posted + audit.receives_waiting;
+    let there = audit.receives_posted + audit.receives_waiting + audit.receives_fenced;
     match there >= needed {
         true => Ok(()),
         false => Err(format!("{there} posted or here, {needed} needed: {audit:?}")),
     }
 }
 
-fn segments(state: &State<'_>) -> Result<(), String> {
-    lent(&state.audit.spares, state.spares_kept, state)
-}
-
-fn bulk(state: &State<'_>) -> Result<(), String> {
-    lent(&state.audit.bulk, state.bulk_kept, state)
-}
-
-fn lent(it: &Lent, kept: usize, state: &State<'_>) -> Result<(), String> {
-    let found = it.home + it.leaving + it.returning + kept;
+/// What a program takes out of a message may be a segment, its own buffer or one of the engine's.
+fn loans(state: &State<'_>) -> Result<(), String> {
+    let State { audit, loans_kept, .. } = *state;
+    let pools = [audit.spares, audit.bulk, audit.landing];
+    let found = |it: &Lent| it.home + it.leaving + it.returning;
+    let total: usize = pools.iter().map(|it| it.total).sum();
+    let sum = pools.iter().map(found).sum::<usize>() + loans_kept;
     // What waits in letters is seen when the letters are read.
-    let unseen = state.audit.letters * LETTER_LOANS + usize::from(state.is_lost) * it.total;
-    match found <= it.total && found + unseen >= it.total {
+    let unseen = audit.letters * LETTER_LOANS + usize::from(state.is_lost) * total;
+    let is_right = pools.iter().all(|it| found(it) <= it.total);
+    match is_right && sum <= total && sum + unseen >= total {
         true => Ok(()),
-        false => Err(format!("{it:?}, {kept} with the program, {} letters", state.audit.letters)),
+        false => {
+            let letters = audit.letters;
+            Err(format!("{pools:?}, {loans_kept} with the program, {letters} letters"))
+        }
     }
 }
 
-fn landing(state: &State<'_>) -> Result<(), String> {
-    lent(&state.audit.landing, 0, state)
+fn windows(state: &State<'_>) -> Result<(), String> {
+    let Audit { windows, exposures, .. } = state.audit;
+    held(windows, state)?;
+    match windows.held == 0 || *exposures > 0 || state.is_lost {
+        true => Ok(()),
+        false => Err(format!("{windows:?}, {exposures} exposures")),
+    }
 }
 
-fn windows(state: &State<'_>) -> Result<(), String> {
-    held(&state.audit.windows, state)
+/// As the devices know it, which see what is bound and what is invalidated.
+fn exposed(state: &State<'_>) -> Result<(), String> {
+    match state.is_exposed || state.keys_open == 0 {
+        true => Ok(()),
+        false => Err(format!("{} keys", state.keys_open)),
+    }
 }
 
 fn send_slots(state: &State<'_>) -> Result<(), String> {
@@ -229,9 +247,7 @@ fn grants(State { audit, .. }: &State<'_>) -> Result<(), String> {
 /// A peer whose calls are all answered, and that has none on its way here, has all its credits.
 fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
     for peer in audit.peers.iter().filter(|peer| peer.is_up) {
-        // A call that waits for a send slot, or is being fetched, is nobody's yet.
-        let is_coming = audit.receives_waiting > 0 || audit.fetches > 0;
-        let is_open = peer.open_calls > 0 || peer.group_is_call || is_coming;
+        let is_open = peer.open_calls > 0 || peer.fetching > 0 || peer.group_is_call;
         if !is_open && peer.outstanding > 0 || peer.outstanding > peer.granted {
             return Err(format!("{peer:?}"));
         }

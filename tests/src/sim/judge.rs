@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use rpcrdma_engine::provider::WcStatus;
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CloseReason, PeerId};
+use rpcrdma_proto::Fatal;
 
 use super::draw::{EngineSetup, Weather};
 use super::invariants::{self, State};
@@ -133,10 +134,13 @@ impl Sim {
                 let is_known = self.model.borrow().links.contains_key(from);
                 (ELSEWHERE, self.may_be_changed(end) || !is_known)
             }
-            Suspicion::Rejected(_) => {
+            Suspicion::Rejected(_, script) => {
                 let other = self.other(end);
-                let is_stopping = other.is_none_or(|(shard, _)| self.nodes[shard].is_stopping);
-                (FAILED, is_stopping || self.may_be_changed(end))
+                let may_reject = other.is_none_or(|(shard, _)| {
+                    let node = &self.nodes[shard];
+                    node.is_stopping || self.setup.engines[node.engine.0].is_short_for(script)
+                });
+                (FAILED, may_reject || self.may_be_changed(end))
             }
             Suspicion::Closed(why) => (CLOSED, self.may_close(end, *why)),
         };
@@ -166,8 +170,19 @@ impl Sim {
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
             CloseReason::Queue(_) => self.is_overrun(&self.nodes[end.0]),
             CloseReason::Invalid => false,
+            CloseReason::Protocol(Fatal::VersionRefused { .. }) => {
+                // What a changed header said of a peer is remembered for its next connections.
+                self.are_strangers() || self.is_noisy()
+            }
             _ => self.may_be_changed(end),
         }
+    }
+
+    /// Whether there is an engine that does not speak every version. Who lost it before its first
+    /// answer takes it for one that does not know version two.
+    fn are_strangers(&self) -> bool {
+        let engines = &self.setup.engines;
+        engines.iter().any(|it| it.raw.protocol.version.as_str() != "auto")
     }
 
     /// Whether an end may have run out of Receives, and the other of patience: some are withheld.
@@ -182,8 +197,11 @@ impl Sim {
     }
 
     fn may_be_changed(&self, end: End) -> bool {
-        let is_noisy = matches!(self.setup.weather, Weather::Noise | Weather::Ruin);
-        is_noisy && self.about(end).is_none_or(|link| link.is_changed)
+        self.is_noisy() && self.about(end).is_none_or(|link| link.is_changed)
+    }
+
+    fn is_noisy(&self) -> bool {
+        matches!(self.setup.weather, Weather::Noise | Weather::Ruin)
     }
 
     fn about(&self, end: End) -> Option<Link> {
@@ -202,17 +220,22 @@ impl Sim {
         let calls_open = self.model.borrow().open(at);
         let node = &mut self.nodes[at];
         let faults = &self.setup.engines[node.engine.0].faults;
-        let program = node.shard.handler();
-        let (spares_kept, bulk_kept) = (program.kept.len(), program.bulk_held());
+        let loans_kept = node.shard.handler().loans_held();
+        let node = &self.nodes[at];
         invariants::check(&State {
             shard: at,
             audit: &node.audit,
-            spares_kept,
-            bulk_kept,
+            loans_kept,
+            keys_open: self.watch.open.load(Ordering::Relaxed),
+            // What is lost for good stays open.
+            is_exposed: self
+                .nodes
+                .iter()
+                .any(|node| node.audit.exposures > 0 || node.shard.handle().stats().leaked > 0),
             calls_open,
             control_reserve: node.control_reserve,
             is_starved: faults.recv_refused_ppm > 0 && !self.is_settled,
-            is_lost: node.audit.leaked > 0,
+            is_lost: node.shard.handle().stats().leaked > 0,
         })
     }
 

@@ -14,6 +14,7 @@
 
 mod draw;
 mod ending;
+mod give;
 pub mod invariants;
 mod judge;
 mod model;
@@ -92,8 +93,15 @@ pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
             Violation { check: NO_PANIC, detail: text.unwrap_or_default() }
         }
     };
+    let counted = sim.nodes.iter().map(|node| {
+        let stats = node.shard.handle().stats();
+        let some: Vec<_> = stats.iter().filter(|(_, count)| *count > 0).collect();
+        format!("{:?}: {some:?}", node.shard.handle())
+    });
+    let counted: Vec<String> = counted.collect();
     // Borrowed or not when it panicked: nobody is left who would write to it.
     let story = sim.model.try_borrow().map(|model| model.trace.story()).unwrap_or_default();
+    let story = story.into_iter().chain(counted).collect();
     // What is wrong inside may be wrong when it is dropped, too; the report must not be lost.
     std::mem::forget(sim);
     Err(Box::new(Failure { seed, violation, setup: format!("{setup:?}"), story }))

@@ -12,7 +12,7 @@ use std::fmt;
 use rpcrdma_engine::{CallError, CloseReason, PeerId};
 
 use super::trace::{Event, Trace};
-use crate::script::{Order, POISON, Part, Script, part_bytes};
+use crate::script::{Order, POISON, Script};
 
 /// Something that must not be.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub enum Suspicion {
     /// A call has arrived that is over.
     Late(u32),
     /// A call was rejected that nobody refused.
-    Rejected(CallError),
+    Rejected(CallError, Script),
     /// A connection ended.
     Closed(CloseReason),
     /// A call arrived elsewhere than at the other end.
@@ -72,7 +72,7 @@ impl fmt::Display for Suspicion {
         match self {
             Suspicion::Content(what) => write!(f, "{what}"),
             Suspicion::Late(id) => write!(f, "call {id} arrived and was over"),
-            Suspicion::Rejected(why) => write!(f, "{why}"),
+            Suspicion::Rejected(why, script) => write!(f, "{why}: {script:?}"),
             Suspicion::Closed(why) => write!(f, "{why}"),
             Suspicion::Elsewhere(from) => write!(f, "a call of {from:?}"),
         }
@@ -188,7 +188,7 @@ impl Model {
         }
         let Record { from, done, arrived, is_refused, ref script } = *record;
         let is_wrong = result.is_ok_and(|stream| !is_expected(script, stream));
-        let order = script.order;
+        let script = script.clone();
         if done > 1 || from != at {
             self.violated(ONCE_DONE, format!("call {id} of {from:?}, {done} times, now on {at:?}"));
         }
@@ -200,7 +200,7 @@ impl Model {
                 }
                 if is_wrong {
                     self.check_stale(stream);
-                    let detail = format!("the reply to call {id}, {order:?}, is another");
+                    let detail = format!("the reply to call is another: {script:?}");
                     self.suspicions.push((at, Suspicion::Content(detail)));
                 }
                 self.saw("replies");
@@ -209,7 +209,9 @@ impl Model {
             Err(why) if is_refused && matches!(why, CallError::Rejected(_)) => {
                 self.saw("calls refused");
             }
-            Err(why) => self.suspicions.push((at, Suspicion::Rejected(why))),
+            Err(why) => {
+                self.suspicions.push((at, Suspicion::Rejected(why, script)));
+            }
         }
     }
 
@@ -256,10 +258,7 @@ fn is_expected(script: &Script, stream: &[u8]) -> bool {
     if script.order != Order::Relay {
         return stream == script.reply_stream(placed);
     }
-    let bulk = script.call.iter().enumerate().find_map(|(index, part)| match *part {
-        Part::Bulk(len) if len > 0 => Some(part_bytes(script.seed, index, len)),
-        _ => None,
-    });
+    let bulk = script.first_bulk();
     let mut expected = [script.seed.to_be_bytes(), placed.to_be_bytes()].concat();
     if let Some(bytes) = bulk {
         expected.extend((bytes.len() as u32).to_be_bytes());

@@ -7,14 +7,15 @@ use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
     Admission, Answer, Bulk, Call, CallRefused, CloseReason, Completion, Finished, Handler, Loan,
-    Payload, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 
 use super::draw::{self, Habits};
+use super::give::{ask, place};
 use super::model::{Model, Suspicion};
 use super::trace::Event;
 use crate::script::{
-    Order, Part, Random, Script, part_bytes, part_offset, reply_seed, unreduced, write_parts,
+    Order, Part, Random, Script, part_bytes, reply_seed, unreduced, unreduced_reply, write_parts,
 };
 use crate::service::Source;
 
@@ -69,11 +70,11 @@ impl Program {
         }
     }
 
-    /// Buffers of the shard that it holds.
-    pub fn bulk_held(&self) -> usize {
+    /// Segments and buffers of the shard that it holds.
+    pub fn loans_held(&self) -> usize {
         let finished = self.later.iter().filter_map(|owed| owed.finished.as_ref());
         let finished: usize = finished.map(|finished| finished.bulk.len()).sum();
-        self.stock.len() + finished + usize::from(self.source.is_ready())
+        self.kept.len() + self.stock.len() + finished + usize::from(self.source.is_ready())
     }
 
     /// Gives up everything that it holds of the shard's memory.
@@ -149,10 +150,17 @@ impl Program {
     ) -> Answer<'a> {
         let placed = call.placed().len() as u32;
         let pieces = call.placed().next().map_or(0, |item| item.segments().len());
+        // Of several items any may be the first that is placed.
+        let bytes: Vec<u8> = call
+            .placed()
+            .next()
+            .map_or(Vec::new(), |item| item.segments().flatten().copied().collect());
+        let wanted = script.first_bulk();
         let taken: Result<Vec<Loan>, TakeError> =
             (0..pieces).map(|piece| call.take(0, piece)).collect();
-        let has_bulk = !script.reply.is_empty();
-        let Some(loans) = taken.ok().filter(|_| placed > 0 || !has_bulk) else {
+        let has_bulk = wanted.is_some();
+        let is_it = wanted.is_none_or(|wanted| wanted == bytes);
+        let Some(loans) = taken.ok().filter(|_| is_it) else {
             self.model().saw("segments that cannot be taken");
             return self.refuse(reply, script);
         };
@@ -315,39 +323,13 @@ impl Program {
             place(source, stock, random, payload, (script.seed, index, len));
         });
         for want in &script.wants {
-            call.want(*want);
+            ask(stock, random, &mut call, *want);
         }
         call.reply_payload_max(script.reply_payload_max());
         if random.below(40) == 0 {
             return Ok(false);
         }
         call.submit().map(|()| true)
-    }
-}
-
-/// Places a part: from registered bytes, whole or in two pieces, or from a buffer.
-fn place(
-    source: &Source,
-    stock: &mut Vec<Loan>,
-    random: &mut Random,
-    payload: &mut Payload<'_>,
-    (seed, index, len): (u32, usize, u32),
-) {
-    match random.below(4) {
-        0 if len > 1 => {
-            let (start, cut) = (part_offset(seed, index), 1 + random.below(len - 1));
-            let first = source.slice_at(start, cut);
-            let second = source.slice_at(start + cut as usize, len - cut);
-            payload.place_pieces([first.into(), second.into()]);
-        }
-        1 if !stock.is_empty() => {
-            let mut loan = stock.pop().expect("it is not empty");
-            let bytes = part_bytes(seed, index, len);
-            loan[..bytes.len()].copy_from_slice(&bytes);
-            loan.truncate(bytes.len());
-            payload.place(loan);
-        }
-        _ => source.place(payload, seed, index, len),
     }
 }
 
@@ -391,7 +373,11 @@ impl Handler for Program {
 
     fn on_reply(&mut self, mut done: Completion<'_>) {
         let (at, cookie) = ((self.shard, done.peer()), done.cookie());
-        let arrived = done.result().map(|reply| (unreduced(reply), reply.placed().len()));
+        let script = self.model().calls.get(&(cookie as u32)).map(|record| record.script.clone());
+        let arrived = done.result().map(|reply| match &script {
+            Some(script) => (unreduced_reply(reply, script), reply.placed().len()),
+            None => (unreduced(reply), reply.placed().len()),
+        });
         let placed = arrived.as_ref().map_or(0, |(_, placed)| *placed);
         self.model().done(at, cookie, arrived.as_ref().map(|it| it.0.as_slice()).map_err(|e| *e));
         if placed > 0 {
@@ -402,6 +388,12 @@ impl Handler for Program {
                 && let Ok(loan) = reply.take(0, 0)
             {
                 self.kept.push(loan);
+            }
+        }
+        for want in 0..script.map_or(0, |script| script.wants.len()) {
+            if let Some(sink) = done.take_sink(want) {
+                self.model().saw("sinks that came back");
+                self.kept.extend(sink.into_pieces());
             }
         }
     }
@@ -457,6 +449,6 @@ impl Handler for Program {
 }
 
 /// Buffers in stock.
-const STOCK: usize = 2;
+const STOCK: usize = 4;
 /// Deferred calls that are looked at in one turn.
 const LATER_MAX: usize = 4;

@@ -107,12 +107,21 @@ impl Sim {
         let (mut nodes, mut controls, mut engines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut logs, mut listening) = (Vec::new(), Vec::new());
         for (at, it) in setup.engines.iter().enumerate() {
+            if it.raw.explicit.exposure.as_str() == "static-insecure" {
+                watch.allows_static.store(true, Ordering::Relaxed);
+            }
             let config = checked(&it.raw);
             let provider = FaultyProvider::new(fabric.clone(), it.faults);
             // A shard that cannot post its Receives when it is made is not made.
             provider.log().end();
             logs.push(provider.log());
-            let provider = Watched::new(provider, Arc::clone(&watch));
+            let provider = Watched::new(provider, Arc::clone(&watch)).weaker(|caps| {
+                caps.send_depth = it.caps.send_depth;
+                caps.send_sge = caps.send_sge.min(it.caps.send_sge);
+                caps.windows = caps.windows.min(it.caps.windows);
+                caps.rd_atomic = caps.rd_atomic.min(it.caps.rd_atomic);
+                caps.inline_len = caps.inline_len.min(it.caps.inline_len);
+            });
             let (engine, mut control) =
                 Engine::without_threads(provider, config.clone()).expect("an engine");
             if it.listens {

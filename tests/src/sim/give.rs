@@ -1,0 +1,56 @@
+//! What a program gives a call: its data, whole or in pieces, and memory for results.
+
+use rpcrdma_engine::client::sink::Sink;
+use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
+
+use crate::script::{POISON, Random, part_bytes, part_offset};
+use crate::service::Source;
+
+/// Wants an item, with memory for it or without.
+pub fn ask(stock: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_>, want: Want) {
+    if stock.is_empty() || want.len_max == 0 || random.below(3) == 0 {
+        call.want(want);
+        return;
+    }
+    let len = want.len_max as usize;
+    let mut sink = Sink::new();
+    // In two pieces now and then, the first as long as it happens to be.
+    let cut = if stock.len() > 1 && len > 1 { random.below(want.len_max) as usize } else { 0 };
+    for len in [cut, len - cut].into_iter().filter(|len| *len > 0) {
+        let mut loan = stock.pop().expect("as many as pieces");
+        loan.truncate(len);
+        loan.fill(POISON);
+        sink.push(loan).expect("two pieces");
+    }
+    match random.below(3) {
+        0 => call.want_into(want, sink),
+        1 => call.want_either(want, sink),
+        _ => call.want_by_size(want, random.below(want.len_max), sink),
+    };
+}
+
+/// Places a part: from registered bytes, whole or in two pieces, or from a buffer.
+pub fn place(
+    source: &Source,
+    stock: &mut Vec<Loan>,
+    random: &mut Random,
+    payload: &mut Payload<'_>,
+    (seed, index, len): (u32, usize, u32),
+) {
+    match random.below(4) {
+        0 if len > 1 => {
+            let (start, cut) = (part_offset(seed, index), 1 + random.below(len - 1));
+            let first = source.slice_at(start, cut);
+            let second = source.slice_at(start + cut as usize, len - cut);
+            payload.place_pieces([first.into(), second.into()]);
+        }
+        1 if !stock.is_empty() => {
+            let mut loan = stock.pop().expect("it is not empty");
+            let bytes = part_bytes(seed, index, len);
+            loan[..bytes.len()].copy_from_slice(&bytes);
+            loan.truncate(bytes.len());
+            payload.place(loan);
+        }
+        _ => source.place(payload, seed, index, len),
+    }
+}
