@@ -28,7 +28,7 @@ fn everything(world: &mut World<Fabric>, plan: &Plan) {
 #[test]
 fn a_device_without_windows_registers_for_each_call() {
     let device = fabric(0);
-    let plan = plan();
+    let plan = plan("two");
     let mut world = World::new(&|| device.clone(), &plan);
     everything(&mut world, &plan);
     let stats = world.clients[0].handle().stats();
@@ -40,7 +40,7 @@ fn a_device_without_windows_registers_for_each_call() {
 fn a_device_with_few_windows_is_used_as_far_as_they_go() {
     // The clients take what there is; the server, which makes no calls, goes without.
     let device = fabric(8);
-    let mut plan = plan();
+    let mut plan = plan("two");
     plan.serve.connections.calls_max = 0;
     plan.call.explicit.windows = "8".into();
     let mut world = World::new(&|| device.clone(), &plan);
@@ -51,7 +51,7 @@ fn a_device_with_few_windows_is_used_as_far_as_they_go() {
 #[test]
 fn who_asks_for_it_by_its_name_shows_all_memory_for_good() {
     let device = fabric(0);
-    let mut plan = plan();
+    let mut plan = plan("two");
     plan.call.explicit.exposure = "static-insecure".into();
     let mut world = World::new(&|| device.clone(), &plan);
     everything(&mut world, &plan);

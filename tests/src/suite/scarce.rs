@@ -8,7 +8,7 @@ use crate::world::{Open, Plan, World, is_passing};
 
 /// Calls that find no window are refused for now, and made later; nothing of them stays behind.
 pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
-    let mut plan = plan();
+    let mut plan = plan("two");
     plan.call.explicit.windows = "5".into();
     let (mut world, peer) = World::pair(open, &plan);
     let script = |seed| {
@@ -38,7 +38,7 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
 /// Two clients that each want all landing buffers of a server get them one after the other; those
 /// who want none are not held up.
 pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
-    let mut plan = Plan { clients: 3, ..plan() };
+    let mut plan = Plan { clients: 3, ..plan("two") };
     plan.serve.connections.max = 3;
     plan.serve.explicit.buffers.count = 4;
     let mut world = World::new(open, &plan);
@@ -67,7 +67,7 @@ pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open
 
 /// As many calls are fetched at a time as the configuration says; the others follow.
 pub fn one_call_is_fetched_at_a_time<P: Provider>(open: Open<'_, P>) {
-    let mut plan = plan();
+    let mut plan = plan("two");
     plan.serve.explicit.fetches = 1;
     let (mut world, peer) = World::pair(open, &plan);
     world.round(0, peer, &Script::new(0, &[], &[]));
@@ -86,7 +86,7 @@ pub fn one_call_is_fetched_at_a_time<P: Provider>(open: Open<'_, P>) {
 /// to would do so for ever.
 pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     // Too few windows for the pieces of one sink.
-    let mut few_windows = plan();
+    let mut few_windows = plan("two");
     few_windows.call.explicit.windows = "2".into();
     let (mut world, peer) = World::pair(open, &few_windows);
     let script = Script::new(1, &[], &[Part::Bulk(9_000)]);
@@ -95,7 +95,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     world.round(0, peer, &script.place(Place::Into(2)));
     world.check_all_home();
     // Too few landing buffers.
-    let mut few_buffers = plan();
+    let mut few_buffers = plan("two");
     few_buffers.call.explicit.buffers.count = 2;
     let (mut world, peer) = World::pair(open, &few_buffers);
     let fits = Script::new(1, &[], &[Part::Bulk(2 * LANDING)]);
@@ -109,7 +109,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     world.round(0, peer, &fits);
     world.check_all_home();
     // More pieces of memory than one call shows.
-    let mut pieces = plan();
+    let mut pieces = plan("two");
     for raw in [&mut pieces.serve, &mut pieces.call] {
         raw.app.bulk.count = 64;
         raw.app.bulk.length = "8KiB".into();
@@ -168,7 +168,7 @@ pub fn who_has_no_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, 
 
 /// Long calls and long replies of a shard that has buffers for one of them at a time.
 pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_, P>) {
-    let mut plan = plan();
+    let mut plan = plan("two");
     for raw in [&mut plan.call, &mut plan.serve] {
         raw.explicit.buffers.count = 3;
     }
@@ -197,7 +197,7 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
 /// Memory may be shown by other means than windows.
 pub fn other_ways_of_exposure_do_as_well<P: Provider>(open: Open<'_, P>) {
     for way in ["windows", "registration"] {
-        let mut plan = plan();
+        let mut plan = plan("two");
         plan.call.explicit.exposure = way.into();
         let (mut world, peer) = World::pair(open, &plan);
         for len in [1, 5_000, LANDING, 3 * LANDING + 5] {
