@@ -2,13 +2,15 @@
 //!
 //! The debug build counts as well as the release build; `tests/run release` does it there.
 
+use rpcrdma_config::Raw;
 use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use rpcrdma_engine::{
     Answer, Call, CallBuilder, Client, Completion, Handler, Incoming, Loan, PeerId, Reply, Shard,
-    Turn, Want,
+    Sink, Turn, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::alloc::{Counting, count};
+use rpcrdma_tests::suite::explicit::only_base;
 use rpcrdma_tests::world::{checked, small};
 
 #[global_allocator]
@@ -81,6 +83,8 @@ struct Pair {
     server: Shard<Fabric, Server>,
     peer: PeerId,
     source: RegisteredBytes,
+    /// Memory for results, as long as no call has it.
+    sinks: Vec<Loan>,
     now: u64,
     window: usize,
 }
@@ -94,6 +98,18 @@ struct Cost {
 
 impl Pair {
     fn new(window: usize) -> Pair {
+        Pair::with(window, |_| {})
+    }
+
+    /// Where nothing is placed by Send and nothing continued.
+    fn explicit(window: usize, version: &str) -> Pair {
+        Pair::with(window, |raw| {
+            only_base(raw);
+            raw.protocol.version = version.into();
+        })
+    }
+
+    fn with(window: usize, change: impl Fn(&mut Raw)) -> Pair {
         let mut raw = small();
         raw.app.bulk.length = "1MiB".into();
         raw.connections.credits = 64;
@@ -101,6 +117,8 @@ impl Pair {
         raw.connections.calls_max = 32;
         raw.send.slots = 512;
         raw.receive.spares = 64;
+        raw.app.bulk.count = 40;
+        change(&mut raw);
         let fabric = Fabric::with_options(FabricOptions::default()).expect("a fabric");
         let config = checked(&raw);
         let (engine, mut control) =
@@ -121,33 +139,34 @@ impl Pair {
             }
             assert!(now < 10_000_000, "they connect");
         };
-        Pair { client, server, peer, source: RegisteredBytes::new(source), now, window }
+        let sinks = std::iter::from_fn(|| client.turn(now).buffer()).take(32).collect();
+        Pair { client, server, peer, source: RegisteredBytes::new(source), sinks, now, window }
     }
 
     /// Makes `calls` calls, as many at a time as the window says, and counts both sides apart.
     fn run(
         &mut self,
         calls: usize,
-        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes),
-        check: impl Fn(&Completion<'_>),
+        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>),
+        check: impl Fn(&mut Completion<'_>, &mut Vec<Loan>),
     ) -> Cost {
         let mut cost = Cost::default();
         let (mut made, mut done) = (0, 0);
         while done < calls {
             self.now += 1_000;
             assert!(self.now < 1 << 40, "calls are answered");
-            let Pair { client, server, peer, now, window, source } = self;
+            let Pair { client, server, peer, now, window, source, sinks } = self;
             cost.client += count(|| {
                 while made < calls && made - done < *window {
                     let Ok(mut call) = client.call(*peer, made as u64) else { break };
-                    make(&mut call, source);
+                    make(&mut call, source, sinks);
                     if call.submit().is_err() {
                         break;
                     }
                     made += 1;
                 }
-                client.poll(*now, |completion| {
-                    check(&completion);
+                client.poll(*now, |mut completion| {
+                    check(&mut completion, sinks);
                     done += 1;
                 });
             });
@@ -161,8 +180,8 @@ impl Pair {
     /// As [`Pair::run`], after a warm-up.
     fn measure(
         &mut self,
-        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes),
-        check: impl Fn(&Completion<'_>),
+        make: impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>),
+        check: impl Fn(&mut Completion<'_>, &mut Vec<Loan>),
     ) {
         self.run(200, &make, &check);
         let calls = self.server.handler().calls;
@@ -172,8 +191,8 @@ impl Pair {
     }
 }
 
-fn echo(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
-    move |call, _| {
+fn echo(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>) {
+    move |call, _, _| {
         call.payload().put_u32(ECHO);
         call.payload().put_u32(len);
         let bytes = [5; 1024];
@@ -187,31 +206,50 @@ fn echo(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
     }
 }
 
-fn write(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
-    move |call, source| {
+fn write(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>) {
+    move |call, source, _| {
         call.payload().put_u32(WRITE);
         call.payload().put_u32(len);
         call.payload().place(source.slice(0..len as usize).expect("within the buffer"));
     }
 }
 
-fn read(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes) {
-    move |call, _| {
+fn read(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>) {
+    move |call, _, _| {
         call.payload().put_u32(READ);
         call.payload().put_u32(len);
         call.want(Want { len_min: 0, len_max: len });
     }
 }
 
-fn echoed(len: u32) -> impl Fn(&Completion<'_>) {
-    move |done| {
+fn read_into(len: u32) -> impl Fn(&mut CallBuilder<'_>, &RegisteredBytes, &mut Vec<Loan>) {
+    move |call, _, sinks| {
+        call.payload().put_u32(READ);
+        call.payload().put_u32(len);
+        let mut sink = Sink::new();
+        for _ in 0..2 {
+            sink.push(sinks.pop().expect("two for each call")).expect("room for two");
+        }
+        call.want_into(Want { len_min: 0, len_max: len }, sink);
+    }
+}
+
+fn received_into(len: u32) -> impl Fn(&mut Completion<'_>, &mut Vec<Loan>) {
+    move |done, sinks| {
+        assert_eq!(placed_len(done.result().expect("a reply")), len);
+        sinks.extend(done.take_sink(0).expect("it comes back").into_pieces());
+    }
+}
+
+fn echoed(len: u32) -> impl Fn(&mut Completion<'_>, &mut Vec<Loan>) {
+    move |done, _| {
         let reply = done.result().expect("a reply");
         assert_eq!(reply.payload().map(<[u8]>::len).sum::<usize>(), 8 + len as usize);
     }
 }
 
-fn received(len: u32) -> impl Fn(&Completion<'_>) {
-    move |done| assert_eq!(placed_len(done.result().expect("a reply")), len)
+fn received(len: u32) -> impl Fn(&mut Completion<'_>, &mut Vec<Loan>) {
+    move |done, _| assert_eq!(placed_len(done.result().expect("a reply")), len)
 }
 
 #[test]
@@ -252,6 +290,40 @@ fn continued_bulk_allocates_nothing() {
     let mut pair = Pair::new(3);
     pair.measure(write(len), received(0));
     pair.measure(read(len), received(len));
+}
+
+#[test]
+fn a_call_that_is_fetched_allocates_nothing() {
+    for (version, window) in [("two", 1), ("two", 8), ("one", 4)] {
+        let mut pair = Pair::explicit(window, version);
+        for len in [5_000, 60_000] {
+            pair.measure(write(len), received(0));
+        }
+        assert!(pair.server.handle().stats().reads > 1_000);
+    }
+}
+
+#[test]
+fn a_result_that_is_written_allocates_nothing() {
+    for (version, window) in [("two", 1), ("two", 8), ("one", 4)] {
+        let mut pair = Pair::explicit(window, version);
+        for len in [5_000, 60_000] {
+            pair.measure(read(len), received(len));
+            pair.measure(read_into(len), received_into(len));
+        }
+        assert!(pair.server.handle().stats().writes > 1_000);
+    }
+}
+
+#[test]
+fn a_long_call_and_a_long_reply_allocate_nothing() {
+    for (version, window) in [("two", 1), ("two", 4), ("one", 4)] {
+        let mut pair = Pair::explicit(window, version);
+        for len in [5_000, 60_000] {
+            pair.measure(echo(len), echoed(len));
+        }
+        assert!(pair.client.handle().stats().exposed > 1_000);
+    }
 }
 
 #[test]
