@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, PrivateBytes, Provider,
-    QueueAttr, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcOpcode, WcStatus, WrId,
+    QueueAttr, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode,
+    WcStatus, WrId,
 };
 use rpcrdma_mempool::{Access, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind};
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{
-    Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property, RecvStructure,
-    RtrSupport, SegmentGroup, Writer,
+    Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property, RdmaSegment,
+    RecvStructure, RtrSupport, SegmentGroup, Writer,
 };
 
 use crate::script::POISON;
@@ -35,6 +36,8 @@ pub struct RawPeer<P: Provider> {
     buffers: Vec<Token<kind::Recv>>,
     free: Vec<Token<kind::Send>>,
     sent: VecDeque<Token<kind::Send>>,
+    /// What the other side may reach; nobody here looks at it.
+    shown: Vec<Token<kind::Send>>,
     arrived: VecDeque<Vec<u8>>,
     is_lost: bool,
     /// What it says while connecting (RFC 8797).
@@ -103,6 +106,7 @@ impl<P: Provider> RawPeer<P> {
             buffers,
             free,
             sent: VecDeque::new(),
+            shown: Vec::new(),
             arrived: VecDeque::new(),
             is_lost: false,
             says: Vec::new(),
@@ -196,11 +200,45 @@ impl<P: Provider> RawPeer<P> {
     /// # Panics
     /// If it is longer than a buffer, or the peer is not connected.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.post_send(SendOp::Send, bytes)
+    }
+
+    /// As [`RawPeer::send`], and takes a right of the other side's back.
+    ///
+    /// # Panics
+    /// As [`RawPeer::send`].
+    pub fn send_invalidate(&mut self, bytes: &[u8], rkey: u32) -> bool {
+        self.post_send(SendOp::SendInvalidate { rkey }, bytes)
+    }
+
+    /// Writes to memory of the other side.
+    ///
+    /// # Panics
+    /// As [`RawPeer::send`].
+    pub fn write(&mut self, to: &RdmaSegment, bytes: &[u8]) -> bool {
+        let RdmaSegment { handle: rkey, offset: addr, .. } = *to;
+        self.post_send(SendOp::Write(Remote { addr, rkey }), bytes)
+    }
+
+    /// Shows a copy of these bytes to the other side, for good.
+    ///
+    /// # Panics
+    /// If no buffer is free.
+    pub fn show(&mut self, bytes: &[u8], access: Access) -> RdmaSegment {
+        let mut token = self.free.pop().expect("a buffer");
+        self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
+        let sge = self.send.sge(&token, 0..bytes.len());
+        let handle = self.queues.expose(&sge, access).expect("a registration");
+        self.shown.push(token);
+        RdmaSegment { handle, length: sge.length, offset: sge.addr }
+    }
+
+    fn post_send(&mut self, op: SendOp, bytes: &[u8]) -> bool {
         let qp = self.qp.expect("a connection");
         let Some(mut token) = self.free.pop() else { return false };
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
         let sgl = [self.send.sge(&token, 0..bytes.len())];
-        let wr = SendWr::send(WrId(SEND), &sgl, SendFlags::SIGNALED);
+        let wr = SendWr { wr_id: WrId(SEND), op, sgl: &sgl, flags: SendFlags::SIGNALED };
         // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
         // one queue pair complete in order.
         let posted = unsafe { self.queues.post_send(qp, &[wr]) };
@@ -268,7 +306,12 @@ impl<P: Provider> Drop for RawPeer<P> {
     /// device does not reach it any more then; what stays in a device's hands is leaked.
     fn drop(&mut self) {
         self.buffers.drain(..).for_each(|token| self.recv.push(token));
-        self.free.drain(..).chain(self.sent.drain(..)).for_each(|token| self.send.push(token));
+        let shown = self.shown.drain(..);
+        self.free
+            .drain(..)
+            .chain(self.sent.drain(..))
+            .chain(shown)
+            .for_each(|token| self.send.push(token));
     }
 }
 
@@ -293,6 +336,18 @@ pub fn message(xid: u32, kind: u32, credit: u32, behind: &[u8]) -> Vec<u8> {
     payload.extend_from_slice(&kind.to_be_bytes());
     payload.extend_from_slice(behind);
     transmission(&Header { xid, vers: VERSION_TWO, credit, body }, &payload)
+}
+
+/// The properties of a raw peer that takes 4096 bytes, and chunks, and nothing of the extension.
+///
+/// # Panics
+/// Never.
+pub fn base_properties(xid: u32, credit: u32) -> Vec<u8> {
+    let mut buffer = [0; 136];
+    let start = [Property::RecvBufferSize(4096).encode(&mut buffer).expect("four bytes")];
+    let start = PropSet::from_slice(&start);
+    let optional = Optional::ConnProp(ConnProp { start, nochg: PropSubset::EMPTY });
+    transmission(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, &[])
 }
 
 /// The properties that a raw peer states: buffers with placement, groups of 16, all operations.

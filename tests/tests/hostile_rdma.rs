@@ -1,0 +1,492 @@
+//! Peers that break the rules of explicit RDMA: memory is touched only where it was offered and as
+//! long as it was, nobody else suffers, and everything comes home.
+
+use rpcrdma_engine::provider::{ConnectError, WcStatus};
+use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
+use rpcrdma_mempool::Access;
+use rpcrdma_tests::raw_peer::{RawPeer, base_properties, properties, transmission};
+use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
+use rpcrdma_tests::suite::explicit::{LANDING, plan};
+use rpcrdma_tests::world::{Done, Plan, World};
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::{
+    Array, Body, ChunkLists, Header, List, RdmaError, RdmaSegment, ReadSegment, WriteChunk,
+};
+
+/// A server, a client that behaves, and a raw client; each with a connection to the server.
+struct Scene {
+    world: World<Fabric>,
+    good: PeerId,
+    raw: RawPeer<Fabric>,
+    fabric: Fabric,
+    seed: u32,
+}
+
+impl Scene {
+    fn new(plan: &Plan) -> Scene {
+        let fabric = Fabric::new();
+        let (world, good) = World::pair(&|| fabric.clone(), plan);
+        let raw = RawPeer::new(&fabric);
+        let mut scene = Scene { world, good, raw, fabric, seed: 0 };
+        scene.world.servers[0].handler().has_strangers = true;
+        scene.meet();
+        scene
+    }
+
+    /// A new raw peer that has exchanged properties.
+    fn meet(&mut self) {
+        self.raw = RawPeer::new(&self.fabric);
+        self.raw.connect(self.world.at);
+        for _ in 0..1_000 {
+            self.world.step();
+            match self.raw.turn() {
+                Ok(()) if self.raw.is_connected() => {
+                    self.raw.send(&properties(0x99, 16));
+                    self.answer();
+                    return;
+                }
+                // The place of the last one is not free yet.
+                Err(ConnectError::Rejected) => self.raw.connect(self.world.at),
+                Ok(()) => {}
+                Err(why) => panic!("{why}"),
+            }
+        }
+        panic!("no connection");
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.step();
+            let _ = self.raw.turn();
+        }
+    }
+
+    /// The next transmission from the server.
+    fn answer(&mut self) -> Vec<u8> {
+        for _ in 0..1_000 {
+            if let Some(answer) = self.raw.recv() {
+                return answer;
+            }
+            self.turns(1);
+        }
+        panic!("no answer");
+    }
+
+    /// Sends a call and waits for the end of the connection: the reason of the server.
+    fn costs_the_connection(&mut self, call: &[u8]) -> CloseReason {
+        let before = self.world.servers[0].handler().closed.len();
+        self.raw.send(call);
+        for _ in 0..1_000 {
+            self.turns(1);
+            if let Some((_, why)) = self.world.servers[0].handler().closed.get(before) {
+                let why = *why;
+                self.turns(50);
+                assert!(self.raw.is_lost() && self.raw.recv().is_none(), "it learns nothing");
+                return why;
+            }
+        }
+        panic!("the connection stands");
+    }
+
+    /// The peer that behaves is served as ever, and all memory is at home.
+    fn others_are_served(&mut self) {
+        self.seed += 1;
+        let parts = [Part::Bulk(9_000 + self.seed), Part::Inline(30)];
+        let script = Script::new(self.seed, &parts, &parts).place(Place::Into(1));
+        self.world.round(0, self.good, &script);
+        self.world.check_all_home();
+        self.world.check_nothing_leaked();
+    }
+}
+
+fn segment(handle: u32, length: u32, offset: u64) -> RdmaSegment {
+    RdmaSegment { handle, length, offset }
+}
+
+/// A call by the base protocol; its payload is in line, or at position zero.
+fn call(xid: u32, lists: ChunkLists<'_>, payload: Option<&[u8]>) -> Vec<u8> {
+    let body = if payload.is_some() { Body::Msg(lists) } else { Body::NoMsg(lists) };
+    let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
+    transmission(&header, &payload.map(|payload| rpc(xid, 0, payload)).unwrap_or_default())
+}
+
+fn rpc(xid: u32, kind: u32, behind: &[u8]) -> Vec<u8> {
+    [&xid.to_be_bytes()[..], &kind.to_be_bytes(), behind].concat()
+}
+
+fn reads(reads: &[ReadSegment]) -> ChunkLists<'_> {
+    ChunkLists { reads: List::from_slice(reads), ..ChunkLists::EMPTY }
+}
+
+/// A call of one argument of `len` bytes, without that argument; and where it belongs.
+fn reduced(script: &Script, len: u32) -> (Vec<u8>, u32) {
+    let stream = script.call_stream();
+    let at = stream.len() - len.next_multiple_of(4) as usize;
+    (stream[..at].to_vec(), at as u32 + 8)
+}
+
+fn is_bad_header(answer: &[u8]) -> bool {
+    let (header, _) = Header::decode(answer).expect("a header");
+    matches!(header.body, Body::Error(RdmaError::BadHeader))
+}
+
+#[test]
+fn a_guessed_key_costs_the_guesser_its_connection_and_nobody_else_anything() {
+    let mut scene = Scene::new(&plan("two"));
+    let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
+    let (payload, position) = reduced(&script, 8_000);
+    let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_WRITE);
+    for round in 0..6_u32 {
+        // Nobody's key; a key for writing; a good key with a bad place. At home where it leads nowhere.
+        let target = match round % 3 {
+            0 => segment(0x8000_0000 | round.wrapping_mul(0x9e37_79b1), 8_000, 0x1000),
+            1 => shown,
+            _ => segment(shown.handle, 8_000, shown.offset + 4),
+        };
+        let message = if round < 3 {
+            call(7, reads(&[ReadSegment { position, target }]), Some(&payload))
+        } else {
+            call(7, reads(&[ReadSegment { position: 0, target }]), None)
+        };
+        let why = scene.costs_the_connection(&message);
+        assert!(matches!(why, CloseReason::Transport(WcStatus::RemoteAccess)), "{why}");
+        assert_eq!(scene.world.servers[0].handler().calls, u64::from(round), "never delivered");
+        scene.others_are_served();
+        scene.meet();
+    }
+}
+
+#[test]
+fn a_result_is_not_written_where_it_may_not() {
+    let mut scene = Scene::new(&plan("two"));
+    let script = Script::new(1, &[], &[Part::Bulk(8_000)]);
+    let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
+    for target in [segment(0x8123_4567, 8_000, 0x1000), shown] {
+        let target = [target];
+        let chunk = [WriteChunk(Array::from_slice(&target))];
+        let lists = ChunkLists { writes: List::from_slice(&chunk), ..ChunkLists::EMPTY };
+        let why = scene.costs_the_connection(&call(7, lists, Some(&script.call_stream())));
+        assert!(matches!(why, CloseReason::Transport(WcStatus::RemoteAccess)), "{why}");
+        scene.others_are_served();
+        scene.meet();
+    }
+}
+
+#[test]
+fn impossible_chunks_are_refused_before_any_memory_is_touched() {
+    let mut plan = plan("two");
+    plan.serve.connections.rpc_len_max = "256KiB".into();
+    let mut scene = Scene::new(&plan);
+    let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
+    let (payload, position) = reduced(&script, 8_000);
+    let one = |position, length, offset| {
+        vec![ReadSegment { position, target: segment(9, length, offset) }]
+    };
+    let many = |position, length, count| vec![one(position, length, 0x1000)[0]; count];
+    let mut bad: Vec<(Vec<ReadSegment>, bool)> = vec![
+        // Beyond the last address.
+        (one(position, 8_000, u64::MAX - 7_998), false),
+        (one(0, 8_000, u64::MAX - 7_998), true),
+        // Longer than is accepted, alone and in sum; in a sum that does not fit 32 bits.
+        (one(position, 256 << 10, 0x1000), false),
+        (one(0, (256 << 10) + 1, 0x1000), true),
+        (many(position, 0x4000_0000, 4), false),
+        (many(position, u32::MAX, 40), false),
+        (many(0, 0x4000_0000, 4), true),
+        // Too short for a message, or none.
+        (one(0, 7, 0x1000), true),
+        (one(0, 0, 0x1000), true),
+        (one(position, 8_000, 0x1000), true),
+        // Two messages; within the first words; out of order; behind the end.
+        (one(0, 8_000, 0x1000), false),
+        (one(4, 100, 0x1000), false),
+        ([one(position, 8, 0x1000), one(position - 4, 8, 0x1000)].concat(), false),
+        ([one(position, 80, 0x1000), one(position + 40, 8, 0x1000)].concat(), false),
+        (one(position + 4, 100, 0x1000), false),
+        // More segments than are read for one call.
+        (many(position, 8, 140), false),
+    ];
+    // More items than a message has.
+    let items = (0..65).map(|item| one(position + 4 * item, 4, 0x1000)[0]);
+    bad.push((items.collect(), false));
+    for (xid, (list, is_long)) in bad.iter().enumerate() {
+        let payload = (!is_long).then_some(payload.as_slice());
+        let answered = scene.raw.send(&call(xid as u32, reads(list), payload));
+        assert!(answered && is_bad_header(&scene.answer()), "{xid}: {list:?}");
+        assert!(scene.raw.is_connected(), "{xid}");
+        scene.world.check_all_home();
+    }
+    let stats = scene.world.servers[0].handle().stats();
+    assert_eq!((stats.reads, stats.failed_completions), (0, 0));
+    assert_eq!(scene.world.servers[0].handler().calls, 0);
+    scene.others_are_served();
+}
+
+#[test]
+fn items_without_bytes_are_no_reads() {
+    let mut scene = Scene::new(&plan("two"));
+    let script = Script::new(1, &[Part::Bulk(0)], &[]);
+    let stream = script.call_stream();
+    let position = stream.len() as u32 + 8;
+    let list = [ReadSegment { position, target: segment(9, 0, 0x1000) }; 3];
+    scene.raw.send(&call(7, reads(&list), Some(&stream)));
+    let answer = scene.answer();
+    assert!(matches!(Header::decode(&answer).expect("a header").0.body, Body::Msg(_)));
+    assert_eq!(scene.world.servers[0].handle().stats().reads, 0);
+    scene.others_are_served();
+}
+
+#[test]
+fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
+    let mut scene = Scene::new(&plan("two"));
+    let script = Script::new(1, &[Part::Inline(6_000)], &[]);
+    let good = rpc(7, 0, &script.call_stream());
+    for (bytes, is_good) in [
+        (good.clone(), true),
+        (rpc(8, 0, &script.call_stream()), false),
+        (rpc(7, 1, &script.call_stream()), false),
+        (rpc(7, 2, &[]), false),
+        (good, true),
+    ] {
+        let target = scene.raw.show(&bytes, Access::REMOTE_READ);
+        scene.raw.send(&call(7, reads(&[ReadSegment { position: 0, target }]), None));
+        let answer = scene.answer();
+        assert_eq!(is_bad_header(&answer), !is_good);
+        scene.world.check_all_home();
+    }
+    assert_eq!(scene.world.servers[0].handler().calls, 2);
+    scene.others_are_served();
+}
+
+#[test]
+fn a_caller_that_vanishes_while_its_data_are_read_leaves_nothing_behind() {
+    let mut plan = plan("two");
+    plan.serve.explicit.buffers.count = 2;
+    plan.serve.explicit.fetches = 4;
+    let mut scene = Scene::new(&plan);
+    let script = Script::new(1, &[Part::Bulk(2 * LANDING)], &[]);
+    let (payload, position) = reduced(&script, 2 * LANDING);
+    for turns in 0..12 {
+        // The first is read and takes all buffers, the others wait for them.
+        let target = scene.raw.show(&part_bytes(1, 0, 2 * LANDING), Access::REMOTE_READ);
+        for xid in 1..6 {
+            let message = call(xid, reads(&[ReadSegment { position, target }]), Some(&payload));
+            scene.raw.send(&message);
+        }
+        (0..6).for_each(|_| scene.world.step());
+        scene.turns(turns);
+        scene.raw.disconnect();
+        scene.others_are_served();
+        scene.world.until("all its buffers are home", |world| {
+            world.servers[0].audit().receives_held == 0 && world.servers[0].audit().fetches == 0
+        });
+        scene.meet();
+    }
+}
+
+/// A client with explicit RDMA and a raw server.
+struct Stage {
+    world: World<Fabric>,
+    raw: RawPeer<Fabric>,
+    peer: PeerId,
+}
+
+/// A call as the raw server has it: transaction id and what was offered for the result.
+struct Offered {
+    xid: u32,
+    chunk: Vec<RdmaSegment>,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let fabric = Fabric::new();
+        let mut world = World::new(&|| fabric.clone(), &plan("two"));
+        let mut raw = RawPeer::new(&fabric);
+        let at = raw.listen();
+        let id = world.clients[0].begin_connect(at).expect("there is room");
+        let mut is_met = false;
+        let outcome = world.outcome_with(0, id, || {
+            raw.turn().expect("it listens");
+            if let Some(hello) = raw.recv()
+                && !is_met
+            {
+                let (header, _) = Header::decode(&hello).expect("a header");
+                is_met = raw.send(&base_properties(header.xid, 16));
+            }
+        });
+        Stage { world, raw, peer: outcome.expect("a connection") }
+    }
+
+    /// Makes a call whose result is wanted in a sink.
+    fn call(&mut self, seed: u32, pieces: u32) -> Offered {
+        let script = Script::new(seed, &[], &[Part::Bulk(LEN)]).place(Place::Into(pieces));
+        self.world.call_when_possible(0, self.peer, &script);
+        for _ in 0..1_000 {
+            self.turns(1);
+            if let Some(arrived) = self.raw.recv() {
+                let (header, _) = Header::decode(&arrived).expect("a header");
+                let Body::Msg(lists) = header.body else { panic!("{header:?}") };
+                let WriteChunk(chunk) = lists.writes.iter().next().expect("a Write chunk");
+                return Offered { xid: header.xid, chunk: chunk.iter().collect() };
+            }
+        }
+        panic!("the call does not arrive");
+    }
+
+    fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.world.step();
+            let _ = self.raw.turn();
+        }
+    }
+
+    /// Writes the result where it belongs.
+    fn write_result(&mut self, seed: u32, offered: &Offered) {
+        let mut rest = part_bytes(reply_seed(seed), 0, LEN);
+        for segment in &offered.chunk {
+            let behind = rest.split_off(rest.len().min(segment.length as usize));
+            self.raw.write(segment, &rest);
+            rest = behind;
+        }
+    }
+
+    /// The end of the next call.
+    fn done(&mut self) -> Done {
+        for _ in 0..1_000 {
+            if !self.world.done.is_empty() {
+                return self.world.done.remove(0);
+            }
+            self.turns(1);
+        }
+        panic!("the call is not completed");
+    }
+
+    fn all_is_home(&mut self) {
+        self.turns(20);
+        self.world.check_all_home();
+        self.world.check_nothing_leaked();
+    }
+}
+
+/// Bytes of the results.
+const LEN: u32 = 6_000;
+
+/// A reply whose result was written to these segments.
+fn reply(seed: u32, xid: u32, chunk: &[RdmaSegment]) -> Vec<u8> {
+    let chunks = [WriteChunk(Array::from_slice(chunk))];
+    let lists = ChunkLists { writes: List::from_slice(&chunks), ..ChunkLists::EMPTY };
+    let words = [seed.to_be_bytes(), 0_u32.to_be_bytes(), LEN.to_be_bytes()].concat();
+    let header = Header { xid, vers: VERSION_TWO, credit: 16, body: Body::Msg(lists) };
+    transmission(&header, &rpc(xid, 1, &words))
+}
+
+/// Cut to what was written.
+fn written(offered: &Offered) -> Vec<RdmaSegment> {
+    let mut left = LEN;
+    let cut = |segment: &RdmaSegment| {
+        let length = segment.length.min(left);
+        left -= length;
+        RdmaSegment { length, ..*segment }
+    };
+    offered.chunk.iter().map(cut).collect()
+}
+
+#[test]
+fn a_raw_server_that_keeps_the_rules_is_understood() {
+    let mut stage = Stage::new();
+    for (seed, pieces) in [(1, 1), (2, 3), (3, 5)] {
+        let offered = stage.call(seed, pieces);
+        assert_eq!(offered.chunk.len(), pieces as usize);
+        stage.write_result(seed, &offered);
+        stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
+        let done = stage.done();
+        assert_eq!((done.check(), done.check_sinks()), ((0, 1), 1));
+        stage.all_is_home();
+    }
+}
+
+#[test]
+fn a_reply_that_returns_other_segments_than_were_offered_fails_its_call() {
+    let mut stage = Stage::new();
+    let spoil: [fn(&mut Vec<RdmaSegment>); 7] = [
+        |chunk| chunk[0].handle ^= 0x0100,
+        |chunk| chunk[0].offset += 4,
+        |chunk| chunk[1].length += 60_000,
+        |chunk| chunk[0].length -= 1,
+        |chunk| chunk.swap(0, 1),
+        |chunk| chunk.truncate(1),
+        |chunk| chunk.push(chunk[1]),
+    ];
+    for (seed, spoil) in spoil.iter().enumerate() {
+        let seed = seed as u32;
+        let offered = stage.call(seed, 2);
+        stage.write_result(seed, &offered);
+        let mut chunk = written(&offered);
+        spoil(&mut chunk);
+        stage.raw.send(&reply(seed, offered.xid, &chunk));
+        // wire.md B7: a bad reply is dropped or fails its call; then an error ends it.
+        stage.turns(20);
+        if stage.world.done.is_empty() {
+            let body = Body::Error(RdmaError::BadHeader);
+            let header = Header { xid: offered.xid, vers: VERSION_TWO, credit: 16, body };
+            stage.raw.send(&transmission(&header, &[]));
+        }
+        let done = stage.done();
+        assert!(matches!(done.result, Err(CallError::BadReply(_) | CallError::Rejected(_))));
+        done.check_sinks();
+        assert!(stage.raw.is_connected(), "spoilt so: {seed}");
+        stage.all_is_home();
+    }
+}
+
+#[test]
+fn nothing_is_written_to_a_sink_that_came_back() {
+    let mut stage = Stage::new();
+    let offered = stage.call(1, 1);
+    stage.write_result(1, &offered);
+    stage.raw.send(&reply(1, offered.xid, &written(&offered)));
+    stage.done().check();
+    stage.raw.write(&offered.chunk[0], &[0xee; 100]);
+    stage.turns(50);
+    assert!(stage.raw.is_lost(), "its right is dead");
+    stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 0);
+    stage.all_is_home();
+}
+
+#[test]
+fn a_key_that_is_given_up_with_any_message_is_given_up_once() {
+    // With the reply to another call, with the reply before it is there, with an error.
+    let mut stage = Stage::new();
+    let (one, other) = (stage.call(1, 1), stage.call(2, 2));
+    stage.write_result(1, &one);
+    stage.write_result(2, &other);
+    let early = reply(1, one.xid, &written(&one));
+    stage.raw.send_invalidate(&early, other.chunk[0].handle);
+    stage.done().check();
+    let late = reply(2, other.xid, &written(&other));
+    stage.raw.send_invalidate(&late, other.chunk[1].handle);
+    stage.done().check();
+    let third = stage.call(3, 2);
+    let body = Body::Error(RdmaError::BadHeader);
+    let header = Header { xid: third.xid, vers: VERSION_TWO, credit: 16, body };
+    stage.raw.send_invalidate(&transmission(&header, &[]), third.chunk[1].handle);
+    let done = stage.done();
+    assert!(matches!(done.result, Err(CallError::Rejected(_))));
+    done.check_sinks();
+    stage.turns(20);
+    assert!(stage.raw.is_connected(), "no key was taken back twice");
+    assert_eq!(stage.world.clients[0].handle().stats().failed_completions, 0);
+    stage.all_is_home();
+}
+
+#[test]
+fn a_key_that_was_never_given_cannot_be_given_up() {
+    let mut stage = Stage::new();
+    let offered = stage.call(1, 1);
+    let message = reply(1, offered.xid, &written(&offered));
+    stage.raw.send_invalidate(&message, offered.chunk[0].handle ^ 0x0100);
+    let done = stage.done();
+    assert!(matches!(done.result, Err(CallError::ConnectionLost(_))), "{:?}", done.result);
+    done.check_sinks();
+    stage.all_is_home();
+}
