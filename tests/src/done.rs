@@ -1,6 +1,6 @@
 //! Calls that are over: the reply put together and compared with its script, and the sinks.
 
-use rpcrdma_engine::{CallError, Completion, Incoming, PeerId};
+use rpcrdma_engine::{CallError, CallRefused, Completion, Incoming, PeerId};
 
 use crate::script::{POISON, Part, Script, unreduced_reply};
 
@@ -76,6 +76,20 @@ impl Done {
         }
         used
     }
+}
+
+/// Whether a refusal goes away by itself.
+pub fn is_passing(why: CallRefused) -> bool {
+    use rpcrdma_proto::SendError;
+    matches!(
+        why,
+        CallRefused::Busy
+            | CallRefused::Protocol(
+                SendError::NotEnoughCredits { .. }
+                    | SendError::NotEnoughReceives { .. }
+                    | SendError::TableFull { .. }
+            )
+    )
 }
 
 /// Every byte of a reply.

@@ -18,7 +18,7 @@ use rpcrdma_engine::{
     CallRefused, Client, Completion, Engine, Loan, PeerId, Provider, SetupError, Shard, Sink, Want,
 };
 
-pub use crate::done::{Arrived, Back, Done};
+pub use crate::done::{Arrived, Back, Done, is_passing};
 use crate::done::{SINK_SLACK, arrived, back, looked_at};
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
@@ -432,20 +432,6 @@ impl<P: Provider> World<P> {
             assert_eq!(handle.stats().leaked, 0, "{handle:?}");
         }
     }
-}
-
-/// Whether a refusal goes away by itself.
-pub fn is_passing(why: CallRefused) -> bool {
-    use rpcrdma_proto::SendError;
-    matches!(
-        why,
-        CallRefused::Busy
-            | CallRefused::Protocol(
-                SendError::NotEnoughCredits { .. }
-                    | SendError::NotEnoughReceives { .. }
-                    | SendError::TableFull { .. }
-            )
-    )
 }
 
 /// Whether nothing of explicit RDMA is in use.

@@ -420,3 +420,48 @@ pub fn rights_are_taken_back_by_whom_it_is_agreed<P: Provider>(open: Open<'_, P>
         }
     }
 }
+
+/// Whoever ends a connection, and whenever: each call is over once, with its sinks, and all memory
+/// comes home.
+pub fn a_connection_lost_at_any_step_gives_every_sink_back<P: Provider>(open: Open<'_, P>) {
+    for (version, by_client) in [("two", true), ("two", false), ("one", true), ("one", false)] {
+        for steps in 0..20 {
+            let (mut world, peer) = World::pair(open, &plan(version));
+            world.lends = true;
+            world.round(0, peer, &Script::new(0, &[], &[]));
+            let (bulk, long) = ([Part::Inline(4), Part::Bulk(40_000)], [Part::Inline(9_000)]);
+            let calls = [
+                Script::new(1, &bulk, &[]),
+                Script::new(2, &[], &bulk).place(Place::Into(3)),
+                Script::new(3, &long, &long),
+                Script::new(4, &bulk, &bulk).place(Place::Into(1)).order(Order::Later),
+                Script::new(5, &bulk, &bulk).place(Place::Into(1)).order(Order::Never),
+            ];
+            let mut made = 0;
+            for script in &calls {
+                made += usize::from(world.call(0, peer, script).is_ok());
+            }
+            assert!(made > 0 || version == "one");
+            (0..steps).for_each(|_| world.turn());
+            let caller = world.servers[0].handler().connected[0];
+            match by_client {
+                true => assert!(world.clients[0].handle().close(peer)),
+                false => assert!(world.servers[0].handle().close(caller)),
+            }
+            let done = world.finish();
+            assert_eq!(done.len(), made, "each call is over once");
+            for done in &done {
+                done.check_sinks();
+                if done.result.is_ok() {
+                    done.check();
+                }
+            }
+            world.until("both have forgotten it", |world| {
+                world.servers[0].handle().connections() + world.clients[0].handle().connections()
+                    == 0
+            });
+            world.check_all_home();
+            world.check_nothing_leaked();
+        }
+    }
+}
