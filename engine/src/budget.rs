@@ -180,7 +180,8 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         }
         _ => 0,
     };
-    let reading_max = explicit.fetches.value();
+    // RFC 5666 6.2: no request that needs a Read where the device makes none.
+    let reading_max = if caps.rd_atomic > 0 { explicit.fetches.value() } else { 0 };
     Ok(Explicit {
         windows,
         exposures: if exposure == Exposure::Windows { calls.min(windows) } else { calls },
@@ -196,7 +197,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     let (connections, features) = (config.connections(), config.features());
     let mut settings = Settings::new(*config.recv_structure());
     let explicit = config.explicit();
-    settings.explicit = explicit.enabled && explicit.fetches.value() > 0;
+    settings.explicit = explicit.enabled && explicit.fetches.value() > 0 && caps.rd_atomic > 0;
     // wire.md P12: only windows can be given up by a Send of the peer.
     settings.requester_invalidation = explicit.enabled
         && config.interop().remote_invalidation
@@ -274,5 +275,15 @@ mod tests {
         assert_eq!(given.reply_chunk, proto::ReplyChunkUse::Always);
         assert!(given.read_chunk_last && given.long_call_with_chunks && given.write_with_reply);
         assert!(!given.remote_invalidation);
+    }
+
+    #[test]
+    fn a_device_that_makes_no_reads_fetches_no_calls() {
+        let mut caps = Fabric::new().caps().clone();
+        let budget = Budget::new(&Config::default(), &caps).expect("all of it is there");
+        assert!(budget.settings.explicit && budget.explicit.fetches > 0);
+        caps.rd_atomic = 0;
+        let budget = Budget::new(&Config::default(), &caps).expect("it is not needed");
+        assert!(!budget.settings.explicit && budget.explicit.fetches == 0);
     }
 }
