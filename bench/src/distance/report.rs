@@ -87,7 +87,8 @@ pub struct Measured {
     pub rest_ns: Option<f64>,
     /// The fastest call.
     pub fastest_ns: u64,
-    /// Round trips by the fastest call, which has no more than it needs; `None` without a distance.
+    /// Round trips by the fastest call: as many as fit into its time, which is never shorter than
+    /// its round trips, and longer by what a busy machine adds least. `None` without a distance.
     pub by_time: Option<u64>,
     /// Every call.
     pub call: Summary,
@@ -120,19 +121,24 @@ impl Measured {
         let delay_ns = delay.as_nanos() as u64;
         let both_ways = 2.0 * delay_ns as f64;
         let fastest_ns = latency.min_ns();
-        let by_time = (fastest_ns as f64 / both_ways).round() as u64;
         Measured {
             case: count.case,
             delay_ns,
             median_ns,
             rest_ns: count.round_trips.map(|trips| median_ns - trips as f64 * both_ways),
             fastest_ns,
-            by_time: (delay_ns > 0).then_some(by_time),
+            by_time: fastest_ns.checked_div(2 * delay_ns),
             call: latency.summary(1.0),
             per_call,
             ratio: sends.map(|sends| RatioReport::of_medians(series, sends)),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
         }
+    }
+
+    /// Round trips by the fastest call, and what its time is over them, in nanoseconds.
+    fn by_time(&self) -> Option<(u64, f64)> {
+        let trips = self.by_time?;
+        Some((trips, (self.fastest_ns - trips * 2 * self.delay_ns) as f64))
     }
 }
 
@@ -184,12 +190,13 @@ impl DistanceReport {
         line(
             out,
             format_args!(
-                "{:<15}{:<11}{:>8}{:>10}{:>9}{:>13}{:>6}{:>7}{:>8}{:>9}{:>11}   (of one call)",
+                "{:<15}{:<11}{:>8}{:>10}{:>6}{:>10}{:>13}{:>6}{:>7}{:>8}{:>9}{:>11}   (of one call)",
                 "round trips by",
                 "",
                 "virtual",
                 "counters",
                 "time",
+                "over, us",
                 "Sends there",
                 "back",
                 "Reads",
@@ -201,15 +208,18 @@ impl DistanceReport {
         for count in &self.counts {
             let PerCall { sends_there, sends_back, reads, writes, exposed, invalidations, .. } =
                 count.counted.per_call;
-            let by_time = far(&self.measured, count).and_then(|far| far.by_time);
-            let by_time = by_time.map_or("-".into(), |count| count.to_string());
+            let by_time = far(&self.measured, count)
+                .and_then(Measured::by_time)
+                .map_or_else(String::new, |(trips, over)| {
+                    format!("{trips:>6}{:>10.1}", over / 1e3)
+                });
             let virtually = count.round_trips.map_or("varies".into(), |count| count.to_string());
             let (title, way, by_counters) =
                 (count.case.title(), count.case.way.name(), count.by_counters);
             line(
                 out,
                 format_args!(
-                    "{title:<15}{way:<11}{virtually:>8}{by_counters:>10}{by_time:>9}\
+                    "{title:<15}{way:<11}{virtually:>8}{by_counters:>10}{by_time:>16}\
                      {sends_there:>13}{sends_back:>6}{reads:>7}{writes:>8}{exposed:>9}\
                      {invalidations:>11}"
                 ),
