@@ -15,6 +15,7 @@ pub mod alloc;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod done;
+pub mod pair;
 pub mod raw_peer;
 pub mod script;
 pub mod service;

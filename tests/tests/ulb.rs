@@ -1,106 +1,12 @@
 //! Upper-layer bindings on the fabric: what the table does not name is not placed, and what a peer
 //! places without right is found.
 
-use std::time::Duration;
-
-use rpcrdma_engine::control::Control;
 use rpcrdma_engine::ulb::{
     BindError, Bound, CallHeader, HeaderError, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4,
 };
-use rpcrdma_engine::{
-    Answer, Call, CallBuilder, CallError, Client, Config, Engine, Fabric, Handler, Incoming, Loan,
-    PeerId, Reply, Shard, Turn, Want,
-};
+use rpcrdma_engine::{Answer, Call, CallError, Loan, Reply, Want};
+use rpcrdma_tests::pair::{Pair, Respond};
 use rpcrdma_tests::script::Random;
-
-/// Answers by a function, from a stock of registered buffers.
-struct Server {
-    stock: Vec<Loan>,
-    answer: Respond,
-}
-
-type Respond = for<'a> fn(&mut Vec<Loan>, Call<'a>, Reply<'a>) -> Answer<'a>;
-
-impl Handler for Server {
-    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-        (self.answer)(&mut self.stock, call, reply)
-    }
-
-    fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while self.stock.len() < 6
-            && let Some(loan) = turn.buffer()
-        {
-            self.stock.push(loan);
-        }
-    }
-}
-
-/// A server and a client on one thread.
-struct Pair {
-    // Shards first: they are taken down before their engine.
-    client: Client<Fabric>,
-    server: Shard<Fabric, Server>,
-    control: Control<Fabric>,
-    peer: PeerId,
-    now: u64,
-    _engine: Engine<Fabric>,
-}
-
-impl Pair {
-    fn new(answer: Respond) -> Pair {
-        let mut raw = Config::default().raw().clone();
-        raw.connections.max = 1;
-        raw.app.bulk.length = "128KiB".into();
-        let config = Config::try_from(raw).expect("a small laptop");
-        let (engine, mut control) =
-            Engine::without_threads(Fabric::new(), config).expect("an engine");
-        let mut server =
-            engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
-        let mut client = engine.client().expect("a client");
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
-        let attempt = client.begin_connect(at).expect("an attempt");
-        let mut now = 0;
-        let peer = loop {
-            now += 1_000;
-            control.step(Duration::ZERO);
-            server.poll_once(now);
-            client.poll(now, |_| {});
-            if let Some(outcome) = client.connected(attempt) {
-                break outcome.expect("a connection");
-            }
-        };
-        Pair { client, server, control, peer, now, _engine: engine }
-    }
-
-    fn buffer(&mut self, bytes: &[u8]) -> Loan {
-        let mut loan = self.client.turn(self.now).buffer().expect("a buffer");
-        loan.truncate(bytes.len());
-        loan.copy_from_slice(bytes);
-        loan
-    }
-
-    fn begin(&mut self) -> CallBuilder<'_> {
-        self.client.call(self.peer, 0).expect("a call slot")
-    }
-
-    /// Polls both until the call that was submitted is over.
-    fn finish<T>(&mut self, read: impl FnOnce(Result<&Incoming<'_>, CallError>) -> T) -> T {
-        let mut read = Some(read);
-        let mut outcome = None;
-        for _ in 0..10_000 {
-            self.now += 1_000;
-            self.control.step(Duration::ZERO);
-            self.server.poll_once(self.now);
-            self.client.poll(self.now, |done| {
-                outcome = read.take().map(|read| read(done.result()));
-            });
-            if let Some(outcome) = outcome {
-                return outcome;
-            }
-        }
-        panic!("the call does not end");
-    }
-}
 
 fn bind(procedure: u32, protection: Protection) -> Bound {
     nfs3::BINDING.bind(procedure, protection).expect("the procedure exists")

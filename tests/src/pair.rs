@@ -1,0 +1,149 @@
+//! A server that answers by a function, and a client of it, on one thread.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::stats::Snapshot;
+use rpcrdma_engine::{
+    Answer, Call, CallBuilder, CallError, Client, Completion, Config, Engine, Fabric, Handler,
+    Incoming, Loan, PeerId, Reply, Shard, Turn,
+};
+
+/// Answers by a function, from a stock of registered buffers.
+pub struct Server {
+    stock: Vec<Loan>,
+    answer: Respond,
+}
+
+/// How a server answers.
+pub type Respond = for<'a> fn(&mut Vec<Loan>, Call<'a>, Reply<'a>) -> Answer<'a>;
+
+impl Handler for Server {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        (self.answer)(&mut self.stock, call, reply)
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        while self.stock.len() < 6
+            && let Some(loan) = turn.buffer()
+        {
+            self.stock.push(loan);
+        }
+    }
+}
+
+/// A server and a client on one thread.
+pub struct Pair {
+    // Shards first: they are taken down before their engine.
+    client: Client<Fabric>,
+    server: Shard<Fabric, Server>,
+    control: Control<Fabric>,
+    peer: PeerId,
+    now: u64,
+    /// Where the server listens.
+    pub at: SocketAddr,
+    /// The device of both.
+    pub fabric: Fabric,
+    _engine: Engine<Fabric>,
+}
+
+impl Pair {
+    /// Both, connected.
+    ///
+    /// # Panics
+    /// If they do not come together.
+    pub fn new(answer: Respond) -> Pair {
+        Pair::configured(answer, |_| {})
+    }
+
+    /// Both, with some of the configuration changed.
+    ///
+    /// # Panics
+    /// If they do not come together.
+    pub fn configured(answer: Respond, change: impl FnOnce(&mut Raw)) -> Pair {
+        let mut raw = Config::default().raw().clone();
+        raw.connections.max = 1;
+        raw.app.bulk.length = "128KiB".into();
+        change(&mut raw);
+        let config = Config::try_from(raw).expect("a small laptop");
+        let fabric = Fabric::new();
+        let (engine, mut control) =
+            Engine::without_threads(fabric.clone(), config).expect("an engine");
+        let mut server =
+            engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
+        let mut client = engine.client().expect("a client");
+        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let attempt = client.begin_connect(at).expect("an attempt");
+        let mut now = 0;
+        let peer = loop {
+            now += 1_000;
+            control.step(Duration::ZERO);
+            server.poll_once(now);
+            client.poll(now, |_| {});
+            if let Some(outcome) = client.connected(attempt) {
+                break outcome.expect("a connection");
+            }
+        };
+        Pair { client, server, control, peer, now, at, fabric, _engine: engine }
+    }
+
+    /// A registered buffer of the client with these bytes.
+    ///
+    /// # Panics
+    /// If none is left.
+    pub fn buffer(&mut self, bytes: &[u8]) -> Loan {
+        let mut loan = self.client.turn(self.now).buffer().expect("a buffer");
+        loan.truncate(bytes.len());
+        loan.copy_from_slice(bytes);
+        loan
+    }
+
+    /// Begins a call.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    pub fn begin(&mut self) -> CallBuilder<'_> {
+        self.client.call(self.peer, 0).expect("a call slot")
+    }
+
+    /// Polls both until the call that was submitted is over.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn finish<T>(&mut self, read: impl FnOnce(Result<&Incoming<'_>, CallError>) -> T) -> T {
+        self.complete(|done| read(done.result()))
+    }
+
+    /// The same, with all that the end of a call brings.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn complete<T>(&mut self, read: impl FnOnce(&mut Completion<'_>) -> T) -> T {
+        let mut read = Some(read);
+        let mut outcome = None;
+        for _ in 0..10_000 {
+            self.step_server();
+            self.client.poll(self.now, |mut done| {
+                outcome = read.take().map(|read| read(&mut done));
+            });
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+        panic!("the call does not end");
+    }
+
+    /// A turn of the server alone, for other clients than ours.
+    pub fn step_server(&mut self) {
+        self.now += 1_000;
+        self.control.step(Duration::ZERO);
+        self.server.poll_once(self.now);
+    }
+
+    /// What the server has counted.
+    pub fn served(&self) -> Snapshot {
+        self.server.handle().stats()
+    }
+}
