@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{self as proto, PLAIN_HEADER_LEN, Piece, Place, Placed};
+use rpcrdma_proto::{self as proto, ItemSet, PLAIN_HEADER_LEN, Piece, Place, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -37,6 +37,8 @@ pub(crate) struct Map {
     items: Vec<ItemAt>,
     pieces: Vec<Piece>,
     taken: Vec<bool>,
+    /// The Write chunks that were there for a reply of the base protocol.
+    chunks: Option<ItemSet>,
 }
 
 /// A placed item in the map.
@@ -57,6 +59,7 @@ impl Map {
             items: Vec::with_capacity(items_max),
             pieces: Vec::with_capacity(pieces_max),
             taken: Vec::with_capacity(pieces_max),
+            chunks: None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Map {
         self.payload.clear();
         self.items.clear();
         self.pieces.clear();
+        self.chunks = None;
         for piece in pieces {
             debug_assert!(self.payload.len() < self.payload.capacity(), "sized by the budget");
             self.payload.push(piece);
@@ -74,6 +78,11 @@ impl Map {
     /// Forgets the last message; the next is the first `len` bytes of these loans.
     pub fn set_body(&mut self, loans: &[Option<Loan>], first: usize, len: u32) {
         self.set_payload(pieces_of(loans, first, len));
+    }
+
+    /// Notes that the message is a reply of the base protocol, and which Write chunks it had.
+    pub fn set_chunks(&mut self, offered: ItemSet) {
+        self.chunks = Some(offered);
     }
 
     /// Notes where the items are that are not in the payload. `landing` tells of one that explicit
@@ -158,6 +167,12 @@ impl<'a> Incoming<'a> {
     pub fn placed(&self) -> impl ExactSizeIterator<Item = PlacedItem<'_>> {
         let items = self.map.as_deref().map_or(&[][..], |map| &map.items);
         items.iter().map(|&at| PlacedItem { incoming: self, at })
+    }
+
+    /// The Write chunks that were there for this message, by want, if it is a reply that has to use
+    /// them: one of the base protocol.
+    pub(crate) fn chunks(&self) -> Option<ItemSet> {
+        self.map.as_deref().and_then(|map| map.chunks)
     }
 
     /// Takes a segment of an item out of its receive buffer; a spare takes its place.

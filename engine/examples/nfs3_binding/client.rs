@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use rpcrdma_engine::ulb::{BindError, BoundCall, ItemError, Items, Protection, nfs3};
 use rpcrdma_engine::{
-    CallError, CallRefused, Client, Clock, EndOfMessage, Fabric, PayloadReader, PeerId, SetupError,
-    Want,
+    CallError, CallRefused, Client, Clock, EndOfMessage, Fabric, Loan, PayloadReader, PeerId,
+    SetupError, Sink, Want,
 };
 
 /// A mount, more or less.
@@ -15,7 +15,32 @@ pub struct Nfs {
     peer: PeerId,
     clock: Clock,
     calls: u64,
-    placed_results: u64,
+    ask: Ask,
+    /// Registered buffers that results were written to.
+    spare: Vec<Loan>,
+    counts: Counts,
+}
+
+/// How data are wanted that may be placed.
+#[derive(Debug, Clone, Copy)]
+pub enum Ask {
+    /// Somewhere outside of the stream.
+    Apart,
+    /// In a buffer of the program, by RDMA Write.
+    Into,
+    /// As the server likes.
+    Either,
+    /// Up to so many bytes by Send, more by RDMA Write.
+    BySize(u32),
+}
+
+/// What was seen of the ways that results took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// READs and READLINKs whose data did not come in the stream.
+    pub placed: u64,
+    /// Sinks that came back.
+    pub sinks: u64,
 }
 
 /// Why a procedure has no result.
@@ -43,9 +68,14 @@ pub enum NfsError {
 
 impl Nfs {
     /// Connects to a server.
-    pub fn connect(mut client: Client<Fabric>, to: SocketAddr) -> Result<Nfs, SetupError> {
+    pub fn connect(
+        mut client: Client<Fabric>,
+        to: SocketAddr,
+        ask: Ask,
+    ) -> Result<Nfs, SetupError> {
         let peer = client.connect(to)?;
-        Ok(Nfs { client, peer, clock: Clock::new(), calls: 0, placed_results: 0 })
+        let (clock, spare, counts) = (Clock::new(), Vec::new(), Counts::default());
+        Ok(Nfs { client, peer, clock, calls: 0, ask, spare, counts })
     }
 
     /// Asks whether the server is there.
@@ -86,11 +116,12 @@ impl Nfs {
 
     /// Reads from the file.
     pub fn read(&mut self, offset: u64, count: u32) -> Result<Vec<u8>, NfsError> {
+        let (ask, sink) = (self.ask, self.sink(count)?);
         let arguments = |call: &mut BoundCall<'_>| {
             call.payload().put_opaque(HANDLE);
             call.payload().put_u64(offset);
             call.payload().put_u32(count);
-            call.result(Want { len_min: 0, len_max: count })
+            want(call, ask, Want { len_min: 0, len_max: count }, sink)
         };
         let (data, placed) = self.call(nfs3::READ, arguments, |results| {
             status(results)?;
@@ -99,16 +130,17 @@ impl Nfs {
             let data = results.data()?;
             Ok((data.slices().flatten().copied().collect(), data.placed_index().is_some()))
         })?;
-        self.placed_results += u64::from(placed);
+        self.counts.placed += u64::from(placed);
         Ok(data)
     }
 
     /// Where the link leads.
     pub fn readlink(&mut self) -> Result<String, NfsError> {
+        let (ask, sink) = (self.ask, self.sink(PATH_MAX)?);
         let arguments = |call: &mut BoundCall<'_>| {
             call.payload().put_opaque(HANDLE);
             // A path of more than a few bytes may come apart from the message.
-            call.result(Want { len_min: 64, len_max: PATH_MAX })
+            want(call, ask, Want { len_min: 64, len_max: PATH_MAX }, sink)
         };
         let (path, placed) = self.call(nfs3::READLINK, arguments, |results| {
             status(results)?;
@@ -117,13 +149,24 @@ impl Nfs {
             let path: Vec<u8> = data.slices().flatten().copied().collect();
             Ok((path, data.placed_index().is_some()))
         })?;
-        self.placed_results += u64::from(placed);
+        self.counts.placed += u64::from(placed);
         String::from_utf8(path).map_err(|_| NfsError::NoText)
     }
 
-    /// READs and READLINKs whose data did not come in the stream.
-    pub fn placed_results(&self) -> u64 {
-        self.placed_results
+    /// What was seen so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Memory for a result of up to `len` bytes, in as many buffers as it takes.
+    fn sink(&mut self, len: u32) -> Result<Sink, NfsError> {
+        let mut sink = Sink::new();
+        while !matches!(self.ask, Ask::Apart) && sink.len() < len as usize {
+            let now = self.clock.now();
+            let buffer = self.spare.pop().or_else(|| self.client.turn(now).buffer());
+            sink.push(buffer.ok_or(NfsError::NoBuffer)?).map_err(|_| NfsError::NoBuffer)?;
+        }
+        Ok(sink)
     }
 
     /// One call, from its arguments to its results.
@@ -147,9 +190,9 @@ impl Nfs {
         call.submit()?;
 
         let mut results = Some(results);
-        let mut outcome = None;
+        let (mut outcome, mut sink) = (None, None);
         while outcome.is_none() {
-            self.client.poll(self.clock.now(), |done| {
+            self.client.poll(self.clock.now(), |mut done| {
                 let Some(results) = results.take() else { return };
                 outcome = Some(done.result().map_err(NfsError::Call).and_then(|reply| {
                     let mut items = bound.results(reply);
@@ -159,9 +202,23 @@ impl Nfs {
                     items.end()?;
                     Ok(value)
                 }));
+                // The server cannot write to it any more.
+                sink = done.take_sink(0);
             });
         }
+        self.counts.sinks += u64::from(sink.is_some());
+        self.spare.extend(sink.into_iter().flat_map(Sink::into_pieces));
         outcome.expect("the loop ends with an outcome")
+    }
+}
+
+/// Wants the next result that may be placed.
+fn want(call: &mut BoundCall<'_>, ask: Ask, want: Want, sink: Sink) -> Result<(), BindError> {
+    match ask {
+        Ask::Apart => call.result(want),
+        Ask::Into => call.result_into(want, sink),
+        Ask::Either => call.result_either(want, sink),
+        Ask::BySize(sent_max) => call.result_by_size(want, sent_max, sink),
     }
 }
 

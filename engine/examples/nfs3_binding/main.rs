@@ -8,15 +8,19 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use rpcrdma_engine::{Config, Engine, Fabric};
+use rpcrdma_engine::{Config, Engine, Fabric, ShardHandle};
 
-use client::Nfs;
+use client::{Ask, Nfs};
 use server::{Counts, OneFile};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let seen = show(Config::profile("laptop")?)?;
-    println!("wrote and read {} bytes; the link leads to {:?}", seen.size, seen.link);
-    println!("placed: {} arguments, {} results", seen.placed_arguments, seen.placed_results);
+    for ask in [Ask::Apart, Ask::Into, Ask::Either, Ask::BySize(20_000)] {
+        let Seen { size, link, placed_arguments, results, reads, writes } =
+            show(Config::profile("laptop")?, ask)?;
+        println!("{ask:?}: wrote and read {size} bytes; the link leads to {link:?}");
+        println!("  placed: {placed_arguments} arguments, {} results", results.placed);
+        println!("  explicit RDMA: {reads} Reads, {writes} Writes; {} sinks back", results.sinks);
+    }
     Ok(())
 }
 
@@ -29,20 +33,23 @@ struct Seen {
     link: String,
     /// WRITEs whose data did not come in the stream.
     placed_arguments: u64,
-    /// READs and READLINKs whose data did not come in the stream.
-    placed_results: u64,
+    /// What the client saw of its results.
+    results: client::Counts,
+    /// Requests for explicit RDMA that the server has made.
+    reads: u64,
+    writes: u64,
 }
 
 /// Writes a file in blocks, reads it back and compares.
-fn show(config: Config) -> Result<Seen, Box<dyn std::error::Error>> {
+fn show(config: Config, ask: Ask) -> Result<Seen, Box<dyn std::error::Error>> {
     const BLOCK: u32 = 40_000;
     const BLOCKS: u32 = 5;
     let mut engine = Engine::new(Fabric::new(), config)?;
     let counts = Counts::default();
     let of_server = counts.clone();
-    engine.start(move |_shard| OneFile::new("/export/target", of_server.clone()))?;
+    let serving = engine.start(move |_shard| OneFile::new("/export/target", of_server.clone()))?;
     let address = engine.listen("127.0.0.1:0".parse()?)?;
-    let mut nfs = Nfs::connect(engine.client()?, address)?;
+    let mut nfs = Nfs::connect(engine.client()?, address, ask)?;
 
     nfs.null()?;
     for block in 0..BLOCKS {
@@ -59,10 +66,15 @@ fn show(config: Config) -> Result<Seen, Box<dyn std::error::Error>> {
     let link = nfs.readlink()?;
     // Behind the end there is nothing: a result of no bytes.
     assert_eq!(nfs.read(size, BLOCK)?, b"");
-    let placed_results = nfs.placed_results();
+    let results = nfs.counts();
     drop(nfs);
     engine.stop();
-    Ok(Seen { size, link, placed_arguments: counts.placed(), placed_results })
+    let (mut reads, mut writes) = (0, 0);
+    for stats in serving.iter().map(ShardHandle::stats) {
+        reads += stats.reads;
+        writes += stats.writes;
+    }
+    Ok(Seen { size, link, placed_arguments: counts.placed(), results, reads, writes })
 }
 
 fn pattern(at: u32) -> u8 {

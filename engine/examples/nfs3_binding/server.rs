@@ -208,7 +208,7 @@ impl Handler for OneFile {
             Ok(outcome) => self.answer(bound.reply(reply), header.procedure, outcome),
             Err(ItemError::End(_) | ItemError::TooLong { .. }) => fail(reply, GARBAGE_ARGUMENTS),
             // RFC 8166 6.1: a call with something placed without right is not executed.
-            Err(ItemError::NotEligible { .. } | ItemError::Length { .. }) => reply.refuse(),
+            Err(_) => reply.refuse(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::{self as proto, CallDemand, CallId, CallRoute, Exposed, SendError, WantKind};
+use rpcrdma_proto::{
+    self as proto, CallDemand, CallForm, CallId, CallRoute, Exposed, SendError, WantKind,
+};
 
 use super::sink::Sink;
 
@@ -302,7 +304,9 @@ fn begin_exposed(
 ) -> Result<(), CallRefused> {
     outbox.lay_out_exposed((message, place), &mut peer.conn, id, planned)?;
     outbox.messages.head_mut(message).after = After::Called(place);
-    outbox.exposures.at(place).is_called = true;
+    let exposure = outbox.exposures.at(place);
+    exposure.is_called = true;
+    exposure.has_chunks = !matches!(planned.1.form, CallForm::Xmt);
     if let Some((_, entry)) = outbox.ledger.calls.find_mut(id.xid(), peer.id.index) {
         entry.mark = place;
     }

@@ -55,6 +55,8 @@ pub(crate) struct Exposure {
     pub owner: Option<Owner>,
     /// Whether the work requests of the call may still be in the device's hands.
     pub is_called: bool,
+    /// Whether it was offered as the chunks of a base message, which the reply has to use.
+    pub has_chunks: bool,
     /// Whether the work requests that take the rights back are.
     pub is_fencing: bool,
     /// How the call ended, once it has.
@@ -329,6 +331,9 @@ impl Exposure {
             }
         }
         map.set_items(structure, &placed, &self.landing, |item| self.landing_of(item.index));
+        if self.has_chunks {
+            map.set_chunks(self.segments.wants);
+        }
         Ok(())
     }
 
@@ -356,6 +361,6 @@ impl Exposure {
         self.parts.clear();
         self.owner = None;
         self.outcome = None;
-        (self.is_called, self.is_fencing) = (false, false);
+        (self.is_called, self.is_fencing, self.has_chunks) = (false, false, false);
     }
 }

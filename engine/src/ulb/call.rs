@@ -3,6 +3,7 @@
 use super::binding::{BindError, Bound, Order, ReplyMax};
 use super::header::{REPLY_HEADER_LEN, REPLY_MISMATCH_LEN};
 use crate::client::call::{CallBuilder, Want};
+use crate::client::sink::Sink;
 use crate::payload::Payload;
 use crate::shard::message::Bulk;
 
@@ -68,14 +69,58 @@ impl<'a> BoundCall<'a> {
     /// # Panics
     /// If there are [`WANTS_MAX`](crate::client::call::WANTS_MAX) already.
     pub fn result(&mut self, want: Want) -> Result<(), BindError> {
-        let len_max = self.next_result(want.len_max)?;
-        if !self.bound.protection().may_place() {
-            self.may_be_in_line(len_max);
-            return Ok(());
+        if self.wanted(want)? {
+            self.call.want(want);
         }
-        // What is shorter than wanted comes in the stream.
-        self.may_be_in_line(want.len_min.saturating_sub(1).min(len_max));
-        self.call.want(want);
+        Ok(())
+    }
+
+    /// As [`BoundCall::result`], but it is to be written to a sink by RDMA Write. Which want it became
+    /// is what [`Completion::take_sink`](crate::Completion::take_sink) asks for; a sink that is not
+    /// used because of the protection of the call goes home at once.
+    ///
+    /// # Errors
+    /// As [`BoundCall::result`]; the memory is given back.
+    ///
+    /// # Panics
+    /// As [`CallBuilder::want_into`].
+    pub fn result_into(&mut self, want: Want, sink: Sink) -> Result<(), BindError> {
+        if self.wanted(want)? {
+            self.call.want_into(want, sink);
+        }
+        Ok(())
+    }
+
+    /// As [`BoundCall::result_into`], but the peer may choose to place it by Send.
+    ///
+    /// # Errors
+    /// As [`BoundCall::result_into`].
+    ///
+    /// # Panics
+    /// As [`CallBuilder::want_either`].
+    pub fn result_either(&mut self, want: Want, sink: Sink) -> Result<(), BindError> {
+        if self.wanted(want)? {
+            self.call.want_either(want, sink);
+        }
+        Ok(())
+    }
+
+    /// As [`BoundCall::result_into`], but one of at most `sent_max` bytes is to be placed by Send.
+    ///
+    /// # Errors
+    /// As [`BoundCall::result_into`].
+    ///
+    /// # Panics
+    /// As [`CallBuilder::want_by_size`].
+    pub fn result_by_size(
+        &mut self,
+        want: Want,
+        sent_max: u32,
+        sink: Sink,
+    ) -> Result<(), BindError> {
+        if self.wanted(want)? {
+            self.call.want_by_size(want, sent_max, sink);
+        }
         Ok(())
     }
 
@@ -130,6 +175,17 @@ impl<'a> BoundCall<'a> {
         self.call.reply_payload_max(reply_max);
         self.call.submit()?;
         Ok(())
+    }
+
+    /// Takes account of the next result that may be placed. False if the protection of the call
+    /// forbids that.
+    fn wanted(&mut self, Want { len_min, len_max }: Want) -> Result<bool, BindError> {
+        let len_max = self.next_result(len_max)?;
+        let may_place = self.bound.protection().may_place();
+        // What is shorter than wanted comes in the stream.
+        let in_line = if may_place { len_min.saturating_sub(1).min(len_max) } else { len_max };
+        self.may_be_in_line(in_line);
+        Ok(may_place)
     }
 
     fn next_result(&mut self, len_max: u32) -> Result<u32, BindError> {

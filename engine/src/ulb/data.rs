@@ -18,8 +18,8 @@ enum At<'a> {
 }
 
 impl<'a> Data<'a> {
-    pub(super) fn placed(item: PlacedItem<'a>, index: usize) -> Data<'a> {
-        Data { len: item.len(), at: At::Placed(item, index) }
+    pub(super) fn placed(item: PlacedItem<'a>, len: u32, index: usize) -> Data<'a> {
+        Data { len, at: At::Placed(item, index) }
     }
 
     pub(super) fn in_line(from: PayloadReader<'a>, len: u32) -> Data<'a> {
@@ -41,6 +41,17 @@ impl<'a> Data<'a> {
     pub fn placed_index(&self) -> Option<usize> {
         match self.at {
             At::Placed(_, index) => Some(index),
+            At::InLine(_) => None,
+        }
+    }
+
+    /// In a reply: the want that it answers, for
+    /// [`Completion::take_sink`](crate::Completion::take_sink); `None` in the stream. Where an
+    /// operation failed that is not always the want of its own operation: in the base protocol the
+    /// memory goes to the next result (RFC 8166 4.3.2.2).
+    pub fn want(&self) -> Option<usize> {
+        match &self.at {
+            At::Placed(item, _) => Some(item.index()),
             At::InLine(_) => None,
         }
     }
@@ -71,6 +82,8 @@ impl<'a> Iterator for Slices<'a> {
             At::Placed(item, _) => item.segments().nth(self.next)?,
             At::InLine(from) => from.some(self.left).ok()?,
         };
+        // What was placed may have its padding with it.
+        let slice = &slice[..slice.len().min(self.left)];
         self.next += 1;
         self.left -= slice.len();
         Some(slice)

@@ -3,7 +3,7 @@
 use super::binding::{Item, Order};
 use super::data::Data;
 use super::header::Protection;
-use crate::incoming::{EndOfMessage, Incoming, PayloadReader};
+use crate::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
 
 /// Reads a call or a reply by its binding.
 ///
@@ -20,6 +20,8 @@ pub struct Items<'a> {
     met: usize,
     /// Their bytes, with padding.
     met_len: u32,
+    /// Write chunks that results were met for, in a reply of the base protocol.
+    chunk: usize,
 }
 
 impl<'a> Items<'a> {
@@ -30,7 +32,7 @@ impl<'a> Items<'a> {
         protection: Protection,
     ) -> Items<'a> {
         let order = Order::new(items);
-        Items { reader, message, order, protection, met: 0, met_len: 0 }
+        Items { reader, message, order, protection, met: 0, met_len: 0, chunk: 0 }
     }
 
     /// The stream.
@@ -54,8 +56,8 @@ impl<'a> Items<'a> {
     /// Reads the next item that may be placed, from its length on.
     ///
     /// # Errors
-    /// [`ItemError`]: it was placed without right, or is not as long as it says, or the message is
-    /// cut off. A server refuses such a call (RFC 8166 6.1), a client takes such a reply for none.
+    /// [`ItemError`]: it was placed without right, or was not although it had to be, or is not as long
+    /// as it says, or the message is cut off. A server refuses such a call (RFC 8166 6.1), a client takes such a reply for none.
     pub fn data(&mut self) -> Result<Data<'a>, ItemError> {
         let eligible = self.order.next();
         let len = self.reader.u32()?;
@@ -63,27 +65,59 @@ impl<'a> Items<'a> {
         if let Some(item) = eligible.filter(|item| len > item.len_max) {
             return Err(ItemError::TooLong { item: item.name, len, max: item.len_max });
         }
-        // wire.md E16: an item without bytes is never taken out of the stream. A Write chunk does not
-        // say where it belongs: the order says it.
-        let placed = self.message.placed().nth(self.met).filter(|_| len > 0);
-        let Some(placed) =
-            placed.filter(|placed| placed.position().is_none_or(|it| it == position))
-        else {
+        let may_place = eligible.is_some() && self.protection.may_place();
+        let Some(placed) = self.next_placed(position, len, may_place)? else {
             let data = Data::in_line(self.reader.clone(), len);
             self.reader.skip(len as usize)?;
             self.reader.skip((len as usize).next_multiple_of(4) - len as usize)?;
             return Ok(data);
         };
-        if eligible.is_none() || !self.protection.may_place() {
+        if !may_place {
             return Err(ItemError::NotEligible { position });
         }
-        if placed.len() != len {
+        // wire.md C3: of what a caller lets be read the padding may be a part.
+        let is_padded = placed.position().is_some() && placed.len() == len.next_multiple_of(4);
+        if placed.len() != len && !is_padded {
             return Err(ItemError::Length { position, stated: len, placed: placed.len() });
         }
-        let data = Data::placed(placed, self.met);
+        let data = Data::placed(placed, len, self.met);
         self.met += 1;
         self.met_len += len.next_multiple_of(4);
         Ok(data)
+    }
+
+    /// The placed item that the next item of the stream is; `None` if it is in line.
+    fn next_placed(
+        &mut self,
+        position: u32,
+        len: u32,
+        may_place: bool,
+    ) -> Result<Option<PlacedItem<'a>>, ItemError> {
+        let message = self.message;
+        let next = message.placed().nth(self.met);
+        let Some(offered) = message.chunks() else {
+            // wire.md E16: an item without bytes is never taken out of the stream.
+            return Ok(next.filter(|next| len > 0 && next.position() == Some(position)));
+        };
+        // A Write chunk does not say where it belongs: each eligible result takes the next one.
+        if !self.protection.may_place() {
+            return Ok(next);
+        }
+        let chunk = self.chunk;
+        if !may_place || offered.last().is_none_or(|last| chunk > last) {
+            return Ok(None);
+        }
+        let next = next.filter(|next| next.index() == chunk);
+        // A result without bytes uses its chunk up, or leaves it to the next (wire.md C5).
+        if len == 0 && next.is_some() {
+            return Ok(None);
+        }
+        self.chunk += 1;
+        // RFC 8166 4.3.2.3: an empty chunk asks for the result in line.
+        if len > 0 && next.is_none() && offered.contains(chunk) {
+            return Err(ItemError::NotReduced { position });
+        }
+        Ok(next)
     }
 
     /// Whether all that was placed was met, in a message that has been read.
@@ -109,6 +143,12 @@ pub enum ItemError {
     #[error("what belongs at {position} was placed without right")]
     NotEligible {
         /// Where it belongs in the unreduced XDR stream.
+        position: u32,
+    },
+    /// A result is in the stream although there was a Write chunk for it (RFC 8166 6.1).
+    #[error("what belongs at {position} came in the stream, and not in its Write chunk")]
+    NotReduced {
+        /// Where it is in the unreduced XDR stream.
         position: u32,
     },
     /// As many bytes were placed as the stream does not say.
