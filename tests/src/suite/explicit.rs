@@ -421,6 +421,33 @@ pub fn rights_are_taken_back_by_whom_it_is_agreed<P: Provider>(open: Open<'_, P>
     }
 }
 
+/// Where placement by Send is to be had, but not for so much, the extension moves items by explicit
+/// RDMA.
+pub fn items_of_the_extension_are_moved_where_limits_are_small<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { serve: large(1 << 20), call: large(1 << 20), ..Plan::default() };
+    for raw in [&mut plan.serve, &mut plan.call] {
+        raw.connections.request_transmissions_max = 2;
+        raw.connections.response_transmissions_max = 2;
+        raw.app.bulk.count = 24;
+    }
+    let (mut world, peer) = World::pair(open, &plan);
+    world.lends = true;
+    for (len, place) in
+        [(200_000, Place::Into(3)), (150_001, Place::Either(1)), (9, Place::Into(1))]
+    {
+        let parts = [Part::Inline(7), Part::Bulk(len), Part::Inline(3)];
+        for script in [Script::new(len, &parts, &[]), Script::new(len, &[], &parts).place(place)] {
+            let (placed, items) = world.round(0, peer, &script);
+            assert!(placed as usize + items == 1 || len < 100, "{len} bytes");
+        }
+        world.round(0, peer, &Script::new(len, &parts, &parts).place(place).order(Order::Later));
+    }
+    let stats = world.servers[0].handle().stats();
+    assert!(stats.reads > 0 && stats.writes > 0, "{} and {}", stats.reads, stats.writes);
+    world.check_all_home();
+    world.check_nothing_leaked();
+}
+
 /// Whoever ends a connection, and whenever: each call is over once, with its sinks, and all memory
 /// comes home.
 pub fn a_connection_lost_at_any_step_gives_every_sink_back<P: Provider>(open: Open<'_, P>) {

@@ -41,6 +41,7 @@ macro_rules! api_suite {
                 sinks_of_calls_that_fail_come_back, sinks_that_are_not_needed_come_back,
                 any_mixture_arrives_by_explicit_rdma, fetched_memory_is_taken_and_relayed,
                 rights_are_taken_back_by_whom_it_is_agreed,
+                items_of_the_extension_are_moved_where_limits_are_small,
                 a_connection_lost_at_any_step_gives_every_sink_back;
             scarce: calls_wait_for_windows, calls_wait_for_landing_buffers_without_a_deadlock,
                 one_call_is_fetched_at_a_time, what_never_fits_is_refused_for_good,
