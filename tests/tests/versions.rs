@@ -465,6 +465,25 @@ mod sizes {
         assert_eq!(PrivateData::decode(&scene.raw.heard[0]), Some(heard));
     }
 
+    #[test]
+    fn remote_invalidation_is_allowed_where_windows_hide_the_memory() {
+        type Change = fn(&mut rpcrdma_config::Raw);
+        let table: [(Change, bool); 5] = [
+            (|_| (), true),
+            (|raw| raw.interop.remote_invalidation = false, false),
+            (|raw| raw.explicit.exposure = "registration".into(), false),
+            (|raw| raw.explicit.windows = "0".into(), false),
+            (|raw| raw.explicit.enabled = false, false),
+        ];
+        for (at, (change, is_allowed)) in table.into_iter().enumerate() {
+            let mut scene = Scene::new(change);
+            scene.ask();
+            scene.hello();
+            let heard = PrivateData::decode(&scene.raw.heard[0]).expect("as RFC 8797 has it");
+            assert_eq!(heard.remote_invalidation, is_allowed, "case {at}");
+        }
+    }
+
     /// The longest payload that goes and the longest reply that may be announced.
     fn largest(says: &[u8]) -> (usize, usize) {
         let mut scene = Scene::new(|raw| {
