@@ -44,6 +44,12 @@ impl VersionMemory {
         entries.push(Entry { at, until: now.saturating_add(self.life) });
     }
 
+    /// Forgets what was noted of an address: it has shown that it speaks version two.
+    pub fn forget(&self, at: SocketAddr) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|entry| entry.at != at);
+    }
+
     /// Whether this address is known to have version one only.
     pub fn is_one(&self, at: SocketAddr, now: u64) -> bool {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,6 +81,8 @@ mod tests {
         assert!(!memory.is_one(address(1), 5 + MINUTE_NS));
         memory.note_one(address(1), MINUTE_NS);
         assert!(memory.is_one(address(1), 2 * MINUTE_NS - 1), "found out again");
+        memory.forget(address(1));
+        assert!(!memory.is_one(address(1), MINUTE_NS));
     }
 
     #[test]

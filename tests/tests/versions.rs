@@ -347,6 +347,25 @@ mod memory {
     }
 
     #[test]
+    fn a_refused_version_one_is_forgotten() {
+        let mut scene = found_out(|_| ());
+        let id = scene.ask();
+        let peer = scene.outcome(id).expect("a connection");
+        scene.begin(peer, 1, 40).expect("a call");
+        let call = scene.heard();
+        let xid = u32::from_be_bytes(call[..4].try_into().expect("a word"));
+        scene.raw.send(&refusal(xid, 1, 2, 2));
+        scene.turns(50);
+        assert!(matches!(scene.done.get(&1), Some(Err(CallError::ConnectionLost(_)))));
+        assert_eq!(scene.stats().versions_refused, 1);
+        let id = scene.ask();
+        let xid = scene.hello();
+        scene.raw.send(&properties(xid, 8));
+        scene.outcome(id).expect("a connection");
+        assert_eq!(scene.stats().version_two, 1);
+    }
+
+    #[test]
     fn the_shards_of_an_engine_share_it() {
         let mut scene = found_out(|_| ());
         let second = scene.world.calling().client().expect("another client");

@@ -9,7 +9,7 @@
 
 use std::net::SocketAddr;
 
-use rpcrdma_proto::{Start, Version, Versions};
+use rpcrdma_proto::{Fatal, Start, Version, Versions};
 
 use super::core::Core;
 use super::peers::{Peer, Phase};
@@ -75,19 +75,23 @@ impl<P: Provider> Core<P> {
     pub fn tries_again(&mut self, index: u32, was: Phase, why: CloseReason, now: u64) -> bool {
         let is_free = self.is_free_to_choose() && !self.life.is_stopping();
         let Some(peer) = self.peers.at(index) else { return false };
-        let Some(asked) = peer.connect.filter(|asked| asked.is_trying) else { return false };
+        let Some(asked) = peer.connect else { return false };
+        if let CloseReason::Protocol(Fatal::VersionRefused { .. }) = why {
+            self.stats.versions_refused.add(1);
+            // A peer of version two may have been taken for an old one.
+            if let Some(attachment) = &self.attachment {
+                attachment.memory().forget(asked.to);
+            }
+            return false;
+        }
+        if !asked.is_trying || !is_free {
+            return false;
+        }
         let counter = match why {
             CloseReason::TimedOut => &self.stats.fallbacks_silence,
             CloseReason::PeerGone | CloseReason::Transport(_) => &self.stats.fallbacks_loss,
-            CloseReason::Protocol(rpcrdma_proto::Fatal::VersionRefused { .. }) => {
-                self.stats.versions_refused.add(1);
-                return false;
-            }
             _ => return false,
         };
-        if !is_free {
-            return false;
-        }
         match was {
             Phase::Opening { .. } => {
                 counter.add(1);
