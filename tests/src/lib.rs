@@ -22,5 +22,6 @@ pub mod service;
 pub mod setup;
 pub mod sim;
 pub mod suite;
+pub mod watch;
 pub mod watched;
 pub mod world;

@@ -14,7 +14,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
@@ -26,48 +26,13 @@ use rpcrdma_engine::provider::{
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
 use crate::script::POISON;
+pub use crate::watch::Watch;
 
 /// Any provider, watched.
 pub struct Watched<P> {
     inner: P,
     caps: DeviceCaps,
     watch: Arc<Watch>,
-}
-
-/// What a watched provider has in its hands.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Regions that are registered.
-    pub regions: AtomicI64,
-    /// Receives that were posted and have not completed, of queues that are still there.
-    pub receives: AtomicI64,
-    /// Messages that arrived.
-    pub arrived: AtomicU64,
-    /// Sends whose memory was compared.
-    pub compared: AtomicU64,
-    /// Regions may have remote rights of their own.
-    pub allows_static: AtomicBool,
-    /// Keys under which a peer may write now.
-    pub open: AtomicI64,
-    /// How often memory that a peer may write to was found as the device had left it.
-    pub guarded: AtomicU64,
-    /// The thread that has polled first, and whether there was another.
-    thread: AtomicUsize,
-    has_threads: AtomicBool,
-}
-
-impl Watch {
-    /// Whether all queues are polled by one thread: only then memory that others write to can be
-    /// looked at.
-    fn is_alone(&self) -> bool {
-        thread_local!(static HERE: u8 = const { 0 });
-        let here = HERE.with(|here| std::ptr::from_ref(here).addr());
-        let order = Ordering::Relaxed;
-        if self.thread.compare_exchange(0, here, order, order).is_err_and(|first| first != here) {
-            self.has_threads.store(true, order);
-        }
-        !self.has_threads.load(order)
-    }
 }
 
 impl<P: Provider> Watched<P> {
@@ -338,8 +303,9 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
         }
-        // SAFETY: the caller keeps the promises of `post_send`.
-        let result = unsafe { self.inner.post_send(qp, wr) };
+        let posted: Vec<SendWr<'_>> = wr.iter().map(|wr| self.watch.posted(wr)).collect();
+        // SAFETY: the caller keeps the promises of `post_send`; its memory is what it named.
+        let result = unsafe { self.inner.post_send(qp, &posted) };
         let taken = result.as_ref().map_or_else(PostError::taken, |()| wr.len());
         assert!(!matches!(result, Err(PostError::Invalid { .. })), "{result:?}");
         let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);

@@ -170,3 +170,23 @@ fn own_calls_leave_half_of_the_buffers_to_calls_of_peers() {
         assert_eq!(refused.is_transient(), calls > 0, "{count} buffers: {refused}");
     }
 }
+
+// RFC 8166 4.5.4
+#[test]
+fn memory_that_cannot_be_closed_costs_the_connection_before_its_call_is_over() {
+    let mut scene = Scene::new();
+    // No work request takes a key back any more: only the end of the queue pair does.
+    scene.watch.spoils_invalidations.store(true, Ordering::Relaxed);
+    scene.call(Order::Answer);
+    let watch = Arc::clone(&scene.watch);
+    let mut seen = None;
+    scene.world.completion(0, |mut done| {
+        let is_back = done.take_sink(0).is_some();
+        seen = Some((watch.open.load(Ordering::Relaxed), is_back));
+    });
+    assert_eq!(seen, Some((0, true)), "dead when the program hears of it");
+    assert_eq!(scene.shown(), CLOSED);
+    let stats = scene.world.clients[0].handle().stats();
+    assert!(stats.failed_completions > 0, "it was tried");
+    assert_eq!(scene.world.clients[0].handle().connections(), 0, "and the connection is gone");
+}
