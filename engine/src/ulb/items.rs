@@ -75,7 +75,7 @@ impl<'a> Items<'a> {
         if !may_place {
             return Err(ItemError::NotEligible { position });
         }
-        // wire.md C3: of what a caller lets be read the padding may be a part.
+        // wire.md C3, E17: of what a caller lets be read the padding may be a part.
         let is_padded = placed.position().is_some() && placed.len() == len.next_multiple_of(4);
         if placed.len() != len && !is_padded {
             return Err(ItemError::Length { position, stated: len, placed: placed.len() });
