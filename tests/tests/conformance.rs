@@ -23,11 +23,7 @@ const PARTS: [(&str, &str); 9] = [
 const DOCUMENTS: [&str; 8] = ["8166", "5666", "V2", "XCHAR", "RTR", "8167", "8267", "8797"];
 
 /// Rows of which a part has no test yet, marked `(open)`.
-const OPEN: &[&str] = &[
-    "8166-84", "8166-87", "XCHAR-20", "XCHAR-21", "RTR-5", "RTR-7", "RTR-22", "RTR-23", "RTR-25",
-    "RTR-35", "RTR-37", "RTR-38", "RTR-41", "RTR-51", "RTR-55", "RTR-57", "RTR-59", "RTR-60",
-    "RTR-63",
-];
+const OPEN: &[&str] = &[];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
