@@ -33,6 +33,8 @@ pub fn small() -> Raw {
     raw.send.slots = 64;
     raw.send.signal_every = 8;
     raw.receive.spares = 16;
+    // Half of them are for own calls, half for calls of peers, an item in each.
+    raw.explicit.buffers.count = 16;
     raw.app.bulk.count = 8;
     raw.app.bulk.length = format!("{}B", source_len(64 << 10)).as_str().into();
     raw

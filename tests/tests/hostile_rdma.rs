@@ -261,7 +261,8 @@ fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
 #[test]
 fn a_caller_that_vanishes_while_its_data_are_read_leaves_nothing_behind() {
     let mut plan = plan("two");
-    plan.serve.explicit.buffers.count = 2;
+    // Half of them are for the calls of peers.
+    plan.serve.explicit.buffers.count = 4;
     plan.serve.explicit.fetches = 4;
     let mut scene = Scene::new(&plan);
     let script = Script::new(1, &[Part::Bulk(2 * LANDING)], &[]);

@@ -40,7 +40,8 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
 pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 3, ..plan("two") };
     plan.serve.connections.max = 3;
-    plan.serve.explicit.buffers.count = 4;
+    // Half of them are for the calls of peers.
+    plan.serve.explicit.buffers.count = 8;
     let mut world = World::new(open, &plan);
     let peers = [0, 1, 2].map(|client| world.connect(client));
     let all = [Part::Bulk(4 * LANDING)];
@@ -96,7 +97,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     world.check_all_home();
     // Too few landing buffers.
     let mut few_buffers = plan("two");
-    few_buffers.call.explicit.buffers.count = 2;
+    few_buffers.call.explicit.buffers.count = 4;
     let (mut world, peer) = World::pair(open, &few_buffers);
     let fits = Script::new(1, &[], &[Part::Bulk(2 * LANDING)]);
     world.round(0, peer, &fits);
@@ -170,7 +171,7 @@ pub fn who_has_no_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, 
 pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_, P>) {
     let mut plan = plan("two");
     for raw in [&mut plan.call, &mut plan.serve] {
-        raw.explicit.buffers.count = 3;
+        raw.explicit.buffers.count = 6;
     }
     let (mut world, peer) = World::pair(open, &plan);
     let mut checked = 0;
