@@ -69,7 +69,8 @@ macro_rules! api_suite {
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,
                 payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
-                one_item_in_many_pieces_travels;
+                one_item_in_many_pieces_travels,
+                slices_in_a_call_that_is_fetched_whole_are_refused;
         }
     };
     (@tests $open:expr, $version:literal; $($room:ident: $($name:ident),+;)+) => {

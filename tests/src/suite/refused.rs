@@ -4,6 +4,7 @@ use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 use rpcrdma_proto::Refusal;
 
 use crate::script::{Order, Part, Script, part_offset};
+use crate::suite::explicit;
 use crate::world::{Open, Plan, World};
 
 /// A handler that refuses a call tells its caller, who may call again.
@@ -106,6 +107,28 @@ pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
     world.round(0, peer, &Script::new(2, &[Part::Bulk(4_000)], &[]));
     assert_eq!(world.clients[0].handle().stats().calls_out, 1);
+}
+
+/// What the peer has to fetch as a whole is copied, and a registered slice is not the shard's to
+/// read: the caller is told so. Loans are copied, and where every item is fetched apart slices go.
+pub fn slices_in_a_call_that_is_fetched_whole_are_refused<P: Provider>(open: Open<'_, P>) {
+    let parts = [Part::Inline(0), Part::Bulk(50_001), Part::Bulk(8_000)];
+    for version in explicit::VERSIONS {
+        let (mut world, peer) = World::pair(open, &explicit::plan(version));
+        let script = Script::new(1, &parts, &[Part::Inline(8)]);
+        assert_eq!(world.call(0, peer, &script), Err(CallRefused::SliceInLongCall));
+        // One of them is fetched apart.
+        let one = Script::new(2, &[parts[1], Part::Bulk(700)], &[Part::Inline(8)]);
+        assert_eq!(world.round(0, peer, &one).0, 1, "the other is short enough for the message");
+        world.lends = true;
+        assert_eq!(world.round(0, peer, &script).0, 0, "nothing of it is apart");
+        let mut plan = explicit::plan(version);
+        plan.call.interop.read_chunks_max = 2;
+        let (mut world, peer) = World::pair(open, &plan);
+        assert_eq!(world.round(0, peer, &script).0, 2, "both are fetched");
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
 }
 
 /// One item in as many pieces as are possible, of lengths that divide nothing.
