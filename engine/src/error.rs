@@ -155,9 +155,11 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the call was not executed and goes another way if it is made again.
+    /// Whether the call was not executed and may go another way if it is made again: in another form,
+    /// or in the version that the peer speaks.
     pub fn is_repeatable(&self) -> bool {
-        matches!(self, CallError::FormRefused(_))
+        use rpcrdma_proto::Refusal::Version;
+        matches!(self, CallError::FormRefused(_) | CallError::Rejected(Version { .. }))
     }
 }
 

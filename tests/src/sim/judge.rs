@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use rpcrdma_engine::provider::WcStatus;
 use rpcrdma_engine::shard::audit::PeerAudit;
-use rpcrdma_engine::{CloseReason, PeerId};
-use rpcrdma_proto::Fatal;
+use rpcrdma_engine::{CallError, CloseReason, PeerId};
+use rpcrdma_proto::{Fatal, Refusal};
 
 use super::draw::{EngineSetup, Weather};
 use super::invariants::{self, State};
@@ -133,6 +133,12 @@ impl Sim {
             Suspicion::Elsewhere(from) => {
                 let is_known = self.model.borrow().links.contains_key(from);
                 (ELSEWHERE, self.may_be_changed(end) || !is_known)
+            }
+            // wire.md B16: without properties the first call finds out which version there is.
+            Suspicion::Rejected(CallError::Rejected(Refusal::Version { .. }), _)
+                if self.are_strangers() =>
+            {
+                (FAILED, true)
             }
             Suspicion::Rejected(_, script) => {
                 let other = self.other(end);
