@@ -58,11 +58,18 @@ impl Sim {
     /// make two, one after the other, if the first is lost before its version is known.
     fn note_handshake(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        let new: Vec<End> = node.audit.peers.iter().map(|peer| (at, peer.id)).collect();
-        let new = new.into_iter().filter(|(_, peer)| node.seen.insert(*peer));
+        let mut new = Vec::new();
+        let mut asked = 0;
+        for peer in &node.audit.peers {
+            if node.seen.insert(peer.id) {
+                new.push((at, peer.id));
+                asked += usize::from(peer.is_asked);
+            }
+        }
         let attempts = std::mem::take(&mut node.shard.handler().attempts);
         let Some(handshake) = &mut self.handshake else { return };
         handshake.ends.extend(new);
+        handshake.asked += asked;
         // What is left of a first connection is no end of the second.
         let nodes = &self.nodes;
         let find = |(at, id): &End| nodes[*at].audit.peers.iter().find(|peer| peer.id == *id);
@@ -75,7 +82,10 @@ impl Sim {
         if attempts.iter().any(|(id, _)| (at, *id) == by) {
             handshake.left = Some((self.controls.len(), vec![true; self.nodes.len()]));
         }
-        if let [Some(one), Some(other)] = sides {
+        // With two connections nobody can say which end of one is left when the other is made.
+        if handshake.asked > 1 {
+            handshake.ends.clear();
+        } else if let [Some(one), Some(other)] = sides {
             let mut model = self.model.borrow_mut();
             model.join([one, other]);
             model.saw("connections");

@@ -85,6 +85,9 @@ pub struct Handshake {
     pub by: (usize, ConnectId),
     /// The ends that have been seen.
     pub ends: Vec<End>,
+    /// How many of them were the asking side's: two, if the first connection was lost before its
+    /// version was known.
+    pub asked: usize,
     /// Once the attempt is over: control planes that were not stepped since, and shards that had
     /// no turn since then.
     pub left: Option<(usize, Vec<bool>)>,
@@ -254,7 +257,7 @@ impl Sim {
             Ok(id) => {
                 self.model.borrow_mut().trace.note(Event::Connect(at, id));
                 let ends = Vec::new();
-                self.handshake = Some(Handshake { by: (at, id), ends, left: None });
+                self.handshake = Some(Handshake { by: (at, id), ends, asked: 0, left: None });
             }
             Err(SetupError::Connect { .. }) => self.model.borrow_mut().saw("no room to connect"),
             Err(other) => panic!("an attempt: {other}"),
