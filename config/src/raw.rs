@@ -430,7 +430,7 @@ impl Default for RawExplicit {
             exposure: "auto".into(),
             windows: "auto".into(),
             fetches: 64,
-            buffers: RawBulk { count: 8, length: "1MiB".into() },
+            buffers: RawBulk { count: 16, length: "512KiB".into() },
         }
     }
 }
