@@ -104,7 +104,8 @@ pub trait Queues: Send {
     /// [`WcStatus::Flushed`]; the peer gets [`QueueEvent::Disconnected`].
     fn disconnect(&mut self, qp: Self::Qp);
 
-    /// Forgets a queue pair that is in the error state. Completions that are outstanding are
+    /// Forgets a queue pair that is in the error state. Windows that were bound to it are bound to
+    /// nothing when this returns. Completions that are outstanding are
     /// dropped: none of this queue pair is reported any more, even if its number is used again.
     fn destroy(&mut self, qp: Self::Qp);
 

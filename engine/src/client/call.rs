@@ -227,7 +227,10 @@ impl<'a> CallBuilder<'a> {
                 let exposed = expose(outbox, exposer, (message, place), both, &mut self.wants);
                 let begun = exposed
                     .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
-                begun.inspect_err(|_| outbox.exposures.close(place, exposer))
+                begun.inspect_err(|_| {
+                    outbox.exposures.at(place).on_unposted();
+                    outbox.exposures.close(place, exposer);
+                })
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {

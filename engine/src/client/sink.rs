@@ -10,7 +10,8 @@ pub const SINK_PIECES_MAX: usize = 16;
 ///
 /// It is moved into the call and comes back with its completion, when the peer's right to it is
 /// dead: invalidated, or its queue pair destroyed. So nobody writes under a `&[u8]`. A sink that the
-/// device may still write to never comes back.
+/// device may still write to never comes back. Only `explicit.exposure = "static-insecure"` breaks
+/// this: there no right ever ends.
 ///
 /// Each piece is one segment on the wire; a result fills them in order.
 #[derive(Debug, Default)]

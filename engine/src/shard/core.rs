@@ -416,6 +416,7 @@ impl<P: Provider> Drop for Core<P> {
         for token in parked.chain(waiting).chain(self.refill.drain(..)).chain(held) {
             self.pool.put(token);
         }
+        self.outbox.exposures.retire_all(&mut self.io);
         self.io.destroy(&mut self.pool);
         // The queues are gone, and with them whatever read the memory of sends.
         for index in 0..self.peers.capacity() {

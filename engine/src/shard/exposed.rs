@@ -195,15 +195,23 @@ impl Exposures {
 
     /// Frees a place without its memory, which a device may still touch: that is lost for good.
     #[cold]
-    pub fn leak(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
-        // Their windows stay out of use.
-        entry.grants.clear();
+    pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) {
+        let Exposures { entries, windows, .. } = self;
+        let entry = &mut entries[index as usize];
+        // Their windows stay out of use; registrations end.
+        entry.grants.drain(..).for_each(|grant| windows.leak(grant, exposer));
         entry.landing.drain(..).for_each(core::mem::forget);
         entry.kept.drain(..).for_each(core::mem::forget);
         entry.body.drain(..).for_each(core::mem::forget);
         entry.clear();
         self.free.push(index);
+    }
+
+    /// Takes back every right, when the shard ends: a registration does not end with the queues.
+    pub fn retire_all(&mut self, exposer: &mut dyn Exposer) {
+        for index in 0..self.entries.len() as u32 {
+            self.retire(index, exposer);
+        }
     }
 
     /// The open exposure of a connection behind `after`, for its end.
@@ -280,6 +288,11 @@ impl Exposure {
     /// Takes in that the peer has given a right up. False if it is none of these.
     pub fn on_invalidated(&mut self, rkey: u32) -> bool {
         self.grants.iter_mut().any(|grant| grant.on_invalidated(rkey))
+    }
+
+    /// Takes in that nothing of the call was posted.
+    pub fn on_unposted(&mut self) {
+        self.grants.iter_mut().for_each(Grant::on_unposted);
     }
 
     /// Takes in that nobody has a right any more.

@@ -36,6 +36,8 @@ pub(crate) struct Fetches {
     here: VecDeque<u32>,
     reading: u32,
     reading_max: u32,
+    /// Buffers that calls hold.
+    held: usize,
 }
 
 /// A call whose data are being fetched.
@@ -52,6 +54,8 @@ pub(crate) struct Fetch {
     loans: Loans,
     is_reading: bool,
     is_read: bool,
+    /// How many buffers it took.
+    held: usize,
 }
 
 type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
@@ -66,6 +70,7 @@ impl Fetches {
             here: VecDeque::with_capacity(count),
             reading: 0,
             reading_max,
+            held: 0,
         }
     }
 
@@ -90,11 +95,19 @@ impl Fetches {
         self.waiting.front().copied()
     }
 
+    /// Buffers that calls hold, those that a handler took among them while it runs.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// The call at the front has its buffers.
     pub fn begin_reading(&mut self) {
         if let Some(index) = self.waiting.pop_front() {
+            let entry = &mut self.entries[index as usize];
+            entry.is_reading = true;
+            entry.held = entry.loans.len();
             self.reading += 1;
-            self.entries[index as usize].is_reading = true;
+            self.held += entry.held;
         }
     }
 
@@ -148,6 +161,7 @@ impl Fetches {
         entry.parts.clear();
         entry.owner = None;
         entry.is_read = false;
+        self.held -= core::mem::take(&mut entry.held);
         self.free.push(index);
     }
 
@@ -186,11 +200,17 @@ impl Fetch {
         conn: &Connection,
         pool: &RecvPool,
         landing: &mut BulkPool,
-        (landing_len, landing_kept): (u32, usize),
+        (landing_len, landing_kept, held): (u32, usize, usize),
     ) -> Result<bool, Violation> {
         let Fetch { buffers, parts, loans, .. } = self;
         let (_, placed) = found(conn, pool, buffers, parts)?;
-        for &len in &fetch_lens(&placed, landing_len, landing_kept)? {
+        let lens = fetch_lens(&placed, landing_len, landing_kept)?;
+        let count: usize = lens.iter().map(|len| len.div_ceil(landing_len.max(1)) as usize).sum();
+        // The other half is for own calls, whose answers may be what the peer waits for.
+        if held + count > landing_kept {
+            return Ok(false);
+        }
+        for &len in &lens {
             let mut left = len as usize;
             while left > 0 {
                 let Some(mut loan) = landing.take() else {

@@ -96,6 +96,7 @@ impl<P: Provider> Core<P> {
             if outbox.messages.free() == 0 {
                 return;
             }
+            let held = fetches.held();
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
             let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
@@ -103,7 +104,7 @@ impl<P: Provider> Core<P> {
                 continue;
             };
             let exposures = &mut outbox.exposures;
-            let each = (exposures.landing_len, exposures.landing_kept);
+            let each = (exposures.landing_len, exposures.landing_kept, held);
             match fetch.take_loans(&peer.conn, pool, &mut exposures.landing, each) {
                 Ok(true) => {}
                 // The first in line waits until buffers come home, and all others with it.
@@ -164,7 +165,11 @@ impl<P: Provider> Core<P> {
                     }
                 }
             }
+            let owner = self.fetches.at(place).owner;
             self.free_fetch(place);
+            if let Some((id, _)) = owner {
+                self.offer_properties(id.index);
+            }
         }
     }
 
@@ -302,12 +307,12 @@ impl<P: Provider> Core<P> {
     pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let mut last = None;
         while let Some(place) = self.outbox.exposures.next_of(index, last) {
-            let Core { peers, outbox, stats, .. } = &mut *self;
+            let Core { io, peers, outbox, stats, .. } = &mut *self;
             let exposure = outbox.exposures.at(place);
             let owner = exposure.owner;
             let error = exposure.outcome.take().and_then(Result::err);
             let buffers = core::mem::take(&mut exposure.buffers);
-            outbox.exposures.leak(place);
+            outbox.exposures.leak(place, io);
             stats.leaked.add(1);
             if let Some(owner) = owner
                 && let Some(peer) = peers.at(index)

@@ -1,6 +1,7 @@
 //! Changes of transport properties while a connection is up: asked for, announced, answered.
 
-use rpcrdma_proto::{Changes, PropertyError, PropertyOutcome};
+use rpcrdma_proto::{Changes, Misuse, PropertyError, PropertyOutcome};
+use rpcrdma_xdr::property::{PropId, Property};
 
 use super::core::Core;
 use super::peers::{PeerId, Phase};
@@ -58,6 +59,14 @@ impl Turn<'_> {
         let peer = up.ok_or(PropertiesRefused::NoPeer)?;
         if !self.outbox.takes_control(peer) {
             return Err(PropertiesRefused::Busy);
+        }
+        // What is received lies in memory that was measured when the shard was made.
+        let most = peer.conn.settings().request_rx_limit;
+        if let Some(Property::RequestRxLimit(count)) = changes.value(PropId::REQUEST_RX_LIMIT)
+            && count > most
+        {
+            let why = Misuse("no more transmissions than the shard was made for");
+            return Err(PropertyError::from(why).into());
         }
         let send = peer.conn.announce(changes)?;
         self.outbox.control(peer, &send);

@@ -130,6 +130,14 @@ impl Windows {
         }
     }
 
+    /// Gives up a right that a device did not give back: a registration ends, a window is lost.
+    #[cold]
+    pub fn leak(&mut self, grant: Grant, exposer: &mut dyn Exposer) {
+        if grant.window.is_none() {
+            self.retire(grant, exposer);
+        }
+    }
+
     /// Windows that are bound to nothing.
     pub fn free(&self) -> usize {
         self.free.len()
@@ -164,6 +172,13 @@ impl Grant {
         let Sge { addr, length: len, lkey } = self.sge;
         let (rkey, access) = (self.rkey, self.access);
         self.window.map(|window| SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }))
+    }
+
+    /// Takes in that the work request that opens the memory was not posted.
+    pub fn on_unposted(&mut self) {
+        if self.state == State::Live {
+            self.state = State::Keyed;
+        }
     }
 
     /// The work request that closes the memory, if it takes one.
