@@ -118,7 +118,8 @@ impl Sim {
                 let link = &model.about[link];
                 !link.is_broken && (link.is_changed || link.is_owed)
             }
-            None => self.strangers.contains(end),
+            // Nobody knows what was changed at its other end.
+            None => self.is_noisy() || self.strangers.contains(end),
         };
         let mut hopeless = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {

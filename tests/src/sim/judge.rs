@@ -146,7 +146,7 @@ impl Sim {
             }
             // wire.md B16: without properties the first call finds out which version there is.
             Suspicion::Rejected(CallError::Rejected(Refusal::Version { .. }), _)
-                if self.are_strangers() =>
+                if self.are_strangers() || self.is_noisy() =>
             {
                 (FAILED, true)
             }
@@ -216,7 +216,8 @@ impl Sim {
         self.is_noisy() && self.about(end).is_none_or(|link| link.is_changed)
     }
 
-    fn is_noisy(&self) -> bool {
+    /// Whether headers are changed.
+    pub fn is_noisy(&self) -> bool {
         matches!(self.setup.weather, Weather::Noise | Weather::Ruin)
     }
 
