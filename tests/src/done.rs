@@ -11,7 +11,7 @@ pub struct Done {
     pub client: usize,
     /// Who was called.
     pub peer: PeerId,
-    /// As [`World::call`] returned it.
+    /// As [`World::call`](crate::world::World::call) returned it.
     pub cookie: u64,
     /// What was called.
     pub script: Script,
