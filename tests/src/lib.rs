@@ -1,7 +1,7 @@
 //! What crosses crates: the API suite, generic over the provider, and the means to write such tests.
 //!
 //! ```text
-//!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time
+//!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time or the clock's
 //!     │         └ Service: answers calls as their script says
 //!     └ script: what is sent and expected, byte for byte
 //!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
@@ -15,6 +15,7 @@ pub mod alloc;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod done;
+pub mod opener;
 pub mod pair;
 pub mod raw_peer;
 pub mod script;

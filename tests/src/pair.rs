@@ -8,8 +8,10 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
     Answer, Call, CallBuilder, CallError, Client, Completion, Config, Engine, Fabric, Handler,
-    Incoming, Loan, PeerId, Reply, Shard, Turn,
+    Incoming, Loan, PeerId, Provider, Reply, Shard, Turn,
 };
+
+use crate::opener::{Open, Time};
 
 /// Answers by a function, from a stock of registered buffers.
 pub struct Server {
@@ -35,18 +37,19 @@ impl Handler for Server {
 }
 
 /// A server and a client on one thread.
-pub struct Pair {
+pub struct Pair<P: Provider = Fabric> {
     // Shards first: they are taken down before their engine.
-    client: Client<Fabric>,
-    server: Shard<Fabric, Server>,
-    control: Control<Fabric>,
+    client: Client<P>,
+    server: Shard<P, Server>,
+    control: Control<P>,
     peer: PeerId,
     now: u64,
+    time: Time,
     /// Where the server listens.
     pub at: SocketAddr,
-    /// The device of both.
-    pub fabric: Fabric,
-    _engine: Engine<Fabric>,
+    /// The device of both, opened once more.
+    pub fabric: P,
+    _engine: Engine<P>,
 }
 
 impl Pair {
@@ -63,22 +66,34 @@ impl Pair {
     /// # Panics
     /// If they do not come together.
     pub fn configured(answer: Respond, change: impl FnOnce(&mut Raw)) -> Pair {
+        let fabric = Fabric::new();
+        Pair::on(&move || fabric.clone(), answer, change)
+    }
+}
+
+impl<P: Provider> Pair<P> {
+    /// Both, on any device.
+    ///
+    /// # Panics
+    /// If they do not come together.
+    pub fn on(open: Open<'_, P>, answer: Respond, change: impl FnOnce(&mut Raw)) -> Pair<P> {
         let mut raw = Config::default().raw().clone();
         raw.connections.max = 1;
         raw.app.bulk.length = "128KiB".into();
         change(&mut raw);
         let config = Config::try_from(raw).expect("a small laptop");
-        let fabric = Fabric::new();
         let (engine, mut control) =
-            Engine::without_threads(fabric.clone(), config).expect("an engine");
+            Engine::without_threads(open.open(), config).expect("an engine");
         let mut server =
             engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
         let mut client = engine.client().expect("a client");
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let at = control.listen(open.at()).expect("a port");
         let attempt = client.begin_connect(at).expect("an attempt");
-        let mut now = 0;
+        let (mut now, time) = (0, open.time());
+        let mut patience = time.patience();
         let peer = loop {
-            now += 1_000;
+            assert!(patience.is_left(), "they come together");
+            now = time.behind(now);
             control.step(Duration::ZERO);
             server.poll_once(now);
             client.poll(now, |_| {});
@@ -86,7 +101,8 @@ impl Pair {
                 break outcome.expect("a connection");
             }
         };
-        Pair { client, server, control, peer, now, at, fabric, _engine: engine }
+        let fabric = open.open();
+        Pair { client, server, control, peer, now, time, at, fabric, _engine: engine }
     }
 
     /// A registered buffer of the client with these bytes.
@@ -123,7 +139,8 @@ impl Pair {
     pub fn complete<T>(&mut self, read: impl FnOnce(&mut Completion<'_>) -> T) -> T {
         let mut read = Some(read);
         let mut outcome = None;
-        for _ in 0..10_000 {
+        let mut patience = self.time.patience();
+        while patience.is_left() {
             self.step_server();
             self.client.poll(self.now, |mut done| {
                 outcome = read.take().map(|read| read(&mut done));
@@ -137,7 +154,7 @@ impl Pair {
 
     /// A turn of the server alone, for other clients than ours.
     pub fn step_server(&mut self) {
-        self.now += 1_000;
+        self.now = self.time.behind(self.now);
         self.control.step(Duration::ZERO);
         self.server.poll_once(self.now);
     }

@@ -1,9 +1,9 @@
 //! A world of shards: servers and clients on one device, on one thread, with the time in a test's
-//! hands.
+//! hands where the device allows that.
 //!
 //! ```text
 //!   step ──▶ Control of the servers, Control of the clients, every server, every client
-//!   step ──▶ ...                                  a step is a microsecond of virtual time
+//!   step ──▶ ...          a step is a microsecond of virtual time, or what the clock says
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -20,12 +20,11 @@ use rpcrdma_engine::{
 
 pub use crate::done::{Arrived, Back, Done, is_passing};
 use crate::done::{SINK_SLACK, arrived, back, looked_at};
+pub use crate::opener::Open;
+use crate::opener::Time;
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
 pub use crate::setup::{checked, large, small};
-
-/// Opens the device of a test, once for each engine.
-pub type Open<'a, P> = &'a (dyn Fn() -> P + Sync);
 
 /// Servers and clients.
 pub struct World<P: Provider> {
@@ -39,6 +38,9 @@ pub struct World<P: Provider> {
     pub clients: Vec<Client<P>>,
     /// The time in nanoseconds.
     pub now: u64,
+    time: Time,
+    /// Whether a shard had something to do in the last turn.
+    was_busy: bool,
     /// Calls that are over and that nobody has looked at.
     pub done: Vec<Done>,
     /// Calls that are open, by cookie, and which client made them.
@@ -89,10 +91,10 @@ impl<P: Provider> World<P> {
     /// If anything of it cannot be had.
     pub fn new(open: Open<'_, P>, plan: &Plan) -> World<P> {
         let (server, mut serving) =
-            Engine::without_threads(open(), checked(&plan.serve)).expect("an engine");
+            Engine::without_threads(open.open(), checked(&plan.serve)).expect("an engine");
         let (client, calling) =
-            Engine::without_threads(open(), checked(&plan.call)).expect("an engine");
-        let at = serving.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            Engine::without_threads(open.open(), checked(&plan.call)).expect("an engine");
+        let at = serving.listen(open.at()).expect("a port");
         let servers = (0..plan.servers).map(|_| server.shard(Service::default())).collect();
         let clients = (0..plan.clients).map(|_| client.client()).collect();
         let servers: Result<Vec<_>, SetupError> = servers;
@@ -102,6 +104,8 @@ impl<P: Provider> World<P> {
             servers: servers.expect("the shards that serve"),
             clients: clients.expect("the shards that call"),
             now: 1,
+            time: open.time(),
+            was_busy: false,
             done: Vec::new(),
             open: HashMap::new(),
             distrusted: HashSet::new(),
@@ -135,17 +139,16 @@ impl<P: Provider> World<P> {
 
     /// Every shard's turn, once; nobody comes or goes.
     pub fn turn(&mut self) {
-        self.turn_servers();
+        self.was_busy = self.turn_servers();
         for at in 0..self.clients.len() {
             self.turn_client(at);
         }
     }
 
-    fn turn_servers(&mut self) {
-        self.now += 1_000;
-        for server in &mut self.servers {
-            server.poll_once(self.now);
-        }
+    fn turn_servers(&mut self) -> bool {
+        self.now = self.time.behind(self.now);
+        let now = self.now;
+        self.servers.iter_mut().fold(false, |is_busy, server| server.poll_once(now) | is_busy)
     }
 
     /// Hands the completion of a call that was not made by [`World::call`] to `done`.
@@ -154,7 +157,8 @@ impl<P: Provider> World<P> {
     /// If none comes.
     pub fn completion(&mut self, client: usize, mut done: impl FnMut(Completion<'_>)) {
         let mut count = 0;
-        for _ in 0..STEPS_MAX {
+        let mut patience = self.time.patience();
+        while patience.is_left() {
             self.turn_servers();
             self.clients[client].poll(self.now, |completion| {
                 done(completion);
@@ -165,13 +169,13 @@ impl<P: Provider> World<P> {
                 return;
             }
         }
-        panic!("not in {STEPS_MAX} turns: a completion");
+        panic!("a test waits no longer: a completion");
     }
 
     /// The turn of one client.
     pub fn turn_client(&mut self, at: usize) {
-        let World { clients, open, done, now, distrusted, .. } = self;
-        clients[at].poll(*now, |mut completion| {
+        let World { clients, open, done, now, distrusted, was_busy, .. } = self;
+        *was_busy |= clients[at].poll(*now, |mut completion| {
             let cookie = completion.cookie();
             let (client, script) = open.remove(&cookie).expect("a call is completed once");
             assert_eq!(client, at, "by who made it");
@@ -189,7 +193,8 @@ impl<P: Provider> World<P> {
     /// # Panics
     /// If it does not become so.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut World<P>) -> bool) {
-        for _ in 0..STEPS_MAX {
+        let mut patience = self.time.patience();
+        while patience.is_left() {
             if is_so(self) {
                 return;
             }
@@ -200,12 +205,18 @@ impl<P: Provider> World<P> {
         for stats in stats {
             println!("{:?}", stats.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>());
         }
-        panic!("not in {STEPS_MAX} steps: {what}; {} calls are open", self.open.len());
+        panic!("a test waits no longer: {what}; {} calls are open", self.open.len());
     }
 
     /// Some more steps, for whatever is still on its way.
     pub fn settle(&mut self) {
-        (0..SETTLE).for_each(|_| self.step());
+        let mut patience = self.time.quiet();
+        while patience.is_left() {
+            self.step();
+            if self.was_busy && matches!(self.time, Time::Clock(_)) {
+                patience = self.time.quiet();
+            }
+        }
     }
 
     /// Connects a client.
@@ -442,8 +453,3 @@ fn is_home(audit: &Audit) -> bool {
     in_use + audit.exposures + audit.fetches == 0
         && landing.home + landing.returning == landing.total
 }
-
-/// Steps after which a test has hung.
-const STEPS_MAX: usize = 100_000;
-/// Steps after which nothing is on its way.
-const SETTLE: usize = 200;

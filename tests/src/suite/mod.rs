@@ -16,11 +16,12 @@ pub mod refused;
 pub mod scarce;
 pub mod threads;
 
-/// Makes a test of every scenario. `$open` makes, for each test, a closure that opens a device.
+/// Makes a test of every scenario. `$open` makes, for each test, an
+/// [`Opener`](crate::opener::Opener); attributes of the tests may follow.
 #[macro_export]
 macro_rules! api_suite {
-    ($open:expr) => {
-        $crate::api_suite! { @tests $open, "auto";
+    ($open:expr $(; $(#[$attr:meta])+)?) => {
+        $crate::api_suite! { @tests $open, "auto", [$($(#[$attr])+)?];
             inline: every_length_is_echoed, long_payload_is_continued,
                 payload_of_many_slots_travels, an_empty_call_is_answered,
                 many_calls_are_in_flight;
@@ -73,14 +74,18 @@ macro_rules! api_suite {
                 slices_in_a_call_that_is_fetched_whole_are_refused;
         }
     };
-    (@tests $open:expr, $version:literal; $($room:ident: $($name:ident),+;)+) => {
+    (@tests $open:expr, $version:literal, $attrs:tt; $($room:ident: $($name:ident),+;)+) => {
         $(mod $room {
             use super::*;
-            $(#[test]
-            fn $name() {
-                $crate::setup::speaking($version, || $crate::suite::$room::$name(&$open));
-            })+
+            $($crate::api_suite! { @test $open, $version, $attrs, $room, $name })+
         })+
+    };
+    (@test $open:expr, $version:literal, [$(#[$attr:meta])*], $room:ident, $name:ident) => {
+        $(#[$attr])*
+        #[test]
+        fn $name() {
+            $crate::setup::speaking($version, || $crate::suite::$room::$name(&$open));
+        }
     };
 }
 
@@ -88,8 +93,8 @@ macro_rules! api_suite {
 /// Send and no groups, and for no server that knows its peers before they have called.
 #[macro_export]
 macro_rules! api_suite_one {
-    ($open:expr) => {
-        $crate::api_suite! { @tests $open, "one";
+    ($open:expr $(; $(#[$attr:meta])+)?) => {
+        $crate::api_suite! { @tests $open, "one", [$($(#[$attr])+)?];
             inline: every_length_is_echoed, payload_of_many_slots_travels,
                 an_empty_call_is_answered, many_calls_are_in_flight;
             placed: a_read_that_is_not_wanted_placed_comes_in_line;

@@ -36,7 +36,7 @@ pub fn a_stop_completes_every_call<P: Provider>(open: Open<'_, P>) {
         for seed in 0..2 {
             let (raw, begun) = (raw.clone(), begun.clone());
             scope.spawn(move || {
-                let calling = Engine::new(open(), checked(&raw)).expect("an engine");
+                let calling = Engine::new(open.open(), checked(&raw)).expect("an engine");
                 let mut caller = Caller::new(&calling, at);
                 let mut random = Random(seed);
                 let mut told = false;
@@ -75,7 +75,7 @@ fn serve_from_threads<P: Provider>(open: Open<'_, P>, policy: &str) {
         for seed in 0..2 {
             let raw = raw.clone();
             scope.spawn(move || {
-                let calling = Engine::new(open(), checked(&raw)).expect("an engine");
+                let calling = Engine::new(open.open(), checked(&raw)).expect("an engine");
                 let mut caller = Caller::new(&calling, at);
                 let lost = caller.run(400, &mut Random(seed), |_| {});
                 assert_eq!(lost, None);
@@ -108,7 +108,7 @@ impl Elsewhere {
 }
 
 fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, SocketAddr, Elsewhere) {
-    let mut engine = Engine::new(open(), checked(raw)).expect("an engine");
+    let mut engine = Engine::new(open.open(), checked(raw)).expect("an engine");
     let (finish, tickets) = mpsc::channel();
     let (keep, segments) = mpsc::channel();
     let factory = move |handle| {
@@ -117,7 +117,7 @@ fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, SocketAddr,
     };
     let handles = engine.start(factory).expect("two shards");
     assert_eq!(handles.len(), 2);
-    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let at = engine.listen(open.at()).expect("a port");
     (engine, at, Elsewhere { tickets, segments })
 }
 

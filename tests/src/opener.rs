@@ -1,0 +1,145 @@
+//! What a test runs on: the device, an address of it, and whose time it is.
+//!
+//! ```text
+//!   software fabric   a step is a microsecond, and a wait is a number of steps
+//!   a device          packets take their own time: a wait is a time by the clock
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use rpcrdma_engine::Provider;
+
+/// Opens the device of a test, once for each engine.
+pub type Open<'a, P> = &'a dyn Opener<P>;
+
+/// The means to open a device. A closure that makes a software fabric is one.
+pub trait Opener<P: Provider>: Sync {
+    /// Opens the device.
+    fn open(&self) -> P;
+
+    /// Where servers listen; a free port is taken.
+    fn at(&self) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
+    }
+
+    /// The time of a world on this device, which begins now.
+    fn time(&self) -> Time {
+        Time::Steps
+    }
+}
+
+impl<P: Provider, F: Fn() -> P + Sync> Opener<P> for F {
+    fn open(&self) -> P {
+        self()
+    }
+}
+
+/// A device outside of this process, or with a life of its own.
+#[derive(Debug, Clone)]
+pub struct OnDevice<P> {
+    /// The device.
+    pub device: P,
+    /// An address of it.
+    pub address: IpAddr,
+}
+
+impl<P: Provider + Clone> Opener<P> for OnDevice<P> {
+    fn open(&self) -> P {
+        self.device.clone()
+    }
+
+    fn at(&self) -> SocketAddr {
+        SocketAddr::new(self.address, 0)
+    }
+
+    fn time(&self) -> Time {
+        Time::Clock(Instant::now())
+    }
+}
+
+/// Whose time it is.
+#[derive(Debug, Clone, Copy)]
+pub enum Time {
+    /// The test's: nothing happens between its steps.
+    Steps,
+    /// The clock's, from here on.
+    Clock(Instant),
+}
+
+impl Time {
+    /// The time of the step behind the one at `now`, in nanoseconds.
+    pub fn behind(&self, now: u64) -> u64 {
+        match self {
+            Time::Steps => now + 1_000,
+            Time::Clock(begin) => now.max(begin.elapsed().as_nanos() as u64),
+        }
+    }
+
+    /// How long a test waits for something.
+    pub fn patience(&self) -> Patience {
+        match self {
+            Time::Steps => Patience::Steps(STEPS_MAX),
+            Time::Clock(_) => Patience::Until(Instant::now() + WAIT_MAX),
+        }
+    }
+
+    /// How long nothing has to happen until nothing is on its way.
+    pub fn quiet(&self) -> Patience {
+        match self {
+            Time::Steps => Patience::Steps(SETTLE),
+            Time::Clock(_) => Patience::Until(Instant::now() + QUIET),
+        }
+    }
+}
+
+/// What is left of a wait.
+#[derive(Debug, Clone, Copy)]
+pub enum Patience {
+    /// So many steps.
+    Steps(u32),
+    /// So long.
+    Until(Instant),
+}
+
+impl Patience {
+    /// Whether there is time for one more step, which is then taken off.
+    pub fn is_left(&mut self) -> bool {
+        match self {
+            Patience::Steps(left) => {
+                let is_left = *left > 0;
+                *left = left.saturating_sub(1);
+                is_left
+            }
+            Patience::Until(end) => Instant::now() < *end,
+        }
+    }
+}
+
+/// Steps after which a test has hung.
+const STEPS_MAX: u32 = 100_000;
+/// Time after which a test on a device has hung.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Steps after which nothing is on its way.
+const SETTLE: u32 = 200;
+/// Time without work after which nothing is on its way on a device next door.
+const QUIET: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_counted_and_none_is_left_behind_the_last() {
+        let mut patience = Time::Steps.quiet();
+        assert_eq!((0..1_000).filter(|_| patience.is_left()).count(), SETTLE as usize);
+        assert_eq!(Time::Steps.behind(5), 1_005);
+    }
+
+    #[test]
+    fn the_clock_does_not_go_back_behind_a_test_that_went_ahead() {
+        let time = Time::Clock(Instant::now());
+        assert_eq!(time.behind(1 << 50), 1 << 50);
+        assert!(time.behind(0) <= time.behind(0));
+    }
+}
