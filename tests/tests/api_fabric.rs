@@ -1,10 +1,13 @@
-//! The API suite on the software fabric: as it is, watched, and with faults that change nothing.
+//! The API suite on the software fabric: as it is, watched, by the clock, and with faults that change
+//! nothing.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpcrdma_engine::Fabric;
 use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_tests::opener::OnDevice;
 use rpcrdma_tests::watched::{Watch, Watched};
 
 mod plain {
@@ -25,6 +28,17 @@ mod version_one {
     fn open() -> impl Fn() -> Watched<Fabric> {
         let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
         move || Watched::new(fabric.clone(), Arc::clone(&watch))
+    }
+
+    rpcrdma_tests::api_suite_one!(open());
+}
+
+/// With the clock's time, as on a device.
+mod by_the_clock {
+    use super::*;
+
+    fn open() -> OnDevice<Fabric> {
+        OnDevice { device: Fabric::new(), address: Ipv4Addr::LOCALHOST.into() }
     }
 
     rpcrdma_tests::api_suite_one!(open());
