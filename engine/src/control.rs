@@ -164,8 +164,8 @@ impl<P: Provider> Control<P> {
 
     fn on_event(&mut self, event: CmEvent<P::Cm>) {
         match event {
-            CmEvent::Request { request, private, .. } => {
-                self.accept(request, PrivateData::decode(&private));
+            CmEvent::Request { request, from, private } => {
+                self.accept(request, from, PrivateData::decode(&private));
             }
             CmEvent::Connected { id, endpoint, private } => {
                 let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
@@ -183,6 +183,7 @@ impl<P: Provider> Control<P> {
     fn accept(
         &mut self,
         request: <P::Cm as ConnectionManager>::Request,
+        from: SocketAddr,
         private: Option<PrivateData>,
     ) {
         let office = self.office.clone();
@@ -201,7 +202,7 @@ impl<P: Provider> Control<P> {
         let desk = &desks[at];
         match self.cm.accept(request, &desk.queues, &office.param.as_conn_param()) {
             Ok(endpoint) => {
-                if desk.arrivals.send(Arrival::Accepted { endpoint, private }).is_err() {
+                if desk.arrivals.send(Arrival::Accepted { endpoint, from, private }).is_err() {
                     desk.bell.disconnected();
                 }
             }

@@ -1,6 +1,7 @@
 //! A call that has arrived.
 
 use core::ops::{Deref, DerefMut};
+use std::net::SocketAddr;
 
 use crate::incoming::Incoming;
 use crate::shard::peers::PeerId;
@@ -9,19 +10,31 @@ use crate::shard::peers::PeerId;
 #[derive(Debug)]
 pub struct Call<'a> {
     peer: PeerId,
+    address: SocketAddr,
     xid: u32,
     incoming: Incoming<'a>,
 }
 
 impl<'a> Call<'a> {
     #[inline]
-    pub(crate) fn new(peer: PeerId, xid: u32, incoming: Incoming<'a>) -> Call<'a> {
-        Call { peer, xid, incoming }
+    pub(crate) fn new(
+        peer: PeerId,
+        address: SocketAddr,
+        xid: u32,
+        incoming: Incoming<'a>,
+    ) -> Call<'a> {
+        Call { peer, address, xid, incoming }
     }
 
     /// Who calls.
     pub fn peer(&self) -> PeerId {
         self.peer
+    }
+
+    /// Where the caller is, as the connection manager says. On RDMA a client does not choose its
+    /// port, so one that comes back comes from another (RFC 8267).
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The transaction id, unique among the open calls of this peer.

@@ -5,6 +5,8 @@
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
 
+use std::net::SocketAddr;
+
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
@@ -23,16 +25,17 @@ impl<P: Provider> Core<P> {
     pub fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while let Some(arrival) = self.arrivals.pop() {
             match arrival {
-                Arrival::Accepted { endpoint, private } => {
+                Arrival::Accepted { endpoint, from, private } => {
+                    let start = Start::Either;
                     let newcomer =
-                        Newcomer { endpoint, private, start: Start::Either, asked: None };
+                        Newcomer { endpoint, address: from, private, start, asked: None };
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Connected { wish: Wish { to, id, again, .. }, endpoint, private } => {
                     let start = self.begins_with(to, again, now);
                     let is_trying = start == Start::Two;
                     let asked = Some(Asked { id, to, is_trying, until: None });
-                    let newcomer = Newcomer { endpoint, private, start, asked };
+                    let newcomer = Newcomer { endpoint, address: to, private, start, asked };
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
@@ -68,7 +71,7 @@ impl<P: Provider> Core<P> {
 
     /// Takes over a connection that the connection manager has made.
     fn admit<H: Handler>(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut H) {
-        let Newcomer { endpoint, private, start, asked } = newcomer;
+        let Newcomer { endpoint, address, private, start, asked } = newcomer;
         let role = if asked.is_some() { Role::Client } else { Role::Server };
         let connect = asked.map(|asked| asked.id);
         let Ok(attached) = self.io.queues().attach(endpoint) else {
@@ -92,7 +95,7 @@ impl<P: Provider> Core<P> {
             Start::Two if self.is_free_to_choose() => self.life.negotiation_until(now),
             _ => self.life.opening_until(now),
         };
-        let peer = Peer::new(conn, id, qp_num, asked, until);
+        let peer = Peer::new(conn, id, qp_num, asked, address, until);
         self.peers.insert(peer);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
@@ -178,6 +181,8 @@ impl<P: Provider> Core<P> {
 /// A connection that the connection manager has made.
 struct Newcomer<P: Provider> {
     endpoint: Endpoint<P::Cm>,
+    /// Where the other end is.
+    address: SocketAddr,
     /// What the peer said while connecting.
     private: Option<PrivateData>,
     start: Start,

@@ -158,7 +158,7 @@ impl<P: Provider> Core<P> {
                         peer.open_calls += 1;
                         let (buffers, landed) = fetch.landed();
                         let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                        let call = Call::new(peer.id, to.xid, incoming);
+                        let call = Call::new(peer.id, peer.address, to.xid, incoming);
                         let payload = Payload::begin(outbox, slot, to.xid, REPLY);
                         let reply = Reply::new(payload, peer, to, kept, handle.shard());
                         let _answer = handler.on_call(call, reply);

@@ -1,5 +1,6 @@
 //! What other threads may say to a shard.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rpcrdma_xdr::private_data::PrivateData;
@@ -33,7 +34,7 @@ pub(crate) enum Order {
 /// What the connection manager brings to a shard.
 pub(crate) enum Arrival<P: Provider> {
     /// A connection that a peer asked for.
-    Accepted { endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
+    Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
     /// A connection that this shard asked for.
     Connected { wish: Wish, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection that this shard asked for and cannot have.
@@ -83,6 +84,12 @@ impl ShardHandle {
             return Err((ticket, finished));
         }
         self.0.finished.send((ticket, finished))
+    }
+
+    /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
+    /// [`on_turn`](crate::Handler::on_turn) what other threads have left it elsewhere.
+    pub fn wake(&self) {
+        self.0.bell.ring();
     }
 
     /// Ends a connection. False if the shard has a long list of such orders to work off.

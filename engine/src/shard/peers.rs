@@ -4,6 +4,8 @@
 //!   Opening ──properties known──▶ Up ──▶ Closing ──sends drained──▶ free, next generation
 //! ```
 
+use std::net::SocketAddr;
+
 use rpcrdma_proto::Connection;
 
 use super::lane::Lane;
@@ -42,6 +44,8 @@ pub(crate) struct Peer {
     pub connect: Option<Asked>,
     /// Whether it is asked for once more when it is gone.
     pub again: bool,
+    /// Where the other end is.
+    pub address: SocketAddr,
 }
 
 impl Peer {
@@ -50,6 +54,7 @@ impl Peer {
         id: PeerId,
         qp_num: u32,
         connect: Option<Asked>,
+        address: SocketAddr,
         until: u64,
     ) -> Peer {
         let phase = Phase::Opening { until };
@@ -68,6 +73,7 @@ impl Peer {
             group_until: None,
             asking_since: None,
             again: false,
+            address,
         }
     }
 }

@@ -133,7 +133,7 @@ impl<P: Provider> Core<P> {
                 stats.calls_in.add(1);
                 peer.open_calls += 1;
                 let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
-                let call = Call::new(peer.id, to.xid, incoming);
+                let call = Call::new(peer.id, peer.address, to.xid, incoming);
                 let payload = Payload::begin(outbox, slot, to.xid, REPLY);
                 let reply = Reply::new(payload, peer, to, &NOTHING_OFFERED, handle.shard());
                 let _answer = handler.on_call(call, reply);
@@ -361,6 +361,7 @@ impl<P: Provider> Core<P> {
         peer.open_calls += 1;
         let call = Call::new(
             peer.id,
+            peer.address,
             to.xid,
             Incoming::mapped(pool, buffers, Landed::nothing(), map, stats),
         );
