@@ -11,11 +11,11 @@ use crate::judge;
 use crate::profile;
 use crate::raw::{
     Raw, RawApp, RawConnections, RawEngine, RawExplicit, RawFabric, RawInterop, RawMemory,
-    RawPlacement, RawProtocol, RawSend,
+    RawPlacement, RawProtocol, RawSend, RawVerbs,
 };
 use crate::section::{
     App, Bulk, Connections, Engine, Explicit, Fabric, Features, Idle, Interop, Memory, Placement,
-    Protocol, Receive, Send,
+    Protocol, Receive, Send, Verbs,
 };
 use crate::sums;
 use crate::tree;
@@ -33,6 +33,7 @@ pub struct Config {
     explicit: Explicit,
     interop: Interop,
     fabric: Fabric,
+    verbs: Verbs,
     app: App,
     structure: RecvStructure,
     raw: Raw,
@@ -117,6 +118,11 @@ impl Config {
         &self.fabric
     }
 
+    /// RDMA devices.
+    pub fn verbs(&self) -> &Verbs {
+        &self.verbs
+    }
+
     /// Memory for the program that embeds the engine.
     pub fn app(&self) -> &App {
         &self.app
@@ -158,6 +164,7 @@ impl TryFrom<Raw> for Config {
         let explicit = explicit(&raw.explicit, &connections)?;
         let interop = interop(&raw.interop)?;
         let fabric = fabric(&raw.fabric)?;
+        let verbs = verbs(&raw.verbs)?;
         let app = app(&raw.app)?;
         let receive = receive(&raw, &connections)?;
         sums::check_shards(&engine)?;
@@ -179,6 +186,7 @@ impl TryFrom<Raw> for Config {
             explicit,
             interop,
             fabric,
+            verbs,
             app,
             structure,
             raw,
@@ -188,6 +196,9 @@ impl TryFrom<Raw> for Config {
 
 const TIMEOUT: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3600);
+
+const MINUTE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(60);
 
 fn engine(raw: &RawEngine) -> Result<Engine, ConfigError> {
     Ok(Engine {
@@ -275,6 +286,7 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
             &raw.call_timeout,
             TIMEOUT,
         )?,
+        rnr_retry: judge::count("connections.rnr_retry", raw.rnr_retry)?,
         connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,
         stop_timeout: timeout("connections.stop_timeout", &raw.stop_timeout)?,
     })
@@ -322,7 +334,30 @@ fn fabric(raw: &RawFabric) -> Result<Fabric, ConfigError> {
     Ok(Fabric {
         delay: judge::duration("fabric.delay", &raw.delay, delay)?,
         ring_slots: judge::power_of_two("fabric.ring_slots", raw.ring_slots)?,
-        rnr_retry: judge::count("fabric.rnr_retry", raw.rnr_retry)?,
+    })
+}
+
+fn verbs(raw: &RawVerbs) -> Result<Verbs, ConfigError> {
+    let minute = |key, given| judge::duration(key, given, MINUTE);
+    let pause = minute("verbs.pause", &raw.pause)?;
+    let longest = pause..=*MINUTE.end();
+    Ok(Verbs {
+        device: judge::name_or_auto("verbs.device", &raw.device)?,
+        address: judge::address_or_auto("verbs.address", &raw.address)?,
+        port: judge::count_or_auto("verbs.port", &raw.port)?,
+        gid: judge::count_or_auto("verbs.gid", &raw.gid)?,
+        inline_len: judge::length("verbs.inline", &raw.inline)?,
+        reads: judge::count("verbs.reads", raw.reads)?,
+        rnr_timer: judge::rnr_timer("verbs.rnr_timer", &raw.rnr_timer)?,
+        retry_count: judge::count("verbs.retry_count", raw.retry_count)?,
+        ack_timeout: judge::count("verbs.ack_timeout", raw.ack_timeout)?,
+        traffic_class: judge::count_or_auto("verbs.traffic_class", &raw.traffic_class)?,
+        backlog: judge::count("verbs.backlog", raw.backlog)?,
+        resolve_timeout: minute("verbs.resolve_timeout", &raw.resolve_timeout)?,
+        answer_timeout: minute("verbs.answer_timeout", &raw.answer_timeout)?,
+        attempts: judge::count("verbs.attempts", raw.attempts)?,
+        pause,
+        pause_max: judge::duration("verbs.pause_max", &raw.pause_max, longest)?,
     })
 }
 

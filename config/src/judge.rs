@@ -1,12 +1,15 @@
 //! One value at a time: from what was written to a checked value, or an error that names the key.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::bounded::Bounded;
 use crate::error::ConfigError;
 use crate::raw::Text;
-use crate::section::{Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, VersionChoice};
+use crate::section::{
+    Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
+};
 use crate::units::{
     CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
     parse_length,
@@ -127,6 +130,47 @@ pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigErro
     })
 }
 
+/// A name of something of the system, or `None` for `auto`.
+pub(crate) fn name_or_auto(key: &'static str, given: &Text) -> Result<Option<String>, ConfigError> {
+    let name = given.as_str();
+    let is_name = (1..=NAME_LEN_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
+    match name {
+        "auto" => Ok(None),
+        _ if is_name => Ok(Some(name.to_owned())),
+        _ => {
+            let allowed =
+                format!("\"auto\" or a name of 1 to {NAME_LEN_MAX} letters without \"/\"");
+            Err(value(key, quoted(given), allowed))
+        }
+    }
+}
+
+/// An address of one host, or `None` for `auto`.
+pub(crate) fn address_or_auto(
+    key: &'static str,
+    given: &Text,
+) -> Result<Option<IpAddr>, ConfigError> {
+    if given.as_str() == "auto" {
+        return Ok(None);
+    }
+    let address = given.as_str().parse::<IpAddr>().ok();
+    let address = address.filter(|it| !it.is_unspecified() && !it.is_multicast());
+    address.map(Some).ok_or_else(|| {
+        let allowed = "\"auto\", or an IPv4 or IPv6 address of one device without a port";
+        value(key, quoted(given), allowed.to_owned())
+    })
+}
+
+/// A time that a device can tell a peer to wait.
+pub(crate) fn rnr_timer(key: &'static str, given: &Text) -> Result<RnrTimer, ConfigError> {
+    let exact = parse_duration(given.as_str()).ok().and_then(RnrTimer::exactly);
+    exact.ok_or_else(|| {
+        let all: Vec<_> = RnrTimer::all().map(|it| format!("\"{}\"", Span(it.span()))).collect();
+        value(key, quoted(given), format!("one of {}", all.join(", ")))
+    })
+}
+
 /// A provider by its name.
 pub(crate) fn provider(key: &'static str, given: &Text) -> Result<Provider, ConfigError> {
     word(key, given, &[("fabric", Provider::Fabric), ("verbs", Provider::Verbs)])
@@ -192,3 +236,6 @@ fn value(key: &'static str, given: impl ToString, allowed: String) -> ConfigErro
 fn quoted(given: &Text) -> String {
     format!("{:?}", given.as_str())
 }
+
+/// The longest name of a device, as the kernel has it.
+const NAME_LEN_MAX: usize = 63;

@@ -34,6 +34,7 @@ mod profile;
 pub mod raw;
 pub mod section;
 mod sums;
+mod text;
 mod tree;
 pub mod units;
 
@@ -42,6 +43,8 @@ pub use config::Config;
 pub use error::ConfigError;
 pub use profile::PROFILES;
 pub use raw::Raw;
-pub use section::{Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, VersionChoice};
+pub use section::{
+    Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
+};
 pub use sums::Limits;
 pub use tree::keys;

@@ -13,11 +13,9 @@
 //! # Ok::<(), rpcrdma_config::ConfigError>(())
 //! ```
 
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-use serde::{Deserialize, Deserializer, Serialize, de};
-
-use crate::units::Length;
+pub use crate::text::Text;
 
 /// A whole file. Every key is described in `docs/configuration.md`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -43,6 +41,8 @@ pub struct Raw {
     pub interop: RawInterop,
     /// The software fabric.
     pub fabric: RawFabric,
+    /// RDMA devices.
+    pub verbs: RawVerbs,
     /// Memory for the program that embeds the engine.
     pub app: RawApp,
 }
@@ -155,6 +155,8 @@ pub struct RawConnections {
     pub group_timeout: Text,
     /// How long a peer may owe an answer; `0s` is for ever: a duration.
     pub call_timeout: Text,
+    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
+    pub rnr_retry: i64,
     /// How long to wait for a connection: a duration.
     pub connect_timeout: Text,
     /// How long a stop waits for what is outstanding: a duration.
@@ -231,8 +233,44 @@ pub struct RawFabric {
     pub delay: Text,
     /// Messages on their way on one queue pair, per direction.
     pub ring_slots: i64,
-    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
-    pub rnr_retry: i64,
+}
+
+/// `[verbs]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawVerbs {
+    /// `auto` or the name of a device.
+    pub device: Text,
+    /// `auto` or an address of the device.
+    pub address: Text,
+    /// `auto` or a port of the device.
+    pub port: Text,
+    /// `auto` or an entry of the port's table of GIDs.
+    pub gid: Text,
+    /// The longest request that a queue pair is to copy: a length.
+    pub inline: Text,
+    /// RDMA Reads of one connection that may be under way, each way.
+    pub reads: i64,
+    /// What a peer is told to wait when there is no Receive: a duration.
+    pub rnr_timer: Text,
+    /// How often a request is sent again that nobody acknowledges.
+    pub retry_count: i64,
+    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    pub ack_timeout: i64,
+    /// `auto` or the traffic class of the packets.
+    pub traffic_class: Text,
+    /// Connection requests of one listener that may wait for an answer.
+    pub backlog: i64,
+    /// How long an address or a route may take to be found: a duration.
+    pub resolve_timeout: Text,
+    /// How long a connection request may stay without an answer: a duration.
+    pub answer_timeout: Text,
+    /// How often it is tried to find the peer and to get its answer.
+    pub attempts: i64,
+    /// The pause after the first attempt that failed: a duration.
+    pub pause: Text,
+    /// The longest pause between two attempts: a duration.
+    pub pause_max: Text,
 }
 
 /// `[app]`
@@ -251,86 +289,6 @@ pub struct RawBulk {
     pub count: i64,
     /// Of each: a length.
     pub length: Text,
-}
-
-/// A value that is judged later: a word, a length, a duration, a list or `auto`.
-///
-/// A bare number or boolean in the file is kept as it is written, so that the error about it can
-/// name the key and say which unit is missing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Text(String);
-
-impl Text {
-    /// A length in bytes, as a file would have it.
-    pub fn length(bytes: u64) -> Text {
-        Text(Length(bytes).to_string())
-    }
-
-    /// As it is written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for Text {
-    fn from(text: &str) -> Text {
-        Text(text.to_owned())
-    }
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Text {
-        Text(text)
-    }
-}
-
-/// A bare number, as in `buffers = 256`.
-impl From<u32> for Text {
-    fn from(number: u32) -> Text {
-        Text(number.to_string())
-    }
-}
-
-impl fmt::Display for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl de::Visitor<'_> for TextVisitor {
-    type Value = Text;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("text")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(text.to_owned()))
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Text, E> {
-        Ok(Text(value.to_string()))
-    }
 }
 
 impl Default for RawEngine {
@@ -401,6 +359,7 @@ impl Default for RawConnections {
             rpc_len_max: "4MiB".into(),
             group_timeout: "5s".into(),
             call_timeout: "1min".into(),
+            rnr_retry: 7,
             connect_timeout: "5s".into(),
             stop_timeout: "5s".into(),
         }
@@ -452,7 +411,30 @@ impl Default for RawInterop {
 
 impl Default for RawFabric {
     fn default() -> Self {
-        Self { delay: "0us".into(), ring_slots: 256, rnr_retry: 7 }
+        Self { delay: "0us".into(), ring_slots: 256 }
+    }
+}
+
+impl Default for RawVerbs {
+    fn default() -> Self {
+        Self {
+            device: "auto".into(),
+            address: "auto".into(),
+            port: "auto".into(),
+            gid: "auto".into(),
+            inline: "512B".into(),
+            reads: 16,
+            rnr_timer: "10us".into(),
+            retry_count: 7,
+            ack_timeout: 17,
+            traffic_class: "auto".into(),
+            backlog: 128,
+            resolve_timeout: "500ms".into(),
+            answer_timeout: "2s".into(),
+            attempts: 16,
+            pause: "20ms".into(),
+            pause_max: "1s".into(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The sections of a checked configuration. Values exist only inside a [`Config`](crate::Config).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::bounded::Bounded;
@@ -156,6 +157,8 @@ pub struct Connections {
     /// How long a peer may owe an answer to a call before it loses its connection; 1 ms to 1 h, and
     /// `None` for ever.
     pub call_timeout: Option<Duration>,
+    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
+    pub rnr_retry: Bounded<0, 7>,
     /// How long to wait for a connection; 1 ms to 1 h.
     pub connect_timeout: Duration,
     /// How long a stop waits for what is outstanding; 1 ms to 1 h.
@@ -275,8 +278,79 @@ pub struct Fabric {
     pub delay: Duration,
     /// Messages on their way on one queue pair, per direction; a power of two.
     pub ring_slots: Bounded<8, 65_536>,
-    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
-    pub rnr_retry: Bounded<0, 7>,
+}
+
+/// RDMA devices: `[verbs]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verbs {
+    /// The device by its name; `None` is the one with the address, or the first with an active port.
+    pub device: Option<String>,
+    /// An address of the device: what it is found by, and where connections go out from.
+    pub address: Option<IpAddr>,
+    /// The port that must be active, from 1.
+    pub port: Option<Bounded<1, 254>>,
+    /// The entry of the port's table of GIDs whose address is taken where `address` is not given.
+    pub gid: Option<Bounded<0, 255>>,
+    /// The longest request that a queue pair is to copy, in bytes; the device's own limit applies
+    /// where it is lower.
+    pub inline_len: Bounded<0, 1024>,
+    /// RDMA Reads of one connection that may be under way at one time, each way.
+    pub reads: Bounded<1, 255>,
+    /// What a peer is told to wait when it sends and no Receive is posted.
+    pub rnr_timer: RnrTimer,
+    /// How often a request is sent again that nobody acknowledges.
+    pub retry_count: Bounded<0, 7>,
+    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    pub ack_timeout: Bounded<1, 31>,
+    /// The traffic class of the packets: the byte of their IP header. `None` is the system's.
+    pub traffic_class: Option<Bounded<0, 255>>,
+    /// Connection requests of one listener that may wait for an answer.
+    pub backlog: Bounded<1, 4096>,
+    /// How long an address or a route may take to be found; 1 ms to 1 min.
+    pub resolve_timeout: Duration,
+    /// How long a connection request may stay without an answer; 1 ms to 1 min.
+    pub answer_timeout: Duration,
+    /// How often it is tried to find the peer and to get its answer.
+    pub attempts: Bounded<1, 1000>,
+    /// The pause after the first attempt that failed; twice as long after each further one. 1 ms to
+    /// 1 min.
+    pub pause: Duration,
+    /// The longest pause between two attempts; `pause` to 1 min.
+    pub pause_max: Duration,
+}
+
+/// A time that a device can tell a peer to wait: there are 32 of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RnrTimer(u8);
+
+impl RnrTimer {
+    /// All of them, shortest first.
+    pub fn all() -> impl Iterator<Item = RnrTimer> {
+        (1..32).chain([0]).map(RnrTimer)
+    }
+
+    /// The one of exactly this time, if there is one.
+    pub fn exactly(span: Duration) -> Option<RnrTimer> {
+        RnrTimer::all().find(|timer| timer.span() == span)
+    }
+
+    /// As an attribute of a queue pair (`min_rnr_timer`).
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// How long it is.
+    pub const fn span(self) -> Duration {
+        // InfiniBand, table 45: 10 us, then steps of a half and of a third. 0 is the longest.
+        let ten_us = match self.0 {
+            0 => 65_536,
+            1 => 1,
+            code if code % 2 == 0 => 1 << (code / 2),
+            code => 3 << (code / 2 - 1),
+        };
+        Duration::from_micros(10 * ten_us)
+    }
 }
 
 /// Memory for the program that embeds the engine: `[app]`.

@@ -2,7 +2,7 @@
 
 use rpcrdma_config::{
     Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Pages, Provider, Raw, ReplyChunkUse,
-    VersionChoice,
+    RnrTimer, VersionChoice,
 };
 use std::time::Duration;
 
@@ -182,7 +182,16 @@ fn counts_have_ranges() {
         assert_range(&key, "1", "64", "0", "65", credits);
     }
     assert_range("fabric.ring_slots", "8", "65536", "4", "131072", "");
-    assert_range("fabric.rnr_retry", "0", "7", "-1", "8", "");
+    assert_range("connections.rnr_retry", "0", "7", "-1", "8", "");
+    assert_range("verbs.port", "1", "254", "0", "255", "");
+    assert_range("verbs.gid", "0", "255", "-1", "256", "");
+    assert_range("verbs.inline", "\"0B\"", "\"1KiB\"", "\"-1B\"", "\"1025B\"", "");
+    assert_range("verbs.reads", "1", "255", "0", "256", "");
+    assert_range("verbs.retry_count", "0", "7", "-1", "8", "");
+    assert_range("verbs.ack_timeout", "1", "31", "0", "32", "");
+    assert_range("verbs.traffic_class", "0", "255", "-1", "256", "");
+    assert_range("verbs.backlog", "1", "4096", "0", "4097", "");
+    assert_range("verbs.attempts", "1", "1000", "0", "1001", "");
     assert_range("app.bulk.count", "0", "65536", "-1", "65537", "");
     assert_range("send.signal_every", "1", "128", "0", "1025", "");
     assert_range("send.slots", "128", "65536", "1", "65537", "");
@@ -199,6 +208,12 @@ fn counts_have_ranges() {
 fn durations_have_ranges() {
     assert_range("engine.idle.spin", "\"0us\"", "\"60s\"", "\"61s\"", "\"-1s\"", "");
     assert_range("fabric.delay", "\"0ns\"", "\"1s\"", "\"1001ms\"", "\"2s\"", "");
+    for key in ["resolve_timeout", "answer_timeout"] {
+        assert_range(&format!("verbs.{key}"), "\"1ms\"", "\"1min\"", "\"999us\"", "\"61s\"", "");
+    }
+    let key = "verbs.pause";
+    assert_range(key, "\"1ms\"", "\"1min\"", "\"999us\"", "\"61s\"", "pause_max = \"1min\"");
+    assert_range("verbs.pause_max", "\"20ms\"", "\"1min\"", "\"19ms\"", "\"61s\"", "");
     for key in ["group", "connect", "stop"] {
         let key = format!("connections.{key}_timeout");
         assert_range(&key, "\"1ms\"", "\"3600s\"", "\"999us\"", "\"3601s\"", "");
@@ -249,6 +264,62 @@ fn words_are_read_and_others_refused_with_those_there_are() {
         refusal("[engine.idle]\npolicy = \"sleep\""),
         "engine.idle.policy = \"sleep\"; allowed: \"spin\", \"backoff\", \"block\"",
     );
+}
+
+#[test]
+fn a_device_is_chosen_by_name_or_by_address() {
+    let config =
+        Config::parse("[verbs]\ndevice = \"mlx5_0\"\naddress = \"fd00::1\"").expect("both");
+    assert_eq!(config.verbs().device.as_deref(), Some("mlx5_0"));
+    assert_eq!(config.verbs().address, Some("fd00::1".parse().expect("an address")));
+    let config = Config::default();
+    assert_eq!((&config.verbs().device, config.verbs().address), (&None, None));
+    assert_eq!(
+        refusal("[verbs]\naddress = \"10.0.0.1:20049\""),
+        "verbs.address = \"10.0.0.1:20049\"; allowed: \"auto\", or an IPv4 or IPv6 address of one \
+         device without a port",
+    );
+    for address in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "", "localhost"] {
+        let message = refusal(&format!("[verbs]\naddress = \"{address}\""));
+        assert!(message.starts_with("verbs.address = "), "{message}");
+    }
+    let longest = "x".repeat(63);
+    let config =
+        with(|raw| raw.verbs.device = longest.as_str().into()).expect("as long as it goes");
+    assert_eq!(config.verbs().device, Some(longest));
+    for device in ["", "a/b", "a b", "\u{fc}", &"x".repeat(64)] {
+        let (key, message) = blame(|raw| raw.verbs.device = device.into());
+        assert_eq!(key, "verbs.device", "{message}");
+    }
+}
+
+#[test]
+fn a_peer_is_told_to_wait_one_of_32_times() {
+    let all: Vec<_> = RnrTimer::all().collect();
+    assert_eq!(all.len(), 32);
+    assert!(all.windows(2).all(|pair| pair[0].span() < pair[1].span()), "shortest first");
+    let code = |text: &str| {
+        let config = with(|raw| raw.verbs.rnr_timer = text.into());
+        config.map(|config| config.verbs().rnr_timer.code())
+    };
+    // InfiniBand, table 45.
+    for (text, expected) in [
+        ("10us", 1),
+        ("20us", 2),
+        ("30us", 3),
+        ("120us", 7),
+        ("640us", 12),
+        ("1920us", 15),
+        ("491520us", 31),
+        ("655360us", 0),
+    ] {
+        assert_eq!(code(text).expect(text), expected, "{text}");
+    }
+    for text in ["0us", "9us", "50us", "655361us", "10"] {
+        let message = code(text).expect_err(text).to_string();
+        assert!(message.starts_with("verbs.rnr_timer = "), "{message}");
+        assert!(message.contains("\"10us\", \"20us\", \"30us\""), "{message}");
+    }
 }
 
 #[test]

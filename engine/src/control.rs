@@ -106,7 +106,7 @@ impl<P: Provider> Control<P> {
         // wire.md P15: the private data are for peers that speak version one.
         let param = Param {
             private: budget::settings(config, provider.caps()).private_data().encode(),
-            rnr_retry: config.fabric().rnr_retry.value() as u8,
+            rnr_retry: config.connections().rnr_retry.value() as u8,
             timeout: config.connections().connect_timeout,
         };
         let office = Arc::new(Office {

@@ -190,7 +190,7 @@ fn config(random: &mut Random) -> Raw {
     raw.features.properties = random.below(8) > 0;
     raw.features.placement = random.below(6) > 0;
     raw.features.continuation = random.below(6) > 0;
-    raw.fabric.rnr_retry = random.choose(&[7, 7, 7, 6, 3]);
+    raw.connections.rnr_retry = random.choose(&[7, 7, 7, 6, 3]);
     explicit(random, &mut raw);
     raw.app.bulk.count = random.choose(&[0, 1, 3, 6, 10]);
     raw.app.bulk.length = format!("{}B", source_len(PART_LEN_MAX)).as_str().into();

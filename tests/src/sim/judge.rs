@@ -203,7 +203,7 @@ impl Sim {
 
     /// Whether an end may have run out of Receives, and the other of patience: some are withheld.
     fn may_lack_receives(&self) -> bool {
-        let is_patient = |it: &EngineSetup| it.raw.fabric.rnr_retry == 7;
+        let is_patient = |it: &EngineSetup| it.raw.connections.rnr_retry == 7;
         self.setup.weather != Weather::Calm && !self.setup.engines.iter().all(is_patient)
     }
 
