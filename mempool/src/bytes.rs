@@ -1,36 +1,33 @@
 //! Registered bytes that do not change any more and are sent again and again.
 
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use crate::loan::Loan;
 use crate::registrar::Sge;
 
-/// Registered bytes that are only read. Made at setup, shared in an `Arc` by all who send from
-/// them.
-#[derive(Debug)]
-pub struct RegisteredBytes {
-    bytes: Loan,
-    id: BytesId,
-}
+/// Registered bytes that are only read from now on, by all who send from them. Made at setup; a
+/// clone shares the bytes.
+///
+/// They go home to their pool when the last of their owners is gone: the program's handles, and
+/// every [`RegisteredSlice`], those of messages that a device or a peer may still read among them.
+#[derive(Debug, Clone)]
+pub struct RegisteredBytes(Arc<Loan>);
 
 impl RegisteredBytes {
-    /// Freezes a loan as it is.
+    /// Freezes a loan as it is. Allocates a few words.
     pub fn new(bytes: Loan) -> RegisteredBytes {
-        // 2^64 of them cannot be made in a lifetime.
-        RegisteredBytes { bytes, id: BytesId(NEXT_ID.fetch_add(1, Ordering::Relaxed)) }
+        RegisteredBytes(Arc::new(bytes))
     }
 
-    /// A part that can be copied and sent for as long as these bytes exist. `None` if it is not
-    /// inside.
+    /// A part that can be sent for itself. `None` if it is not inside.
+    ///
+    /// Cost: one locked instruction, and one more when the slice is dropped.
     pub fn slice(&self, range: Range<usize>) -> Option<RegisteredSlice> {
-        let inside = range.start <= range.end && range.end <= self.bytes.len();
-        inside.then(|| RegisteredSlice { sge: self.bytes.sge(range), source: self.id })
-    }
-
-    /// Distinguishes these bytes from all others that this process ever registers.
-    pub fn id(&self) -> BytesId {
-        self.id
+        let inside = range.start <= range.end && range.end <= self.0.len();
+        // A loan's length fits 32 bits.
+        let (start, len) = (range.start as u32, range.end.saturating_sub(range.start) as u32);
+        inside.then(|| RegisteredSlice { bytes: Arc::clone(&self.0), start, len })
     }
 }
 
@@ -38,51 +35,40 @@ impl Deref for RegisteredBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        &self.0
     }
 }
 
-/// A part of [`RegisteredBytes`]: three words that keep nothing alive.
-///
-/// Whoever posts it must have been given the bytes before, and compares
-/// [`RegisteredSlice::source`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A part of [`RegisteredBytes`], which it keeps where they are.
+#[derive(Debug, Clone)]
 pub struct RegisteredSlice {
-    sge: Sge,
-    source: BytesId,
+    bytes: Arc<Loan>,
+    start: u32,
+    len: u32,
 }
 
 impl RegisteredSlice {
-    /// A gather entry for all of it.
+    /// A gather entry for `range` of the slice.
+    ///
+    /// # Panics
+    /// If the range is not in the slice, as slicing does.
     #[inline]
-    pub fn sge(&self) -> Sge {
-        self.sge
-    }
-
-    /// The bytes that it is a part of.
-    #[inline]
-    pub fn source(&self) -> BytesId {
-        self.source
-    }
-
-    /// Bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.sge.length as usize
-    }
-
-    /// Whether it has no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.sge.length == 0
+    pub fn sge(&self, range: Range<usize>) -> Sge {
+        let len = self.len as usize;
+        assert!(range.end <= len, "{range:?} of a slice of {len} bytes");
+        let start = self.start as usize;
+        self.bytes.sge(start + range.start..start + range.end)
     }
 }
 
-/// Names some [`RegisteredBytes`], once in the life of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BytesId(u64);
+impl Deref for RegisteredSlice {
+    type Target = [u8];
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start as usize..(self.start + self.len) as usize]
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -91,24 +77,49 @@ mod tests {
     use crate::pool::PoolSpec;
     use crate::testing::memory;
 
-    #[test]
-    fn slices_name_their_bytes_and_their_source() {
+    fn pool() -> BulkPool {
         let spec = PoolSpec { slots: 2, slot_len: 100, align: 1 };
         let mut memory = memory(spec.bulk_region_len().expect("small"));
-        let mut pool = BulkPool::new(&mut memory, &spec).expect("enough");
+        BulkPool::new(&mut memory, &spec).expect("enough")
+    }
+
+    #[test]
+    fn slices_are_parts_of_their_bytes() {
+        let mut pool = pool();
         let mut loan = pool.take().expect("two");
         loan[10..13].copy_from_slice(b"abc");
         let bytes = RegisteredBytes::new(loan);
         assert_eq!(&bytes[10..13], b"abc");
 
         let slice = bytes.slice(10..13).expect("inside");
-        assert_eq!((slice.len(), slice.is_empty(), slice.source()), (3, false, bytes.id()));
-        assert_eq!(slice.sge().addr, bytes.as_ptr().addr() as u64 + 10);
+        assert_eq!((&*slice, slice.len()), (&b"abc"[..], 3));
+        assert_eq!(slice.sge(0..3).addr, bytes.as_ptr().addr() as u64 + 10);
+        assert_eq!((slice.sge(1..3).addr, slice.sge(1..3).length), (slice.sge(0..3).addr + 1, 2));
         assert!(bytes.slice(100..100).expect("the end").is_empty());
-        assert_eq!(bytes.slice(99..101), None);
-        assert_eq!(bytes.slice(std::ops::Range { start: 2, end: 1 }), None);
+        assert!(bytes.slice(99..101).is_none());
+        assert!(bytes.slice(std::ops::Range { start: 2, end: 1 }).is_none());
+    }
 
-        let other = RegisteredBytes::new(pool.take().expect("two"));
-        assert_ne!(other.id(), bytes.id());
+    #[test]
+    #[should_panic(expected = "of a slice of 3 bytes")]
+    fn an_entry_beyond_the_slice_is_refused() {
+        let bytes = RegisteredBytes::new(pool().take().expect("two"));
+        let _ = bytes.slice(10..13).expect("inside").sge(0..4);
+    }
+
+    #[test]
+    fn bytes_go_home_with_the_last_of_their_owners() {
+        let mut pool = pool();
+        let bytes = RegisteredBytes::new(pool.take().expect("two"));
+        let (slice, clone) = (bytes.slice(0..5).expect("inside"), bytes.clone());
+        let later = slice.clone();
+        for owner in [Box::new(bytes) as Box<dyn Send>, Box::new(slice), Box::new(clone)] {
+            drop(owner);
+            pool.reclaim();
+            assert_eq!(pool.free(), 1, "a slice is out");
+        }
+        std::thread::spawn(move || drop(later)).join().expect("does not panic");
+        pool.reclaim();
+        assert_eq!(pool.free(), 2);
     }
 }

@@ -71,7 +71,7 @@ pub mod token;
 pub mod topology;
 
 pub use bulk::BulkPool;
-pub use bytes::{BytesId, RegisteredBytes, RegisteredSlice};
+pub use bytes::{RegisteredBytes, RegisteredSlice};
 pub use free_list::FreeListError;
 pub use loan::Loan;
 pub use pin::{PinError, allowed_cores, pin_to};

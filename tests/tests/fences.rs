@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, Fabric, PeerId, Sink, Want};
-use rpcrdma_tests::script::{Order, POISON, Part, Script, write_parts};
+use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
 use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, large};
 
@@ -59,7 +60,7 @@ impl Scene {
         let mut call = world.clients[0].call(self.peer, 9).expect("a free slot");
         call.payload().put_fixed(&script.head());
         write_parts(call.payload(), script.seed, &script.call, |payload, _, _| {
-            payload.place(slice);
+            payload.place(slice.clone());
         });
         call.want_into(Want { len_min: 0, len_max: LEN }, Sink::from(sink));
         call.submit().expect("there is a way");
@@ -129,6 +130,37 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
         assert_eq!(seen, Some((0, true, true)), "{at_server}");
         assert_eq!(scene.shown(), CLOSED);
     }
+}
+
+/// The caller's own bytes, dropped while the peer may read them: they are nobody else's before the
+/// call is over, and then they are.
+#[test]
+fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
+    let mut scene = Scene::new();
+    let mut buffer = scene.world.clients[0].turn(1).buffer().expect("a buffer");
+    buffer.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern_at(at));
+    let home = scene.audit().bulk.home;
+    let bytes = RegisteredBytes::new(buffer);
+    let script = Script::new(1, &[Part::Bulk(LEN)], &[]).order(Order::Elsewhere);
+    let start = part_offset(script.seed, 0);
+    let mut call = scene.world.clients[0].call(scene.peer, 9).expect("a free slot");
+    call.payload().put_fixed(&script.head());
+    write_parts(call.payload(), script.seed, &script.call, |payload, _, len| {
+        payload.place(bytes.slice(start..start + len as usize).expect("within"));
+    });
+    drop(bytes);
+    call.submit().expect("there is a way");
+    scene
+        .world
+        .until("the call is there", |world| !world.servers[0].handler().elsewhere.is_empty());
+    scene.world.settle();
+    let audit = scene.audit();
+    assert_eq!((audit.bulk.home, audit.bulk.returning), (home, 0), "the peer may still read them");
+    scene.answer();
+    scene.world.completion(0, |done| assert!(done.result().is_ok()));
+    scene.world.settle();
+    let audit = scene.audit();
+    assert_eq!(audit.bulk.home + audit.bulk.returning, home + 1, "with the end of the call");
 }
 
 // RFC 8166 3.5.2: what was written is there when the reply is.

@@ -40,7 +40,7 @@ const GATHER_MAX: usize = 320;
 pub enum Bulk {
     /// Memory of the program's own; it goes home to its pool when the message has left.
     Loan(Loan),
-    /// Bytes of a region that was registered to be read by everybody.
+    /// A part of bytes that are sent again and again, which it keeps where they are.
     Registered(RegisteredSlice),
 }
 
@@ -49,7 +49,7 @@ impl Bulk {
     pub fn len(&self) -> usize {
         match self {
             Bulk::Loan(loan) => loan.len(),
-            Bulk::Registered(bytes) => bytes.len(),
+            Bulk::Registered(slice) => slice.len(),
         }
     }
 
@@ -59,13 +59,10 @@ impl Bulk {
     }
 
     pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
+        let range = start as usize..(start + len) as usize;
         match self {
-            Bulk::Loan(loan) => loan.sge(start as usize..(start + len) as usize),
-            Bulk::Registered(bytes) => {
-                let whole = bytes.sge();
-                debug_assert!(start + len <= whole.length, "the part lies in the slice");
-                Sge { addr: whole.addr + u64::from(start), length: len, ..whole }
-            }
+            Bulk::Loan(loan) => loan.sge(range),
+            Bulk::Registered(slice) => slice.sge(range),
         }
     }
 }

@@ -94,14 +94,14 @@ pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let slice = world.source(0).slice(1, 0, 40);
     let mut call = world.clients[0].call(peer, 0).expect("a call");
-    (0..9).for_each(|_| call.payload().place(slice));
+    (0..9).for_each(|_| call.payload().place(slice.clone()));
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
     let mut call = world.clients[0].call(peer, 0).expect("a call");
-    call.payload().place_pieces((0..25).map(|_| slice.into()));
+    call.payload().place_pieces((0..25).map(|_| slice.clone().into()));
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
     // An error sticks, whatever follows.
     let mut call = world.clients[0].call(peer, 0).expect("a call");
-    call.payload().place_pieces((0..25).map(|_| slice.into()));
+    call.payload().place_pieces((0..25).map(|_| slice.clone().into()));
     call.payload().put_u32(1);
     call.payload().place(slice);
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
