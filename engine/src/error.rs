@@ -200,13 +200,6 @@ pub enum CallRefused {
          slots (send.length) and more zeros (send.zero) make them fewer"
     )]
     TooManyPieces,
-    /// The peer would have to fetch the message as a whole, which is then copied, and a registered
-    /// slice in it is not the shard's to read.
-    #[error(
-        "a registered slice lies in a call that the peer has to fetch as a whole: place a loan, or let \
-         the peer fetch more items apart (interop.read_chunks_max, interop.long_call_with_chunks)"
-    )]
-    SliceInLongCall,
     /// More memory windows, or more landing buffers, than the shard has at all.
     #[error(
         "the call needs more memory windows or landing buffers than there are; explicit.windows and \

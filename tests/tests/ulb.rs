@@ -4,7 +4,8 @@
 use rpcrdma_engine::ulb::{
     BindError, Bound, CallHeader, HeaderError, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4,
 };
-use rpcrdma_engine::{Answer, Call, CallError, Loan, Reply, Want};
+use rpcrdma_engine::{Answer, Bulk, Call, CallError, Loan, Reply, Want};
+use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::pair::{Pair, Respond};
 use rpcrdma_tests::script::Random;
 
@@ -89,14 +90,17 @@ fn protected_calls_keep_their_data_in_the_stream() {
         [(Protection::None, 1), (Protection::Integrity, 0), (Protection::Privacy, 0)]
     {
         let mut pair = Pair::new(count);
-        let loan = pair.buffer(&[9; 2001]);
-        let mut call = bind(nfs3::WRITE, protection).call(pair.begin());
-        call.argument(loan).expect("the data of a WRITE");
-        // Length, bytes and padding, whether they are in the stream or not.
-        assert_eq!(call.payload().position(), 8 + 4 + 2004);
-        call.submit().expect("a WRITE");
-        let seen = pair.finish(|reply| reply.map(|reply| reply.reader().u32()));
-        assert_eq!(seen, Ok(Ok(placed)), "{protection:?}");
+        let bytes = RegisteredBytes::new(pair.buffer(&[9; 2001]));
+        let items = [pair.buffer(&[9; 2001]).into(), bytes.slice(0..2001).expect("all").into()];
+        for item in items as [Bulk; 2] {
+            let mut call = bind(nfs3::WRITE, protection).call(pair.begin());
+            call.argument(item).expect("the data of a WRITE");
+            // Length, bytes and padding, whether they are in the stream or not.
+            assert_eq!(call.payload().position(), 8 + 4 + 2004);
+            call.submit().expect("a WRITE");
+            let seen = pair.finish(|reply| reply.map(|reply| reply.reader().u32()));
+            assert_eq!(seen, Ok(Ok(placed)), "{protection:?}");
+        }
     }
 }
 

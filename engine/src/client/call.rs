@@ -10,7 +10,7 @@ use super::sink::Sink;
 use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::shard::exposed::Owner;
-use crate::shard::message::{After, Bulk};
+use crate::shard::message::After;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
 use crate::shard::turn::CALL;
@@ -271,11 +271,6 @@ fn expose(
         exposures.offer_reply(place, route.reply)?;
     }
     if route.body > 0 {
-        let copied = (0..demand.items.len()).filter(|&item| !route.items.contains(item));
-        let mut pieces = copied.flat_map(|item| body.item_pieces(item));
-        if pieces.any(|piece| matches!(piece, Bulk::Registered(_))) {
-            return Err(CallRefused::SliceInLongCall);
-        }
         exposures.offer_body(place, route.body)?;
     }
     exposures.key(place, exposer)?;

@@ -14,7 +14,7 @@
 //! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
 //! other half is touched only by messages with bulk or with more payload than one slot holds.
 
-use core::ops::Range;
+use core::ops::{Deref, Range};
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RegisteredSlice, SendSlot, Sge, Token};
@@ -45,24 +45,22 @@ pub enum Bulk {
 }
 
 impl Bulk {
-    /// The number of bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Bulk::Loan(loan) => loan.len(),
-            Bulk::Registered(slice) => slice.len(),
-        }
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
         let range = start as usize..(start + len) as usize;
         match self {
             Bulk::Loan(loan) => loan.sge(range),
             Bulk::Registered(slice) => slice.sge(range),
+        }
+    }
+}
+
+impl Deref for Bulk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bulk::Loan(loan) => loan,
+            Bulk::Registered(slice) => slice,
         }
     }
 }
@@ -188,23 +186,21 @@ impl Body {
         &self.pieces[*first as usize..*first as usize + item.pieces as usize]
     }
 
-    /// Copies what a piece of a plan stands for. `None` if it is memory that cannot be read here.
-    pub fn copy_piece(&mut self, piece: &Gather, to: &mut Fill<'_>) -> Option<()> {
+    /// Copies what a piece of a plan stands for.
+    pub fn copy_piece(&mut self, piece: &Gather, to: &mut Fill<'_>) {
         match piece {
             Gather::Payload(range) => self.copy_payload(range, to),
             Gather::Zero(len) => to.put_zeros(*len as usize),
             Gather::Bulk { item, start, len } => {
                 let (mut skip, mut left) = (*start as usize, *len as usize);
                 for piece in self.item_pieces(*item) {
-                    let Bulk::Loan(loan) = piece else { return None };
-                    let begin = skip.min(loan.len());
-                    let end = (begin + left).min(loan.len());
-                    to.put(&loan[begin..end]);
+                    let begin = skip.min(piece.len());
+                    let end = (begin + left).min(piece.len());
+                    to.put(&piece[begin..end]);
                     (skip, left) = (skip - begin, left - (end - begin));
                 }
             }
         }
-        Some(())
     }
 
     fn copy_payload(&mut self, range: &Range<u32>, to: &mut Fill<'_>) {

@@ -183,12 +183,6 @@ pub enum BindError {
         /// What is allowed.
         max: u32,
     },
-    /// The bytes of a registered slice have to be in the message, and cannot be read here.
-    #[error("{item} has to be written into the message")]
-    Protected {
-        /// The name of the item.
-        item: &'static str,
-    },
     /// It was not said how long the reply can be: [`BoundCall::result`] for each of the items that
     /// it may have, and [`BoundCall::asks`] where the table says so.
     #[error("how long the reply to {procedure} can be was not said")]

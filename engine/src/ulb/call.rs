@@ -217,13 +217,9 @@ pub(super) fn put(
         let (len, max) = (bulk.len() as u64, item.len_max);
         return Err(BindError::TooLong { item: item.name, len, max });
     }
-    if bound.protection().may_place() {
-        payload.place(bulk);
-        return Ok(());
-    }
-    match bulk {
-        Bulk::Loan(loan) => payload.put_opaque(&loan),
-        Bulk::Registered(_) => return Err(BindError::Protected { item: item.name }),
+    match bound.protection().may_place() {
+        true => payload.place(bulk),
+        false => payload.put_opaque(&bulk),
     }
     Ok(())
 }

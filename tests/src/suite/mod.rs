@@ -71,7 +71,7 @@ macro_rules! api_suite {
                 payload_of_more_slots_than_there_are_is_too_long,
                 payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,
                 one_item_in_many_pieces_travels,
-                slices_in_a_call_that_is_fetched_whole_are_refused;
+                slices_in_a_call_that_is_fetched_whole_are_copied;
         }
     };
     (@tests $open:expr, $version:literal, $attrs:tt; $($room:ident: $($name:ident),+;)+) => {
