@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# Emulated machines: started together, watched, and gone with the script that started them. Sourced by tests/vm/run.
+#
+#   $work/share     what both guests see as /host: commands, meet/, code.ROLE
+#   $work/console.ROLE, $work/qemu.ROLE    what the kernel and the emulator say
+
+pids=()
+
+# boot ROLE: one guest; its output comes out of here.
+boot() {
+    local role=$1 out=$work/output.$1
+    mkfifo "$out"
+    if [ "$guests" = 2 ]; then
+        sed -u "s/^/$role| /" <"$out" &
+    else
+        cat <"$out" &
+    fi
+    readers+=($!)
+    local network=(-net none)
+    [ "$guests" = 2 ] && mapfile -t network < <(wire "$role")
+    # An emulator that is left alone ends: each of the three gets a signal when the one before it ends.
+    setpriv --pdeathsig TERM timeout --kill-after 2 "$timeout" setpriv --pdeathsig KILL \
+        qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
+        -accel tcg,thread=multi -cpu max -smp "$processors" -m "$memory" \
+        -kernel "$cache/kernel" -initrd "$work/initrd" \
+        -append "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable ROLE=$role GUESTS=$guests RDMA=$rdma" \
+        -serial "file:$work/console.$role" \
+        -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \
+        -virtfs "local,path=$work/share,mount_tag=host,security_model=none" \
+        -virtfs "local,path=$results,mount_tag=out,security_model=none" \
+        "${network[@]}" </dev/null >"$work/qemu.$role" 2>&1 &
+    pids+=($!)
+}
+
+# wire ROLE: both guests on one wire, which is a socket with a name of its own.
+wire() {
+    local role=$1 server=off
+    if [ "$role" = a ]; then server=on; else until_there "$work/wire"; fi
+    printf '%s\n' -netdev "stream,id=wire,server=$server,addr.type=unix,addr.path=$work/wire" \
+        -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$([ "$role" = a ] && echo 1 || echo 2),host_mtu=4200"
+    [ -z "$capture" ] || [ "$role" = b ] ||
+        printf '%s\n' -object "filter-dump,id=capture,netdev=wire,file=$capture"
+}
+
+until_there() {
+    local tries=200
+    while [ ! -e "$1" ] && [ $((tries--)) -gt 0 ]; do
+        sleep 0.05
+    done
+}
+
+# outcome ROLE: the exit code of the commands, or what happened instead of one.
+outcome() {
+    local role=$1 ended=$2 code
+    if [ -e "$work/share/code.$role" ]; then
+        code=$(cat "$work/share/code.$role")
+        [ "$code" = 0 ] || console "$role" "the commands in guest $role ended with $code"
+        return "$code"
+    fi
+    if [ "$ended" = 124 ]; then
+        console "$role" "guest $role was not done after $timeout s"
+    elif grep -q 'Kernel panic' "$work/console.$role" 2>/dev/null; then
+        console "$role" "the kernel of guest $role panicked"
+    else
+        console "$role" "guest $role ended without a result"
+    fi
+    return "$broken"
+}
+
+# console ROLE REASON: what one wants to see of a guest that failed.
+console() {
+    {
+        printf 'vm: %s\n' "$2"
+        tail -n 5 "$work/qemu.$1" | sed 's/^/    emulator| /'
+        tail -n 40 "$work/console.$1" | tr -d '\r' | sed 's/^/    console| /'
+    } >&2
+}
+
+# warnings ROLE: the kernel should have nothing to warn of.
+warnings() {
+    grep -aE 'WARNING:|BUG:|Oops|Call Trace|blocked for more than|general protection' "$work/console.$1" |
+        head -n 5 | sed "s/^/vm: kernel of guest $1: /" >&2 || true
+}

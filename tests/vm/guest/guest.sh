@@ -1,0 +1,41 @@
+# shellcheck shell=sh
+# What the commands of a guest can call.
+
+# meet NAME: wait until the other guest has come to the same point; fails when it has ended instead.
+meet() {
+    [ "$GUESTS" = 2 ] || return 0
+    if [ "$ROLE" = a ]; then other=b; else other=a; fi
+    mkdir -p /host/meet
+    : >"/host/meet/$1.$ROLE"
+    while [ ! -e "/host/meet/$1.$other" ]; do
+        if [ -e "/host/code.$other" ]; then
+            echo "guest $other ended before it came to $1" >&2
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# only ROLE COMMAND...: in this guest alone.
+only() {
+    [ "$ROLE" = "$1" ] || return 0
+    shift
+    "$@"
+}
+
+# until_true SECONDS COMMAND...: until the command succeeds.
+until_true() {
+    tries=$(($1 * 20))
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        if [ "$tries" -le 0 ]; then
+            echo "not in time: $*" >&2
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# shellcheck source-path=SCRIPTDIR source=nfs.sh
+. /usr/lib/nfs.sh

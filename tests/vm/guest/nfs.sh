@@ -1,0 +1,51 @@
+# shellcheck shell=sh
+# The kernel's own NFS/RDMA, as server and as client.
+
+# kernel_nfs_server: /export for everybody, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048.
+kernel_nfs_server() {
+    modprobe -a rpcrdma nfsd
+    mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
+    rpc_pipefs
+    rpc_bind
+    mkdir -p /var/lib/nfs/sm /var/lib/nfs/v4recovery
+    touch /var/lib/nfs/etab /var/lib/nfs/rmtab
+    echo '/export *(rw,fsid=0,no_root_squash,insecure,no_subtree_check)' >/etc/exports
+    exportfs -ra
+    rpc.mountd -p 20048
+    echo "rdma 20049" >/proc/fs/nfsd/portlist
+    echo 8 >/proc/fs/nfsd/threads
+    echo Y >/proc/fs/nfsd/v4_end_grace
+}
+
+# kernel_mount ADDRESS:PATH DIRECTORY [OPTIONS]: by version 3 over RDMA, from whatever serves at ports 20048 and 20049.
+# The options come behind those and can overrule them.
+kernel_mount() {
+    modprobe -a rpcrdma nfs nfsv3
+    rpc_pipefs
+    mkdir -p "$2"
+    mount.nfs "$1" "$2" -o "vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048${3:+,$3}"
+}
+
+# kernel_mount4 ADDRESS:PATH DIRECTORY [OPTIONS]: by version 4.1; PATH is / for what has fsid=0.
+kernel_mount4() {
+    modprobe -a rpcrdma nfs nfsv4
+    rpc_pipefs
+    mkdir -p "$2"
+    mount.nfs "$1" "$2" -o "vers=4.1,proto=rdma,port=20049${3:+,$3}"
+}
+
+# kernel_unmount DIRECTORY: without asking rpcbind for MOUNT, which umount.nfs does.
+kernel_unmount() {
+    busybox umount "$1"
+}
+
+rpc_pipefs() {
+    mountpoint -q /var/lib/nfs/rpc_pipefs || mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
+}
+
+rpc_bind() {
+    [ -S /run/rpcbind.sock ] && return
+    mkdir -p /run/rpcbind
+    rpcbind -f &
+    until_true 10 test -S /run/rpcbind.sock
+}
