@@ -15,6 +15,7 @@ pub mod alloc;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod done;
+pub mod nfs;
 pub mod opener;
 pub mod pair;
 pub mod raw_peer;

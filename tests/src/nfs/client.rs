@@ -1,0 +1,415 @@
+//! NFS version 3: the procedures, by their types.
+
+use std::net::SocketAddr;
+
+use nfs3_types::nfs3::*;
+use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
+use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_engine::{Client, Provider, SetupError};
+
+use super::rpc::{Caller, Failure, Give, Reply, Request, Take};
+
+/// A client of one server.
+pub struct Nfs<P: Provider> {
+    /// The connection.
+    pub rpc: Caller<P>,
+}
+
+/// What a READ has brought, and how.
+#[derive(Debug)]
+pub struct Read {
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// Whether they are the last of the file.
+    pub eof: bool,
+    /// Whether they came outside of the stream.
+    pub placed: bool,
+    /// Whether memory of the program came back.
+    pub sink: bool,
+}
+
+impl<P: Provider> Nfs<P> {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn connect(client: Client<P>, to: SocketAddr) -> Result<Nfs<P>, SetupError> {
+        Ok(Nfs { rpc: Caller::connect(client, to)? })
+    }
+
+    /// A procedure whose results are words and attributes.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn plain<T: Unpack, E: Unpack>(
+        &mut self,
+        procedure: u32,
+        arguments: &impl Pack,
+    ) -> Result<T, Failure> {
+        let reply = self.rpc.call(&Request::new(procedure, arguments))?;
+        results::<T, E>(&reply)
+    }
+
+    /// Asks whether the server is there.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn null(&mut self) -> Result<(), Failure> {
+        let reply = self.rpc.call(&Request::new(nfs3::NULL, &Void))?;
+        decoded::<Void>(&reply).map(drop)
+    }
+
+    /// Attributes of an object.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn getattr(&mut self, object: &nfs_fh3) -> Result<fattr3, Failure> {
+        let arguments = GETATTR3args { object: object.clone() };
+        let found = self.plain::<GETATTR3resok, Void>(nfs3::GETATTR, &arguments)?;
+        Ok(found.obj_attributes)
+    }
+
+    /// Changes attributes of an object.
+    ///
+    /// # Errors
+    /// Why they were not changed.
+    pub fn setattr(&mut self, object: &nfs_fh3, new: sattr3) -> Result<wcc_data, Failure> {
+        let arguments =
+            SETATTR3args { object: object.clone(), new_attributes: new, guard: sattrguard3::None };
+        let done = self.plain::<SETATTR3resok, SETATTR3resfail>(nfs3::SETATTR, &arguments)?;
+        Ok(done.obj_wcc)
+    }
+
+    /// The handle of a name in a directory.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn lookup(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<LOOKUP3resok, Failure> {
+        let arguments = LOOKUP3args { what: at(dir, name) };
+        self.plain::<LOOKUP3resok, LOOKUP3resfail>(nfs3::LOOKUP, &arguments)
+    }
+
+    /// Which of the rights asked for there are.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn access(&mut self, object: &nfs_fh3, access: u32) -> Result<u32, Failure> {
+        let arguments = ACCESS3args { object: object.clone(), access };
+        let found = self.plain::<ACCESS3resok, ACCESS3resfail>(nfs3::ACCESS, &arguments)?;
+        Ok(found.access)
+    }
+
+    /// Where a link leads, and whether that came outside of the stream.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn readlink(
+        &mut self,
+        symlink: &nfs_fh3,
+        len_max: u32,
+        how: Take,
+    ) -> Result<(Vec<u8>, bool), Failure> {
+        let arguments = READLINK3args { symlink: symlink.clone() };
+        let request = Request::new(nfs3::READLINK, &arguments).taking(len_max, how);
+        let reply = self.rpc.call(&request)?;
+        let found = results::<READLINK3resok<'static>, READLINK3resfail>(&reply)?;
+        Ok((found.data.0.into_owned(), reply.placed))
+    }
+
+    /// Bytes of a file.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn read(
+        &mut self,
+        file: &nfs_fh3,
+        offset: u64,
+        count: u32,
+        how: Take,
+    ) -> Result<Read, Failure> {
+        let reply = self.rpc.call(&read_request(file, offset, count, how))?;
+        read_results(&reply)
+    }
+
+    /// Writes bytes to a file.
+    ///
+    /// # Errors
+    /// Why they were not written.
+    pub fn write(
+        &mut self,
+        file: &nfs_fh3,
+        offset: u64,
+        data: &[u8],
+        stable: stable_how,
+        how: Give,
+    ) -> Result<WRITE3resok, Failure> {
+        let reply = self.rpc.call(&write_request(file, offset, data, stable, how))?;
+        results::<WRITE3resok, WRITE3resfail>(&reply)
+    }
+
+    /// Makes a file.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn create(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
+        let attributes = sattr3 { mode: set_mode3::Some(0o644), ..sattr3::default() };
+        self.create_as(dir, name, createhow3::UNCHECKED(attributes))
+    }
+
+    /// Makes a file in one of the three ways.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn create_as(
+        &mut self,
+        dir: &nfs_fh3,
+        name: &[u8],
+        how: createhow3,
+    ) -> Result<nfs_fh3, Failure> {
+        let arguments = CREATE3args { where_: at(dir, name), how };
+        let made = self.plain::<CREATE3resok, CREATE3resfail>(nfs3::CREATE, &arguments)?;
+        handle(made.obj)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn mkdir(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
+        let attributes = sattr3 { mode: set_mode3::Some(0o755), ..sattr3::default() };
+        let arguments = MKDIR3args { where_: at(dir, name), attributes };
+        let made = self.plain::<MKDIR3resok, MKDIR3resfail>(nfs3::MKDIR, &arguments)?;
+        handle(made.obj)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn symlink(
+        &mut self,
+        dir: &nfs_fh3,
+        name: &[u8],
+        target: &[u8],
+        how: Give,
+    ) -> Result<nfs_fh3, Failure> {
+        let arguments = SYMLINK3args {
+            where_: at(dir, name),
+            symlink: symlinkdata3 {
+                symlink_attributes: sattr3::default(),
+                symlink_data: nfspath3(Opaque::borrowed(&[])),
+            },
+        };
+        let request = Request::new(nfs3::SYMLINK, &arguments).giving(target, how);
+        let reply = self.rpc.call(&request)?;
+        let made = results::<SYMLINK3resok, SYMLINK3resfail>(&reply)?;
+        handle(made.obj)
+    }
+
+    /// Makes a named pipe.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn mkfifo(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
+        let attributes = sattr3 { mode: set_mode3::Some(0o600), ..sattr3::default() };
+        let arguments = MKNOD3args { where_: at(dir, name), what: mknoddata3::NF3FIFO(attributes) };
+        let made = self.plain::<MKNOD3resok, MKNOD3resfail>(nfs3::MKNOD, &arguments)?;
+        handle(made.obj)
+    }
+
+    /// Removes a name of anything but a directory.
+    ///
+    /// # Errors
+    /// Why it is still there.
+    pub fn remove(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
+        let arguments = REMOVE3args { object: at(dir, name) };
+        self.plain::<REMOVE3resok, REMOVE3resfail>(nfs3::REMOVE, &arguments).map(drop)
+    }
+
+    /// Removes a directory.
+    ///
+    /// # Errors
+    /// Why it is still there.
+    pub fn rmdir(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
+        let arguments = RMDIR3args { object: at(dir, name) };
+        self.plain::<RMDIR3resok, RMDIR3resfail>(nfs3::RMDIR, &arguments).map(drop)
+    }
+
+    /// Renames.
+    ///
+    /// # Errors
+    /// Why the name is the same.
+    pub fn rename(
+        &mut self,
+        (from_dir, from): (&nfs_fh3, &[u8]),
+        (to_dir, to): (&nfs_fh3, &[u8]),
+    ) -> Result<(), Failure> {
+        let arguments = RENAME3args { from: at(from_dir, from), to: at(to_dir, to) };
+        self.plain::<RENAME3resok, RENAME3resfail>(nfs3::RENAME, &arguments).map(drop)
+    }
+
+    /// Makes a hard link.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn link(&mut self, file: &nfs_fh3, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
+        let arguments = LINK3args { file: file.clone(), link: at(dir, name) };
+        self.plain::<LINK3resok, LINK3resfail>(nfs3::LINK, &arguments).map(drop)
+    }
+
+    /// Entries of a directory, from behind a cookie; at most `count` bytes of them.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn readdir(
+        &mut self,
+        dir: &nfs_fh3,
+        (cookie, cookieverf): (u64, cookieverf3),
+        count: u32,
+    ) -> Result<READDIR3resok<'static>, Failure> {
+        let arguments = READDIR3args { dir: dir.clone(), cookie, cookieverf, count };
+        let reply = self.rpc.call(&Request::new(nfs3::READDIR, &arguments).asking(count))?;
+        results::<READDIR3resok<'static>, READDIR3resfail>(&reply)
+    }
+
+    /// Entries of a directory with attributes and handles, from behind a cookie; a reply of at
+    /// most `maxcount` bytes.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn readdirplus(
+        &mut self,
+        dir: &nfs_fh3,
+        from: (u64, cookieverf3),
+        maxcount: u32,
+    ) -> Result<READDIRPLUS3resok<'static>, Failure> {
+        self.readdirplus_in(dir, from, maxcount, maxcount)
+    }
+
+    /// As [`Nfs::readdirplus`], with memory for a reply of `room` bytes.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn readdirplus_in(
+        &mut self,
+        dir: &nfs_fh3,
+        (cookie, cookieverf): (u64, cookieverf3),
+        maxcount: u32,
+        room: u32,
+    ) -> Result<READDIRPLUS3resok<'static>, Failure> {
+        let arguments =
+            READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount: maxcount, maxcount };
+        let reply = self.rpc.call(&Request::new(nfs3::READDIRPLUS, &arguments).asking(room))?;
+        results::<READDIRPLUS3resok<'static>, READDIRPLUS3resfail>(&reply)
+    }
+
+    /// The state of a file system.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn fsstat(&mut self, root: &nfs_fh3) -> Result<FSSTAT3resok, Failure> {
+        let arguments = FSSTAT3args { fsroot: root.clone() };
+        self.plain::<FSSTAT3resok, FSSTAT3resfail>(nfs3::FSSTAT, &arguments)
+    }
+
+    /// What a file system can do.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn fsinfo(&mut self, root: &nfs_fh3) -> Result<FSINFO3resok, Failure> {
+        let arguments = FSINFO3args { fsroot: root.clone() };
+        self.plain::<FSINFO3resok, FSINFO3resfail>(nfs3::FSINFO, &arguments)
+    }
+
+    /// Limits of paths.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub fn pathconf(&mut self, object: &nfs_fh3) -> Result<PATHCONF3resok, Failure> {
+        let arguments = PATHCONF3args { object: object.clone() };
+        self.plain::<PATHCONF3resok, PATHCONF3resfail>(nfs3::PATHCONF, &arguments)
+    }
+
+    /// Has a file on stable storage.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn commit(&mut self, file: &nfs_fh3) -> Result<writeverf3, Failure> {
+        let arguments = COMMIT3args { file: file.clone(), offset: 0, count: 0 };
+        let done = self.plain::<COMMIT3resok, COMMIT3resfail>(nfs3::COMMIT, &arguments)?;
+        Ok(done.verf)
+    }
+}
+
+/// A READ.
+pub fn read_request(file: &nfs_fh3, offset: u64, count: u32, how: Take) -> Request {
+    let arguments = READ3args { file: file.clone(), offset, count };
+    Request::new(nfs3::READ, &arguments).taking(count, how)
+}
+
+/// What a READ has brought.
+///
+/// # Errors
+/// Why that is nothing.
+pub fn read_results(reply: &Reply) -> Result<Read, Failure> {
+    let found = results::<READ3resok<'static>, READ3resfail>(reply)?;
+    if found.count as usize != found.data.len() {
+        return Err(Failure::Results(format!(
+            "{} bytes, said to be {}",
+            found.data.len(),
+            found.count
+        )));
+    }
+    let Reply { placed, sink, .. } = *reply;
+    Ok(Read { data: found.data.into_owned(), eof: found.eof, placed, sink })
+}
+
+/// A WRITE.
+pub fn write_request(
+    file: &nfs_fh3,
+    offset: u64,
+    data: &[u8],
+    stable: stable_how,
+    how: Give,
+) -> Request {
+    let arguments = WRITE3args {
+        file: file.clone(),
+        offset,
+        count: data.len() as u32,
+        stable,
+        data: Opaque::borrowed(&[]),
+    };
+    Request::new(nfs3::WRITE, &arguments).giving(data, how)
+}
+
+/// The good arm of the results of a procedure.
+///
+/// # Errors
+/// The status, or what is wrong with them.
+pub fn results<T: Unpack, E: Unpack>(reply: &Reply) -> Result<T, Failure> {
+    match decoded::<Nfs3Result<T, E>>(reply)? {
+        Nfs3Result::Ok(results) => Ok(results),
+        Nfs3Result::Err((status, _)) => Err(Failure::Status(status)),
+    }
+}
+
+/// Results that are as long as the reply.
+fn decoded<T: Unpack>(reply: &Reply) -> Result<T, Failure> {
+    let (value, len) = T::unpack(&mut reply.results.as_slice())
+        .map_err(|error| Failure::Results(error.to_string()))?;
+    match reply.results.len().checked_sub(len) {
+        Some(0) => Ok(value),
+        more => Err(Failure::Results(format!("{more:?} bytes behind the results"))),
+    }
+}
+
+fn at<'a>(dir: &nfs_fh3, name: &'a [u8]) -> diropargs3<'a> {
+    diropargs3 { dir: dir.clone(), name: name.into() }
+}
+
+fn handle(made: post_op_fh3) -> Result<nfs_fh3, Failure> {
+    match made {
+        post_op_fh3::Some(handle) => Ok(handle),
+        post_op_fh3::None => Err(Failure::Results("no handle of what was made".into())),
+    }
+}

@@ -1,0 +1,117 @@
+//! What every NFSv3 server does for our client, written once: the kernel's, and ours.
+
+pub mod data;
+pub mod directories;
+pub mod links;
+pub mod names;
+pub mod refusals;
+pub mod sizes;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nfs3_types::nfs3::nfs_fh3;
+use nfs3_types::rpc::auth_unix;
+use nfs3_types::xdr_codec::Opaque;
+use rpcrdma_engine::Provider;
+
+use super::client::Nfs;
+
+/// A client, and the directory that its server exports.
+pub struct Scene<'a, P: Provider> {
+    /// The client.
+    pub nfs: Nfs<P>,
+    /// The handle of the directory.
+    pub root: nfs_fh3,
+    /// Where it is, without the server.
+    pub path: &'a Path,
+    /// What the server has moved by explicit RDMA so far.
+    pub moved: &'a dyn Fn() -> Moved,
+    /// What a short message holds, header included: in both directions.
+    pub inline: u32,
+}
+
+/// Explicit RDMA of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// RDMA Reads.
+    pub reads: u64,
+    /// RDMA Writes.
+    pub writes: u64,
+}
+
+impl<'a, P: Provider> Scene<'a, P> {
+    /// A scene that acts in the name of the owner of the directory.
+    ///
+    /// # Panics
+    /// If there is no such directory.
+    pub fn new(
+        mut nfs: Nfs<P>,
+        root: nfs_fh3,
+        path: &'a Path,
+        moved: &'a dyn Fn() -> Moved,
+        inline: u32,
+    ) -> Scene<'a, P> {
+        let owner = fs::metadata(path).expect("the directory is there");
+        nfs.rpc.set_credentials(&auth_unix {
+            machinename: Opaque::borrowed(b"tests"),
+            uid: owner.uid(),
+            gid: owner.gid(),
+            ..auth_unix::default()
+        });
+        Scene { nfs, root, path, moved, inline }
+    }
+
+    /// A fresh directory of a check, by its handle and where it is.
+    ///
+    /// # Panics
+    /// If the server does not find it.
+    pub fn fresh(&mut self, name: &str) -> (nfs_fh3, PathBuf) {
+        let path = self.path.join(name);
+        // A check may run once more with another configuration.
+        if path.exists() {
+            fs::remove_dir_all(&path).expect("what a check left can be removed");
+        }
+        fs::create_dir(&path).expect("a directory can be made");
+        let found = self.nfs.lookup(&self.root, name.as_bytes()).expect("the server finds it");
+        (found.object, path)
+    }
+
+    /// Whether the connection speaks version one.
+    ///
+    /// # Panics
+    /// If the client has never connected.
+    pub fn is_one(&mut self) -> bool {
+        let stats = self.nfs.rpc.client().handle().stats();
+        assert!(stats.version_one + stats.version_two > 0, "the client is connected");
+        stats.version_two == 0
+    }
+}
+
+/// Every check, one after the other.
+///
+/// # Panics
+/// If the server, or the client, does not do what it should.
+pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
+    names::attributes_are_those_of_the_file_system(scene);
+    names::names_of_every_length_are_found(scene);
+    names::changes_are_made_in_the_file_system(scene);
+    names::the_file_system_describes_itself(scene);
+    links::targets_of_every_length_are_made_and_read(scene);
+    directories::directories_are_read_in_replies_of_every_size(scene);
+    data::reads_bring_what_is_in_the_file(scene);
+    data::reads_stop_at_the_end(scene);
+    data::writes_put_into_the_file_what_was_given(scene);
+    data::long_calls_are_fetched_as_a_whole(scene);
+    data::many_calls_are_in_flight(scene);
+    refusals::failures_leave_memory_alone(scene);
+    refusals::memory_that_is_too_small_fails_its_call_only(scene);
+}
+
+/// Bytes that tell where they belong.
+pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
+    (0..len as u32)
+        .map(|at| ((at ^ seed.rotate_left(9)).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}

@@ -1,0 +1,72 @@
+//! What fails: the caller is told, its memory comes back, and the next call goes.
+
+use std::fs;
+
+use nfs3_types::nfs3::{cookieverf3, nfs_fh3, nfsstat3};
+use nfs3_types::xdr_codec::Opaque;
+use rpcrdma_engine::{CallError, Provider};
+
+use super::{Scene, pattern};
+use crate::nfs::client::read_request;
+use crate::nfs::{Failure, Take};
+
+/// A READ or READLINK that fails has no data: memory offered for them is given back as it was.
+///
+/// # Panics
+/// If not.
+pub fn failures_leave_memory_alone<P: Provider>(scene: &mut Scene<'_, P>) {
+    let (dir, path) = scene.fresh("failures");
+    fs::write(path.join("file"), pattern(1, 100)).expect("a file");
+    let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+    let foreign = nfs_fh3 { data: Opaque::owned(vec![7; 32]) };
+    for take in [Take::Sink(1), Take::Sink(3), Take::Landing, Take::InLine] {
+        for handle in [&dir, &foreign] {
+            let read = scene.nfs.read(handle, 0, 10_000, take);
+            assert!(matches!(read, Err(Failure::Status(_))), "{take:?}: {read:?}");
+        }
+        let link = scene.nfs.readlink(&file, 1024, take);
+        assert!(matches!(link, Err(Failure::Status(nfsstat3::NFS3ERR_INVAL))), "{link:?}");
+        let read = scene.nfs.read(&file, 0, 100, take).expect("the next call goes");
+        assert!(read.data == pattern(1, 100));
+    }
+}
+
+/// A result that is longer than the memory for it fails its call; the connection goes on.
+///
+/// # Panics
+/// If not.
+pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Scene<'_, P>) {
+    let (dir, path) = scene.fresh("too-small");
+    for count in 0..200 {
+        fs::write(path.join(format!("entry-{count}")), "").expect("a file");
+    }
+    let bytes = pattern(1, 20_000);
+    fs::write(path.join("file"), &bytes).expect("a file");
+    let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+    let is_one = scene.is_one();
+    for _ in 0..3 {
+        // Only in version one a reply that was announced too short cannot come in another way.
+        if is_one {
+            let from = (0, cookieverf3::default());
+            let listed = scene.nfs.readdirplus_in(&dir, from, 32_768, scene.inline + 1000);
+            assert_rejected(listed);
+            let request =
+                read_request(&file, 0, 20_000, Take::Sink(1)).taking(9_000, Take::Sink(1));
+            assert_rejected(scene.nfs.rpc.call(&request));
+        }
+        let read = scene.nfs.read(&file, 0, 20_000, Take::Sink(1)).expect("the next call goes");
+        assert!(read.data == bytes);
+    }
+    let stats = scene.nfs.rpc.client().handle().stats();
+    assert_eq!(stats.closed, 0, "the connection is the same");
+}
+
+/// # Panics
+/// If the server did not refuse the call.
+pub fn assert_rejected<T>(result: Result<T, Failure>) {
+    match result {
+        Err(Failure::Call { error: CallError::Rejected(_), .. }) => {}
+        Err(other) => panic!("the call failed otherwise: {other:?}"),
+        Ok(_) => panic!("the call was executed"),
+    }
+}
