@@ -4,6 +4,7 @@
 mod nfs3_stand_in;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,10 +46,15 @@ fn configured(change: impl Fn(&mut Raw)) -> Config {
     Config::try_from(raw).expect("the configuration of a test holds")
 }
 
-/// Runs the whole suite.
-fn run(inline: u32, change: impl Fn(&mut Raw)) {
-    let folder = Folder::new();
-    let mut engine = Engine::new(Fabric::new(), configured(change)).expect("an engine");
+/// Serves a folder, connects, and hands both to a test.
+fn with_server<T>(
+    serve: Config,
+    call: Config,
+    inline: u32,
+    test: impl FnOnce(&mut Scene<'_, Fabric>, SocketAddr) -> T,
+) -> T {
+    let (folder, fabric) = (Folder::new(), Fabric::new());
+    let mut engine = Engine::new(fabric.clone(), serve).expect("an engine");
     let path = folder.0.clone();
     let serving = engine.start(move |_| StandIn::new(&path)).expect("a server");
     let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
@@ -59,12 +65,17 @@ fn run(inline: u32, change: impl Fn(&mut Raw)) {
             writes: stats.iter().map(|stats| stats.writes).sum(),
         }
     };
-    let nfs = Nfs::connect(engine.client().expect("a client"), at).expect("a connection");
+    let calling = Engine::new(fabric, call).expect("an engine");
+    let nfs = Nfs::connect(calling.client().expect("a client"), at).expect("a connection");
     let root = StandIn::handle_of(&folder.0);
     let mut scene = Scene::new(nfs, root, &folder.0, &moved, inline);
-    suite::all(&mut scene);
-    drop(scene);
-    engine.stop();
+    test(&mut scene, at)
+}
+
+/// Runs the whole suite.
+fn run(inline: u32, change: impl Fn(&mut Raw)) {
+    let (serve, call) = (configured(&change), configured(&change));
+    with_server(serve, call, inline, |scene, _| suite::all(scene));
 }
 
 #[test]
@@ -114,5 +125,16 @@ fn version_two_without_placement_by_send() {
     run(4096, |raw| {
         raw.features.placement = false;
         raw.receive.placement.count = 0;
+    });
+}
+
+/// A server that knows version one only says so; the connection goes on in it, and the next one
+/// begins with it.
+#[test]
+fn a_server_of_version_one_is_found_out_once() {
+    let serve = configured(|raw| raw.protocol.version = "one".into());
+    let call = configured(|_| {});
+    with_server(serve, call, 4096, |scene, at| {
+        suite::versions::a_server_of_version_one_is_found_out_once(scene, at);
     });
 }

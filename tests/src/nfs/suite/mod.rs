@@ -6,6 +6,7 @@ pub mod links;
 pub mod names;
 pub mod refusals;
 pub mod sizes;
+pub mod versions;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,32 @@
+//! Servers that know version one only.
+
+use std::net::SocketAddr;
+
+use rpcrdma_engine::Provider;
+
+use super::{Scene, names};
+
+/// A client that would rather speak version two learns on its first connection that this server
+/// does not, and goes on with it; the next connection does not ask again.
+///
+/// # Panics
+/// If not, or if anything but the version differs.
+pub fn a_server_of_version_one_is_found_out_once<P: Provider>(
+    scene: &mut Scene<'_, P>,
+    at: SocketAddr,
+) {
+    let seen = |scene: &mut Scene<'_, P>| {
+        let stats = scene.nfs.rpc.client().handle().stats();
+        let lost = stats.fallbacks_loss + stats.fallbacks_silence + stats.versions_refused;
+        assert_eq!((stats.version_two, lost), (0, 0), "the server answers, in version one");
+        (stats.version_one, stats.fallbacks_error, stats.versions_remembered)
+    };
+    assert_eq!(seen(scene), (1, 1, 0), "asked for version two, and told");
+    assert!(scene.is_one());
+    names::the_file_system_describes_itself(scene);
+    for known in 1..=2 {
+        scene.nfs.rpc.reconnect(at).expect("the server is there");
+        assert_eq!(seen(scene), (1 + known, 1, known), "remembered");
+        names::attributes_are_those_of_the_file_system(scene);
+    }
+}
