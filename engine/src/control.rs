@@ -145,7 +145,7 @@ impl<P: Provider> Control<P> {
                 Request::Connect(wish) => self.connect(wish),
             }
         }
-        self.give_up_late();
+        self.give_up();
         let waker = self.office.waker.clone();
         let mut event = self.cm.next(&waker, timeout);
         waker.drain();
@@ -219,20 +219,30 @@ impl<P: Provider> Control<P> {
                 let until = Instant::now() + office.param.timeout;
                 self.attempts.push(Attempt { inner, wish, until });
             }
-            Err(_) => {
+            Err(error) => {
                 drop(desks);
-                self.refuse(wish, ConnectError::Unreachable);
+                let reason = match error {
+                    SetupError::Connect { reason, .. } => reason,
+                    _ => ConnectError::Failed,
+                };
+                self.refuse(wish, reason);
             }
         }
     }
 
-    fn give_up_late(&mut self) {
+    /// Ends attempts that take too long, and those of shards that are gone.
+    fn give_up(&mut self) {
+        if self.attempts.is_empty() {
+            return;
+        }
         let now = Instant::now();
-        let (late, open) =
-            core::mem::take(&mut self.attempts).into_iter().partition(|it| it.until <= now);
+        let shards: Vec<u32> = lock(&self.office.desks).iter().map(|desk| desk.shard).collect();
+        let is_open = |it: &Attempt| it.until > now && shards.contains(&it.wish.shard);
+        let (open, ended): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut self.attempts).into_iter().partition(is_open);
         self.attempts = open;
-        let late: Vec<Attempt> = late;
-        for attempt in late {
+        for attempt in ended {
+            self.cm.cancel(attempt.inner);
             self.refuse(attempt.wish, ConnectError::TimedOut);
         }
     }

@@ -113,6 +113,12 @@ pub enum CloseReason {
     /// The handler turned the connection down.
     #[error("refused by the handler")]
     Refused,
+    /// The device gave up the queue pair.
+    #[error("the device gave up the queue pair")]
+    Failed,
+    /// The device is gone or broken, and every connection on it with it.
+    #[error("the device is gone or broken")]
+    DeviceLost,
     /// The completion queue is lost, and every connection of the shard with it.
     #[error("the completion queue failed: {0}")]
     Queue(crate::provider::CqError),

@@ -140,6 +140,9 @@ pub trait ConnectionManager: Send {
         on: &Handle<Self>,
         param: &ConnParam<'_>,
     ) -> Result<Endpoint<Self>, SetupError>;
+    /// Gives an attempt up: nobody waits for it any more. An outcome that is on its way may still
+    /// come; whoever takes it then drops it.
+    fn cancel(&mut self, id: ConnectId);
     /// Turns a request down.
     fn reject(&mut self, request: Self::Request, private: &[u8]);
     /// The next event, waiting for it at most `timeout`. Returns early when `waker` is rung.
@@ -217,6 +220,13 @@ pub enum ConnectError {
     /// No answer in time.
     #[error("the peer did not answer in time")]
     TimedOut,
+    /// The network has no way from this device to that address: none at all, or one that leaves by
+    /// another device.
+    #[error("no route leads there from this device (verbs.device, verbs.address)")]
+    NoRoute,
+    /// This side could not make its end of the connection.
+    #[error("this side could not make its end of the connection")]
+    Failed,
     /// This side has as many connections as it was configured for.
     #[error("this side has as many connections as its configuration allows (connections.max)")]
     NoRoom,
@@ -283,6 +293,19 @@ pub enum QueueEvent {
         /// The queue pair.
         qp_num: u32,
     },
+    /// The device has given a queue pair up: what its own side asked for, or what the peer did, it
+    /// cannot do.
+    Failed {
+        /// The queue pair.
+        qp_num: u32,
+    },
+    /// The device is gone or broken, or these queues are: none of their queue pairs is of use.
+    DeviceLost,
+    /// The device's port went down. Its connections live on, for as long as their requests are
+    /// tried again.
+    PortDown,
+    /// The device's port is up.
+    PortUp,
 }
 
 pub use crate::waker::Waker;

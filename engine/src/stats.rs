@@ -125,6 +125,12 @@ counters! {
     late,
     /// Completions with an error.
     failed_completions,
+    /// Times that the device or the queues of the shard were lost.
+    devices_lost,
+    /// Times that the device's port went down.
+    ports_down,
+    /// Times that the device's port came up.
+    ports_up,
     /// Turns that found nothing to do, as long as the idle policy counts them.
     idle_turns,
     /// Sleeps under the idle policy `block`.

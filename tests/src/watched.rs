@@ -411,6 +411,10 @@ impl<C: ConnectionManager> ConnectionManager for WatchedCm<C> {
         self.0.accept(request, on, param)
     }
 
+    fn cancel(&mut self, id: ConnectId) {
+        self.0.cancel(id);
+    }
+
     fn reject(&mut self, request: C::Request, private: &[u8]) {
         self.0.reject(request, private);
     }

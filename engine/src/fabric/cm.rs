@@ -141,6 +141,9 @@ impl ConnectionManager for FabricCm {
         Ok(ours)
     }
 
+    /// The request is in its listener's hands: what comes of it is dropped by who takes it.
+    fn cancel(&mut self, _id: ConnectId) {}
+
     fn reject(&mut self, request: FabricRequest, _private: &[u8]) {
         drop(request);
     }

@@ -337,9 +337,14 @@ impl<Q: Queues> Queues for Faulty<Q> {
         let polls = self.polls;
         let due = self.events.iter().position(|(when, _)| *when <= polls);
         let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
+        let own = own.or_else(|| self.log.told(self.which));
         let event = own.or_else(|| self.inner.next_event())?;
-        let QueueEvent::Disconnected { qp_num } = event;
-        self.has_failed(|attached| attached.qp_num == qp_num);
+        match event {
+            QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => {
+                self.has_failed(|attached| attached.qp_num == qp_num);
+            }
+            QueueEvent::DeviceLost | QueueEvent::PortDown | QueueEvent::PortUp => {}
+        }
         Some(event)
     }
 
@@ -424,6 +429,10 @@ impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
         param: &ConnParam<'_>,
     ) -> Result<Endpoint<Self>, SetupError> {
         self.0.accept(request, on, param)
+    }
+
+    fn cancel(&mut self, id: ConnectId) {
+        self.0.cancel(id);
     }
 
     fn reject(&mut self, request: C::Request, private: &[u8]) {

@@ -220,7 +220,7 @@ impl Queues for FabricQueues {
         lane.forget(num);
         lane.qps -= 1;
         cq.forget(num);
-        events.retain(|QueueEvent::Disconnected { qp_num }| *qp_num != num);
+        events.retain(|event| *event != QueueEvent::Disconnected { qp_num: num });
         opening.retain(|opening| *opening != num);
         qps.remove(num);
         rights.release(num);

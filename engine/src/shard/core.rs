@@ -158,8 +158,7 @@ impl<P: Provider> Core<P> {
         }
         self.batch.clear();
         if let Err(error) = self.io.poll(&mut self.batch) {
-            self.close_all(CloseReason::Queue(error), now, handler);
-            self.life.stop(now);
+            self.lose_all(CloseReason::Queue(error), now, handler);
         }
         if !self.waiting.is_empty() {
             self.serve_waiting(now, handler);
@@ -192,10 +191,7 @@ impl<P: Provider> Core<P> {
             && self.waiting.is_empty()
             && let Some(event) = self.io.queues().next_event()
         {
-            let QueueEvent::Disconnected { qp_num } = event;
-            if let Some(index) = self.peers.find(qp_num) {
-                self.close(index, CloseReason::PeerGone, now, handler);
-            }
+            self.on_event(event, now, handler);
             busy = true;
         }
         // Buffers come home, and slots get free, outside of completions, too.
@@ -214,6 +210,31 @@ impl<P: Provider> Core<P> {
             self.tick(now, handler);
         }
         busy
+    }
+
+    /// The queues are of no use any more: the shard ends, and is given no more connections.
+    #[cold]
+    fn lose_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
+        self.close_all(why, now, handler);
+        self.handle.stop();
+        self.life.stop(now);
+    }
+
+    #[cold]
+    fn on_event<H: Handler>(&mut self, event: QueueEvent, now: u64, handler: &mut H) {
+        let (qp_num, why) = match event {
+            QueueEvent::Disconnected { qp_num } => (qp_num, CloseReason::PeerGone),
+            QueueEvent::Failed { qp_num } => (qp_num, CloseReason::Failed),
+            QueueEvent::DeviceLost => {
+                self.stats.devices_lost.add(1);
+                return self.lose_all(CloseReason::DeviceLost, now, handler);
+            }
+            QueueEvent::PortDown => return self.stats.ports_down.add(1),
+            QueueEvent::PortUp => return self.stats.ports_up.add(1),
+        };
+        if let Some(index) = self.peers.find(qp_num) {
+            self.close(index, why, now, handler);
+        }
     }
 
     /// Begins a call.

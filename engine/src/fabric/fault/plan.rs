@@ -1,7 +1,10 @@
 //! The plan of faults, the numbers that it is drawn with, and the log of what has gone wrong.
 
-use std::sync::Mutex;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::provider::QueueEvent;
 
 /// What goes wrong, and how often. Chances are in millionths; the default has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +62,8 @@ pub struct FaultLog {
     pub overrun: AtomicU64,
     /// Messages that were changed: which queues of the provider, and the queue pair.
     pub changed: Mutex<Vec<(u64, u32)>>,
+    /// Events that queues are still to be told.
+    told: Mutex<VecDeque<(u64, QueueEvent)>>,
 }
 
 impl FaultLog {
@@ -70,6 +75,18 @@ impl FaultLog {
     /// From now on things go wrong again, as at first.
     pub fn begin(&self) {
         self.is_off.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells some queues of the provider an event, as their device would.
+    pub fn tell(&self, which: u64, event: QueueEvent) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back((which, event));
+    }
+
+    /// The first event that these queues are still to be told.
+    pub(super) fn told(&self, queues: u64) -> Option<QueueEvent> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = told.iter().position(|(which, _)| *which == queues)?;
+        told.remove(at).map(|(_, event)| event)
     }
 
     /// Whether nothing goes wrong any more.

@@ -163,7 +163,8 @@ impl World {
                 _ => self.sent(at, qp, &completion),
             }
         }
-        for QueueEvent::Disconnected { qp_num } in self.sides[at].host.events() {
+        for event in self.sides[at].host.events() {
+            let QueueEvent::Disconnected { qp_num } = event else { panic!("{event:?}") };
             let qp = self.sides[at].qps.iter().position(|qp| qp.qp_num == qp_num).unwrap();
             assert!(self.has_left[1 - at][qp]);
             self.flows[at][qp].is_failed = true;

@@ -1,0 +1,120 @@
+//! What a device reports beside completions, and what becomes of the connections on it.
+
+use std::sync::{Arc, Mutex};
+
+use rpcrdma_engine::fabric::fault::{FaultLog, FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::{ConnectError, QueueEvent};
+use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
+use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::world::{Plan, World};
+
+type Device = FaultyProvider<Fabric>;
+
+/// A server and a client with two connections and a call open on each; the server's device first.
+fn scene() -> (World<Device>, [PeerId; 2], [Arc<FaultLog>; 2]) {
+    let fabric = Fabric::new();
+    let logs = Mutex::new(Vec::new());
+    let open = || {
+        let device = FaultyProvider::new(fabric.clone(), FaultPlan::default());
+        logs.lock().expect("one thread").push(device.log());
+        device
+    };
+    let mut world = World::new(&open, &Plan::default());
+    let peers = [0, 0].map(|client| world.connect(client));
+    for peer in peers {
+        world.round(0, peer, &Script::new(0, &[], &[]));
+    }
+    for peer in peers {
+        let script = Script::new(1, &[Part::Bulk(20_000)], &[]).order(Order::Elsewhere);
+        world.call(0, peer, &script).expect("a credit");
+    }
+    world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 2);
+    let logs: Vec<_> = logs.into_inner().expect("one thread");
+    (world, peers, logs.try_into().expect("two devices"))
+}
+
+/// Answers the calls that are open.
+fn answer(world: &mut World<Device>) {
+    let server = &mut world.servers[0];
+    let handle = server.handle().clone();
+    for (ticket, finished) in server.handler().elsewhere.drain(..) {
+        handle.finish(ticket, finished).expect("there is room for every ticket");
+    }
+}
+
+/// Why connections of the server have ended so far.
+fn reasons(world: &mut World<Device>) -> Vec<CloseReason> {
+    world.servers[0].handler().closed.iter().map(|(_, why)| *why).collect()
+}
+
+#[test]
+fn a_device_that_is_lost_ends_every_connection_and_says_so() {
+    let (mut world, peers, [server, _]) = scene();
+    server.tell(0, QueueEvent::DeviceLost);
+    world.until("the peers know", |world| world.clients[0].handle().connections() == 0);
+    assert_eq!(reasons(&mut world), [CloseReason::DeviceLost; 2]);
+    let done = world.finish();
+    assert_eq!(done.len(), peers.len());
+    for done in done {
+        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+    }
+    world.until("the shard ends", |world| world.servers[0].is_stopped());
+    assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
+    assert_eq!(world.try_connect(0), Err(ConnectError::Rejected), "nobody serves any more");
+    world.check_nothing_leaked();
+}
+
+#[test]
+fn a_device_that_is_lost_completes_the_calls_made_through_it() {
+    let (mut world, peers, [_, client]) = scene();
+    client.tell(0, QueueEvent::DeviceLost);
+    let done = world.finish();
+    assert_eq!(done.len(), peers.len());
+    for done in done {
+        assert_eq!(done.result, Err(CallError::ConnectionLost(CloseReason::DeviceLost)));
+    }
+    world.until("the server knows", |world| world.servers[0].handle().connections() == 0);
+    assert_eq!(reasons(&mut world), [CloseReason::PeerGone; 2]);
+    world.check_nothing_leaked();
+}
+
+#[test]
+fn a_queue_pair_that_the_device_gives_up_is_one_connection_less() {
+    let (mut world, peers, [server, _]) = scene();
+    // The number of a queue pair is the device's own: tried until one was meant.
+    for qp_num in 0..1_000 {
+        server.tell(0, QueueEvent::Failed { qp_num });
+        world.turn();
+        if !reasons(&mut world).is_empty() {
+            break;
+        }
+    }
+    assert_eq!(reasons(&mut world), [CloseReason::Failed]);
+    world.until("the peer knows", |world| world.clients[0].handle().connections() == 1);
+    answer(&mut world);
+    let done = world.finish();
+    assert_eq!(done.iter().filter(|done| done.result.is_ok()).count(), 1);
+    let kept =
+        peers.iter().find(|peer| done.iter().any(|it| it.peer == **peer && it.result.is_ok()));
+    world.round(0, *kept.expect("one is left"), &Script::new(3, &[], &[Part::Bulk(9_000)]));
+    world.check_nothing_leaked();
+}
+
+#[test]
+fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
+    let (mut world, peers, [server, client]) = scene();
+    for event in [QueueEvent::PortDown, QueueEvent::PortUp, QueueEvent::PortDown] {
+        server.tell(0, event);
+        client.tell(0, event);
+    }
+    answer(&mut world);
+    let done = world.finish();
+    assert_eq!(done.len(), peers.len());
+    done.iter().for_each(|done| assert!(done.result.is_ok(), "{done:?}"));
+    for handle in [world.servers[0].handle(), world.clients[0].handle()] {
+        let stats = handle.stats();
+        assert_eq!((stats.ports_down, stats.ports_up, stats.devices_lost), (2, 1, 0));
+        assert_eq!(handle.connections(), peers.len());
+    }
+    world.check_nothing_leaked();
+}
