@@ -33,6 +33,25 @@ pub enum SetupError {
         /// The likely cause.
         hint: &'static str,
     },
+    /// A foreign library is not there, or is not what it should be.
+    #[error(
+        "verbs are not there: {library} cannot be used ({reason}); install libibverbs1 and librdmacm1 \
+         and the driver of the device (ibverbs-providers), or use the fabric"
+    )]
+    Library {
+        /// The library.
+        library: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// There is no such RDMA device.
+    #[error("no RDMA device is {wanted}; there are: {found}")]
+    NoDevice {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        found: String,
+    },
     /// Memory could not be had or registered.
     #[error("memory for {what}: {reason}")]
     Memory {

@@ -3,9 +3,15 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Access, Sge};
 
-/// The program's name for a work request, returned by its completion.
+/// The program's name for a work request, returned by its completion: any number without
+/// [`WrId::PROVIDER_BIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WrId(pub u64);
+
+impl WrId {
+    /// A bit that is not the program's: a provider may use it to tell Receives from other requests.
+    pub const PROVIDER_BIT: u64 = 1 << 62;
+}
 
 /// A Receive.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,171 @@
+//! Finding a device: by its name, by an address or a GID of it, or the first that has an active port.
+#![expect(unsafe_code, reason = "libibverbs and librdmacm are called")]
+
+use std::ffi::CStr;
+
+use rpcrdma_engine::SetupError;
+
+use crate::cm;
+use crate::error;
+use crate::options::VerbsOptions;
+use crate::sys::cm::Cm;
+use crate::sys::verbs as sys;
+
+/// A device that can be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceName {
+    /// As `rdma link` and `ibv_devices` show it.
+    pub name: String,
+    /// Its active ports.
+    pub active_ports: Vec<u8>,
+}
+
+/// The devices of this machine.
+///
+/// # Errors
+/// If the libraries are not there, or the kernel gives no access to the devices.
+pub fn devices() -> Result<Vec<DeviceName>, SetupError> {
+    let (lib, cm) = (sys::Verbs::load()?, Cm::load()?);
+    Ok(Contexts::open(cm)?.names(lib))
+}
+
+/// The contexts of all devices, which librdmacm opens and keeps open: ids and queues share them.
+pub(super) struct Contexts {
+    cm: &'static Cm,
+    list: *mut *mut sys::ibv_context,
+    count: usize,
+}
+
+/// The device that was chosen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub context: *mut sys::ibv_context,
+    pub port_num: u8,
+}
+
+impl Contexts {
+    pub fn open(cm: &'static Cm) -> Result<Contexts, SetupError> {
+        let mut count = 0;
+        // SAFETY: `count` is an integer to be written.
+        let list = unsafe { (cm.rdma_get_devices)(&raw mut count) };
+        if list.is_null() {
+            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            if errno == libc::ENODEV || errno == libc::ENOENT {
+                let (wanted, found) = ("here at all".to_owned(), NONE.to_owned());
+                return Err(SetupError::NoDevice { wanted, found });
+            }
+            return Err(error::code("rdma_get_devices", errno));
+        }
+        Ok(Contexts { cm, list, count: usize::try_from(count).unwrap_or(0) })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = *mut sys::ibv_context> {
+        // SAFETY: the library has returned a list of so many contexts, which lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.list, self.count) }.iter().copied()
+    }
+
+    fn names(&self, lib: &sys::Verbs) -> Vec<DeviceName> {
+        let described = self.iter().map(|context| DeviceName {
+            name: name_of(lib, context),
+            active_ports: ports(lib, context)
+                .filter(|port| is_active(&port.1))
+                .map(|it| it.0)
+                .collect(),
+        });
+        described.collect()
+    }
+
+    /// The device that the options choose, and its port.
+    pub fn choose(&self, lib: &sys::Verbs, options: &VerbsOptions) -> Result<Found, SetupError> {
+        let by_address = match options.address {
+            Some(address) => Some(cm::device_of(self.cm, address)?),
+            None => None,
+        };
+        let fits = |context: *mut sys::ibv_context, (port, attr): &(u8, sys::ibv_port_attr)| {
+            options.device.as_ref().is_none_or(|name| *name == name_of(lib, context))
+                && by_address.is_none_or(|at| at == (context, *port))
+                && options.port.map_or(is_active(attr), |wanted| wanted == *port)
+                && options.gid.is_none_or(|gid| has_gid(lib, context, *port, attr, &gid))
+        };
+        for context in self.iter() {
+            if let Some((port_num, _)) = ports(lib, context).find(|port| fits(context, port)) {
+                return Ok(Found { context, port_num });
+            }
+        }
+        let found = self.names(lib).iter().map(DeviceName::describe).collect::<Vec<_>>().join(", ");
+        let found = if found.is_empty() { NONE.to_owned() } else { found };
+        Err(SetupError::NoDevice { wanted: options.describe(), found })
+    }
+}
+
+impl DeviceName {
+    fn describe(&self) -> String {
+        match self.active_ports.as_slice() {
+            [] => format!("{} (no active port)", self.name),
+            ports => format!("{} (active ports {ports:?})", self.name),
+        }
+    }
+}
+
+impl Drop for Contexts {
+    fn drop(&mut self) {
+        // SAFETY: the list came from `rdma_get_devices` and is given back once.
+        unsafe { (self.cm.rdma_free_devices)(self.list) };
+    }
+}
+
+/// The ports of a device.
+fn ports(
+    lib: &sys::Verbs,
+    context: *mut sys::ibv_context,
+) -> impl Iterator<Item = (u8, sys::ibv_port_attr)> {
+    (1..=u8::MAX).map_while(move |port| Some((port, port_attr(lib, context, port)?)))
+}
+
+/// What a port is like; `None` if the device has no such port.
+pub(super) fn port_attr(
+    lib: &sys::Verbs,
+    context: *mut sys::ibv_context,
+    port: u8,
+) -> Option<sys::ibv_port_attr> {
+    // SAFETY: all members are integers, for which zeros are values.
+    let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the context is open and `attr` is as the header has it.
+    let code = unsafe { (lib.ibv_query_port)(context, port, &raw mut attr) };
+    (code == 0).then_some(attr)
+}
+
+fn is_active(attr: &sys::ibv_port_attr) -> bool {
+    attr.state == sys::IBV_PORT_ACTIVE
+}
+
+fn has_gid(
+    lib: &sys::Verbs,
+    context: *mut sys::ibv_context,
+    port: u8,
+    attr: &sys::ibv_port_attr,
+    wanted: &sys::ibv_gid,
+) -> bool {
+    (0..attr.gid_tbl_len).any(|index| {
+        let mut gid = [0; 16];
+        // SAFETY: the context is open, and a GID has sixteen bytes.
+        let code = unsafe { (lib.ibv_query_gid)(context, port, index, &raw mut gid) };
+        code == 0 && gid == *wanted
+    })
+}
+
+/// The name of a device.
+pub(super) fn name_of(lib: &sys::Verbs, context: *mut sys::ibv_context) -> String {
+    // SAFETY: the context is open, and has its device.
+    let device = unsafe { (*context).device };
+    // SAFETY: the device is that of an open context.
+    let name = unsafe { (lib.ibv_get_device_name)(device) };
+    if name.is_null() {
+        return String::new();
+    }
+    // SAFETY: the library returns a string that lives as long as the device.
+    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+}
+
+/// What is said where no device is.
+const NONE: &str = "none (is the driver loaded? `rdma link` shows devices)";

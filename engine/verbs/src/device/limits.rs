@@ -1,0 +1,109 @@
+//! What a device can do: what it says of itself, and what has to be tried.
+#![expect(unsafe_code, reason = "libibverbs is called")]
+
+use std::ptr;
+
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::DeviceCaps;
+
+use super::find::{name_of, port_attr};
+use super::{Domain, Ops, Quirks};
+use crate::error;
+use crate::sys::verbs as sys;
+
+/// What a device can do, and what it does in its own way.
+pub(super) fn of(
+    lib: &sys::Verbs,
+    context: *mut sys::ibv_context,
+    port_num: u8,
+    domain: &Domain,
+    ops: &Ops,
+) -> Result<(DeviceCaps, Quirks), SetupError> {
+    // SAFETY: all members are integers, for which zeros are values.
+    let mut attr: sys::ibv_device_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the context is open and `attr` is as the header has it.
+    let code = unsafe { (lib.ibv_query_device)(context, &raw mut attr) };
+    if code != 0 {
+        return Err(error::code("ibv_query_device", code));
+    }
+    let port = port_attr(lib, context, port_num).ok_or_else(|| error::last("ibv_query_port"))?;
+    let has_windows = attr.device_cap_flags & sys::IBV_DEVICE_MEM_WINDOW_TYPE_2B != 0
+        && ops.alloc_mw.is_some()
+        && ops.dealloc_mw.is_some();
+    let is_soft = attr.vendor_id == RXE_VENDOR;
+    let send_sge = count(attr.max_sge);
+    let caps = DeviceCaps {
+        name: name_of(lib, context),
+        send_sge,
+        recv_sge: count(attr.max_srq_sge),
+        srq_depth: count(attr.max_srq_wr),
+        cq_depth: count(attr.max_cqe),
+        send_depth: count(attr.max_qp_wr),
+        inline_len: inline_len(lib, context, domain, send_sge)?,
+        message_len: port.max_msg_sz,
+        windows: if has_windows { count(attr.max_mw) } else { 0 },
+        rd_atomic: count(attr.max_qp_rd_atom.min(attr.max_qp_init_rd_atom)).min(u8::MAX.into()),
+    };
+    let rxe_flag = if is_soft { RXE_WITH_INV } else { 0 };
+    let quirks =
+        Quirks { invalidated: sys::IBV_WC_WITH_INV | rxe_flag, tells_last_receive: !is_soft };
+    Ok((caps, quirks))
+}
+
+/// How many bytes a request can carry inline: the libraries do not say, they refuse.
+fn inline_len(
+    lib: &sys::Verbs,
+    context: *mut sys::ibv_context,
+    domain: &Domain,
+    send_sge: u32,
+) -> Result<u32, SetupError> {
+    // SAFETY: the context is open; a completion queue without a channel has the first vector.
+    let cq = unsafe { (lib.ibv_create_cq)(context, 1, ptr::null_mut(), ptr::null_mut(), 0) };
+    if cq.is_null() {
+        return Err(error::last("ibv_create_cq"));
+    }
+    let found = INLINE_LENGTHS.into_iter().find_map(|wanted| {
+        let mut attr = sys::ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: cq,
+            recv_cq: cq,
+            srq: ptr::null_mut(),
+            cap: sys::ibv_qp_cap {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_send_sge: send_sge.min(PROBE_SGE),
+                max_recv_sge: 1,
+                max_inline_data: wanted,
+            },
+            qp_type: sys::IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: domain and queue are alive, and `attr` is as the header has it.
+        let qp = unsafe { (lib.ibv_create_qp)(domain.pd, &raw mut attr) };
+        if qp.is_null() {
+            return None;
+        }
+        // SAFETY: the queue pair was just made and nobody else knows of it.
+        let _ = unsafe { (lib.ibv_destroy_qp)(qp) };
+        // A driver may give more than was asked for; that depends on the other limits.
+        Some(wanted.min(attr.cap.max_inline_data))
+    });
+    let failure = error::last("ibv_create_qp");
+    // SAFETY: the queue was made above, and no queue pair is left on it.
+    let _ = unsafe { (lib.ibv_destroy_cq)(cq) };
+    found.ok_or(failure)
+}
+
+/// A maximum as a count: negative numbers are none.
+fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// What is tried, the most first.
+const INLINE_LENGTHS: [u32; 6] = [512, 256, 128, 64, 32, 0];
+/// Gather entries of the queue pair that inline lengths are tried with; they share its room.
+const PROBE_SGE: u32 = 16;
+/// The vendor of soft-RoCE.
+const RXE_VENDOR: u32 = 0xff_ffff;
+/// `IB_WC_WITH_INVALIDATE` of the kernel, which soft-RoCE hands out as it is.
+const RXE_WITH_INV: u32 = 1 << 2;

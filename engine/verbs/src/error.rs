@@ -1,0 +1,72 @@
+//! Failures of foreign calls: the call, its error number, and what is likely behind it.
+
+use std::io;
+
+use rpcrdma_engine::SetupError;
+
+/// A call that has left its reason in `errno`.
+#[cold]
+pub(crate) fn last(call: &'static str) -> SetupError {
+    of(call, io::Error::last_os_error())
+}
+
+/// A call that has returned its reason: an error number.
+#[cold]
+pub(crate) fn code(call: &'static str, code: i32) -> SetupError {
+    of(call, io::Error::from_raw_os_error(code.abs()))
+}
+
+#[cold]
+pub(crate) fn of(call: &'static str, source: io::Error) -> SetupError {
+    let hint = likely_cause(call, source.raw_os_error().unwrap_or(0));
+    SetupError::System { call, source, hint }
+}
+
+/// What is most often behind an error number, by what was called.
+pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
+    let locks = ["ibv_reg_mr", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp"];
+    let locks_memory = locks.iter().any(|it| call.starts_with(it));
+    match errno {
+        libc::ENOMEM | libc::EAGAIN if locks_memory => {
+            "the memlock limit is too low (ulimit -l, LimitMEMLOCK=), or the device has no more room"
+        }
+        libc::EPERM | libc::EACCES => {
+            "no permission for the files below /dev/infiniband (group rdma, or udev rules)"
+        }
+        libc::ENODEV | libc::ENOENT if call.starts_with("rdma_") => {
+            "no RDMA device, or the kernel module rdma_ucm is not loaded"
+        }
+        libc::ENODEV | libc::EIO => "the device is gone, or its port is down",
+        libc::ENOSYS | libc::EOPNOTSUPP => "the device or its driver does not have this",
+        libc::EINVAL => "an argument is beyond what the device can do, or the library is too old",
+        libc::EMFILE | libc::ENFILE => "the limit of open files (ulimit -n)",
+        libc::EADDRNOTAVAIL => "no interface of an RDMA device has this address",
+        libc::EADDRINUSE => "somebody listens there already",
+        libc::EBUSY => "something that was made of it is still in use",
+        _ => "see dmesg for what the kernel says",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registration_without_memory_points_to_the_memlock_limit() {
+        let error = code("ibv_reg_mr", libc::ENOMEM).to_string();
+        assert!(error.contains("ibv_reg_mr") && error.contains("ulimit -l"), "{error}");
+        // What locks no memory does not.
+        assert!(!code("ibv_query_device", libc::ENOMEM).to_string().contains("ulimit"));
+    }
+
+    #[test]
+    fn a_negative_error_number_is_the_same_error() {
+        let error = code("ibv_modify_qp", -libc::EACCES).to_string();
+        assert!(error.contains("permission"), "{error}");
+    }
+
+    #[test]
+    fn any_error_number_has_a_hint() {
+        assert!((-1..4096).all(|errno| !likely_cause("ibv_reg_mr", errno).is_empty()));
+    }
+}

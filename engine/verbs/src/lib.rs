@@ -1,0 +1,31 @@
+//! RDMA devices as a provider of the engine: libibverbs and librdmacm, opened at run time.
+//!
+//! ```text
+//!   Verbs ── open_queues ──▶ VerbsQueues ─┐                      one thread
+//!     │                                   ├─ Port ── queue pairs   control plane, locked
+//!     ├───── open_cm ──────▶ VerbsCm ─────┘                      another thread
+//!     └───── registrar ────▶ memory regions
+//! ```
+//!
+//! Neither the libraries nor their headers are needed to build, and a program that was built so runs
+//! without them: [`Verbs::open`] then says what is missing.
+#![deny(unsafe_code)]
+#![expect(dead_code, reason = "queues and connections come next")]
+
+mod cm;
+mod device;
+mod error;
+mod load;
+mod options;
+mod port;
+mod queues;
+mod registrar;
+#[doc(hidden)]
+pub mod sys;
+mod wc;
+
+pub use cm::{VerbsCm, VerbsRequest};
+pub use device::{DeviceName, Verbs, devices};
+pub use options::VerbsOptions;
+pub use port::{VerbsEndpoint, VerbsHandle};
+pub use queues::{VerbsQp, VerbsQueues};

@@ -1,0 +1,130 @@
+//! Opening a foreign library when a program wants it, and resolving its functions.
+//!
+//! `library!` makes a structure with a function pointer for each function that is named; loading it
+//! fails if one of them is not there. A library is opened once and stays until the process ends: it
+//! may have threads and exit handlers of its own, of which nobody can know that they are gone.
+#![expect(unsafe_code, reason = "symbols of a foreign library become functions")]
+
+use std::error::Error;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use rpcrdma_engine::SetupError;
+
+/// Declares the functions of a library that are used: their signatures, as in its header.
+macro_rules! library {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident in $file:literal {
+            $($(#[$note:meta])* fn $function:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            $($(#[$note])* pub $function: unsafe extern "C" fn($($arg: $type),*) $(-> $result)?,)+
+        }
+
+        impl $name {
+            /// The functions, of a library that the first call opens.
+            ///
+            /// # Errors
+            /// If the library is not there or lacks one of them.
+            pub fn load() -> Result<&'static $name, rpcrdma_engine::SetupError> {
+                static LOADED: std::sync::OnceLock<$name> = std::sync::OnceLock::new();
+                if let Some(loaded) = LOADED.get() {
+                    return Ok(loaded);
+                }
+                let library = $crate::load::Opened::open($file)?;
+                let loaded = $name {
+                    $(
+                        // SAFETY: the signature is that of the library's header.
+                        $function: unsafe { library.function(stringify!($function))? },
+                    )+
+                };
+                Ok(LOADED.get_or_init(|| loaded))
+            }
+        }
+    };
+}
+pub(crate) use library;
+
+/// A library that was opened for good.
+pub(crate) struct Opened {
+    library: &'static Library,
+    name: &'static str,
+}
+
+impl Opened {
+    /// Opens a library, or finds it open.
+    pub fn open(name: &'static str) -> Result<Opened, SetupError> {
+        // SAFETY: the initialisers of libibverbs and librdmacm do what any program asks for that is
+        // linked with them; whoever asks for another name here has to look at those of that one.
+        let opened = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
+        match opened {
+            Ok(library) => Ok(Opened { library: Box::leak(Box::new(library)), name }),
+            Err(error) => Err(SetupError::Library { library: name, reason: reason(&error) }),
+        }
+    }
+
+    /// A function of the library.
+    ///
+    /// # Safety
+    /// `F` is a function pointer type, with the signature that the library's header declares for
+    /// this name.
+    pub unsafe fn function<F: Copy>(&self, name: &'static str) -> Result<F, SetupError> {
+        // SAFETY: the caller knows the signature.
+        match unsafe { self.library.get::<F>(name) } {
+            // The library is never closed.
+            Ok(symbol) => Ok(*symbol),
+            Err(error) => {
+                let reason = format!("{name}: {}", reason(&error));
+                Err(SetupError::Library { library: self.name, reason })
+            }
+        }
+    }
+}
+
+/// What the dynamic linker says; the error itself only says which of its functions has failed.
+fn reason(error: &libloading::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    library! {
+        /// What every process has.
+        pub struct Libc in "libc.so.6" {
+            fn labs(number: std::ffi::c_long) -> std::ffi::c_long;
+        }
+    }
+
+    library! {
+        /// A library that has no such function.
+        pub struct Lacking in "libc.so.6" {
+            fn there_is_no_such_function();
+        }
+    }
+
+    #[test]
+    fn a_function_of_a_library_can_be_called() {
+        let libc = Libc::load().expect("libc is there");
+        // SAFETY: the function takes a number and gives one.
+        assert_eq!(unsafe { (libc.labs)(-3) }, 3);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named_with_what_to_install() {
+        let error = Opened::open("librdmacm.so.999").err().expect("it is not there");
+        let error = error.to_string();
+        assert!(error.contains("librdmacm.so.999"), "{error}");
+        assert!(error.contains("libibverbs1") && error.contains("fabric"), "{error}");
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_named() {
+        let error = Lacking::load().expect_err("it is not there").to_string();
+        assert!(error.contains("there_is_no_such_function"), "{error}");
+    }
+}

@@ -1,0 +1,178 @@
+//! Opening the queues of a shard, and closing them.
+#![expect(unsafe_code, reason = "libibverbs is called")]
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
+
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::{QueueAttr, Waker};
+
+use super::{Pairs, Port};
+use crate::device::Device;
+use crate::error;
+use crate::sys::verbs as sys;
+
+impl Port {
+    /// The completion queue and the shared receive queue of a shard.
+    pub fn open(device: &Arc<Device>, attr: &QueueAttr) -> Result<Port, SetupError> {
+        let bell = Waker::new().map_err(|source| error::of("eventfd", source))?;
+        let mut port = Port {
+            device: Arc::clone(device),
+            cq: ptr::null_mut(),
+            srq: ptr::null_mut(),
+            channel: ptr::null_mut(),
+            pd: device.domain.pd,
+            td: ptr::null_mut(),
+            cap: sys::ibv_qp_cap {
+                max_send_wr: attr.send_depth,
+                max_recv_wr: 0,
+                max_send_sge: attr.send_sge,
+                max_recv_sge: 0,
+                max_inline_data: device.caps.inline_len,
+            },
+            pairs_max: attr.qp_max as usize,
+            pairs: Mutex::new(Pairs { list: Vec::new(), buried: Vec::new(), is_closed: false }),
+            events: Mutex::new(VecDeque::new()),
+            chores: AtomicU32::new(0),
+            bell,
+        };
+        port.open_domain();
+        port.open_channel()?;
+        port.open_cq(attr.cq_depth)?;
+        port.open_srq(attr)?;
+        port.try_pair()?;
+        Ok(port)
+    }
+
+    /// A thread domain with a protection domain around the device's: the device then needs no locks
+    /// for what belongs to one shard. Where it has none there are locks that nobody contends for.
+    fn open_domain(&mut self) {
+        let ops = &self.device.ops;
+        let (Some(alloc_td), Some(dealloc_td), Some(alloc_parent)) =
+            (ops.alloc_td, ops.dealloc_td, ops.alloc_parent_domain)
+        else {
+            return;
+        };
+        let mut attr = sys::ibv_td_init_attr { comp_mask: 0 };
+        // SAFETY: the context is open, and `attr` is as the header has it.
+        let td = unsafe { alloc_td(self.device.context, &raw mut attr) };
+        if td.is_null() {
+            return;
+        }
+        let mut attr = sys::ibv_parent_domain_init_attr {
+            pd: self.pd,
+            td,
+            comp_mask: 0,
+            alloc: None,
+            free: None,
+            pd_context: ptr::null_mut(),
+        };
+        // SAFETY: the context is open, both domains are alive, and `attr` is as the header has it.
+        let parent = unsafe { alloc_parent(self.device.context, &raw mut attr) };
+        if parent.is_null() {
+            // SAFETY: the thread domain was just made and nothing is in it.
+            let _ = unsafe { dealloc_td(td) };
+            return;
+        }
+        (self.pd, self.td) = (parent, td);
+    }
+
+    fn open_channel(&mut self) -> Result<(), SetupError> {
+        // SAFETY: the context is open.
+        let channel = unsafe { (self.device.lib.ibv_create_comp_channel)(self.device.context) };
+        if channel.is_null() {
+            return Err(error::last("ibv_create_comp_channel"));
+        }
+        self.channel = channel;
+        // SAFETY: the library has just returned the channel.
+        let fd = unsafe { (*channel).fd };
+        // SAFETY: the descriptor is open and the command takes and gives an integer.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        // SAFETY: as above.
+        if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+            return Err(error::last("fcntl"));
+        }
+        Ok(())
+    }
+
+    fn open_cq(&mut self, depth: u32) -> Result<(), SetupError> {
+        let Device { lib, context, ops, .. } = &*self.device;
+        let vector = self.device.next_vector();
+        if let Some(create) = ops.create_cq_ex {
+            let mut attr = sys::ibv_cq_init_attr_ex {
+                cqe: depth,
+                cq_context: ptr::null_mut(),
+                channel: self.channel,
+                comp_vector: vector.unsigned_abs(),
+                wc_flags: 0,
+                comp_mask: sys::IBV_CQ_INIT_ATTR_MASK_FLAGS,
+                flags: sys::IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+                parent_domain: ptr::null_mut(),
+            };
+            // SAFETY: the context is open, the channel is alive and `attr` is as the header has it.
+            self.cq = unsafe { create(*context, &raw mut attr) };
+        }
+        if self.cq.is_null() {
+            let depth = i32::try_from(depth).unwrap_or(i32::MAX);
+            // SAFETY: the context is open and the channel is alive.
+            self.cq = unsafe {
+                (lib.ibv_create_cq)(*context, depth, ptr::null_mut(), self.channel, vector)
+            };
+        }
+        if self.cq.is_null() { Err(error::last("ibv_create_cq")) } else { Ok(()) }
+    }
+
+    fn open_srq(&mut self, attr: &QueueAttr) -> Result<(), SetupError> {
+        let mut attr = sys::ibv_srq_init_attr {
+            srq_context: ptr::null_mut(),
+            attr: sys::ibv_srq_attr {
+                max_wr: attr.srq_depth,
+                max_sge: attr.recv_sge,
+                srq_limit: 0,
+            },
+        };
+        // SAFETY: the domain is alive and `attr` is as the header has it.
+        self.srq = unsafe { (self.device.lib.ibv_create_srq)(self.pd, &raw mut attr) };
+        if self.srq.is_null() { Err(error::last("ibv_create_srq")) } else { Ok(()) }
+    }
+
+    /// Makes a queue pair and destroys it: what the device cannot do shall come out now, and not
+    /// with the first connection.
+    fn try_pair(&self) -> Result<(), SetupError> {
+        let mut attr = self.pair_attr();
+        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
+        let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
+        if qp.is_null() {
+            return Err(error::last("ibv_create_qp"));
+        }
+        // SAFETY: the queue pair was just made, and nobody else knows of it.
+        let _ = unsafe { (self.device.lib.ibv_destroy_qp)(qp) };
+        Ok(())
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let lib = self.device.lib;
+        if !self.srq.is_null() {
+            // SAFETY: the queue is alive; its queue pairs are gone, or it says EBUSY and stays.
+            let _ = unsafe { (lib.ibv_destroy_srq)(self.srq) };
+        }
+        if !self.cq.is_null() {
+            // SAFETY: as above.
+            let _ = unsafe { (lib.ibv_destroy_cq)(self.cq) };
+        }
+        if !self.channel.is_null() {
+            // SAFETY: as above; the completion queue was the only one on the channel.
+            let _ = unsafe { (lib.ibv_destroy_comp_channel)(self.channel) };
+        }
+        if let (false, Some(dealloc_td)) = (self.td.is_null(), self.device.ops.dealloc_td) {
+            // SAFETY: the parent domain is alive and what was made in it is gone.
+            let _ = unsafe { (lib.ibv_dealloc_pd)(self.pd) };
+            // SAFETY: the thread domain is alive, and the parent domain around it is gone.
+            let _ = unsafe { dealloc_td(self.td) };
+        }
+    }
+}

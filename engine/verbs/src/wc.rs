@@ -1,0 +1,110 @@
+//! Completions: the numbers of the library become ours, every one of them.
+
+use rpcrdma_engine::provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
+
+use crate::sys::verbs as sys;
+
+/// Marks Receives among the numbers of work requests: a completion with an error does not say what
+/// it completes. Programs leave this bit alone ([`WrId`]).
+pub(crate) const RECEIVE: u64 = WrId::PROVIDER_BIT;
+
+/// A completion as the engine has it.
+#[inline]
+pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
+    let is_invalidating = wc.wc_flags & invalidated != 0 && wc.wr_id & RECEIVE != 0;
+    WorkCompletion {
+        wr_id: WrId(wc.wr_id & !RECEIVE),
+        qp_num: wc.qp_num,
+        status: status(wc.status),
+        opcode: opcode(wc.opcode),
+        byte_len: wc.byte_len,
+        invalidated: is_invalidating.then_some(wc.invalidated_rkey),
+    }
+}
+
+/// Whether it completes a Receive, whatever its status.
+#[inline]
+pub(crate) fn is_receive(wc: &sys::ibv_wc) -> bool {
+    wc.wr_id & RECEIVE != 0
+}
+
+/// `enum ibv_wc_status`.
+#[inline]
+fn status(number: u32) -> WcStatus {
+    match number {
+        sys::IBV_WC_SUCCESS => WcStatus::Success,
+        sys::IBV_WC_LOC_LEN_ERR => WcStatus::LocalLength,
+        sys::IBV_WC_LOC_PROT_ERR => WcStatus::LocalProtection,
+        sys::IBV_WC_MW_BIND_ERR => WcStatus::MemoryWindowBind,
+        sys::IBV_WC_WR_FLUSH_ERR => WcStatus::Flushed,
+        sys::IBV_WC_REM_INV_REQ_ERR => WcStatus::RemoteInvalidRequest,
+        sys::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
+        sys::IBV_WC_RETRY_EXC_ERR => WcStatus::RetryExceeded,
+        sys::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
+        other => WcStatus::Other(other),
+    }
+}
+
+/// `enum ibv_wc_opcode`, of a successful completion. What this crate never posts is taken for a Send,
+/// of which nothing follows.
+#[inline]
+fn opcode(number: u32) -> WcOpcode {
+    match number {
+        number if number & sys::IBV_WC_RECV != 0 => WcOpcode::Recv,
+        sys::IBV_WC_RDMA_WRITE => WcOpcode::Write,
+        sys::IBV_WC_RDMA_READ => WcOpcode::Read,
+        sys::IBV_WC_BIND_MW => WcOpcode::Bind,
+        sys::IBV_WC_LOCAL_INV => WcOpcode::Invalidate,
+        _ => WcOpcode::Send,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(flags: u32) -> sys::ibv_wc {
+        sys::ibv_wc {
+            wr_id: 7 | RECEIVE,
+            opcode: sys::IBV_WC_RECV,
+            byte_len: 40,
+            qp_num: 17,
+            wc_flags: flags,
+            invalidated_rkey: 0x1234,
+            ..sys::ibv_wc::EMPTY
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_device_is_a_status_and_an_opcode() {
+        for number in (0..1000).chain([u32::MAX]) {
+            let known = matches!(number, 0 | 1 | 4 | 5 | 6 | 9 | 10 | 12 | 13);
+            assert_eq!(status(number) != WcStatus::Other(number), known, "status {number}");
+            let _ = opcode(number);
+        }
+        assert_eq!(opcode(sys::IBV_WC_RECV + 1), WcOpcode::Recv, "with immediate data");
+    }
+
+    #[test]
+    fn a_receive_keeps_its_number_and_says_which_key_died_with_it() {
+        let done = completion(&received(sys::IBV_WC_WITH_INV), sys::IBV_WC_WITH_INV);
+        assert_eq!((done.wr_id, done.qp_num, done.byte_len), (WrId(7), 17, 40));
+        assert_eq!((done.opcode, done.status), (WcOpcode::Recv, WcStatus::Success));
+        assert_eq!(done.invalidated, Some(0x1234));
+        assert_eq!(completion(&received(0), sys::IBV_WC_WITH_INV).invalidated, None);
+    }
+
+    #[test]
+    fn the_flag_of_soft_roce_counts_on_soft_roce_only() {
+        let odd = received(1 << 2);
+        assert_eq!(completion(&odd, sys::IBV_WC_WITH_INV | 1 << 2).invalidated, Some(0x1234));
+        assert_eq!(completion(&odd, sys::IBV_WC_WITH_INV).invalidated, None);
+    }
+
+    #[test]
+    fn no_key_dies_with_the_completion_of_a_send() {
+        let sent = sys::ibv_wc { wr_id: 7, opcode: sys::IBV_WC_SEND, ..received(1 << 3) };
+        assert_eq!(completion(&sent, 1 << 3).invalidated, None);
+        assert!(!is_receive(&sent) && is_receive(&received(0)));
+    }
+}
