@@ -151,6 +151,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/core.rs",
     "engine/src/shard/exposed.rs",
     "engine/src/shard/fetch.rs",
+    "engine/src/shard/fetches.rs",
     "engine/src/shard/layout.rs",
     "engine/src/shard/legs.rs",
     "engine/src/shard/offering.rs",

@@ -12,7 +12,7 @@ use rpcrdma_proto::{Settings, ShardLedger};
 
 use super::close::{Life, TICK};
 use super::exposed::Exposures;
-use super::fetch::Fetches;
+use super::fetches::Fetches;
 use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};

@@ -6,8 +6,6 @@
 //! ```
 //! A call takes all the buffers that it needs or none, so that two calls never wait for each other.
 
-use std::collections::VecDeque;
-
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{
@@ -26,20 +24,6 @@ use crate::server::ticket::KeptOffer;
 /// Buffers that the data of one call are read into.
 pub(crate) const LOANS_MAX: usize = 64;
 
-/// All calls of a shard whose data are being fetched.
-pub(crate) struct Fetches {
-    entries: Box<[Fetch]>,
-    free: Vec<u32>,
-    /// Those that wait for buffers, or for their turn.
-    waiting: VecDeque<u32>,
-    /// Those whose data are here, and that no send slot was free to answer.
-    here: VecDeque<u32>,
-    reading: u32,
-    reading_max: u32,
-    /// Buffers that calls hold.
-    held: usize,
-}
-
 /// A call whose data are being fetched.
 #[derive(Default)]
 pub(crate) struct Fetch {
@@ -51,140 +35,14 @@ pub(crate) struct Fetch {
     pub parts: Parts,
     /// Where its data go: for the message or for each item, as many buffers as it needs. A buffer
     /// that the handler took is gone.
-    loans: Loans,
-    is_reading: bool,
-    is_read: bool,
+    pub(super) loans: Loans,
+    pub(super) is_reading: bool,
+    pub(super) is_read: bool,
     /// How many buffers it took.
-    held: usize,
+    pub(super) held: usize,
 }
 
 type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
-
-impl Fetches {
-    /// Room for as many calls as can be open; the data of `reading_max` are fetched at one time.
-    pub fn new(count: usize, reading_max: u32) -> Fetches {
-        Fetches {
-            entries: (0..count).map(|_| Fetch::default()).collect(),
-            free: (0..count as u32).rev().collect(),
-            waiting: VecDeque::with_capacity(count),
-            here: VecDeque::with_capacity(count),
-            reading: 0,
-            reading_max,
-            held: 0,
-        }
-    }
-
-    /// A place for a call, which waits from now on.
-    pub fn open(&mut self, peer: PeerId, to: ReplyTo) -> Option<u32> {
-        let index = self.free.pop()?;
-        self.entries[index as usize].owner = Some((peer, to));
-        self.waiting.push_back(index);
-        Some(index)
-    }
-
-    /// The call in a place that [`Fetches::open`] gave.
-    pub fn at(&mut self, index: u32) -> &mut Fetch {
-        &mut self.entries[index as usize]
-    }
-
-    /// The call that is to be read next, if one may.
-    pub fn next_waiting(&self) -> Option<u32> {
-        if self.reading >= self.reading_max {
-            return None;
-        }
-        self.waiting.front().copied()
-    }
-
-    /// Buffers that calls hold, those that a handler took among them while it runs.
-    pub fn held(&self) -> usize {
-        self.held
-    }
-
-    /// The call at the front has its buffers.
-    pub fn begin_reading(&mut self) {
-        if let Some(index) = self.waiting.pop_front() {
-            let entry = &mut self.entries[index as usize];
-            entry.is_reading = true;
-            entry.held = entry.loans.len();
-            self.reading += 1;
-            self.held += entry.held;
-        }
-    }
-
-    /// The call at the front cannot be read: it is not wanted any more, or too much.
-    pub fn give_up_waiting(&mut self) {
-        self.here.extend(self.waiting.pop_front());
-    }
-
-    /// The calls of a connection that wait are not wanted any more.
-    #[cold]
-    pub fn give_up(&mut self, peer: PeerId) {
-        let Fetches { entries, waiting, here, .. } = self;
-        waiting.retain(|&index| {
-            let is_other = entries[index as usize].owner.is_none_or(|(owner, _)| owner != peer);
-            if !is_other {
-                here.push_back(index);
-            }
-            is_other
-        });
-    }
-
-    /// The data of a call are here, or its connection is gone.
-    pub fn end_reading(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
-        if core::mem::take(&mut entry.is_reading) {
-            self.reading -= 1;
-            entry.is_read = true;
-            self.here.push_back(index);
-        }
-    }
-
-    /// A call whose data are here.
-    pub fn pop_here(&mut self) -> Option<u32> {
-        self.here.pop_front()
-    }
-
-    /// Puts a call back that could not be delivered yet.
-    pub fn retry_here(&mut self, index: u32) {
-        self.here.push_front(index);
-    }
-
-    /// Whether there is something to deliver or to read.
-    pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.here.is_empty()
-    }
-
-    /// Frees a place whose buffers have been given back.
-    pub fn close(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
-        debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");
-        entry.parts.clear();
-        entry.owner = None;
-        entry.is_read = false;
-        self.held -= core::mem::take(&mut entry.held);
-        self.free.push(index);
-    }
-
-    /// The receive buffers of all calls, when the shard ends.
-    pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
-        self.entries.iter_mut().flat_map(|entry| entry.buffers.drain(..))
-    }
-
-    /// The buffers that calls are fetched into.
-    pub fn loans(&self) -> impl Iterator<Item = &Loan> {
-        self.entries.iter().flat_map(|entry| entry.loans.iter().flatten())
-    }
-
-    /// The receive buffers that calls hold.
-    pub fn receives(&self) -> usize {
-        self.entries.iter().map(|entry| entry.buffers.len()).sum()
-    }
-
-    /// Calls that are being fetched.
-    pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
-    }
-}
 
 impl Fetch {
     /// Keeps the call until it can be delivered.

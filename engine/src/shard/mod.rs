@@ -11,6 +11,7 @@ pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod exposed;
 pub(crate) mod fetch;
+pub(crate) mod fetches;
 pub(crate) mod groups;
 pub(crate) mod inbox;
 pub(crate) mod lane;
