@@ -123,7 +123,8 @@ pub enum CloseReason {
     /// A work request of this connection failed.
     #[error("a work request failed: {0:?}")]
     Transport(crate::provider::WcStatus),
-    /// The peer let a group of transmissions stand open, or did not answer the opening, too long.
+    /// The peer let a group of transmissions stand open, or did not answer the opening or the RDMA
+    /// Reads of its calls, too long.
     #[error("the peer did not go on in time")]
     TimedOut,
     /// The peer owed an answer to a call for longer than `connections.call_timeout`.

@@ -117,6 +117,8 @@ counters! {
     properties_refused,
     /// Connections that ended because the peer owed an answer for too long.
     call_timeouts,
+    /// Connections that ended because data of the peer's calls did not arrive.
+    read_timeouts,
     /// Connections that ended.
     closed,
     /// Connections turned down because the shard was full.

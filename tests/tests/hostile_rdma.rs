@@ -1,7 +1,10 @@
 //! Peers that break the rules of explicit RDMA: memory is touched only where it was offered and as
 //! long as it was, nobody else suffers, and everything comes home.
 
+use std::time::Duration;
+
 use rpcrdma_engine::provider::{ConnectError, WcStatus};
+use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, properties, transmission};
@@ -220,6 +223,123 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
     assert_eq!((stats.reads, stats.failed_completions), (0, 0));
     assert_eq!(scene.world.servers[0].handler().calls, 0);
     scene.others_are_served();
+}
+
+/// A server with so many buffers for calls of peers, which wait no longer than 50 ms for one.
+fn impatient(buffers: i64, fetches: i64) -> Plan {
+    let mut plan = plan("two");
+    plan.serve.explicit.buffers.count = 2 * buffers;
+    plan.serve.explicit.fetches = fetches;
+    plan.serve.connections.group_timeout = "50ms".into();
+    plan
+}
+
+impl Scene {
+    /// The raw peer sends calls whose data it does not let the server read: it is not polled. Each
+    /// takes a buffer.
+    fn withholds(&mut self, count: u32) {
+        let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
+        let (payload, position) = reduced(&script, 8_000);
+        let target = self.raw.show(&[1; 8_000], Access::REMOTE_READ);
+        for xid in 1..=count {
+            let message = call(xid, reads(&[ReadSegment { position, target }]), Some(&payload));
+            assert!(self.raw.send(&message), "a credit");
+        }
+        self.world.settle();
+        assert_eq!(self.server().fetches, count as usize, "they are being fetched");
+    }
+
+    /// So many milliseconds pass, and nobody looks after the raw peer.
+    fn passes(&mut self, ms: u64) {
+        for _ in 0..ms {
+            self.world.now += 1_000_000;
+            self.world.step();
+        }
+    }
+
+    fn server(&mut self) -> Audit {
+        self.world.servers[0].audit()
+    }
+}
+
+#[test]
+fn a_peer_whose_data_do_not_arrive_times_out() {
+    let mut scene = Scene::new(&impatient(4, 8));
+    for round in 1..=3 {
+        scene.withholds(3);
+        scene.passes(49);
+        assert_eq!(scene.server().fetches, 3, "it has 50 ms");
+        scene.passes(12);
+        let (_, why) = *scene.world.servers[0].handler().closed.last().expect("it was closed");
+        assert_eq!(why, CloseReason::TimedOut);
+        assert_eq!(scene.world.servers[0].handle().stats().read_timeouts, round);
+        scene.turns(50);
+        assert!(scene.raw.is_lost());
+        scene.others_are_served();
+        scene.meet();
+    }
+    assert_eq!(scene.world.servers[0].handler().calls, 3, "those of the others");
+}
+
+#[test]
+fn a_peer_whose_data_arrive_slowly_has_time_for_each_call() {
+    let mut scene = Scene::new(&impatient(4, 1));
+    scene.withholds(3);
+    for left in (0..3).rev() {
+        scene.passes(45);
+        scene.world.until("one more is here", |world| {
+            let _ = scene.raw.turn();
+            world.servers[0].audit().fetches == left
+        });
+        assert!(!scene.raw.is_lost());
+    }
+    assert_eq!(scene.world.servers[0].handler().calls, 3);
+}
+
+#[test]
+fn a_peer_whose_data_do_not_arrive_leaves_others_their_share() {
+    // Buffers for four calls, or reads of four: half of either is for others.
+    for (buffers, fetches) in [(4, 8), (16, 4), (5, 8), (16, 5)] {
+        let mut scene = Scene::new(&impatient(buffers, fetches));
+        scene.withholds(8);
+        let reads = scene.world.servers[0].handle().stats().reads;
+        let half = u64::try_from(buffers.min(fetches)).expect("positive").div_ceil(2);
+        assert_eq!(reads, half, "{buffers} {fetches}");
+        let script = Script::new(1, &[Part::Bulk(9_000)], &[]);
+        scene.world.round(0, scene.good, &script);
+        assert_eq!(scene.server().fetches, 8, "the others wait");
+        scene.turns(200);
+        assert_eq!(scene.server().fetches, 0, "and are served when their peer goes on");
+        assert_eq!(scene.world.servers[0].handler().calls, 9);
+    }
+}
+
+#[test]
+fn a_peer_that_is_alone_has_all_there_is() {
+    let mut scene = Scene::new(&impatient(4, 8));
+    assert!(scene.world.clients[0].handle().close(scene.good));
+    scene.turns(50);
+    scene.withholds(8);
+    assert_eq!(scene.world.servers[0].handle().stats().reads, 4);
+    scene.turns(200);
+    assert_eq!(scene.world.servers[0].handler().calls, 8);
+}
+
+#[test]
+fn a_shard_sleeps_while_its_calls_wait_for_buffers() {
+    let mut scene = Scene::new(&impatient(2, 8));
+    let sleeps = |scene: &mut Scene| {
+        let server = &mut scene.world.servers[0];
+        let before = server.handle().stats().sleeps;
+        server.wait(Duration::ZERO);
+        server.handle().stats().sleeps - before
+    };
+    scene.withholds(4);
+    (0..100).for_each(|_| scene.world.step());
+    assert_eq!(sleeps(&mut scene), 1, "nothing can be done until something comes");
+    scene.turns(100);
+    assert_eq!(scene.server().fetches, 0);
+    assert_eq!(sleeps(&mut scene), 1);
 }
 
 #[test]

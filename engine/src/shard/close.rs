@@ -72,6 +72,11 @@ impl Life {
         now.saturating_add(self.group_timeout)
     }
 
+    /// How long the rest of a message may take.
+    pub fn patience(&self) -> u64 {
+        self.group_timeout
+    }
+
     /// Until when the peers must have met.
     pub fn opening_until(&self, now: u64) -> u64 {
         now.saturating_add(self.connect_timeout)
@@ -190,6 +195,7 @@ impl<P: Provider> Core<P> {
                 Phase::Up => {
                     self.give_up_properties(index, now, handler);
                     self.check_first_call(index, now, handler);
+                    self.check_reads(index, now, handler);
                 }
                 _ => {}
             }

@@ -12,7 +12,7 @@ use rpcrdma_proto::{Settings, ShardLedger};
 
 use super::close::{Life, TICK};
 use super::exposed::Exposures;
-use super::fetches::Fetches;
+use super::fetches::{Fetches, Use};
 use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
@@ -101,13 +101,16 @@ impl<P: Provider> Core<P> {
             stats.clone(),
             (budget.gather, budget.depths.inline_len, peers_max),
         );
+        let (_, buffers) = outbox.exposures.for_calls();
+        let most = Use { reads: budget.explicit.reading_max, buffers };
+        let fetches = Fetches::new(budget.explicit.fetches as usize, peers_max, most);
         let receives = budget.receives as usize;
         let items_max = rpcrdma_xdr::numbers::limit::MITEMS_MAX as usize;
         let mut core = Core {
             io: Io::new(queues, peers_max, receives, budget.depths),
             pool,
             bulk,
-            fetches: Fetches::new(budget.explicit.fetches as usize, budget.explicit.reading_max),
+            fetches,
             outbox,
             peers: Peers::new(peers_max),
             parked: (0..receives).map(|_| None).collect(),
@@ -406,10 +409,21 @@ impl<P: Provider> Core<P> {
         !self.outbox.ripe.is_empty() || !self.fetches.is_idle()
     }
 
+    /// Whether the legs of explicit RDMA can go on before anything else has happened. What a program
+    /// gives back from another thread is found when the shard wakes.
+    fn can_settle(&mut self) -> bool {
+        let Core { outbox, fetches, peers, .. } = self;
+        outbox.exposures.landing.reclaim();
+        !outbox.ripe.is_empty()
+            || fetches.has_here() && outbox.send.free() > 0
+            || outbox.messages.free() > 0
+                && fetches.can_begin(&outbox.exposures.landing, peers.len() == 1)
+    }
+
     /// Sleeps until there may be something to do, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
         let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
-        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() || self.has_legs() {
+        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() || self.can_settle() {
             return;
         }
         let bell = self.handle.bell().clone();

@@ -154,6 +154,11 @@ impl Exposures {
         Explicit { enabled: !self.entries.is_empty(), landing_len }
     }
 
+    /// How long the buffers are that calls of peers are fetched into, and how many these may use.
+    pub fn for_calls(&self) -> (u32, usize) {
+        (self.landing_len, self.landing_kept)
+    }
+
     /// A place for a call.
     pub fn open(&mut self, owner: Owner) -> Option<u32> {
         let index = self.free.pop()?;

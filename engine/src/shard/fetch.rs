@@ -38,8 +38,12 @@ pub(crate) struct Fetch {
     pub(super) loans: Loans,
     pub(super) is_reading: bool,
     pub(super) is_read: bool,
-    /// How many buffers it took.
+    /// How many buffers it takes.
+    pub(super) needs: usize,
+    /// How many it has.
     pub(super) held: usize,
+    /// The next of its peer's calls that wait.
+    pub(super) next: Option<u32>,
 }
 
 type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
@@ -51,53 +55,31 @@ impl Fetch {
         self.parts.extend(parts.iter().copied());
     }
 
-    /// Takes the buffers for everything that is to be fetched, or none. False if there are not
-    /// enough of them now.
-    pub fn take_loans(
+    /// Takes buffers for everything that is to be fetched, and makes the work requests that read it.
+    pub fn lay_out(
         &mut self,
         conn: &Connection,
         pool: &RecvPool,
-        landing: &mut BulkPool,
-        (landing_len, landing_kept, held): (u32, usize, usize),
-    ) -> Result<bool, Violation> {
-        let Fetch { buffers, parts, loans, .. } = self;
-        let (_, placed) = found(conn, pool, buffers, parts)?;
-        let lens = fetch_lens(&placed, landing_len, landing_kept)?;
-        let count: usize = lens.iter().map(|len| len.div_ceil(landing_len.max(1)) as usize).sum();
-        // The other half is for own calls, whose answers may be what the peer waits for.
-        if held + count > landing_kept {
-            return Ok(false);
-        }
-        for &len in &lens {
-            let mut left = len as usize;
-            while left > 0 {
-                let Some(mut loan) = landing.take() else {
-                    give_back(loans, landing);
-                    return Ok(false);
-                };
-                loan.truncate(left);
-                left -= loan.len();
-                loans.push(Some(loan));
-            }
-        }
-        Ok(true)
-    }
-
-    /// Makes the work requests that read everything.
-    pub fn lay_out(
-        &self,
-        conn: &Connection,
-        pool: &RecvPool,
+        (landing, landing_len): (&mut BulkPool, u32),
         body: &mut Body,
         gather_max: u32,
     ) -> Option<()> {
-        let (_, placed) = found(conn, pool, &self.buffers, &self.parts).ok()?;
-        let mut reads = Reads { loans: &self.loans, at: 0, done: 0, body, gather_max };
+        let Fetch { buffers, parts, loans, .. } = self;
+        let (_, placed) = found(conn, pool, buffers, parts).ok()?;
         for thing in remote_things(&placed) {
+            let first = loans.len();
+            let mut left = thing.len as usize;
+            for _ in 0..buffers_for(thing.len, landing_len) {
+                let mut loan = landing.take()?;
+                loan.truncate(left);
+                left -= loan.len();
+                loans.try_push(Some(loan)).ok()?;
+            }
+            // Each thing begins in a buffer of its own.
+            let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, gather_max };
             for segment in thing.segments.iter() {
                 reads.segment(&segment)?;
             }
-            reads.next_thing();
         }
         Some(())
     }
@@ -119,7 +101,6 @@ impl Fetch {
         }
         let (message, placed) = found(conn, pool, &self.buffers, &self.parts)?;
         let structure = &conn.settings().structure;
-        let count = |len: u32| len.div_ceil(landing_len.max(1)) as usize;
         let mut next = 0;
         match placed.body() {
             None => map.set_payload(payload_pieces(structure, &self.parts)),
@@ -128,12 +109,12 @@ impl Fetch {
                 let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(TOO_MUCH)?;
                 conn.check_body(to.xid, prefix, MsgType::Call)?;
                 map.set_body(&self.loans, 0, body.len);
-                next = count(body.len);
+                next = buffers_for(body.len, landing_len);
             }
         }
         map.set_items(structure, &placed, &self.loans, |item| {
             let first = next;
-            next += count(item.len);
+            next += buffers_for(item.len, landing_len);
             first
         });
         // wire.md W6, looked at when the call came.
@@ -187,9 +168,6 @@ pub(crate) const TOO_MUCH: Violation =
 pub(crate) const OFFER_TOO_LONG: Violation =
     Violation::BadHeader("what is offered for the reply is longer than 512 bytes");
 
-/// How many bytes each thing has that is to be fetched.
-pub(crate) type Lens = ArrayVec<u32, LOANS_MAX>;
-
 /// Something that is to be fetched: the message, or an item.
 pub(crate) struct Remotely<'a> {
     /// Its bytes.
@@ -209,25 +187,27 @@ pub(crate) fn remote_things<'a>(
     })
 }
 
-/// The lengths of what is to be fetched.
+/// How many buffers it takes to fetch what is to be fetched of a call: none if all of it is here.
 ///
 /// # Errors
 /// [`Violation`] if it takes more buffers or work requests than one call may have.
-pub(crate) fn fetch_lens(
+pub(crate) fn buffers_needed(
     placed: &Placed<'_>,
-    landing_len: u32,
-    landing_count: usize,
-) -> Result<Lens, Violation> {
-    let mut lens = Lens::new();
-    let (mut loans, mut segments) = (0, 0);
+    (landing_len, landing_kept): (u32, usize),
+) -> Result<usize, Violation> {
+    let (mut count, mut segments) = (0, 0);
     for thing in remote_things(placed) {
-        loans += thing.len.div_ceil(landing_len.max(1)) as usize;
+        count += buffers_for(thing.len, landing_len);
         segments += thing.segments.iter().count();
-        lens.try_push(thing.len).map_err(|_| TOO_MUCH)?;
     }
     // Each end of a buffer and each end of a segment begins another entry of a scatter list.
-    let fits = loans <= landing_count.min(LOANS_MAX) && segments + loans <= REQUESTS_MAX;
-    if fits { Ok(lens) } else { Err(TOO_MUCH) }
+    let fits = count <= landing_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
+    if fits { Ok(count) } else { Err(TOO_MUCH) }
+}
+
+/// How many buffers of `landing_len` bytes hold `len` bytes.
+fn buffers_for(len: u32, landing_len: u32) -> usize {
+    len.div_ceil(landing_len.max(1)) as usize
 }
 
 /// Work requests in the making.
@@ -262,12 +242,5 @@ impl Reads<'_> {
             left -= taken;
         }
         Some(())
-    }
-
-    /// What comes next begins in a buffer of its own.
-    fn next_thing(&mut self) {
-        if self.done > 0 {
-            (self.at, self.done) = (self.at + 1, 0);
-        }
     }
 }

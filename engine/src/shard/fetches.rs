@@ -1,13 +1,16 @@
 //! The calls of a shard that are being fetched, and whose turn it is.
 //!
 //! ```text
-//!   open ──▶ waiting ──begin_reading──▶ reading ──end_reading──▶ here ──pop_here──▶ close
-//!               └─────────────── give_up ─────────────────────────▶
+//!   open ──▶ waiting ──begin──▶ reading ──end_reading──▶ here ──pop_here──▶ close
+//!               └──────────── give_up ─────────────────────▶
 //! ```
+//! Peers whose calls wait stand in a line, and each that comes to the front begins one. A peer that
+//! is not alone gets no second call read with more than half of the buffers or of the reads: one
+//! whose data do not arrive holds no more than that up.
 
 use std::collections::VecDeque;
 
-use rpcrdma_mempool::{Loan, RecvToken};
+use rpcrdma_mempool::{BulkPool, Loan, RecvToken};
 use rpcrdma_proto::ReplyTo;
 
 use super::fetch::Fetch;
@@ -17,92 +20,173 @@ use super::peers::PeerId;
 pub(crate) struct Fetches {
     entries: Box<[Fetch]>,
     free: Vec<u32>,
-    /// Those that wait for buffers, or for their turn.
-    waiting: VecDeque<u32>,
-    /// Those whose data are here, and that no send slot was free to answer.
+    /// What each peer has of it.
+    shares: Box<[Share]>,
+    /// The peers whose calls wait for buffers, or for their turn; each once.
+    line: VecDeque<u32>,
+    /// Calls whose data are here, and that no send slot was free to answer.
     here: VecDeque<u32>,
-    reading: u32,
-    reading_max: u32,
-    /// Buffers that calls hold.
-    held: usize,
+    /// Calls that are being read, and buffers that calls hold.
+    used: Use,
+    /// How many there may be of either.
+    most: Use,
+}
+
+/// Calls that are being read, and buffers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Use {
+    /// Calls.
+    pub reads: u32,
+    /// Buffers.
+    pub buffers: usize,
+}
+
+/// What one peer has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    used: Use,
+    /// The first and the last of its calls that wait, linked by [`Fetch::next`].
+    waiting: Option<(u32, u32)>,
+    /// Calls whose data have come, counted.
+    ended: u32,
+    /// How many had come when that was looked at, and since when it is so.
+    seen: Option<(u32, u64)>,
 }
 
 impl Fetches {
-    /// Room for as many calls as can be open; the data of `reading_max` are fetched at one time.
-    pub fn new(count: usize, reading_max: u32) -> Fetches {
+    /// Room for as many calls as can be open, of so many peers.
+    pub fn new(count: usize, peers: usize, most: Use) -> Fetches {
         Fetches {
             entries: (0..count).map(|_| Fetch::default()).collect(),
             free: (0..count as u32).rev().collect(),
-            waiting: VecDeque::with_capacity(count),
+            shares: vec![Share::default(); peers].into(),
+            line: VecDeque::with_capacity(peers),
             here: VecDeque::with_capacity(count),
-            reading: 0,
-            reading_max,
-            held: 0,
+            used: Use::default(),
+            most,
         }
     }
 
-    /// A place for a call, which waits from now on.
-    pub fn open(&mut self, peer: PeerId, to: ReplyTo) -> Option<u32> {
+    /// A place for a call that takes so many buffers, which waits from now on.
+    pub fn open(&mut self, peer: PeerId, to: ReplyTo, needs: usize) -> Option<u32> {
         let index = self.free.pop()?;
-        self.entries[index as usize].owner = Some((peer, to));
-        self.waiting.push_back(index);
+        let entry = &mut self.entries[index as usize];
+        (entry.owner, entry.needs, entry.next) = (Some((peer, to)), needs, None);
+        let share = &mut self.shares[peer.index as usize];
+        match &mut share.waiting {
+            Some((_, last)) => {
+                self.entries[*last as usize].next = Some(index);
+                *last = index;
+            }
+            nobody => {
+                *nobody = Some((index, index));
+                self.line.push_back(peer.index);
+            }
+        }
         Some(index)
     }
 
-    /// The call in a place that [`Fetches::open`] gave.
+    /// The call in a place.
     pub fn at(&mut self, index: u32) -> &mut Fetch {
         &mut self.entries[index as usize]
     }
 
-    /// The call that is to be read next, if one may.
-    pub fn next_waiting(&self) -> Option<u32> {
-        if self.reading >= self.reading_max {
+    /// Whether a call can be read now, with these buffers; see [`Fetches::begin`].
+    pub fn can_begin(&self, landing: &BulkPool, is_alone: bool) -> bool {
+        self.next(landing, is_alone).is_some()
+    }
+
+    /// The call that is to be read next, if one may and there are buffers for it. `is_alone` says
+    /// that there are no other peers.
+    pub fn begin(&mut self, landing: &BulkPool, is_alone: bool) -> Option<u32> {
+        let at = self.next(landing, is_alone)?;
+        let peer = self.line.remove(at)?;
+        let share = &mut self.shares[peer as usize];
+        let (first, last) = share.waiting.take()?;
+        let entry = &mut self.entries[first as usize];
+        if let Some(next) = entry.next.take() {
+            share.waiting = Some((next, last));
+            self.line.push_back(peer);
+        }
+        (entry.is_reading, entry.held) = (true, entry.needs);
+        for used in [&mut self.used, &mut share.used] {
+            used.reads += 1;
+            used.buffers += entry.held;
+        }
+        Some(first)
+    }
+
+    /// Where the peer stands in the line whose call is next.
+    fn next(&self, landing: &BulkPool, is_alone: bool) -> Option<usize> {
+        let Fetches { used, most, .. } = *self;
+        if used.reads >= most.reads {
             return None;
         }
-        self.waiting.front().copied()
-    }
-
-    /// Buffers that calls hold, those that a handler took among them while it runs.
-    pub fn held(&self) -> usize {
-        self.held
-    }
-
-    /// The call at the front has its buffers.
-    pub fn begin_reading(&mut self) {
-        if let Some(index) = self.waiting.pop_front() {
-            let entry = &mut self.entries[index as usize];
-            entry.is_reading = true;
-            entry.held = entry.loans.len();
-            self.reading += 1;
-            self.held += entry.held;
-        }
-    }
-
-    /// The call at the front cannot be read: it is not wanted any more, or too much.
-    pub fn give_up_waiting(&mut self) {
-        self.here.extend(self.waiting.pop_front());
+        let half = Use { reads: most.reads.div_ceil(2), buffers: most.buffers.div_ceil(2) };
+        let mut line = self.line.iter().enumerate();
+        let (at, needs) = line.find_map(|(at, &peer)| {
+            let share = &self.shares[peer as usize];
+            let needs = self.entries[share.waiting?.0 as usize].needs;
+            let is_within =
+                share.used.reads < half.reads && share.used.buffers + needs <= half.buffers;
+            (is_alone || share.used.reads == 0 || is_within).then_some((at, needs))
+        })?;
+        // Who is first waits until buffers come home, and all others with it. The other half of all
+        // buffers is for own calls, whose answers may be what the peer waits for.
+        let has_room = used.buffers + needs <= most.buffers && needs <= landing.free();
+        has_room.then_some(at)
     }
 
     /// The calls of a connection that wait are not wanted any more.
     #[cold]
     pub fn give_up(&mut self, peer: PeerId) {
-        let Fetches { entries, waiting, here, .. } = self;
-        waiting.retain(|&index| {
-            let is_other = entries[index as usize].owner.is_none_or(|(owner, _)| owner != peer);
-            if !is_other {
-                here.push_back(index);
-            }
-            is_other
-        });
+        let share = &mut self.shares[peer.index as usize];
+        let mut next = share.waiting.take().map(|(first, _)| first);
+        if next.is_some() {
+            self.line.retain(|&other| other != peer.index);
+        }
+        while let Some(index) = next {
+            self.here.push_back(index);
+            next = self.entries[index as usize].next.take();
+        }
     }
 
     /// The data of a call are here, or its connection is gone.
     pub fn end_reading(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         if core::mem::take(&mut entry.is_reading) {
-            self.reading -= 1;
             entry.is_read = true;
             self.here.push_back(index);
+            self.used.reads -= 1;
+            if let Some((peer, _)) = entry.owner {
+                let share = &mut self.shares[peer.index as usize];
+                share.used.reads -= 1;
+                share.ended = share.ended.wrapping_add(1);
+            }
+        }
+    }
+
+    /// A call that was to be read cannot be.
+    #[cold]
+    pub fn fail(&mut self, index: u32) {
+        self.end_reading(index);
+        self.entries[index as usize].is_read = false;
+    }
+
+    /// Whether data of a peer have been on their way for `patience` and none have come. Looked at
+    /// with every tick, by which it may be off.
+    pub fn is_late(&mut self, peer: u32, now: u64, patience: u64) -> bool {
+        let share = &mut self.shares[peer as usize];
+        if share.used.reads == 0 {
+            share.seen = None;
+            return false;
+        }
+        match share.seen {
+            Some((ended, since)) if ended == share.ended => now.saturating_sub(since) >= patience,
+            _ => {
+                share.seen = Some((share.ended, now));
+                false
+            }
         }
     }
 
@@ -116,9 +200,15 @@ impl Fetches {
         self.here.push_front(index);
     }
 
-    /// Whether there is something to deliver or to read.
+    /// Whether there is something to deliver.
+    pub fn has_here(&self) -> bool {
+        !self.here.is_empty()
+    }
+
+    /// Whether there is nothing to deliver and nothing to read.
+    #[inline]
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.here.is_empty()
+        self.line.is_empty() && self.here.is_empty()
     }
 
     /// Frees a place whose buffers have been given back.
@@ -126,9 +216,12 @@ impl Fetches {
         let entry = &mut self.entries[index as usize];
         debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");
         entry.parts.clear();
-        entry.owner = None;
         entry.is_read = false;
-        self.held -= core::mem::take(&mut entry.held);
+        let held = core::mem::take(&mut entry.held);
+        self.used.buffers -= held;
+        if let Some((peer, _)) = entry.owner.take() {
+            self.shares[peer.index as usize].used.buffers -= held;
+        }
         self.free.push(index);
     }
 

@@ -30,9 +30,9 @@ impl<P: Provider> Core<P> {
             Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
             Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
             Fate::Failed(id, error) => self.fail_call(index, id, error, handler),
-            Fate::Fetch(to, _) => {
+            Fate::Fetch(to, _, needs) => {
                 let parts = self.parts_of(index);
-                return self.fetch_call(index, to, buffers, &parts);
+                return self.fetch_call(index, to, needs, (buffers, &parts));
             }
             Fate::Exposed(place, _) => {
                 let parts = self.parts_of(index);
@@ -89,7 +89,7 @@ impl<P: Provider> Core<P> {
         };
         match complete {
             Complete::Call => {
-                let result = prepare_call(conn, &message, parts, map, kept);
+                let result = prepare_call(conn, &message, parts, (map, kept), &outbox.exposures);
                 let to = message.reply_to();
                 let part = message.part;
                 self.judge_call(index, to, part, result)

@@ -16,7 +16,7 @@ use super::peers::Phase;
 use super::rx::refuse;
 use super::turn::REPLY;
 use crate::client::completion::Completion;
-use crate::error::CallError;
+use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming, Landed};
 use crate::payload::Payload;
 use crate::provider::Provider;
@@ -74,12 +74,20 @@ impl<P: Provider> Core<P> {
 
     // Calls of peers.
 
-    /// Takes in a call whose data are in the memory of its caller.
+    /// Takes in a call whose data are in the memory of its caller, and take so many buffers.
     #[cold]
-    pub fn fetch_call(&mut self, index: u32, to: ReplyTo, buffers: Buffers, parts: &[Part]) {
+    pub fn fetch_call(
+        &mut self,
+        index: u32,
+        to: ReplyTo,
+        needs: usize,
+        (buffers, parts): (Buffers, &[Part]),
+    ) {
         let Core { peers, outbox, fetches, life, .. } = self;
-        let Some(peer) = peers.at(index) else { return self.free_buffers(buffers) };
-        let place = if life.is_stopping() { None } else { fetches.open(peer.id, to) };
+        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else {
+            return self.free_buffers(buffers);
+        };
+        let place = if life.is_stopping() { None } else { fetches.open(peer.id, to, needs) };
         let Some(place) = place else {
             refuse(peer, outbox, &to);
             return self.free_buffers(buffers);
@@ -92,44 +100,39 @@ impl<P: Provider> Core<P> {
     /// Begins to read the data of calls, as many as there are buffers for.
     fn read_waiting(&mut self) {
         let Core { fetches, peers, pool, outbox, .. } = self;
-        while let Some(place) = fetches.next_waiting() {
-            if outbox.messages.free() == 0 {
-                return;
-            }
-            let held = fetches.held();
+        let is_alone = peers.len() == 1;
+        outbox.exposures.landing.reclaim();
+        while outbox.messages.free() > 0
+            && let Some(place) = fetches.begin(&outbox.exposures.landing, is_alone)
+            && let Some(message) = outbox.messages.begin()
+        {
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
-            let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
-                fetches.give_up_waiting();
+            let Outbox { exposures, messages, gather_max, .. } = outbox;
+            let landing = (&mut exposures.landing, exposures.landing_len);
+            let body = messages.body_mut(message);
+            let laid_out = peer.and_then(|peer| {
+                fetch.lay_out(&peer.conn, pool, landing, body, *gather_max).map(|()| peer)
+            });
+            let requests = body.requests.len() as u16;
+            let Some(peer) = laid_out else {
+                debug_assert!(false, "what was good when it came, of a peer that is there");
+                outbox.release(message);
+                fetches.fail(place);
                 continue;
             };
-            let exposures = &mut outbox.exposures;
-            let each = (exposures.landing_len, exposures.landing_kept, held);
-            match fetch.take_loans(&peer.conn, pool, &mut exposures.landing, each) {
-                Ok(true) => {}
-                // The first in line waits until buffers come home, and all others with it.
-                Ok(false) => return,
-                Err(_) => {
-                    fetches.give_up_waiting();
-                    continue;
-                }
-            }
-            let Some(message) = outbox.messages.begin() else { return };
-            let gather_max = outbox.gather_max;
-            let body = outbox.messages.body_mut(message);
-            let laid_out = fetch.lay_out(&peer.conn, pool, body, gather_max);
-            let requests = body.requests.len() as u16;
-            let head = outbox.messages.head_mut(message);
-            head.requests = requests;
-            if laid_out.is_none() {
-                outbox.release(message);
-                fetches.give_up_waiting();
-                continue;
-            }
-            head.after = After::Fetched(place);
-            fetches.begin_reading();
+            let head = messages.head_mut(message);
+            (head.requests, head.after) = (requests, After::Fetched(place));
             outbox.stats.reads.add(requests.into());
             outbox.enqueue(&mut peer.lane, peer.id.index, message);
+        }
+    }
+
+    /// Ends the connection of a peer whose data do not arrive: an open message has its time.
+    pub fn check_reads<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        if self.fetches.is_late(index, now, self.life.patience()) {
+            self.stats.read_timeouts.add(1);
+            self.close(index, CloseReason::TimedOut, now, handler);
         }
     }
 

@@ -7,7 +7,8 @@ use rpcrdma_proto::{
 };
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
-use super::fetch::{OFFER_TOO_LONG, remote_things};
+use super::exposed::Exposures;
+use super::fetch::{OFFER_TOO_LONG, buffers_needed};
 use super::outbox::Outbox;
 use crate::incoming::Map;
 use crate::server::ticket::KeptOffer;
@@ -23,8 +24,8 @@ pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
 pub(crate) enum Whole {
     /// It is.
     Here,
-    /// Some of it is in the memory of the caller.
-    Remote,
+    /// Some of it is in the memory of the caller, and takes so many buffers to fetch.
+    Remote(usize),
 }
 
 /// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
@@ -44,8 +45,8 @@ pub(crate) fn prepare_call(
     conn: &Connection,
     message: &Message<'_>,
     parts: &[Part],
-    map: &mut Map,
-    kept: &mut KeptOffer,
+    (map, kept): (&mut Map, &mut KeptOffer),
+    exposures: &Exposures,
 ) -> Result<Whole, Violation> {
     kept.clear();
     let placed = conn.resolve_call(message, parts)?;
@@ -53,8 +54,9 @@ pub(crate) fn prepare_call(
     if !kept.set(&message.offer()) {
         return Err(OFFER_TOO_LONG);
     }
-    if remote_things(&placed).next().is_some() {
-        return Ok(Whole::Remote);
+    match buffers_needed(&placed, exposures.for_calls())? {
+        0 => {}
+        needs => return Ok(Whole::Remote(needs)),
     }
     map.set_payload(payload_pieces(&conn.settings().structure, parts));
     map.set_items(&conn.settings().structure, &placed, &[], |_| 0);

@@ -58,8 +58,8 @@ pub(super) enum Fate {
     Settled(PropertyOutcome),
     /// It is a call.
     Call(ReplyTo),
-    /// It is a call whose data are in the memory of its caller.
-    Fetch(ReplyTo, Part),
+    /// It is a call whose data are in the memory of its caller; they take so many buffers.
+    Fetch(ReplyTo, Part, usize),
     /// It is the reply to a call.
     Reply(CallId),
     /// It is the reply to a call that has memory exposed, in this place.
@@ -191,8 +191,9 @@ impl<P: Provider> Core<P> {
                     self.fail_call(index, id, error, handler);
                     break;
                 }
-                Fate::Fetch(to, part) => {
-                    return self.fetch_call(index, to, Buffers::from_iter([token]), &[part]);
+                Fate::Fetch(to, part, needs) => {
+                    let came = (Buffers::from_iter([token]), &[part][..]);
+                    return self.fetch_call(index, to, needs, came);
                 }
                 Fate::Exposed(place, part) => {
                     let reply = Ok((Buffers::from_iter([token]), &[part][..]));
@@ -261,7 +262,8 @@ impl<P: Provider> Core<P> {
         match peer.conn.on_transmission(&mut outbox.ledger, at, first) {
             Ingress::Call(message) => {
                 let parts = core::slice::from_ref(&message.part);
-                let result = prepare_call(&peer.conn, &message, parts, map, kept);
+                let result =
+                    prepare_call(&peer.conn, &message, parts, (map, kept), &outbox.exposures);
                 let to = message.reply_to();
                 let part = message.part;
                 self.judge_call(index, to, part, result)
@@ -311,7 +313,7 @@ impl<P: Provider> Core<P> {
     ) -> Fate {
         let violation = match result {
             Ok(Whole::Here) => return Fate::Call(to),
-            Ok(Whole::Remote) => return Fate::Fetch(to, part),
+            Ok(Whole::Remote(needs)) => return Fate::Fetch(to, part, needs),
             Err(violation) => violation,
         };
         let Core { peers, outbox, .. } = self;
