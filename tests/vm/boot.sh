@@ -22,7 +22,7 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after 2 "$timeout" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
         -accel tcg,thread=multi -cpu max -smp "$processors" -m "$memory" \
-        -kernel "$cache/kernel" -initrd "$work/initrd" \
+        -kernel "$kernel" -initrd "$work/initrd" \
         -append "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable ROLE=$role GUESTS=$guests RDMA=$rdma" \
         -serial "file:$work/console.$role" \
         -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \

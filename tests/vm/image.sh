@@ -23,14 +23,15 @@ readonly base_modules=(
 )
 readonly lib=usr/lib/x86_64-linux-gnu
 
-# base_image: $cache/base.cpio and $cache/kernel are those of these scripts.
+# base_image: $cache/base-KEY.cpio and $cache/kernel-KEY are what this script makes of the packages.
 base_image() {
-    local key
-    key=$(cat "$vm"/{image,packages}.sh "$vm"/guest/* "$vm"/guest/etc/* 2>/dev/null | sha256sum)
-    [ "$(cat "$cache/base.key" 2>/dev/null)" = "$key" ] && return
+    base=$cache/base-$(sha256sum "$vm/image.sh" | head -c 12).cpio
+    kernel=${base/base-/kernel-}
+    [ -e "$base" ] && touch "$base" "$kernel" && return
+    echo "vm: making the image of the guests" >&2
     unpacked "${base_packages[@]}"
-    local kernel tree=$cache/tree name
-    kernel=$(find "$cache/root/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
+    local tree=$cache/tree name newest
+    newest=$(find "$cache/root/boot" -name 'vmlinuz-*' | sort -V | tail -n 1)
     rm -rf "$tree"
     skeleton "$tree"
     for name in "${base_programs[@]}"; do
@@ -39,12 +40,12 @@ base_image() {
     for name in "${base_libraries[@]}"; do
         library "$name" "$tree"
     done
-    modules "${kernel##*/vmlinuz-}" "$tree"
+    modules "${newest##*/vmlinuz-}" "$tree"
     links "$tree"
-    cp "$kernel" "$cache/kernel"
-    archive "$tree" "$cache/base.cpio"
+    find "$cache" -maxdepth 1 -name '*.cpio' -mtime +7 -delete
+    cp "$newest" "$kernel"
+    archive "$tree" "$base"
     rm -rf "$tree"
-    printf '%s\n' "$key" >"$cache/base.key"
 }
 
 # package_image PACKAGE: $cache/with-PACKAGE.cpio has the programs of the package and their libraries.
@@ -65,6 +66,11 @@ package_image() {
 run_image() {
     local tree=$1 pair file path
     shift
+    mkdir -p "$tree/etc" "$tree/usr/lib"
+    cp "$vm"/guest/etc/* "$tree/etc/"
+    cp "$vm"/guest/*.sh "$tree/usr/lib/"
+    cp "$vm/guest/init" "$tree/init"
+    chmod 0755 "$tree" "$tree/init"
     for pair in "$@"; do
         file=${pair%%:*}
         [ -e "$file" ] || fail "there is no file $file"
@@ -80,7 +86,7 @@ run_image() {
     done
 }
 
-# skeleton TREE: directories and the files that are ours.
+# skeleton TREE: directories, and what the packages have in /etc.
 skeleton() {
     local tree=$1 name
     mkdir -p "$tree"/{dev,proc,sys,run,tmp,host,out,in,export,mnt,root,etc/libibverbs.d,var/lib/nfs/rpc_pipefs} \
@@ -89,12 +95,9 @@ skeleton() {
         ln -s "usr/$name" "$tree/$name"
     done
     ln -s /run "$tree/var/run"
-    cp "$vm"/guest/etc/* "$tree/etc/"
     cp "$cache/root/etc/"{netconfig,services,protocols} "$tree/etc/"
     echo "driver rxe" >"$tree/etc/libibverbs.d/rxe.driver"
-    cp "$vm/guest/init" "$tree/init"
-    cp "$vm"/guest/*.sh "$tree/usr/lib/"
-    chmod 0755 "$tree" "$tree/init"
+    chmod 0755 "$tree"
 }
 
 # found_program NAME TREE: a program of the packages, at its place.

@@ -4,7 +4,7 @@
 # kernel_nfs_server: /export for everybody, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048.
 kernel_nfs_server() {
     modprobe -a rpcrdma nfsd
-    mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
+    mounted /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
     rpc_pipefs
     rpc_bind
     mkdir -p /var/lib/nfs/sm /var/lib/nfs/v4recovery
@@ -39,8 +39,12 @@ kernel_unmount() {
     busybox umount "$1"
 }
 
+mounted() {
+    grep -q " $1 " /proc/mounts
+}
+
 rpc_pipefs() {
-    mountpoint -q /var/lib/nfs/rpc_pipefs || mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
+    mounted /var/lib/nfs/rpc_pipefs || mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
 }
 
 rpc_bind() {
