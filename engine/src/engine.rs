@@ -1,7 +1,8 @@
 //! The engine: a device, its control plane, and the threads of its shards.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -25,6 +26,7 @@ pub struct Engine<P: Provider = Fabric> {
     provider: Arc<P>,
     config: Arc<Config>,
     office: Arc<Office<P>>,
+    xids: AtomicU64,
     control: Option<JoinHandle<()>>,
     threads: Vec<(ShardHandle, JoinHandle<()>)>,
 }
@@ -58,10 +60,18 @@ impl<P: Provider> Engine<P> {
             provider: Arc::new(provider),
             config: Arc::new(config),
             office: control.office(),
+            xids: AtomicU64::new(RandomState::new().hash_one(0)),
             control: None,
             threads: Vec::new(),
         };
         Ok((engine, control))
+    }
+
+    /// Lets `seed` choose the xids that the shards made from now on begin with, for runs that are to
+    /// be repeated. Otherwise nobody can tell them: a server that recognizes repeated calls must not
+    /// take the first ones of a new program for those of the last (wire.md W24).
+    pub fn seed_xids(&self, seed: u64) {
+        self.xids.store(seed, Ordering::Relaxed);
     }
 
     /// The configuration.
@@ -152,6 +162,7 @@ impl<P: Provider> Engine<P> {
             provider: self.provider.clone(),
             config: self.config.clone(),
             office: self.office.clone(),
+            first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
@@ -193,6 +204,7 @@ struct Maker<P: Provider> {
     provider: Arc<P>,
     config: Arc<Config>,
     office: Arc<Office<P>>,
+    first_xid: u32,
 }
 
 impl<P: Provider> Maker<P> {
@@ -215,7 +227,8 @@ impl<P: Provider> Maker<P> {
         factory: impl FnOnce(ShardHandle) -> H,
     ) -> Result<Shard<P, H>, SetupError> {
         let shard = SHARDS.fetch_add(1, Ordering::Relaxed);
-        let mut core = Core::new(&self.provider, &self.config, shard, self.numa_node())?;
+        let mut core =
+            Core::new(&self.provider, &self.config, (shard, self.first_xid), self.numa_node())?;
         let connections_max = self.config.connections().max.as_usize();
         core.attachment = Some(self.office.attach(&mut core, serves, connections_max));
         let handler = factory(core.handle.clone());
@@ -237,6 +250,14 @@ fn thread_error(source: std::io::Error) -> SetupError {
         source,
         hint: "the limit of threads may be reached (ulimit -u)",
     }
+}
+
+/// A number far from those of the numbers beside `number` (the last step of SplitMix64).
+fn scattered(number: u64) -> u32 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 32) as u32
 }
 
 /// Numbers the shards of the process.

@@ -141,6 +141,18 @@ impl CallTable {
         Self { slots, free: 0, len: 0, slot_bits }
     }
 
+    /// Has the generations of all slots begin at a place that `seed` chooses: servers recognize
+    /// repeated calls by their xids, and not by who is new (wire.md W24).
+    ///
+    /// # Panics
+    /// If a call is outstanding.
+    pub fn number_from(&mut self, seed: u32) {
+        assert!(self.is_empty(), "the xids of calls that are outstanding stay");
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            slot.xid = seed << self.slot_bits | index as u32;
+        }
+    }
+
     /// Gives a new call of the connection `peer` its xid. The slot used last is used first.
     /// `u32::MAX` is no connection.
     ///
@@ -286,6 +298,29 @@ mod tests {
         // The role's bit above the generation is not part of it.
         assert_eq!(next_generation(1 << 27 | 5, 4), 6);
         assert_eq!(next_generation((1 << 11) - 1, 20), 1);
+    }
+
+    #[test]
+    fn calls_are_numbered_from_anywhere_and_keep_their_role_and_slot() {
+        for seed in [0, 1, (1 << 27) - 2, (1 << 27) - 1, 1 << 27, u32::MAX] {
+            let mut table = CallTable::new(16);
+            table.number_from(seed);
+            let ids: Vec<_> =
+                (0..16).map(|_| table.open(Role::Client, 0, 0).expect("free")).collect();
+            for (slot, id) in ids.iter().enumerate() {
+                assert_eq!(id.xid() >> 4, next_generation(seed & 0x0fff_ffff, 4), "from {seed:#x}");
+                assert_eq!((id.xid() & 15, id.xid() >> 31), (slot as u32, 0));
+                assert!(id.xid() >= CONTROL_XIDS, "no control message has it");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "outstanding stay")]
+    fn outstanding_calls_are_not_numbered_anew() {
+        let mut table = CallTable::new(2);
+        table.open(Role::Client, 0, 0).expect("free");
+        table.number_from(7);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl<P: Provider> Core<P> {
     pub fn new(
         provider: &Arc<P>,
         config: &Config,
-        shard: u32,
+        (shard, first_xid): (u32, u32),
         numa_node: Option<u32>,
     ) -> Result<Core<P>, SetupError> {
         let budget = Budget::new(config, provider.caps())?;
@@ -90,8 +90,9 @@ impl<P: Provider> Core<P> {
         })?;
         let bell = Arc::new(Bell::new(waker));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
-        let ledger =
+        let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
+        ledger.calls.number_from(first_xid);
         let peers_max = budget.peers as usize;
         let outbox = Outbox::new(
             (send, headers, zero),

@@ -1,0 +1,85 @@
+//! The xids of engines: servers recognize repeated calls by them, so they are not used again by
+//! whoever comes after.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::{Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
+use rpcrdma_tests::setup::{checked, small};
+
+/// Answers each call with its xid.
+struct Mirror;
+
+impl Handler for Mirror {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let xid: &[u8; 4] =
+            call.contiguous().and_then(|words| words.first_chunk()).expect("a short call");
+        reply.payload().put_fixed(xid);
+        reply.send()
+    }
+}
+
+fn served(fabric: &Fabric) -> (Engine<Fabric>, SocketAddr) {
+    let mut engine = Engine::new(fabric.clone(), configured()).expect("an engine");
+    engine.start(|_| Mirror).expect("a server");
+    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+    (engine, at)
+}
+
+fn configured() -> Config {
+    let mut raw = small();
+    raw.connections.max = 16;
+    checked(&raw)
+}
+
+/// The xid of the first call of a client.
+fn first_xid(client: &mut Client<Fabric>, at: SocketAddr) -> u32 {
+    let (clock, peer) = (Clock::new(), client.connect(at).expect("a connection"));
+    client.call(peer, 0).expect("a call").submit().expect("a short call goes");
+    let mut xid = None;
+    while xid.is_none() {
+        let was_busy = client.poll(clock.now(), |done| {
+            let reply = done.result().expect("a reply");
+            xid = Some(reply.reader().u32().expect("the xid"));
+        });
+        if !was_busy {
+            client.wait(Duration::from_millis(1));
+        }
+    }
+    xid.expect("the loop ends with one")
+}
+
+#[test]
+fn no_engine_and_no_shard_begins_where_another_began() {
+    let fabric = Fabric::new();
+    let (_server, at) = served(&fabric);
+    let mut xids = HashSet::new();
+    for _engine in 0..4 {
+        let engine = Engine::new(fabric.clone(), configured()).expect("an engine");
+        for _shard in 0..2 {
+            let mut client = engine.client().expect("a client");
+            let xid = first_xid(&mut client, at);
+            assert!(xids.insert(xid), "{xid:#x} was used before");
+            assert_eq!(xid >> 31, 0, "the bit of the client's role is kept");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_to_repeat_has_the_same_xids() {
+    let fabric = Fabric::new();
+    let (_server, at) = served(&fabric);
+    let run = |seed: u64| {
+        let engine = Engine::new(fabric.clone(), configured()).expect("an engine");
+        engine.seed_xids(seed);
+        let (mut one, mut other) =
+            (engine.client().expect("a client"), engine.client().expect("a client"));
+        [first_xid(&mut one, at), first_xid(&mut other, at)]
+    };
+    let [one, other] = run(5);
+    assert_eq!(run(5), [one, other]);
+    assert_ne!(one, other, "shards of one engine differ");
+    assert_ne!(run(6), [one, other]);
+}
