@@ -1,0 +1,118 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use rpcrdma_config::ConfigError;
+use rpcrdma_engine::Config;
+
+use crate::server::{self, Options, Squash};
+
+/// Serves a directory by NFS version 3 over RDMA.
+#[derive(Debug, Parser)]
+#[command(name = "nfs3")]
+pub struct Args {
+    /// The directory.
+    #[arg(long, value_name = "DIR")]
+    pub export: PathBuf,
+    /// Where NFS listens.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// Where MOUNT listens, on TCP; without it port 20048 of the same address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub mount: Option<SocketAddr>,
+    /// Who carries the messages.
+    #[arg(long, default_value = "fabric")]
+    pub provider: Device,
+    /// The file with the key of the file handles, made if there is none; without it DIR.nfs3-key, next
+    /// to the directory. Handles are good as long as the key is.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Whom to take for the anonymous user. Only a server that runs as root can act as its callers.
+    #[arg(long, default_value = "root")]
+    pub squash: Squash,
+    /// Answer before the medium has what was done: faster, and lost when the machine fails.
+    #[arg(long = "async")]
+    pub is_async: bool,
+    /// Threads that do the work of the file system.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// A configuration of the engine, in place of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Who carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The software fabric: only for clients in the same process.
+    Fabric,
+}
+
+impl Args {
+    /// The configuration of the engine.
+    ///
+    /// # Errors
+    /// If the file cannot be read or says something impossible.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        self.config.as_ref().map_or_else(server::config, Config::load)
+    }
+
+    /// Where MOUNT listens.
+    pub fn mount(&self) -> SocketAddr {
+        self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
+    }
+
+    /// What is exported and how.
+    pub fn options(&self) -> Options {
+        let key = self.key.clone().unwrap_or_else(|| {
+            let mut path: OsString = self.export.components().as_path().into();
+            path.push(".nfs3-key");
+            path.into()
+        });
+        Options {
+            directory: self.export.clone(),
+            key,
+            squash: self.squash,
+            is_async: self.is_async,
+            workers: self.workers.into(),
+        }
+    }
+}
+
+/// The port that clients try when nobody tells them another.
+const MOUNT_PORT: u16 = 20_048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Args, clap::Error> {
+        Args::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_usual_value() {
+        let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049").expect("enough");
+        assert_eq!(args.mount(), "10.0.0.1:20048".parse().expect("an address"));
+        let options = args.options();
+        assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
+        assert_eq!((options.squash, options.workers), (Squash::Root, 4));
+        assert!(args.config().is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for line in [
+            "nfs3 --export /srv/data",
+            "nfs3 --listen 10.0.0.1:20049",
+            "nfs3 --export /srv --listen 10.0.0.1",
+            "nfs3 --export /srv --listen 10.0.0.1:1 --workers 0",
+            "nfs3 --export /srv --listen 10.0.0.1:1 --squash some",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

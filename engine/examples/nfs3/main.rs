@@ -1,0 +1,66 @@
+//! An NFSv3 server over a directory, on RDMA: the kernel of Linux mounts it.
+//!
+//! ```text
+//!   nfs3 --export /srv/data --listen 10.0.0.1:20049
+//!   mount -t nfs -o vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048 \
+//!         10.0.0.1:/srv/data /mnt
+//! ```
+//! All procedures of RFC 1813, and MOUNT on TCP; no lock manager. Who may do what is told in
+//! `server/credentials.rs`, how handles work in `server/handles.rs` and `server/nodes.rs`, what is
+//! remembered of calls in `server/drc.rs`, and why there are threads in `server/work.rs`.
+
+mod args;
+mod server;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+use rpcrdma_engine::{Fabric, Provider};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use args::{Args, Device};
+use server::Server;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = match args.provider {
+        Device::Fabric => run(Fabric::new(), &args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nfs3: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves until a signal comes.
+fn run<P: Provider>(provider: P, args: &Args) -> Result<(), Box<dyn Error>> {
+    // Before any thread is made, so that none of them takes the signals the usual way.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let server =
+        Server::start(provider, args.config()?, &args.options(), args.listen, args.mount())?;
+    let (address, mount) = (server.address(), server.mount_address());
+    println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
+    let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("nfs3: the handle of the directory is {handle}");
+    signals.forever().next();
+    println!("nfs3: stopping");
+    for shard in server.shards() {
+        let stats = shard.stats();
+        println!(
+            "nfs3: shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} segments taken",
+            shard.shard(),
+            stats.connected,
+            stats.calls_in,
+            stats.reads,
+            stats.writes,
+            stats.taken
+        );
+    }
+    server.stop();
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! File handles: which file is meant, and that this server has said so.
+//!
+//! ```text
+//!   0        4                12               20                              36
+//!   | layout | inode number   | time of birth  | keyed checksum of all of that |
+//! ```
+//! A handle names a file by its inode and by when that was made, so it stays the same when the file
+//! is renamed, when the server is restarted, and is stale when the inode is used for another file.
+//! It cannot be made up: the checksum is SipHash with a key that only the server has, kept in a
+//! file. What it does not say is where the file is: that is looked up below the exported directory
+//! and nowhere else, so that a handle cannot lead out of it (`tree`).
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nfs3_types::nfs3::nfs_fh3;
+use nfs3_types::xdr_codec::Opaque;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// Which file: its inode, and when that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    /// The number of the inode.
+    pub inode: u64,
+    /// Nanoseconds; 0 where the file system does not say.
+    pub birth: u64,
+}
+
+/// The key that handles are made and checked with.
+#[derive(Debug, Clone)]
+pub struct Key([u8; KEY_LEN]);
+
+impl Key {
+    /// The key that is kept in a file, made if there is none.
+    ///
+    /// # Errors
+    /// If the file cannot be read or made, or is not one of ours.
+    pub fn load(path: &Path) -> io::Result<Key> {
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(mut file) => {
+                let mut key = [0; KEY_LEN];
+                File::open("/dev/urandom")?.read_exact(&mut key)?;
+                file.write_all(&key)?;
+                file.sync_all()?;
+                Ok(Key(key))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let mut key = Vec::new();
+                File::open(path)?.take(KEY_LEN as u64 + 1).read_to_end(&mut key)?;
+                let key = key.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+                Ok(Key(key))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The handle of a file.
+    pub fn handle(&self, id: FileId) -> nfs_fh3 {
+        let named = id.to_bytes();
+        let mut bytes = Vec::with_capacity(HANDLE_LEN);
+        bytes.extend(named);
+        bytes.extend(self.checksum(HANDLES, &named));
+        nfs_fh3 { data: Opaque::owned(bytes) }
+    }
+
+    /// The file that a handle names; `None` if this server has not made it.
+    pub fn open(&self, handle: &nfs_fh3) -> Option<FileId> {
+        let (named, checksum) = handle.data.split_first_chunk::<NAMED_LEN>()?;
+        // Whole words, so that it takes the same time however many bytes are right.
+        let given: [u8; 16] = checksum.try_into().ok()?;
+        let right = u128::from_le_bytes(self.checksum(HANDLES, named));
+        (u128::from_le_bytes(given) == right).then(|| FileId::from_bytes(named))?
+    }
+
+    /// A number for a name in a directory, the same in every run of the server.
+    pub fn number(&self, name: &[u8]) -> u64 {
+        let number = u128::from_le_bytes(self.checksum(NAMES, name));
+        number as u64
+    }
+
+    /// Says that numbers are of this key.
+    pub fn mark(&self) -> [u8; 8] {
+        self.number(b"").to_be_bytes()
+    }
+
+    fn checksum(&self, use_: u8, bytes: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write_u8(use_);
+        hasher.write(bytes);
+        hasher.finish128().as_bytes()
+    }
+}
+
+impl FileId {
+    fn to_bytes(self) -> [u8; NAMED_LEN] {
+        let mut bytes = [0; NAMED_LEN];
+        bytes[..4].copy_from_slice(&LAYOUT.to_be_bytes());
+        bytes[4..12].copy_from_slice(&self.inode.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.birth.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; NAMED_LEN]) -> Option<FileId> {
+        let (layout, rest) = bytes.split_first_chunk()?;
+        let (inode, birth) = rest.split_first_chunk()?;
+        let birth = birth.first_chunk()?;
+        let id = FileId { inode: u64::from_be_bytes(*inode), birth: u64::from_be_bytes(*birth) };
+        (u32::from_be_bytes(*layout) == LAYOUT).then_some(id)
+    }
+}
+
+/// Bytes of a handle.
+pub const HANDLE_LEN: usize = NAMED_LEN + 16;
+const NAMED_LEN: usize = 20;
+const KEY_LEN: usize = 16;
+/// Changes with what a handle says.
+const LAYOUT: u32 = 0x5246_0001;
+/// What a checksum is for: one cannot stand for another.
+const HANDLES: u8 = 1;
+const NAMES: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: FileId = FileId { inode: 0x0102_0304_0506_0708, birth: 99 };
+
+    #[test]
+    fn a_handle_comes_back_as_its_file() {
+        let key = Key([7; KEY_LEN]);
+        let handle = key.handle(ID);
+        assert_eq!(handle.data.len(), HANDLE_LEN);
+        assert_eq!(key.open(&handle), Some(ID));
+        assert_eq!(Key([7; KEY_LEN]).open(&handle), Some(ID), "in another run as well");
+    }
+
+    #[test]
+    fn a_handle_that_was_changed_or_made_up_is_none() {
+        let key = Key([7; KEY_LEN]);
+        let handle = key.handle(ID);
+        for at in 0..HANDLE_LEN {
+            let mut bytes = handle.data.to_vec();
+            bytes[at] ^= 1;
+            assert_eq!(key.open(&nfs_fh3 { data: bytes.into() }), None, "byte {at}");
+        }
+        for len in [0, 1, NAMED_LEN, HANDLE_LEN - 1, HANDLE_LEN + 1, 64] {
+            let mut bytes = handle.data.to_vec();
+            bytes.resize(len, 0);
+            assert_eq!(key.open(&nfs_fh3 { data: bytes.into() }), None, "{len} bytes");
+        }
+        assert_eq!(Key([8; KEY_LEN]).open(&handle), None, "of another server");
+    }
+}

@@ -1,0 +1,337 @@
+//! Files that are held: found by their number, below the exported directory and nowhere else.
+//!
+//! ```text
+//!   FileId ──▶ held? ──▶ Node              (an open descriptor, good for some seconds)
+//!               │ no
+//!               ├──▶ place known? ──▶ openat2(root, path, BENEATH | NO_SYMLINKS | NO_XDEV)
+//!               │                       └─ the same inode, made at the same time? ──▶ Node
+//!               └──▶ the export is searched once, and then: found, or stale
+//! ```
+//! Where a file is was seen when it was looked up, listed or made. After a restart nothing was seen
+//! yet, and the first handle that comes has the tree searched. This needs no privileges and no help
+//! of the file system, which `open_by_handle_at` does, and a handle cannot lead out of the export,
+//! which one opened by that call can, once somebody on the server has moved its file away.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+
+use super::attributes::{Attributes, Status, status};
+use super::handles::FileId;
+use super::tree::{Place, Tree};
+
+/// A file that is held by a descriptor that can neither read nor write it, and by one that can when
+/// that was asked for.
+#[derive(Debug)]
+pub struct Node {
+    fd: OwnedFd,
+    id: FileId,
+    kind: FileType,
+    reading: OnceLock<OwnedFd>,
+    writing: OnceLock<OwnedFd>,
+}
+
+impl Node {
+    fn new(fd: OwnedFd, attributes: &Attributes) -> Node {
+        let (id, kind) = (attributes.id(), attributes.kind());
+        Node { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
+    }
+
+    /// Which file it is.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileType {
+        self.kind
+    }
+
+    /// A descriptor that names it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A path to it, for calls that have no other way: valid in this process as long as it is held.
+    pub fn path(&self) -> CString {
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        CString::new(path).unwrap_or_default()
+    }
+
+    /// A descriptor for its data: of a regular file, or to list a directory.
+    ///
+    /// # Errors
+    /// If it is something else, or the server may not open it.
+    pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
+        let slot = if to_write { &self.writing } else { &self.reading };
+        if let Some(fd) = slot.get() {
+            return Ok(fd.as_fd());
+        }
+        let flags = match (self.kind, to_write) {
+            (FileType::RegularFile, false) => OFlags::RDONLY,
+            (FileType::RegularFile, true) => OFlags::WRONLY,
+            (FileType::Directory, false) => OFlags::RDONLY | OFlags::DIRECTORY,
+            (FileType::Directory, true) => return Err(Status::NFS3ERR_ISDIR),
+            _ => return Err(Status::NFS3ERR_INVAL),
+        };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let fd = openat(CWD, self.path(), flags, Mode::empty()).map_err(status)?;
+        // Another thread may have been faster; one of the two descriptors is closed.
+        Ok(slot.get_or_init(|| fd).as_fd())
+    }
+}
+
+/// All files of the export that are held, and where the others are.
+#[derive(Debug)]
+pub struct Nodes {
+    root: Arc<Node>,
+    device: (u32, u32),
+    held: Mutex<HashMap<FileId, Held>>,
+    tree: Mutex<Tree>,
+    /// Files that were searched for in vain, and when.
+    gone: Mutex<HashMap<FileId, Instant>>,
+    /// Whoever searches holds it.
+    search: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Held {
+    node: Arc<Node>,
+    since: Instant,
+}
+
+impl Nodes {
+    /// The export of a directory.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is no directory.
+    pub fn open(directory: &std::path::Path) -> rustix::io::Result<Nodes> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(directory, flags, Mode::empty())?;
+        let attributes = Attributes::of_fd(&fd)?;
+        let root = Arc::new(Node::new(fd, &attributes));
+        Ok(Nodes {
+            root,
+            device: attributes.device(),
+            held: Mutex::default(),
+            tree: Mutex::default(),
+            gone: Mutex::default(),
+            search: Mutex::default(),
+        })
+    }
+
+    /// The file system that is exported.
+    pub fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
+    /// The exported directory.
+    pub fn root(&self) -> &Arc<Node> {
+        &self.root
+    }
+
+    /// The file of this number.
+    ///
+    /// # Errors
+    /// `NFS3ERR_STALE` if there is none in the export any more.
+    pub fn find(&self, id: FileId) -> Result<Arc<Node>, Status> {
+        if id == self.root.id {
+            return Ok(self.root.clone());
+        }
+        if let Some(node) = self.held(id) {
+            return Ok(node);
+        }
+        if let Some(node) = self.at_its_place(id)? {
+            return Ok(node);
+        }
+        // One search at a time; who has waited for another's may find what that has found.
+        let _searching = lock(&self.search);
+        if let Some(node) = self.at_its_place(id)? {
+            return Ok(node);
+        }
+        let is_gone = lock(&self.gone).get(&id).is_some_and(|at| at.elapsed() < GONE_FOR);
+        if !is_gone {
+            self.search();
+            if let Some(node) = self.at_its_place(id)? {
+                return Ok(node);
+            }
+            let mut gone = lock(&self.gone);
+            if gone.len() >= GONE_MAX {
+                gone.clear();
+            }
+            gone.insert(id, Instant::now());
+        }
+        Err(Status::NFS3ERR_STALE)
+    }
+
+    /// A name in a directory, not followed. Rights are those of the calling thread.
+    ///
+    /// # Errors
+    /// If there is none, or if it is not on the file system of the export.
+    pub fn look_up(&self, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
+        let fd = openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE).map_err(status)?;
+        self.admit(fd, directory, name)
+    }
+
+    /// The directory above a directory.
+    ///
+    /// # Errors
+    /// If it is not in the export any more.
+    pub fn above(&self, directory: &Node) -> Result<Arc<Node>, Status> {
+        if directory.id == self.root.id {
+            return Ok(self.root.clone());
+        }
+        let place = lock(&self.tree).place(directory.id.inode).map(|place| place.parent);
+        let above = place.ok_or(Status::NFS3ERR_STALE)?;
+        if above == self.root.id.inode {
+            return Ok(self.root.clone());
+        }
+        let fd = self.open_place(above)?.ok_or(Status::NFS3ERR_STALE)?;
+        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        Ok(self.hold(Node::new(fd, &attributes)))
+    }
+
+    /// Takes note of a name that was seen.
+    pub fn note(&self, inode: u64, directory: &Node, name: &[u8]) {
+        if inode != self.root.id.inode {
+            lock(&self.tree).note(inode, Place { parent: directory.id.inode, name: name.into() });
+        }
+    }
+
+    /// Takes note that a name is no more.
+    pub fn forget(&self, id: FileId, directory: &Node, name: &[u8]) {
+        lock(&self.tree).forget(id.inode, directory.id.inode, name);
+        lock(&self.held).remove(&id);
+    }
+
+    /// Takes in what was opened by its name.
+    fn admit(&self, fd: OwnedFd, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
+        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        if attributes.device() != self.device {
+            return Err(Status::NFS3ERR_ACCES);
+        }
+        let id = attributes.id();
+        self.note(id.inode, directory, name);
+        if let Some(node) = self.held(id) {
+            return Ok(node);
+        }
+        Ok(self.hold(Node::new(fd, &attributes)))
+    }
+
+    fn held(&self, id: FileId) -> Option<Arc<Node>> {
+        let mut held = lock(&self.held);
+        let Held { node, since } = held.get(&id)?;
+        let is_there = since.elapsed() < HELD_FOR
+            && Attributes::of(node).is_ok_and(|attributes| attributes.links() > 0);
+        if !is_there {
+            held.remove(&id);
+            return None;
+        }
+        Some(node.clone())
+    }
+
+    fn hold(&self, node: Node) -> Arc<Node> {
+        let node = Arc::new(node);
+        let mut held = lock(&self.held);
+        if held.len() >= HELD_MAX {
+            // Half of them, the longest held: one sweep for many files.
+            let mut since: Vec<Instant> = held.values().map(|held| held.since).collect();
+            let (_, middle, _) = since.select_nth_unstable(HELD_MAX / 2);
+            let middle = *middle;
+            held.retain(|_, held| held.since > middle);
+        }
+        held.insert(node.id, Held { node: node.clone(), since: Instant::now() });
+        node
+    }
+
+    /// Opens a file where it was seen last, if it is still there.
+    fn at_its_place(&self, id: FileId) -> Result<Option<Arc<Node>>, Status> {
+        let Some(fd) = self.open_place(id.inode)? else { return Ok(None) };
+        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        let is_same = attributes.id() == id && attributes.device() == self.device;
+        Ok(is_same.then(|| self.hold(Node::new(fd, &attributes))))
+    }
+
+    fn open_place(&self, inode: u64) -> Result<Option<OwnedFd>, Status> {
+        let Some(paths) = lock(&self.tree).paths(inode, self.root.id.inode) else {
+            return Ok(None);
+        };
+        let mut reached: Option<OwnedFd> = None;
+        for path in paths {
+            let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
+            match openat2(from, path, HOLD, Mode::empty(), INSIDE) {
+                Ok(fd) => reached = Some(fd),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                    return Err(Status::NFS3ERR_JUKEBOX);
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Looks at every directory of the export and takes note of every name.
+    fn search(&self) {
+        let mut found = lock(&self.tree).begin_search();
+        let mut waiting = vec![self.root.id.inode];
+        let mut buffer = Vec::with_capacity(LIST_LEN);
+        while let Some(directory) = waiting.pop() {
+            let paths = found.paths(directory, self.root.id.inode).unwrap_or_default();
+            if paths.is_empty() && directory != self.root.id.inode {
+                continue;
+            }
+            let Some(fd) = self.open_listing(&paths) else { continue };
+            let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+            while let Some(Ok(entry)) = entries.next() {
+                let name = entry.file_name().to_bytes();
+                if name == b"." || name == b".." {
+                    continue;
+                }
+                found.note(entry.ino(), Place { parent: directory, name: name.into() });
+                if entry.file_type() == FileType::Directory {
+                    waiting.push(entry.ino());
+                }
+            }
+        }
+        lock(&self.tree).end_search(found);
+    }
+
+    fn open_listing(&self, paths: &[Vec<u8>]) -> Option<OwnedFd> {
+        let mut reached: Option<OwnedFd> = None;
+        for path in paths {
+            let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
+            reached = Some(openat2(from, &path[..], HOLD, Mode::empty(), INSIDE).ok()?);
+        }
+        let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
+        openat(from, c".", LIST, Mode::empty()).ok()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is a memory of what was seen: at worst it is looked for again.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Below the directory that one starts from, through no link, on its file system.
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+/// Files held at one time; each has up to three descriptors.
+const HELD_MAX: usize = 256;
+/// After that a file is looked for at its place again: somebody on the server may have moved it out
+/// of the export.
+const HELD_FOR: Duration = Duration::from_secs(5);
+/// Files remembered as gone, and for how long: a stale handle does not have the tree searched again
+/// and again.
+const GONE_MAX: usize = 4096;
+const GONE_FOR: Duration = Duration::from_secs(30);
+/// Bytes of a listing at a time.
+const LIST_LEN: usize = 64 << 10;

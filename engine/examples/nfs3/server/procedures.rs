@@ -1,0 +1,132 @@
+//! From the number of a procedure to its results.
+
+use nfs3_types::nfs3::{Nfs3Result, READ3resfail};
+use nfs3_types::xdr_codec::Pack;
+use rpcrdma_engine::Loan;
+use rpcrdma_engine::ulb::nfs3;
+
+use super::arguments::Arguments;
+use super::attributes::Status;
+use super::credentials::Identity;
+use super::data::{self, ReadHead, WriteHead};
+use super::export::Export;
+use super::rpc::Denial;
+use super::work::{Part, Task};
+use super::{directory, files, names};
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was executed; its results.
+    Results {
+        /// In front of the data.
+        head: Vec<u8>,
+        /// Data that may be placed: the last result of its procedure.
+        data: Option<Loan>,
+    },
+    /// It was not.
+    Denied(Denial),
+}
+
+impl Outcome {
+    /// The same for a call that was repeated. There are never data in it.
+    pub fn repeated(&self) -> Outcome {
+        match self {
+            Outcome::Results { head, .. } => Outcome::Results { head: head.clone(), data: None },
+            Outcome::Denied(denial) => Outcome::Denied(*denial),
+        }
+    }
+}
+
+/// Executes a call.
+pub fn execute(export: &Export, task: Task) -> Outcome {
+    match results(export, task) {
+        Ok(outcome) => outcome,
+        Err(denial) => Outcome::Denied(denial),
+    }
+}
+
+fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
+    let Task { procedure, who, head, data, into } = task;
+    let (who, head) = (&who, &head[..]);
+    match procedure {
+        nfs3::GETATTR => packed(&files::getattr(export, &Arguments::decode(head)?)),
+        nfs3::SETATTR => packed(&files::setattr(export, who, &Arguments::decode(head)?)),
+        nfs3::LOOKUP => packed(&names::lookup(export, who, &Arguments::decode(head)?)),
+        nfs3::ACCESS => packed(&files::access(export, who, &Arguments::decode(head)?)),
+        nfs3::READLINK => readlink(export, head, into),
+        nfs3::READ => read(export, who, head, into),
+        nfs3::WRITE => {
+            let head: WriteHead = Arguments::decode(head)?;
+            let len: usize = data.iter().map(Part::len).sum();
+            if len < head.count as usize {
+                return Err(Denial::Garbage);
+            }
+            packed(&data::write(export, who, &head, &data))
+        }
+        nfs3::CREATE => packed(&names::create(export, who, &Arguments::decode(head)?)),
+        nfs3::MKDIR => packed(&names::mkdir(export, who, &Arguments::decode(head)?)),
+        nfs3::SYMLINK => packed(&names::symlink(export, who, &Arguments::decode(head)?)),
+        nfs3::MKNOD => packed(&names::mknod(export, who, &Arguments::decode(head)?)),
+        nfs3::REMOVE => packed(&names::remove(export, who, &Arguments::decode(head)?)),
+        nfs3::RMDIR => packed(&names::rmdir(export, who, &Arguments::decode(head)?)),
+        nfs3::RENAME => packed(&names::rename(export, who, &Arguments::decode(head)?)),
+        nfs3::LINK => packed(&names::link(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIR => packed(&directory::readdir(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIRPLUS => {
+            packed(&directory::readdirplus(export, who, &Arguments::decode(head)?))
+        }
+        nfs3::FSSTAT => packed(&files::fsstat(export, &Arguments::decode(head)?)),
+        nfs3::FSINFO => packed(&files::fsinfo(export, &Arguments::decode(head)?)),
+        nfs3::PATHCONF => packed(&files::pathconf(export, &Arguments::decode(head)?)),
+        nfs3::COMMIT => packed(&data::commit(export, &Arguments::decode(head)?)),
+        _ => Err(Denial::Procedure),
+    }
+}
+
+fn read(
+    export: &Export,
+    who: &Identity,
+    head: &[u8],
+    into: Option<Loan>,
+) -> Result<Outcome, Denial> {
+    let arguments = Arguments::decode(head)?;
+    let Some(mut into) = into else { return later() };
+    let results = data::read(export, who, &arguments, &mut into);
+    let head = pack(&results)?;
+    let data = match results {
+        Nfs3Result::Ok(ReadHead { count, .. }) => Some((into, count as usize)),
+        Nfs3Result::Err(_) => None,
+    };
+    Ok(Outcome::Results { head, data: data.map(cut) })
+}
+
+fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome, Denial> {
+    let arguments = Arguments::decode(head)?;
+    let Some(mut into) = into else { return later() };
+    let (results, len) = files::readlink(export, &arguments, &mut into);
+    let data = matches!(results, Nfs3Result::Ok(_)).then_some((into, len));
+    Ok(Outcome::Results { head: pack(&results)?, data: data.map(cut) })
+}
+
+fn cut((mut loan, len): (Loan, usize)) -> Loan {
+    loan.truncate(len);
+    loan
+}
+
+/// There is no memory now: the client asks again.
+fn later() -> Result<Outcome, Denial> {
+    let nothing = READ3resfail::default();
+    packed(&Nfs3Result::<ReadHead, _>::Err((Status::NFS3ERR_JUKEBOX, nothing)))
+}
+
+fn packed(results: &impl Pack) -> Result<Outcome, Denial> {
+    Ok(Outcome::Results { head: pack(results)?, data: None })
+}
+
+fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
+    let mut bytes = Vec::with_capacity(results.packed_size());
+    // Only a length beyond 32 bits cannot be written, and lists are limited.
+    results.pack(&mut bytes).map_err(|_| Denial::Garbage)?;
+    Ok(bytes)
+}

@@ -1,0 +1,99 @@
+//! Files over the wire, held against what the server's file system has.
+
+use nfs3_types::nfs3::{
+    CREATE3args, CREATE3res, GETATTR3args, GETATTR3res, LOOKUP3args, LOOKUP3res, Nfs3Option,
+    Nfs3Result, createhow3, nfs_fh3, nfsstat3, sattr3, stable_how,
+};
+use rpcrdma_engine::ulb::nfs3;
+
+use super::client::{Client, handle, name};
+use super::{Running, content};
+
+pub fn create(client: &mut Client, dir: &nfs_fh3, file: &str) -> nfs_fh3 {
+    let how = createhow3::GUARDED(sattr3 { mode: Nfs3Option::Some(0o644), ..sattr3::default() });
+    let arguments = CREATE3args { where_: name(dir, file), how };
+    let made: CREATE3res = client.call(nfs3::CREATE, &arguments);
+    handle(made.unwrap().obj)
+}
+
+#[test]
+fn what_is_written_is_in_the_file_and_comes_back() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let file = create(&mut nfs.client, &root, "data");
+    // Around the inline threshold, a page, and every residue of four.
+    let mut expected = Vec::new();
+    for len in [1, 2, 3, 4, 700, 3_500, 4_096, 65_537, 262_143, 1 << 20] {
+        let data: Vec<u8> = (0..len).map(|at| (at * 31 + len) as u8).collect();
+        let offset = expected.len() as u64;
+        let written = nfs.client.write(&file, offset, &data, stable_how::FILE_SYNC).unwrap();
+        assert_eq!((written.count as usize, written.committed), (len, stable_how::FILE_SYNC));
+        let (head, back) = nfs.client.read(&file, offset, len as u32).unwrap();
+        assert_eq!((head.count as usize, head.eof), (len, true));
+        assert!(back == data, "{len} bytes come back");
+        expected.extend(data);
+    }
+    assert!(content(&nfs.export().join("data")) == expected);
+    let (head, back) = nfs.client.read(&file, expected.len() as u64, 100).unwrap();
+    assert_eq!((head.count, head.eof, back), (0, true, Vec::new()));
+    let arguments = GETATTR3args { object: file };
+    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
+    assert_eq!(attributes.unwrap().obj_attributes.size, expected.len() as u64);
+}
+
+#[test]
+fn handles_survive_a_restart_and_a_rename() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let file = create(&mut nfs.client, &root, "before");
+    nfs.client.write(&file, 0, b"kept", stable_how::UNSTABLE).unwrap();
+    std::fs::create_dir(nfs.export().join("deeper")).expect("made");
+    std::fs::rename(nfs.export().join("before"), nfs.export().join("deeper/after"))
+        .expect("renamed");
+    let mut nfs = nfs.restart();
+    let (_, data) = nfs.client.read(&file, 0, 100).unwrap();
+    assert_eq!(data, b"kept");
+    std::fs::remove_file(nfs.export().join("deeper/after")).expect("removed");
+    let read = nfs.client.read(&file, 0, 100);
+    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_STALE, _))), "{read:?}");
+    let found: LOOKUP3res =
+        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "deeper") });
+    assert!(matches!(found, Nfs3Result::Ok(_)));
+}
+
+#[test]
+fn a_link_is_read_and_never_followed() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    std::os::unix::fs::symlink("/etc/passwd", nfs.export().join("out")).expect("made");
+    let found: LOOKUP3res =
+        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "out") });
+    let link = found.unwrap().object;
+    assert_eq!(nfs.client.readlink(&link).unwrap(), b"/etc/passwd");
+    let read = nfs.client.read(&link, 0, 100);
+    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_INVAL, _))), "{read:?}");
+    let below: LOOKUP3res =
+        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&link, "passwd") });
+    assert!(matches!(below, Nfs3Result::Err((nfsstat3::NFS3ERR_NOTDIR, _))), "{below:?}");
+}
+
+#[test]
+fn a_call_that_cannot_be_executed_is_told_why() {
+    let mut nfs = Running::new();
+    // Version, program, version of the program, procedure, no credentials, no verifier.
+    for (call, answer) in [
+        (&[3, 100_003, 3, 0, 0, 0, 0, 0][..], &[1, 0, 2, 2][..]),
+        (&[2, 100_005, 3, 0, 0, 0, 0, 0], &[0, 0, 0, 1]),
+        (&[2, 100_003, 4, 0, 0, 0, 0, 0], &[0, 0, 0, 2, 3, 3]),
+        (&[2, 100_003, 3, 22, 0, 0, 0, 0], &[0, 0, 0, 3]),
+        (&[2, 100_003, 3, 1, 0, 0, 0, 0], &[0, 0, 0, 4]),
+        (&[2, 100_003, 3, 1, 0, 0, 0, 0, u32::MAX], &[0, 0, 0, 4]),
+        // A handle that is no handle, and a CREATE without a way.
+        (&[2, 100_003, 3, 1, 0, 0, 0, 0, 4, 7], &[0, 0, 0, 0, 10_001]),
+        (&[2, 100_003, 3, 8, 0, 0, 0, 0, 4, 7, 1, 0, 9], &[0, 0, 0, 4]),
+        (&[2, 100_003, 3, 1, 6, 0, 0, 0], &[1, 1, 1]),
+        (&[2, 100_003, 3, 0, 0, 0, 0, 0], &[0, 0, 0, 0]),
+    ] {
+        assert_eq!(nfs.client.words(call), answer, "{call:?}");
+    }
+}

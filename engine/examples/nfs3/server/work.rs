@@ -1,0 +1,239 @@
+//! The threads that do what calls ask for, so that no shard ever waits for a disk.
+//!
+//! ```text
+//!   shard ── Job { tickets, arguments, loans } ──▶ queue ──▶ worker: openat2, pread, pwritev, …
+//!     ▲                                                        │
+//!     └── on_turn: resume(ticket) ◀── Desk of the shard ◀──────┘ wake
+//! ```
+//! Threads and tickets, and not io_uring: it has no call that lists a directory, nor most of those
+//! that change attributes, so threads are needed all the same; it is switched off in many
+//! containers; and it would need unsafe code here, because the kernel writes into memory that a
+//! safe program has no claim on meanwhile. A queue costs two wake-ups a call, which a disk hides.
+//! There are never more jobs than calls that clients have credits for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rpcrdma_engine::{Loan, ShardHandle, Ticket};
+
+use super::credentials::Identity;
+use super::drc::{Drc, Fingerprint};
+use super::export::Export;
+use super::procedures::{self, Outcome};
+
+/// A piece of the data of a WRITE.
+#[derive(Debug)]
+pub enum Part {
+    /// Where it landed.
+    Loan(Loan),
+    /// It was short, or could not be taken.
+    Copy(Vec<u8>),
+}
+
+impl Part {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Loan(loan) => loan,
+            Part::Copy(bytes) => bytes,
+        }
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Forgets what is behind `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Part::Loan(loan) if len < loan.len() => loan.truncate(len),
+            Part::Loan(_) => {}
+            Part::Copy(bytes) => bytes.truncate(len),
+        }
+    }
+}
+
+/// A call that a shard has let go of.
+#[derive(Debug)]
+pub struct Job {
+    /// Who waits for the answer.
+    pub waiter: Waiter,
+    /// What is to be remembered of the answer.
+    pub repeat: Option<Fingerprint>,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub struct Task {
+    /// The procedure.
+    pub procedure: u32,
+    /// As whom.
+    pub who: Identity,
+    /// Its arguments, without data.
+    pub head: Vec<u8>,
+    /// The data of a WRITE.
+    pub data: Vec<Part>,
+    /// Registered memory for the data of a READ, or the path of a READLINK.
+    pub into: Option<Loan>,
+}
+
+/// The right to answer a call, and the desk of the shard where answers are left.
+#[derive(Debug)]
+pub struct Waiter {
+    /// The right.
+    pub ticket: Ticket,
+    /// The procedure of the call.
+    pub procedure: u32,
+    /// The desk.
+    pub desk: Arc<Desk>,
+}
+
+/// An answer on its way back.
+#[derive(Debug)]
+pub struct Done {
+    /// The right to give it.
+    pub ticket: Ticket,
+    /// The procedure of the call.
+    pub procedure: u32,
+    /// The answer.
+    pub outcome: Outcome,
+}
+
+/// Where answers are left for a shard.
+#[derive(Debug)]
+pub struct Desk {
+    shard: ShardHandle,
+    done: Mutex<VecDeque<Done>>,
+}
+
+impl Desk {
+    /// The desk of a shard.
+    pub fn new(shard: ShardHandle) -> Desk {
+        Desk { shard, done: Mutex::default() }
+    }
+
+    /// Leaves an answer.
+    pub fn leave(&self, done: Done) {
+        lock(&self.done).push_back(done);
+        self.shard.wake();
+    }
+
+    /// Takes what was left.
+    pub fn collect(&self, into: &mut VecDeque<Done>) {
+        into.append(&mut lock(&self.done));
+    }
+
+    /// Has the shard look again soon.
+    pub fn ring(&self) {
+        self.shard.wake();
+    }
+}
+
+impl Waiter {
+    /// Leaves the answer.
+    pub fn answer(self, outcome: Outcome) {
+        let Waiter { ticket, procedure, desk } = self;
+        desk.leave(Done { ticket, procedure, outcome });
+    }
+}
+
+/// The queue in front of the threads.
+#[derive(Debug, Default)]
+pub struct Queue {
+    jobs: Mutex<Jobs>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    is_over: bool,
+}
+
+impl Queue {
+    /// Hands a job over.
+    pub fn put(&self, job: Job) {
+        lock(&self.jobs).waiting.push_back(job);
+        self.more.notify_one();
+    }
+
+    fn take(&self) -> Option<Job> {
+        let mut jobs = lock(&self.jobs);
+        loop {
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            if jobs.is_over {
+                return None;
+            }
+            jobs = self.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn end(&self) {
+        lock(&self.jobs).is_over = true;
+        self.more.notify_all();
+    }
+}
+
+/// The threads.
+#[derive(Debug)]
+pub struct Workers {
+    queue: Arc<Queue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts as many threads.
+    ///
+    /// # Errors
+    /// If no more threads can be had.
+    pub fn start(
+        count: usize,
+        queue: &Arc<Queue>,
+        export: &Arc<Export>,
+        drc: &Arc<Drc>,
+    ) -> std::io::Result<Workers> {
+        let mut workers = Workers { queue: queue.clone(), threads: Vec::with_capacity(count) };
+        for _ in 0..count {
+            let (queue, export, drc) = (queue.clone(), export.clone(), drc.clone());
+            let thread = std::thread::Builder::new().name("nfs3-worker".into());
+            workers.threads.push(thread.spawn(move || {
+                while let Some(job) = queue.take() {
+                    run(job, &export, &drc);
+                }
+            })?);
+        }
+        Ok(workers)
+    }
+}
+
+impl Drop for Workers {
+    /// Waits until the last job is done.
+    fn drop(&mut self) {
+        self.queue.end();
+        for thread in self.threads.drain(..) {
+            // A panic was reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(job: Job, export: &Export, drc: &Drc) {
+    let Job { waiter, repeat, task } = job;
+    let outcome = procedures::execute(export, task);
+    if let Some(fingerprint) = repeat {
+        for other in drc.finish(&fingerprint, &outcome) {
+            other.answer(outcome.repeated());
+        }
+    }
+    waiter.answer(outcome);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
