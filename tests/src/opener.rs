@@ -80,7 +80,7 @@ impl Time {
     pub fn patience(&self) -> Patience {
         match self {
             Time::Steps => Patience::Steps(STEPS_MAX),
-            Time::Clock(_) => Patience::Until(Instant::now() + WAIT_MAX),
+            Time::Clock(_) => Patience::Until(Instant::now() + WAIT_MAX, 0),
         }
     }
 
@@ -88,7 +88,7 @@ impl Time {
     pub fn quiet(&self) -> Patience {
         match self {
             Time::Steps => Patience::Steps(SETTLE),
-            Time::Clock(_) => Patience::Until(Instant::now() + QUIET),
+            Time::Clock(_) => Patience::Until(Instant::now() + QUIET, SETTLE),
         }
     }
 }
@@ -98,8 +98,8 @@ impl Time {
 pub enum Patience {
     /// So many steps.
     Steps(u32),
-    /// So long.
-    Until(Instant),
+    /// Until then, and so many steps at least: the thread may have lost its core meanwhile.
+    Until(Instant, u32),
 }
 
 impl Patience {
@@ -111,7 +111,18 @@ impl Patience {
                 *left = left.saturating_sub(1);
                 is_left
             }
-            Patience::Until(end) => Instant::now() < *end,
+            Patience::Until(end, least) => {
+                let is_left = *least > 0 || Instant::now() < *end;
+                *least = least.saturating_sub(1);
+                is_left
+            }
+        }
+    }
+
+    /// Something has happened: the quiet begins anew, where the clock says how long it is.
+    pub fn begin_again(&mut self, time: &Time) {
+        if let Time::Clock(_) = time {
+            *self = time.quiet();
         }
     }
 }

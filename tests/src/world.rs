@@ -212,13 +212,13 @@ impl<P: Provider> World<P> {
         panic!("a test waits no longer: {what}; {} calls are open", self.open.len());
     }
 
-    /// Some more steps, for whatever is still on its way.
+    /// Some more steps, for whatever is still on its way: until there was nothing to do for a while.
     pub fn settle(&mut self) {
         let mut patience = self.time.quiet();
         while patience.is_left() {
             self.step();
-            if self.was_busy && matches!(self.time, Time::Clock(_)) {
-                patience = self.time.quiet();
+            if self.was_busy {
+                patience.begin_again(&self.time);
             }
         }
     }

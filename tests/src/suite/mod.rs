@@ -65,7 +65,7 @@ macro_rules! api_suite {
                 a_client_stops_with_calls_open, a_dropped_shard_is_gone,
                 a_stale_name_names_nobody;
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
-                a_stop_completes_every_call;
+                shards_share_several_clients, a_stop_completes_every_call;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,

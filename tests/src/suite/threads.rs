@@ -18,12 +18,19 @@ use crate::world::{Open, checked, is_passing, small};
 
 /// Threads that pause and yield when there is nothing to do.
 pub fn shards_that_back_off_serve_clients<P: Provider>(open: Open<'_, P>) {
-    serve_from_threads(open, "backoff");
+    serve_from_threads(open, &threaded("backoff"), 2, 400);
 }
 
 /// Threads that sleep when there is nothing to do.
 pub fn shards_that_block_serve_clients<P: Provider>(open: Open<'_, P>) {
-    serve_from_threads(open, "block");
+    serve_from_threads(open, &threaded("block"), 2, 400);
+}
+
+/// Several clients, each with a connection to every shard.
+pub fn shards_share_several_clients<P: Provider>(open: Open<'_, P>) {
+    let mut raw = threaded("block");
+    raw.connections.max = 5;
+    serve_from_threads(open, &raw, 5, 150);
 }
 
 /// An engine that is stopped in the middle of it completes every call, one way or the other.
@@ -67,17 +74,16 @@ fn threaded(policy: &str) -> Raw {
     raw
 }
 
-fn serve_from_threads<P: Provider>(open: Open<'_, P>, policy: &str) {
-    let raw = threaded(policy);
-    let (mut engine, at, elsewhere) = serving(open, &raw);
+fn serve_from_threads<P: Provider>(open: Open<'_, P>, raw: &Raw, clients: u64, calls: usize) {
+    let (mut engine, at, elsewhere) = serving(open, raw);
     let finisher = thread::spawn(move || elsewhere.run());
     thread::scope(|scope| {
-        for seed in 0..2 {
+        for seed in 0..clients {
             let raw = raw.clone();
             scope.spawn(move || {
                 let calling = Engine::new(open.open(), checked(&raw)).expect("an engine");
                 let mut caller = Caller::new(&calling, at);
-                let lost = caller.run(400, &mut Random(seed), |_| {});
+                let lost = caller.run(calls, &mut Random(seed), |_| {});
                 assert_eq!(lost, None);
                 assert_eq!(caller.client.handle().stats().leaked, 0);
             });
