@@ -60,6 +60,8 @@ counters! {
     sent_inline,
     /// Calls from `post_send`: doorbells.
     doorbells,
+    /// Completions polled, of Receives and of signaled sends.
+    completions,
     /// Calls handed to the handler.
     calls_in,
     /// Replies sent, deferred ones included.

@@ -169,6 +169,7 @@ impl<P: Provider> Core<P> {
         }
         if !self.batch.is_empty() {
             busy = true;
+            self.stats.completions.add(self.batch.len() as u64);
             if self.batch.len() > 1 {
                 self.glance();
             }
