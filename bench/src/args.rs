@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use crate::cores::CorePair;
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
-/// Two threads on two cores, a client and a server, over the software fabric. Without a mode it
-/// runs `lat`: the round trip of a 64 byte echo.
+/// Two threads on two cores, a client and a server, over the software fabric or an RDMA device.
+/// Without a mode it runs `lat`: the round trip of a 64 byte echo.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "rpcrdma-bench", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Args {
@@ -47,12 +48,29 @@ pub struct Args {
     #[arg(short = 'k', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub connections: u32,
+    /// Sends of `raw` for one doorbell, as in 1,4,16: powers of two up to 32, a contender of each
+    /// [default: as many as there are to be sent]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = per_post)]
+    pub sends_per_post: Vec<u32>,
+    /// Beside the others, fstat(2) of a file: one GETATTR each on an NFS mount with `noac`
+    #[arg(long, value_name = "FILE")]
+    pub stat: Option<PathBuf>,
     /// One-way delays of `distance`, as in 5us,50us [default: 0us,5us,50us,500us]
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = delay)]
     pub delay: Vec<Duration>,
     /// The client's core and the server's, as in 2,3 [default: picked]
     #[arg(short, long, value_name = "C,S")]
     pub cores: Option<CorePair>,
+
+    /// Over what: the software fabric, or an RDMA device through libibverbs
+    #[arg(long, value_enum, default_value = "fabric", help_heading = DEVICE)]
+    pub provider: Over,
+    /// The device, as ibv_devices names it [default: the one with the address, or the first]
+    #[arg(short, long, value_name = "NAME", help_heading = DEVICE)]
+    pub device: Option<String>,
+    /// An address of the device, where the server listens [default: its first IPv4 address]
+    #[arg(short, long, value_name = "ADDRESS", help_heading = DEVICE)]
+    pub address: Option<IpAddr>,
 
     /// What the engine's threads do when idle [default: spin, or as the file says]
     #[arg(long, value_enum, help_heading = ENGINE)]
@@ -117,6 +135,15 @@ impl Mode {
             Mode::Distance => "distance",
         }
     }
+}
+
+/// What carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The software fabric, within this process
+    Fabric,
+    /// An RDMA device
+    Verbs,
 }
 
 /// What one call does.
@@ -234,6 +261,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+fn per_post(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count: &u32| count.is_power_of_two() && *count <= 32);
+    count.ok_or_else(|| "1, 2, 4, 8, 16 or 32".into())
+}
+
 /// A time from one side to the other, in whole microseconds.
 fn delay(text: &str) -> Result<Duration, String> {
     let delay = parse_duration(text).map_err(|error| error.to_string())?;
@@ -249,6 +281,7 @@ const DELAY_MAX: Duration = Duration::from_millis(100);
 const LENGTH_MAX: u64 = 64 << 20;
 
 const CALL: &str = "The call";
+const DEVICE: &str = "The device";
 const ENGINE: &str = "The engine";
 const LENGTH: &str = "The length of the run";
 const OUTPUT: &str = "Output";
@@ -262,6 +295,7 @@ Examples:
   rpcrdma-bench distance                  round trips of reads and writes, and what they cost
   rpcrdma-bench floor -w 32               what this machine can do at best
   rpcrdma-bench lat --json - | jq .       for a program to read
+  rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
 
 Times are of closed loops: a request leaves when a reply has come. A run that another program
 disturbed is marked noisy; its ratios still mean something, its tails do not.";
@@ -307,6 +341,15 @@ mod tests {
         let args = Args::try_parse_from(["rpcrdma-bench", "distance", "--delay", "5us,50us"]);
         let delays = args.expect("it parses").delay;
         assert_eq!(delays, [5, 50].map(Duration::from_micros));
+    }
+
+    #[test]
+    fn sends_per_post_are_powers_of_two() {
+        let args = Args::try_parse_from(["rpcrdma-bench", "rate", "--sends-per-post", "1,4,16"]);
+        assert_eq!(args.expect("it parses").sends_per_post, [1, 4, 16]);
+        for wrong in ["0", "3", "64", "x"] {
+            assert!(per_post(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

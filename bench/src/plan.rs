@@ -1,15 +1,17 @@
 //! What is going to be measured: the options with every default filled in.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rpcrdma_config::Config;
 use serde::Serialize;
 
-use crate::args::{Args, Mode, Op, Placement, Switch, Touch};
+use crate::args::{Args, Mode, Op, Over, Placement, Switch, Touch};
 use crate::call::{Shape, Traffic, padded};
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{End, Quota};
+use crate::raw::Posting;
 use crate::settings::{self, Need, Wish};
 use crate::wire::{Kind, Message, OnWire};
 
@@ -28,6 +30,10 @@ pub struct Plan {
     pub rounds: u32,
     /// The length of one round.
     pub quota: Quota,
+    /// How `raw` posts its Sends: a contender each.
+    pub postings: Vec<Posting>,
+    /// A file that is looked at beside the other contenders.
+    pub stat: Option<PathBuf>,
 }
 
 /// What the engine is given to do.
@@ -56,6 +62,7 @@ impl Plan {
     /// not have the cores.
     pub fn new(args: &Args) -> Result<Plan, BenchError> {
         let mode = args.mode.unwrap_or(Mode::Lat);
+        check_device(args, mode)?;
         let load = load(args, mode)?;
         let wish = Wish {
             profile: args.profile.clone(),
@@ -77,6 +84,8 @@ impl Plan {
             cores: CorePair::choose(args.cores)?,
             rounds: args.rounds,
             quota: quota(args, SECONDS, WARM_UP),
+            postings: postings(args, mode, load.window)?,
+            stat: args.stat.clone(),
         })
     }
 
@@ -265,6 +274,34 @@ fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
     })
 }
 
+/// Options of a device are for a device, and some contenders for some modes.
+fn check_device(args: &Args, mode: Mode) -> Result<(), BenchError> {
+    let usage = |text: &str| Err(BenchError::Usage(text.into()));
+    if args.provider == Over::Fabric && (args.device.is_some() || args.address.is_some()) {
+        return usage("--device and --address are for --provider verbs");
+    }
+    if args.provider == Over::Verbs && mode == Mode::Distance {
+        return usage("distance is measured over the fabric, whose delay can be set");
+    }
+    if args.stat.is_some() && mode != Mode::Lat {
+        return usage("--stat times one call after the other: use `lat`");
+    }
+    Ok(())
+}
+
+/// How `raw` posts its Sends.
+fn postings(args: &Args, mode: Mode, window: u32) -> Result<Vec<Posting>, BenchError> {
+    if args.sends_per_post.is_empty() {
+        return Ok(vec![Posting::Whatever]);
+    }
+    if mode == Mode::Floor || args.sends_per_post.iter().any(|count| *count > window) {
+        return Err(BenchError::Usage(
+            "--sends-per-post is for `raw` and its like, and no more than the window".into(),
+        ));
+    }
+    Ok(args.sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
+}
+
 /// The share of one round in the whole time or count.
 pub(crate) fn quota(args: &Args, seconds: Duration, warm_up: u64) -> Quota {
     let end = match args.iterations {
@@ -355,6 +392,27 @@ mod tests {
         let Some(refused) = plan(&["lat", "-w", "2"]) else { return };
         assert!(matches!(refused, Err(BenchError::Usage(_))));
         assert!(good(&["lat", "-w", "1"]).is_some_and(|plan| plan.is_timed()));
+    }
+
+    #[test]
+    fn options_are_refused_where_they_would_mean_nothing() {
+        let wrong: [&[&str]; 5] = [
+            &["--device", "rxe0"],
+            &["distance", "--provider", "verbs"],
+            &["rate", "--stat", "/"],
+            &["raw", "--sends-per-post", "4"],
+            &["floor", "-w", "32", "--sends-per-post", "4"],
+        ];
+        for options in wrong {
+            let refused = plan(options);
+            assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn raw_runs_once_for_each_way_of_posting() {
+        let Some(plan) = good(&["rate", "--sends-per-post", "1,16"]) else { return };
+        assert_eq!(plan.postings, [Posting::Exactly(1), Posting::Exactly(16)]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::jitter::{self, Jitter};
 use crate::latency::Summary;
 use crate::meter::Round;
 use crate::plan::Settings;
-use crate::rounds::{Ratio, Series};
+use crate::rounds::{Ratio, Series, Spent};
 
 /// A result, for people and for programs.
 pub trait Tabular: Serialize {
@@ -32,6 +32,8 @@ pub struct Report {
     pub contenders: Vec<ContenderReport>,
     /// The quotients between them.
     pub ratios: Vec<RatioReport>,
+    /// What their sides had the device do.
+    pub spent: Vec<Spent>,
 }
 
 /// Where something was measured, and what disturbed it.
@@ -273,6 +275,7 @@ impl Tabular for Report {
         self.write_latencies(&mut out);
         self.write_rates(&mut out);
         self.write_ratios(&mut out);
+        self.write_spent(&mut out);
         self.scene.write_noise(&mut out);
         out
     }
@@ -337,6 +340,26 @@ impl Report {
                 out,
                 format_args!("{name:<24}{value:>8.3}{paired:>9.3}{low:>9.3}{high:>9.3}{added}"),
             );
+        }
+    }
+}
+
+impl Report {
+    fn write_spent(&self, out: &mut String) {
+        if self.spent.is_empty() {
+            return;
+        }
+        line(out, format_args!(""));
+        line(
+            out,
+            format_args!(
+                "{:<24}{:>12}{:>12}{:>14}",
+                "for each round trip", "doorbells", "Sends", "completions"
+            ),
+        );
+        for Spent { name, side, doorbells, sends, completions, .. } in &self.spent {
+            let name = format!("{name}, {side}");
+            line(out, format_args!("{name:<24}{doorbells:>12.3}{sends:>12.3}{completions:>14.3}"));
         }
     }
 }
@@ -454,6 +477,7 @@ mod tests {
             scene: Scene::new(cores, vec!["pages of 4 KiB".into()], [[quiet; 2]; 2], &[]),
             contenders: series.iter().map(|one| ContenderReport::new(one, 128)).collect(),
             ratios,
+            spent: vec![Spent::new("raw", "client", [4, 16, 17], 16)],
         }
     }
 
@@ -478,6 +502,14 @@ mod tests {
         let table = report(&all, vec![ratio]).table();
         assert!(table.contains("raw / floor, median") && table.contains("1.200"), "{table}");
         assert!(table.contains("+30 ns per side"), "{table}");
+    }
+
+    #[test]
+    fn what_the_device_had_to_do_is_printed_by_round_trip() {
+        let table = report(&[series("raw", &[300], 0)], Vec::new()).table();
+        let row = table.lines().find(|line| line.starts_with("raw, client")).unwrap_or_default();
+        let figures: Vec<&str> = row.split_whitespace().skip(2).collect();
+        assert_eq!(figures, ["0.250", "1.000", "1.062"], "{table}");
     }
 
     #[test]

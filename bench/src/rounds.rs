@@ -5,6 +5,8 @@
 //! round each time, so that neither always comes first. What is reported is the median over the
 //! rounds of each round's own median, and the quotient of two of these.
 
+use serde::Serialize;
+
 use crate::error::BenchError;
 use crate::latency::Latency;
 use crate::meter::{Quota, Round};
@@ -18,6 +20,37 @@ pub trait Contender {
     /// # Errors
     /// Whatever keeps it from a result that can be believed, wrong bytes among it.
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError>;
+
+    /// What its sides had the device do so far; empty for one that has none.
+    fn spent(&self) -> Vec<Spent> {
+        Vec::new()
+    }
+}
+
+/// What one side had the device do for each round trip, on average, warm-up included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spent {
+    /// The contender.
+    pub name: &'static str,
+    /// `client` or `server`.
+    pub side: &'static str,
+    /// Round trips.
+    pub round_trips: u64,
+    /// Posts to the send queue.
+    pub doorbells: f64,
+    /// Work requests that are Sends.
+    pub sends: f64,
+    /// Completions polled, of Receives and of signaled sends.
+    pub completions: f64,
+}
+
+impl Spent {
+    /// So much over so many round trips: doorbells, Sends, completions.
+    pub fn new(name: &'static str, side: &'static str, spent: [u64; 3], round_trips: u64) -> Spent {
+        let [doorbells, sends, completions] =
+            spent.map(|count| count as f64 / round_trips.max(1) as f64);
+        Spent { name, side, round_trips, doorbells, sends, completions }
+    }
 }
 
 impl<C: Contender + ?Sized> Contender for Box<C> {
@@ -27,6 +60,10 @@ impl<C: Contender + ?Sized> Contender for Box<C> {
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
         (**self).round(quota)
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        (**self).spent()
     }
 }
 

@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::io::{Write, stdout};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use serde::Serialize;
 
-use crate::args::{Args, Mode};
+use crate::args::{Args, Mode, Over};
 use crate::call::Shape;
+use crate::device::Device;
 use crate::distance;
 use crate::error::BenchError;
 use crate::floor::Floor;
@@ -21,6 +20,8 @@ use crate::raw::Raw;
 use crate::report::{ContenderReport, Lost, RatioReport, Report, Scene, Tabular};
 use crate::rounds::{self, Contender, Series};
 use crate::rpc::Rpc;
+use crate::site::{Fabrics, Site};
+use crate::stat::Stat;
 
 /// Measures what the options ask for and writes the result.
 ///
@@ -32,7 +33,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         return show(args, &plan.sentence(), || distance::measure(&plan, args.quiet));
     }
     let plan = Plan::new(args)?;
-    show(args, &plan.sentence(), || measure(&plan, args.quiet))
+    show(args, &plan.sentence(), || measure(&plan, args))
 }
 
 /// Says what is going to be measured, measures, and writes the result as the options want it.
@@ -55,8 +56,16 @@ fn show<R: Tabular>(
     }
 }
 
-fn measure(plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
-    let Field { mut contenders, notes } = field(plan)?;
+/// Measures over the provider that the options name.
+fn measure(plan: &Plan, args: &Args) -> Result<Report, BenchError> {
+    match args.provider {
+        Over::Fabric => measure_on(&Fabrics::new(&plan.config), plan, args.quiet),
+        Over::Verbs => measure_on(&Device::open(args)?, plan, args.quiet),
+    }
+}
+
+fn measure_on<S: Site>(site: &S, plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
+    let Field { mut contenders, notes } = field(site, plan)?;
     let total = plan.rounds * contenders.len() as u32;
     let progress = Progress::new(total, plan.expected(contenders.len() as u32), quiet);
     let jitter_before = jitter::probe(plan.cores, PROBE_TIME)?;
@@ -65,7 +74,8 @@ fn measure(plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
     })?;
     drop(progress);
     let jitter_after = jitter::probe(plan.cores, PROBE_TIME)?;
-    Ok(sum_up(plan, notes, &series, [jitter_before, jitter_after]))
+    let spent = contenders.iter().flat_map(|contender| contender.spent()).collect();
+    Ok(Report { spent, ..sum_up(plan, notes, &series, [jitter_before, jitter_after]) })
 }
 
 /// Who runs against each other, and what they use.
@@ -74,58 +84,49 @@ struct Field {
     notes: Vec<String>,
 }
 
-fn field(plan: &Plan) -> Result<Field, BenchError> {
-    let (cores, traffic, timed) = (plan.cores, plan.traffic(), plan.is_timed());
+fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
+    let (cores, timed) = (plan.cores, plan.is_timed());
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
     if plan.load.shape.data_len() > LONG {
         field.notes.push(LONG_NOTE.into());
     }
-    field.contenders.push(Box::new(Floor::new(cores, traffic, timed)));
+    field.contenders.push(Box::new(Floor::new(cores, plan.traffic(), timed)));
     if plan.mode == Mode::Floor {
         return Ok(field);
     }
-    let options = fabric_options(plan);
-    let FabricOptions { slots, delay_ns, .. } = options;
-    field.notes.push(format!("fabric: rings of {slots} slots, delay {delay_ns} ns"));
-    // Two fabrics: what one contender has left in memory does not help or hinder the other.
-    let raw = Raw::new(&Fabric::with_options(options.clone())?, ANY_PORT, cores, traffic, timed)?;
-    field.notes.extend(raw.notes());
-    field.contenders.push(Box::new(raw));
+    field.notes.extend(site.notes());
+    for posting in &plan.postings {
+        let raw = Raw::new(&site.open()?, site.at(), cores, plan.traffic(), *posting, timed)?;
+        field.notes.extend(raw.notes());
+        field.contenders.push(Box::new(raw));
+    }
+    if let Some(path) = &plan.stat {
+        field.contenders.push(Box::new(Stat::new(path, cores)?));
+    }
     if plan.mode == Mode::Raw {
         return Ok(field);
     }
     if plan.load.connections > 1 {
         let single = Load { connections: 1, ..plan.load };
-        field.add_rpc("rpc, one", plan, &single, &options)?;
+        field.add_rpc("rpc, one", plan, &single, site)?;
     }
-    field.add_rpc("rpc", plan, &plan.load, &options)?;
+    field.add_rpc("rpc", plan, &plan.load, site)?;
     Ok(field)
 }
 
 impl Field {
-    fn add_rpc(
+    fn add_rpc<S: Site>(
         &mut self,
         name: &'static str,
         plan: &Plan,
         load: &Load,
-        options: &FabricOptions,
+        site: &S,
     ) -> Result<(), BenchError> {
-        let fabric = Fabric::with_options(options.clone())?;
         let (cores, timed) = (plan.cores, plan.is_timed());
-        let rpc = Rpc::new(name, fabric, ANY_PORT, cores, &plan.config, load, timed)?;
+        let rpc = Rpc::new(name, site.open()?, site.at(), cores, &plan.config, load, timed)?;
         self.notes.extend(rpc.notes());
         self.contenders.push(Box::new(rpc));
         Ok(())
-    }
-}
-
-/// The fabric as the configuration has it.
-fn fabric_options(plan: &Plan) -> FabricOptions {
-    let fabric = plan.config.fabric();
-    FabricOptions {
-        slots: fabric.ring_slots.value(),
-        delay_ns: u64::try_from(fabric.delay.as_nanos()).unwrap_or(u64::MAX),
-        ..FabricOptions::default()
     }
 }
 
@@ -141,6 +142,7 @@ fn sum_up(plan: &Plan, notes: Vec<String>, series: &[Series], jitters: [[Jitter;
         scene: Scene::new(plan.cores, notes, jitters, &lost),
         contenders,
         ratios: ratios(plan, series),
+        spent: Vec::new(),
     }
 }
 
@@ -172,8 +174,6 @@ fn say(text: &str) -> Result<(), BenchError> {
     written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
 }
 
-/// Where the server listens: any port of the provider.
-const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Longer data make the note below worth its line.
 const LONG: usize = 512;
 const LONG_NOTE: &str = "floor: writes every line anew for every message; raw and rpc send long \

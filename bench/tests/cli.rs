@@ -201,3 +201,15 @@ fn the_help_has_examples() {
     assert!(output.status.success());
     assert!(text(&output.stdout).contains("Examples:"));
 }
+
+#[test]
+fn a_device_that_is_not_there_is_named_and_so_is_a_library_that_is_not_there() {
+    let output = bench("lat --provider verbs --device nonesuch0 -n 10");
+    let errors = text(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return;
+    }
+    assert!(!output.status.success());
+    let is_said = errors.contains("nonesuch0") || errors.contains(".so.1");
+    assert!(is_said || errors.contains("no RDMA device"), "{errors}");
+}

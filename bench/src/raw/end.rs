@@ -56,6 +56,8 @@ pub struct End<Q: Queues> {
     freed: u64,
     sent: u64,
     received: u64,
+    doorbells: u64,
+    polled: u64,
 }
 
 /// Send buffers in a ring, and how their requests look.
@@ -151,6 +153,8 @@ impl<Q: Queues> End<Q> {
             freed: 0,
             sent: 0,
             received: 0,
+            doorbells: 0,
+            polled: 0,
         };
         end.fill_send_buffers();
         end.post_all_receives()?;
@@ -180,6 +184,7 @@ impl<Q: Queues> End<Q> {
             unsafe { self.queues.post_send(self.qp, &requests) }
         };
         self.sent += count;
+        self.doorbells += u64::from(count > 0);
         posted.map_err(device)
     }
 
@@ -189,6 +194,7 @@ impl<Q: Queues> End<Q> {
     pub fn poll(&mut self) -> Result<u64, BenchError> {
         self.completions.clear();
         self.queues.poll_cq(&mut self.completions).map_err(device)?;
+        self.polled += self.completions.len() as u64;
         let before = self.received;
         for index in 0..self.completions.len() {
             let completion = self.completions[index];
@@ -233,6 +239,11 @@ impl<Q: Queues> End<Q> {
     /// Messages received since the connection was made.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Doorbells, Sends and completions since the connection was made.
+    pub fn spent(&self) -> [u64; 3] {
+        [self.doorbells, self.sent, self.polled]
     }
 
     /// From now on takes the next message to have this number.

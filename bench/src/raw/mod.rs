@@ -13,17 +13,50 @@ use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
-use crate::rounds::Contender;
+use crate::rounds::{Contender, Spent};
 
 pub mod end;
 mod link;
 
 use end::{End, Lengths};
 
+/// How many Sends leave with one doorbell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posting {
+    /// As many as there are to be sent.
+    Whatever,
+    /// So many, for which both sides wait.
+    Exactly(u32),
+}
+
+impl Posting {
+    /// Sends that must be there before some are posted, and as many as are posted at most.
+    fn bounds(self) -> (u64, u64) {
+        match self {
+            Posting::Whatever => (1, u64::MAX),
+            Posting::Exactly(count) => (count.into(), count.into()),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Posting::Whatever => WHO,
+            Posting::Exactly(1) => "raw, by 1",
+            Posting::Exactly(2) => "raw, by 2",
+            Posting::Exactly(4) => "raw, by 4",
+            Posting::Exactly(8) => "raw, by 8",
+            Posting::Exactly(16) => "raw, by 16",
+            Posting::Exactly(32) => "raw, by 32",
+            Posting::Exactly(_) => "raw, in chains",
+        }
+    }
+}
+
 /// Two ends of a connection, kept over all rounds.
 pub struct Raw<P: Provider> {
     cores: CorePair,
     window: u64,
+    posting: Posting,
     timed: bool,
     client: End<P::Queues>,
     server: End<P::Queues>,
@@ -40,11 +73,13 @@ impl<P: Provider> Raw<P> {
         at: SocketAddr,
         cores: CorePair,
         traffic: Traffic,
+        posting: Posting,
         timed: bool,
     ) -> Result<Raw<P>, BenchError> {
         let window = traffic.window;
         let Ends { client, server } = Ends::connect(provider, at, traffic)?;
-        Ok(Raw { cores, window: window.into(), timed: timed && window == 1, client, server })
+        let timed = timed && window == 1;
+        Ok(Raw { cores, window: window.into(), posting, timed, client, server })
     }
 
     /// What it uses, for the report.
@@ -55,21 +90,33 @@ impl<P: Provider> Raw<P> {
 
 impl<P: Provider> Contender for Raw<P> {
     fn name(&self) -> &'static str {
-        WHO
+        self.posting.name()
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        let Raw { cores, window, timed, client, server } = self;
-        let (window, timed) = (*window, *timed);
+        let Raw { cores, window, posting, timed, client, server } = self;
+        let (window, posting, timed) = (*window, *posting, *timed);
         let outcome = pair::run(
             *cores,
             move |stop| {
                 let meter = Meter::new(quota);
-                if timed { ping(client, meter, stop) } else { stream(client, window, meter, stop) }
+                if timed {
+                    ping(client, meter, stop)
+                } else {
+                    stream(client, window, posting, meter, stop)
+                }
             },
-            move |stop| answer(server, stop),
+            move |stop| answer(server, posting, stop),
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        let sides = [("client", &self.client), ("server", &self.server)];
+        let spent = |(side, end): (_, &End<P::Queues>)| {
+            Spent::new(self.name(), side, end.spent(), self.client.received())
+        };
+        sides.map(spent).to_vec()
     }
 }
 
@@ -127,17 +174,19 @@ fn ping<Q: Queues>(end: &mut End<Q>, mut meter: Meter, stop: &Stop) -> Result<Ro
 fn stream<Q: Queues>(
     end: &mut End<Q>,
     window: u64,
+    posting: Posting,
     mut meter: Meter,
     stop: &Stop,
 ) -> Result<Round, BenchError> {
+    let (least, most) = posting.bounds();
     let mut enough = false;
     loop {
         let under_way = end.sent() - end.received();
         if enough && under_way == 0 {
             return Ok(meter.finish());
         }
-        if !enough {
-            end.send(window - under_way)?;
+        if !enough && window - under_way >= least {
+            end.send(most.min(window - under_way))?;
         }
         let count = end.poll()?;
         if count > 0 {
@@ -150,12 +199,13 @@ fn stream<Q: Queues>(
 }
 
 /// Answers every request in the turn that brought it, until the client is done.
-fn answer<Q: Queues>(end: &mut End<Q>, stop: &Stop) -> Result<(), BenchError> {
+fn answer<Q: Queues>(end: &mut End<Q>, posting: Posting, stop: &Stop) -> Result<(), BenchError> {
+    let (least, most) = posting.bounds();
     loop {
         let count = end.poll()?;
         let owed = end.received() - end.sent();
-        if owed > 0 {
-            end.send(owed)?;
+        if owed >= least {
+            end.send(most.min(owed))?;
         }
         if count > 0 {
             end.refill()?;
@@ -175,10 +225,20 @@ mod tests {
     use crate::meter::End as RoundEnd;
 
     fn raw(request_len: usize, reply_len: usize, window: u32) -> Option<Raw<Fabric>> {
+        posting(request_len, reply_len, window, Posting::Whatever)
+    }
+
+    fn posting(
+        request_len: usize,
+        reply_len: usize,
+        window: u32,
+        posting: Posting,
+    ) -> Option<Raw<Fabric>> {
         let cores = CorePair::choose(None).ok()?;
         let traffic = Traffic { request_len, reply_len, window };
         let any = "127.0.0.1:0".parse().expect("an address");
-        Some(Raw::new(&Fabric::new(), any, cores, traffic, true).expect("the fabric has room"))
+        let raw = Raw::new(&Fabric::new(), any, cores, traffic, posting, true);
+        Some(raw.expect("the fabric has room"))
     }
 
     fn quota(count: u64) -> Quota {
@@ -210,6 +270,18 @@ mod tests {
                 assert!(round.completed >= 2000, "{round:?}");
                 assert_eq!(raw.client.received(), raw.client.sent());
                 assert_eq!(raw.server.sent(), raw.client.sent());
+            }
+        }
+    }
+
+    #[test]
+    fn sends_leave_in_chains_of_a_given_length() {
+        for (window, count) in [(32, 16), (32, 1), (8, 8), (40, 16)] {
+            let raw = posting(136, 120, window, Posting::Exactly(count));
+            let Some(mut raw) = raw else { return };
+            raw.round(quota(2000)).expect("the stream runs");
+            for spent in raw.spent() {
+                assert_eq!((spent.sends, spent.doorbells), (1.0, 1.0 / f64::from(count)));
             }
         }
     }

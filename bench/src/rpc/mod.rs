@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
 use crate::plan::Load;
-use crate::rounds::Contender;
+use crate::rounds::{Contender, Spent};
 
 mod caller;
 mod count;
@@ -142,6 +142,20 @@ impl<P: Provider> Contender for Rpc<P> {
             move |stop| serve(server, Idling::new(idle), stop),
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        let after = [self.caller.counters(), self.server.handle().stats()];
+        let spent = |side: usize| {
+            let (before, after) = (&self.before[side], &after[side]);
+            let spent = [
+                after.doorbells - before.doorbells,
+                after.sent - before.sent,
+                after.completions - before.completions,
+            ];
+            Spent::new(self.name, ["client", "server"][side], spent, self.caller.received())
+        };
+        vec![spent(0), spent(1)]
     }
 }
 

@@ -1,0 +1,60 @@
+//! The devices that contenders run on: software fabrics, or one of the machine through verbs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::Provider;
+use rpcrdma_engine::fabric::{Fabric, FabricOptions};
+
+use crate::error::BenchError;
+
+/// Where contenders find their device, and where servers listen on it.
+pub trait Site {
+    /// The type of the device.
+    type Provider: Provider;
+
+    /// A device for one more contender.
+    ///
+    /// # Errors
+    /// If it is not to be had.
+    fn open(&self) -> Result<Self::Provider, BenchError>;
+
+    /// Where servers listen; a free port is taken.
+    fn at(&self) -> SocketAddr;
+
+    /// The device and its settings, for the report.
+    fn notes(&self) -> Vec<String>;
+}
+
+/// A fabric for each contender: what one has left in memory does not help or hinder the other.
+#[derive(Debug, Clone)]
+pub struct Fabrics(FabricOptions);
+
+impl Fabrics {
+    /// Fabrics as the configuration has them.
+    pub fn new(config: &Config) -> Fabrics {
+        let fabric = config.fabric();
+        Fabrics(FabricOptions {
+            slots: fabric.ring_slots.value(),
+            delay_ns: u64::try_from(fabric.delay.as_nanos()).unwrap_or(u64::MAX),
+            ..FabricOptions::default()
+        })
+    }
+}
+
+impl Site for Fabrics {
+    type Provider = Fabric;
+
+    fn open(&self) -> Result<Fabric, BenchError> {
+        Ok(Fabric::with_options(self.0.clone())?)
+    }
+
+    fn at(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let FabricOptions { slots, delay_ns, .. } = self.0;
+        vec![format!("fabric: rings of {slots} slots, delay {delay_ns} ns")]
+    }
+}
