@@ -14,6 +14,7 @@
 pub mod alloc;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
+pub mod device;
 pub mod done;
 pub mod nfs;
 pub mod opener;

@@ -1,0 +1,36 @@
+//! The RDMA device that the environment names, opened once for all tests of a program.
+
+use std::env;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
+
+use rpcrdma_verbs::{Verbs, VerbsOptions};
+
+use crate::opener::OnDevice;
+
+/// The device, and an address of it.
+///
+/// `RPCRDMA_TEST_DEVICE` names the device; `RPCRDMA_TEST_ADDRESS` is an address of it.
+///
+/// # Panics
+/// If the device is not to be had.
+pub fn device() -> OnDevice<Verbs> {
+    static DEVICE: OnceLock<Verbs> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| {
+        let name = env::var("RPCRDMA_TEST_DEVICE").ok();
+        let options = VerbsOptions { device: name, ..VerbsOptions::default() };
+        Verbs::open(&options).expect("the device that RPCRDMA_TEST_DEVICE names")
+    });
+    OnDevice { device: device.clone(), address: address() }
+}
+
+/// The address of the device.
+///
+/// # Panics
+/// If what is given is none.
+pub fn address() -> IpAddr {
+    let address = env::var("RPCRDMA_TEST_ADDRESS");
+    address.map_or(Ipv4Addr::LOCALHOST.into(), |address| {
+        address.parse().expect("RPCRDMA_TEST_ADDRESS is an address")
+    })
+}

@@ -1,0 +1,273 @@
+//! The engine on an RDMA device: the API suite, and what a device adds to it: connections by the
+//! dozen, processes that are killed, addresses of either kind.
+//!
+//! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device.
+
+use rpcrdma_tests::device::device as open;
+
+mod auto {
+    use super::*;
+
+    rpcrdma_tests::api_suite!(open(); #[ignore = "needs an RDMA device: tests/run vm"]);
+}
+
+/// What is the same in version one.
+mod version_one {
+    use super::*;
+
+    rpcrdma_tests::api_suite_one!(open(); #[ignore = "needs an RDMA device: tests/run vm"]);
+}
+
+/// Many connections of one shard.
+mod many {
+    use rpcrdma_engine::{CallError, PeerId};
+    use rpcrdma_tests::script::Random;
+    use rpcrdma_tests::world::{Plan, World, is_passing};
+
+    use super::*;
+
+    /// Few Receives for each of many connections.
+    fn plan(connections: i64) -> Plan {
+        Plan::both(|raw| {
+            raw.connections.max = connections;
+            raw.connections.credits = 4;
+            raw.connections.credits_requested = 4;
+            raw.connections.call_transmissions_max = 4;
+            raw.connections.request_transmissions_max = 4;
+            raw.connections.response_transmissions_max = 4;
+            raw.receive.placement.count = 1;
+        })
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn sixty_four_connections_share_one_shard() {
+        let mut world = World::new(&open(), &plan(64));
+        let peers: Vec<PeerId> = (0..64).map(|_| world.connect(0)).collect();
+        let mut random = Random(64);
+        let mut checked = 0;
+        for count in 0..640 {
+            let peer = peers[count % 64];
+            world.call_when_possible(0, peer, &random.script(6_000));
+            checked += world.check_done();
+        }
+        checked += world.check_all();
+        assert_eq!(checked, 640);
+        let stats = world.servers[0].handle().stats();
+        assert_eq!((stats.connected, stats.closed), (64, 0));
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+
+    /// Calls that are open on a connection that goes are lost with it, and no others.
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn connections_come_and_go_under_load() {
+        let mut world = World::new(&open(), &plan(16));
+        let mut peers: Vec<PeerId> = (0..16).map(|_| world.connect(0)).collect();
+        let mut gone = Vec::new();
+        let mut random = Random(7);
+        let (mut made, mut over, mut lost) = (0, 0, 0);
+        for round in 0..60 {
+            for _ in 0..12 {
+                match world.call(0, random.choose(&peers), &random.script(6_000)) {
+                    Ok(_) => made += 1,
+                    Err(why) => assert!(is_passing(why), "{why}"),
+                }
+                world.step();
+            }
+            if round % 2 == 0 {
+                let at = random.below(16) as usize;
+                assert!(world.clients[0].handle().close(peers[at]));
+            } else {
+                let newest = *world.servers[0].handler().connected.last().expect("it is there");
+                assert!(world.servers[0].handle().close(newest));
+            }
+            world.until("one is gone on both sides", |world| {
+                world.servers[0].handle().connections() + world.clients[0].handle().connections()
+                    == 30
+            });
+            let now = world.now;
+            let is_gone = |peer: &PeerId| world.clients[0].turn(now).limits(*peer).is_none();
+            let at = peers.iter().position(is_gone).expect("one of them is gone");
+            gone.push(std::mem::replace(&mut peers[at], world.connect(0)));
+            for done in std::mem::take(&mut world.done) {
+                over += 1;
+                if let Err(CallError::ConnectionLost(_)) = done.result {
+                    assert!(gone.contains(&done.peer), "it was lost for a reason");
+                    lost += 1;
+                } else {
+                    done.check();
+                }
+            }
+        }
+        over += world.check_all();
+        assert_eq!(over, made, "each call is over once");
+        assert!(lost < made / 2, "{lost} of {made} calls were lost");
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
+
+/// Processes at both ends; one is killed without a chance to say good-bye.
+mod killed {
+    use std::env;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use rpcrdma_engine::CallError;
+    use rpcrdma_tests::script::{Order, Part, Place, Script};
+    use rpcrdma_tests::suite::explicit;
+    use rpcrdma_tests::world::{Plan, World, is_passing};
+
+    use super::*;
+
+    /// This program once more, with one test that plays a peer.
+    struct Peer(Child);
+
+    impl Peer {
+        fn start(role: &str, to: &str) -> Peer {
+            let own = env::current_exe().expect("this program has a path");
+            let child = Command::new(own)
+                .args(["--exact", "--ignored", "--nocapture", role])
+                .env(TO, to)
+                .stdout(Stdio::piped())
+                .spawn();
+            Peer(child.expect("this program can be started once more"))
+        }
+
+        /// What it says behind `key`.
+        fn says(&mut self, key: &str) -> String {
+            let stdout = self.0.stdout.take().expect("it is a pipe");
+            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            // The test runner may have begun the line.
+            let said = lines.find_map(|line| {
+                let (_, said) = line.split_once(key)?;
+                Some(said.trim().to_owned())
+            });
+            said.expect("the peer gets that far")
+        }
+
+        fn kill(mut self) {
+            self.0.kill().expect("it is still there");
+            self.0.wait().expect("it was killed");
+        }
+    }
+
+    impl Drop for Peer {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Where the peer finds this process; what plays a peer does nothing without it.
+    const TO: &str = "RPCRDMA_TEST_PEER";
+    const SERVER: &str = "killed::serves_until_it_is_killed";
+    const CLIENT: &str = "killed::calls_until_it_is_killed";
+
+    fn plan() -> Plan {
+        explicit::plan("two")
+    }
+
+    /// Calls of every kind of leg.
+    fn calls() -> [Script; 4] {
+        let (bulk, long) = ([Part::Inline(4), Part::Bulk(40_000)], [Part::Inline(9_000)]);
+        [
+            Script::new(1, &bulk, &[]),
+            Script::new(2, &[], &bulk).place(Place::Into(3)),
+            Script::new(4, &bulk, &bulk).place(Place::Into(1)).order(Order::Later),
+            Script::new(3, &long, &[]),
+        ]
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn serves_until_it_is_killed() {
+        if env::var(TO).is_err() {
+            return;
+        }
+        let mut world = World::new(&open(), &Plan { clients: 0, ..plan() });
+        println!("\nserves at {}", world.at);
+        loop {
+            world.step();
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn calls_until_it_is_killed() {
+        let Ok(to) = env::var(TO) else { return };
+        let mut world = World::new(&open(), &plan());
+        world.lends = true;
+        world.at = to.parse().expect("the address of the server");
+        let peer = world.connect(0);
+        loop {
+            for script in calls() {
+                if let Err(why) = world.call(0, peer, &script) {
+                    assert!(is_passing(why), "{why}");
+                }
+                world.step();
+                world.check_done();
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn a_server_that_is_killed_takes_only_its_calls_with_it() {
+        let mut world = World::new(&open(), &plan());
+        world.lends = true;
+        let own = world.at;
+        let alive = world.connect(0);
+        for _ in 0..3 {
+            let mut server = Peer::start(SERVER, "anybody");
+            world.at = server.says("serves at").parse().expect("an address");
+            let doomed = world.connect(0);
+            for script in calls() {
+                world.round(0, doomed, &script);
+            }
+            let never = Script::new(9, &[Part::Bulk(20_000)], &[]).order(Order::Never);
+            let mut open = vec![world.call_when_possible(0, doomed, &never)];
+            for script in calls() {
+                open.extend(world.call(0, doomed, &script));
+            }
+            (0..20).for_each(|_| world.step());
+            server.kill();
+            let done = world.finish();
+            for done in &done {
+                done.check_sinks();
+                if done.result.is_ok() {
+                    done.check();
+                }
+            }
+            let never = done.iter().find(|done| done.cookie == open[0]).expect("it is over");
+            let is_lost = matches!(never.result, Err(CallError::ConnectionLost(_)));
+            assert!(is_lost, "{:?}", never.result);
+            world.until("it is gone", |world| world.clients[0].handle().connections() == 1);
+            world.round(0, alive, &calls()[0]);
+        }
+        world.at = own;
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+
+    #[test]
+    #[ignore = "needs an RDMA device: tests/run vm"]
+    fn a_client_that_is_killed_leaves_nothing_behind() {
+        let mut world = World::new(&open(), &plan());
+        let alive = world.connect(0);
+        for count in 1..=3 {
+            let before = world.servers[0].handler().calls;
+            let client = Peer::start(CLIENT, &world.at.to_string());
+            world.until("it calls", |world| world.servers[0].handler().calls > before + 30);
+            client.kill();
+            world.until("the server knows", |world| {
+                world.servers[0].handler().closed.len() == count
+            });
+            world.round(0, alive, &calls()[2]);
+        }
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
