@@ -88,6 +88,14 @@ pub trait Queues: Send {
     /// If the device has none, or no more ([`DeviceCaps::windows`]).
     fn open_window(&mut self) -> Result<Window, SetupError>;
 
+    /// The window with this number, bound to nothing, whatever it was bound to; with another key,
+    /// perhaps. Windows that are still bound on a queue pair in the error state are taken back so,
+    /// before it is destroyed: some devices do not let go of a queue pair with windows.
+    ///
+    /// # Errors
+    /// If the device does not give it back, or gives no other: the window is lost.
+    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError>;
+
     /// Gives peers the right to `access` the bytes of `sge` until [`Queues::conceal`], and returns
     /// the key: what is done on a device without memory windows. Slow: a registration. Every queue
     /// pair of the device's protection domain can use the key.
@@ -104,9 +112,10 @@ pub trait Queues: Send {
     /// [`WcStatus::Flushed`]; the peer gets [`QueueEvent::Disconnected`].
     fn disconnect(&mut self, qp: Self::Qp);
 
-    /// Forgets a queue pair that is in the error state. Windows that were bound to it are bound to
-    /// nothing when this returns. Completions that are outstanding are
-    /// dropped: none of this queue pair is reported any more, even if its number is used again.
+    /// Forgets a queue pair that is in the error state and on which no window is bound any more
+    /// ([`Queues::renew_window`]). Its sends that are outstanding are dropped: none is reported any
+    /// more, even if its number is used again. Receives that it has taken from the shared queue
+    /// still complete, as flushed and of queue pair 0, which is none, so that their memory comes home.
     fn destroy(&mut self, qp: Self::Qp);
 
     /// The next asynchronous event. Costs one branch when there is none.
@@ -250,6 +259,8 @@ pub struct DeviceCaps {
     pub name: String,
     /// Gather entries of a send request.
     pub send_sge: u32,
+    /// Scatter entries of a [`SendOp::Read`].
+    pub read_sge: u32,
     /// Scatter entries of a Receive on a shared receive queue.
     pub recv_sge: u32,
     /// Receives of a shared receive queue.

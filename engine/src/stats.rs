@@ -139,6 +139,8 @@ counters! {
     idle_turns,
     /// Sleeps under the idle policy `block`.
     sleeps,
+    /// Memory windows that the device did not give back when their connection ended.
+    windows_lost,
     /// Buffers given up for good because a queue pair could not be drained.
     leaked,
 }

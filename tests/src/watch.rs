@@ -21,6 +21,8 @@ pub struct Watch {
     pub open: AtomicI64,
     /// How often memory that a peer may write to was found as the device had left it.
     pub guarded: AtomicU64,
+    /// Windows that were taken back before their queue pair was destroyed.
+    pub renewed: AtomicU64,
     /// Keys are taken back wrongly, which the device does not do.
     pub spoils_invalidations: AtomicBool,
     /// The thread that has polled first, and whether there was another.

@@ -21,7 +21,7 @@ use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps,
     Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags,
-    SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WorkCompletion, WrId,
+    SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
@@ -67,6 +67,7 @@ impl<P: Provider> Provider for Watched<P> {
             attr: attr.clone(),
             inline_len: self.caps.inline_len,
             open: Vec::new(),
+            bound: Vec::new(),
             polls: 0,
             is_guarding: false,
             receives: HashMap::new(),
@@ -105,6 +106,8 @@ pub struct WatchedQueues<Q: Queues> {
     inline_len: u32,
     /// What peers may write to.
     open: Vec<Open>,
+    /// Windows that may be bound: their keys, and the queue pairs that they are bound on.
+    bound: Vec<(WindowId, u32, u32)>,
     polls: u64,
     /// The sums of what is open were taken when the device was left last.
     is_guarding: bool,
@@ -235,11 +238,15 @@ impl<Q: Queues> WatchedQueues<Q> {
                 self.watch.compared.fetch_add(1, Ordering::Relaxed);
             }
             self.closes(|open| killed.contains(&open.rkey));
+            // An invalidation that was flushed has invalidated nothing.
+            let is_dead = |rkey: &u32| wc.status == WcStatus::Success && killed.contains(rkey);
+            self.bound.retain(|(_, rkey, _)| !is_dead(rkey));
         }
     }
 
     fn received(&mut self, wc: &WorkCompletion) {
         self.closes(|open| wc.invalidated == Some(open.rkey));
+        self.bound.retain(|(_, rkey, _)| wc.invalidated != Some(*rkey));
         let sgl = self.receives.remove(&wc.wr_id).expect("a Receive is completed once");
         self.watch.receives.fetch_sub(1, Ordering::Relaxed);
         self.watch.arrived.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +319,8 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         let Some((&num, (_, sends))) = found else { return result };
         sends.extend(wr[..taken].iter().map(sent));
         for wr in &wr[..taken] {
-            if let SendOp::Bind(Bind { rkey, lkey, addr, len, access, .. }) = wr.op {
+            if let SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }) = wr.op {
+                self.bound.push((window, rkey, num));
                 self.opens(rkey, Some(num), Sge { addr, length: len, lkey }, access);
             }
         }
@@ -321,6 +329,15 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
         self.inner.open_window()
+    }
+
+    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+        self.enter();
+        let dead = self.bound.extract_if(.., |(window, ..)| *window == id);
+        let dead: Vec<u32> = dead.map(|(_, rkey, _)| rkey).collect();
+        self.closes(|open| dead.contains(&open.rkey));
+        self.watch.renewed.fetch_add(1, Ordering::Relaxed);
+        self.inner.renew_window(id)
     }
 
     fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
@@ -342,6 +359,9 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
     fn destroy(&mut self, qp: Q::Qp) {
         let num = self.sends.iter().find(|(_, (name, _))| *name == qp).map(|(num, _)| *num);
         self.sends.retain(|_, (name, _)| *name != qp);
+        // Soft-RoCE does not let go of such a queue pair.
+        let is_bound = self.bound.iter().any(|(.., on)| Some(*on) == num);
+        assert!(!is_bound, "windows are renewed before their queue pair is destroyed");
         self.inner.destroy(qp);
         self.closes(|open| open.qp_num.is_some() && open.qp_num == num);
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{CallError, Fabric, PeerId, Sink, Want};
+use rpcrdma_engine::{CallError, Fabric, PeerId, Provider, Sink, Want};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
 use rpcrdma_tests::watched::{Watch, Watched};
@@ -13,8 +14,8 @@ use rpcrdma_tests::world::{Plan, World, large};
 /// Bytes of an argument and of a result: more than any message takes in line.
 const LEN: u32 = 50_001;
 
-struct Scene {
-    world: World<Watched<Fabric>>,
+struct Scene<P: Provider = Fabric> {
+    world: World<Watched<P>>,
     peer: PeerId,
     watch: Arc<Watch>,
 }
@@ -22,8 +23,16 @@ struct Scene {
 impl Scene {
     /// A server and a client that move everything that is long by RDMA Read and Write.
     fn new() -> Scene {
-        let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
-        let open = || Watched::new(fabric.clone(), Arc::clone(&watch));
+        let fabric = Fabric::new();
+        Scene::on(move || fabric.clone())
+    }
+}
+
+impl<P: Provider> Scene<P> {
+    /// The same on any provider.
+    fn on(open: impl Fn() -> P + Sync) -> Scene<P> {
+        let watch = Arc::new(Watch::default());
+        let open = || Watched::new(open(), Arc::clone(&watch));
         let mut plan =
             Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
         for raw in [&mut plan.serve, &mut plan.call] {
@@ -67,7 +76,7 @@ impl Scene {
     }
 }
 
-impl Scene {
+impl<P: Provider> Scene<P> {
     fn answer(&mut self) {
         let server = &mut self.world.servers[0];
         let (ticket, finished) = server.handler().elsewhere.pop().expect("a ticket");
@@ -130,6 +139,48 @@ fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed(
         assert_eq!(seen, Some((0, true, true)), "{at_server}");
         assert_eq!(scene.shown(), CLOSED);
     }
+}
+
+/// Has a call with memory shown lose its connection, and returns how many windows it had.
+fn lose_a_call<P: Provider>(scene: &mut Scene<P>) -> usize {
+    scene.call(Order::Never);
+    scene.world.settle();
+    let held = scene.shown().1;
+    assert!(scene.world.clients[0].handle().close(scene.peer));
+    scene.world.completion(0, |done| assert!(done.result().is_err()));
+    held
+}
+
+#[test]
+fn windows_of_lost_connections_are_taken_back_and_used_again() {
+    let mut scene = Scene::new();
+    let total = scene.audit().windows.total;
+    let mut used = 0;
+    while used < 2 * total {
+        used += lose_a_call(&mut scene);
+        assert_eq!(scene.audit().windows.home, total, "all of them are home");
+        scene.peer = scene.world.connect(0);
+    }
+    assert_eq!(scene.watch.renewed.load(Ordering::Relaxed), used as u64);
+    scene.call(Order::Answer);
+    scene.world.completion(0, |done| assert!(done.result().is_ok(), "and their keys are good"));
+    assert_eq!(scene.world.clients[0].handle().stats().windows_lost, 0);
+}
+
+#[test]
+fn windows_that_the_device_does_not_give_back_are_lost_and_counted_and_nothing_else_is() {
+    let fabric = Fabric::new();
+    let plan = FaultPlan { window_lost_ppm: 1_000_000, ..FaultPlan::default() };
+    let mut scene = Scene::on(|| FaultyProvider::new(fabric.clone(), plan));
+    let total = scene.audit().windows.total;
+    let held = lose_a_call(&mut scene);
+    assert!(held > 0 && held < total, "{held} of {total}");
+    let windows = scene.audit().windows;
+    assert_eq!((windows.total, windows.home), (total - held, total - held));
+    assert_eq!(scene.world.clients[0].handle().stats().windows_lost, held as u64);
+    scene.peer = scene.world.connect(0);
+    scene.call(Order::Answer);
+    scene.world.completion(0, |done| assert!(done.result().is_ok(), "the others are good"));
 }
 
 /// The caller's own bytes, dropped while the peer may read them: they are nobody else's before the

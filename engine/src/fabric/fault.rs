@@ -29,7 +29,7 @@ use crate::error::SetupError;
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
     Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
-    WcOpcode, WcStatus, Window, WorkCompletion, WrId,
+    WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
 /// Queues with faults.
@@ -307,6 +307,20 @@ impl<Q: Queues> Queues for Faulty<Q> {
         self.inner.open_window()
     }
 
+    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+        if self.chance(self.plan.window_lost_ppm) {
+            FaultLog::note(&self.log.windows_lost);
+            // It is bound to nothing, and nobody can bind it again.
+            self.inner.renew_window(id)?;
+            return Err(SetupError::Invalid {
+                what: "memory window",
+                value: "one that is not given back, on purpose".to_owned(),
+                allowed: "none: the plan of faults takes it".to_owned(),
+            });
+        }
+        self.inner.renew_window(id)
+    }
+
     fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         self.inner.expose(sge, access)
     }
@@ -331,6 +345,20 @@ impl<Q: Queues> Queues for Faulty<Q> {
             self.ready.retain(|completion| !is_dropped(completion));
         }
         self.inner.destroy(qp);
+        if self.chance(self.plan.recv_taken_along_ppm)
+            && let Some(Recv { wr_id, .. }) = self.withheld.pop_front()
+        {
+            FaultLog::note(&self.log.recvs_taken_along);
+            self.ready.push_back(WorkCompletion {
+                wr_id,
+                qp_num: 0,
+                status: WcStatus::Flushed,
+                // Of a completion with an error it says nothing.
+                opcode: WcOpcode::Send,
+                byte_len: 0,
+                invalidated: None,
+            });
+        }
     }
 
     fn next_event(&mut self) -> Option<QueueEvent> {

@@ -188,6 +188,7 @@ impl Fabric {
         let caps = DeviceCaps {
             name: "fabric".to_owned(),
             send_sge: dma::PIECES_MAX as u32,
+            read_sge: dma::PIECES_MAX as u32,
             recv_sge: 32,
             srq_depth: 1 << 20,
             cq_depth: 1 << 22,
@@ -328,6 +329,16 @@ fn no_window_left() -> SetupError {
         what: "memory windows",
         value: "one more than the device has left".to_owned(),
         allowed: "as many as its capabilities say (windows)".to_owned(),
+    }
+}
+
+/// A window that was never opened.
+#[cold]
+fn no_such_window() -> SetupError {
+    SetupError::Invalid {
+        what: "memory window",
+        value: "one that these queues do not have".to_owned(),
+        allowed: "one that they have opened".to_owned(),
     }
 }
 

@@ -28,7 +28,7 @@ use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker,
-    WcBatch, WcOpcode, Window,
+    WcBatch, WcOpcode, Window, WindowId,
 };
 
 /// The queues of one shard on the software fabric.
@@ -179,6 +179,10 @@ impl Queues for FabricQueues {
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
         self.core.rights.open_window().ok_or_else(super::no_window_left)
+    }
+
+    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+        self.core.rights.renew_window(id).ok_or_else(super::no_such_window)
     }
 
     fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {

@@ -97,6 +97,16 @@ impl Rights {
         Some(Window { id: WindowId(index), rkey: self.grants[index as usize].key })
     }
 
+    /// The window with this number, bound to nothing, with the key behind its last: what it was
+    /// bound to cannot be reached any more.
+    #[cold]
+    pub(super) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
+        let grant = self.grants.get_mut(id.0 as usize).filter(|grant| grant.is_window)?;
+        grant.key = Window { id, rkey: grant.key }.next_rkey();
+        grant.holder = Holder::Nobody;
+        Some(Window { id, rkey: grant.key })
+    }
+
     /// Binds a window for the peer of a queue pair. False if a rule forbids it.
     ///
     /// As on a device: the window is bound to nothing, its new key differs from the last in the

@@ -266,6 +266,10 @@ impl<P: Provider> Core<P> {
 
     /// `leaks` says that the device may still touch what was posted.
     fn forget<H: Handler>(&mut self, index: u32, leaks: bool, handler: &mut H) {
+        if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
+            let lost = self.outbox.exposures.unbind(index, &mut self.io);
+            self.stats.windows_lost.add(lost);
+        }
         self.io.unbind(index);
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             if leaks {

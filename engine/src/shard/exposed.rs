@@ -198,13 +198,24 @@ impl Exposures {
         free.push(index);
     }
 
+    /// Takes the windows of a connection back, before its queue pair is destroyed. Returns how many
+    /// are lost.
+    #[cold]
+    pub fn unbind(&mut self, peer: u32, exposer: &mut dyn Exposer) -> u64 {
+        let of_peer = |it: &&mut Exposure| it.owner.is_some_and(|owner| owner.peer == peer);
+        let Exposures { entries, windows, .. } = self;
+        let exposures = entries.iter_mut().filter(of_peer);
+        let grants = exposures.flat_map(|exposure| &mut exposure.grants);
+        grants.map(|grant| u64::from(!windows.renew(grant, exposer))).sum()
+    }
+
     /// Frees a place without its memory, which a device may still touch: that is lost for good.
     #[cold]
     pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) {
         let Exposures { entries, windows, .. } = self;
         let entry = &mut entries[index as usize];
-        // Their windows stay out of use; registrations end.
-        entry.grants.drain(..).for_each(|grant| windows.leak(grant, exposer));
+        // The peer cannot reach it any more; it is this side's device that may.
+        entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
         entry.landing.drain(..).for_each(core::mem::forget);
         entry.kept.drain(..).for_each(core::mem::forget);
         entry.body.drain(..).for_each(core::mem::forget);

@@ -41,6 +41,8 @@ pub(crate) trait Exposer {
     fn expose(&mut self, sge: &Sge, access: Access) -> Option<u32>;
     /// Closes what was opened under this key.
     fn conceal(&mut self, rkey: u32);
+    /// Takes a window back from a queue pair in the error state; `None` if it is lost.
+    fn renew(&mut self, id: WindowId) -> Option<Window>;
 }
 
 impl<Q: Queues> Exposer for Io<Q> {
@@ -50,6 +52,10 @@ impl<Q: Queues> Exposer for Io<Q> {
 
     fn conceal(&mut self, rkey: u32) {
         self.queues().conceal(rkey);
+    }
+
+    fn renew(&mut self, id: WindowId) -> Option<Window> {
+        self.queues().renew_window(id).ok()
     }
 }
 
@@ -126,16 +132,25 @@ impl Windows {
                 self.free.push(Window { id, rkey });
             }
             (None, Way::Registration) => exposer.conceal(rkey),
+            // A window that is lost, or no window at all.
             (None, _) => {}
         }
     }
 
-    /// Gives up a right that a device did not give back: a registration ends, a window is lost.
+    /// Takes the window of a right back that may still be bound on a queue pair in the error state,
+    /// before that is destroyed. The right is dead then. False if the window is lost.
     #[cold]
-    pub fn leak(&mut self, grant: Grant, exposer: &mut dyn Exposer) {
-        if grant.window.is_none() {
-            self.retire(grant, exposer);
+    pub fn renew(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> bool {
+        let Some(id) = grant.window.filter(|_| grant.state == State::Live) else { return true };
+        grant.state = State::Dead;
+        match exposer.renew(id) {
+            Some(Window { rkey, .. }) => grant.rkey = rkey,
+            None => {
+                grant.window = None;
+                self.total -= 1;
+            }
         }
+        grant.window.is_some()
     }
 
     /// Windows that are bound to nothing.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, CqError, PostError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
-    Window, WorkCompletion,
+    Window, WindowId, WorkCompletion,
 };
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
@@ -84,6 +84,10 @@ impl Queues for VerbsQueues {
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
+        Err(SetupError::Stopped)
+    }
+
+    fn renew_window(&mut self, _id: WindowId) -> Result<Window, SetupError> {
         Err(SetupError::Stopped)
     }
 

@@ -20,6 +20,11 @@ pub struct FaultPlan {
     /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
     /// find none.
     pub recv_withheld_ppm: u32,
+    /// Of a queue pair that is destroyed while Receives are withheld: one of them was with it, and
+    /// comes back flushed, as a device flushes those of a shared queue.
+    pub recv_taken_along_ppm: u32,
+    /// Of a window that is renewed: it is lost.
+    pub window_lost_ppm: u32,
     /// Of a completion: it and all later ones of its queue pair are late.
     pub completion_delayed_ppm: u32,
     /// Of a completion of a Read, a Write, a Bind or an invalidation: it and all later ones of its
@@ -50,6 +55,10 @@ pub struct FaultLog {
     pub recvs_refused: AtomicU64,
     /// Posts of Receives that were withheld.
     pub recvs_withheld: AtomicU64,
+    /// Receives that came back with a queue pair that was destroyed.
+    pub recvs_taken_along: AtomicU64,
+    /// Windows that were not given back.
+    pub windows_lost: AtomicU64,
     /// Completions that were kept back.
     pub delayed: AtomicU64,
     /// Completions that were kept back until the end.

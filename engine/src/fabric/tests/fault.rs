@@ -257,6 +257,23 @@ fn bytes_change_only_within_the_header() {
 }
 
 #[test]
+fn a_receive_that_a_dead_queue_pair_took_along_comes_home_flushed_and_of_no_queue_pair() {
+    for chance in [ALWAYS, 0] {
+        let plan =
+            FaultPlan { recv_withheld_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
+        let mut rig = Rig::new(FaultPlan { recv_taken_along_ppm: chance, ..plan });
+        rig.b.recv(1, 0, 64);
+        rig.b.recv(2, 64, 64);
+        rig.b.queues.disconnect(rig.qb.qp);
+        rig.b.queues.destroy(rig.qb.qp);
+        let home = rig.b.poll();
+        let home: Vec<_> = home.iter().map(|wc| (wc.wr_id, wc.qp_num, wc.status)).collect();
+        let flushed = (WrId(1), 0, WcStatus::Flushed);
+        assert_eq!(home, if chance > 0 { vec![flushed] } else { vec![] });
+    }
+}
+
+#[test]
 fn a_sleeper_with_something_kept_back_returns_at_once() {
     let plan = FaultPlan { recv_withheld_ppm: ALWAYS, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
@@ -272,6 +289,8 @@ fn trace(seed: u64) -> Vec<String> {
         send_cut_ppm: 50_000,
         recv_refused_ppm: 50_000,
         recv_withheld_ppm: 50_000,
+        recv_taken_along_ppm: 0,
+        window_lost_ppm: 0,
         completion_delayed_ppm: 100_000,
         polls_late_max: 5,
         completion_withheld_ppm: 0,

@@ -408,6 +408,40 @@ fn the_windows_of_a_lost_queue_pair_are_closed_and_after_its_destruction_free() 
 }
 
 #[test]
+fn a_window_is_renewed_while_its_failed_queue_pair_is_there_and_has_another_key() {
+    let mut pair = Pair::new();
+    let (_, qb2) = pair.another();
+    let mut window = pair.b.queues.open_window().unwrap();
+    let (bind, rkey) = pair.b.binding(&mut window, (0, 64), WRITE);
+    pair.b.post(pair.qb.qp, 1, bind, &[]);
+    pair.b.queues.disconnect(pair.qb.qp);
+    pair.b.poll_dry();
+    let mut renewed = pair.b.queues.renew_window(window.id).unwrap();
+    assert_eq!(renewed.id, window.id);
+    assert_ne!(renewed.rkey, rkey, "whoever goes on with the old key is found out");
+    let (bind, _) = pair.b.binding(&mut renewed, (0, 64), WRITE);
+    pair.b.post(qb2.qp, 2, bind, &[]);
+    assert_eq!(brief(&pair.b.poll_dry()), [(2, WcStatus::Success)], "bound to nothing it was");
+    pair.b.queues.destroy(pair.qb.qp);
+    // That of another queue pair is left alone.
+    let (again, _) = pair.b.binding(&mut renewed, (0, 64), WRITE);
+    pair.b.post(qb2.qp, 3, again, &[]);
+    let failed = (3, WcStatus::MemoryWindowBind);
+    assert_eq!(brief(&pair.b.poll_dry())[0], failed, "it is bound already");
+}
+
+#[test]
+fn a_window_that_was_never_opened_is_not_renewed() {
+    let mut pair = Pair::new();
+    let window = pair.b.queues.open_window().unwrap();
+    assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
+    // A registration is no window.
+    let sge = pair.b.sge(0, 64);
+    pair.b.queues.expose(&sge, Access::REMOTE_READ).unwrap();
+    assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
+}
+
+#[test]
 fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed() {
     let mut pair = Pair::new();
     let (qa2, _) = pair.another();

@@ -35,6 +35,8 @@ pub(super) fn of(
     let caps = DeviceCaps {
         name: name_of(lib, context),
         send_sge,
+        // Not all devices say; one is always allowed.
+        read_sge: count(attr.max_sge_rd).clamp(1, send_sge.max(1)),
         recv_sge: count(attr.max_srq_sge),
         srq_depth: count(attr.max_srq_wr),
         cq_depth: count(attr.max_cqe),
