@@ -239,7 +239,7 @@ impl Provider for Verbs {
     fn open_queues(&self, attr: &QueueAttr) -> Result<VerbsQueues, SetupError> {
         let port = Arc::new(Port::open(&self.0, attr)?);
         self.0.add_port(&port);
-        VerbsQueues::new(port, attr)
+        Ok(VerbsQueues::new(port, attr))
     }
 
     fn open_cm(&self) -> Result<VerbsCm, SetupError> {

@@ -1,5 +1,20 @@
 //! The queues of one shard: a completion queue, a shared receive queue, and their queue pairs.
+//!
+//! ```text
+//!   post_send ─▶ chain on the stack ─▶ driver: one doorbell       poll_cq ◀── ready ◀─┬── swept up
+//!   post_srq_recv ─▶ the same                                        ▲                └── held
+//!                                                                    └── driver ──▶ held: not attached
+//! ```
+//! Completions come from the driver in batches. Those of a queue pair that is not attached yet are
+//! held until it is: its peer may send before the shard has heard of it. When a queue pair is
+//! destroyed, the completion queue is emptied; what is of others waits in `ready`.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
+
+mod control;
+mod poll;
+mod post;
+mod wait;
+mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,19 +27,41 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
-use crate::port::{Port, VerbsEndpoint, VerbsHandle};
+use self::windows::Shown;
+use crate::device::Ops;
+use crate::port::{Chores, Port, VerbsEndpoint, VerbsHandle};
 use crate::registrar::RegionCache;
 use crate::sys::verbs as sys;
 
 /// The queues of one shard on an RDMA device.
 pub struct VerbsQueues {
     port: Arc<Port>,
+    ops: Ops,
+    cq: *mut sys::ibv_cq,
+    srq: *mut sys::ibv_srq,
+    limits: Limits,
+    /// The flags of a completion that mean that the peer has invalidated a key.
+    invalidated: u32,
     pairs: Box<[Slot]>,
+    /// The numbers of the queue pairs in `pairs`, in order.
+    attached: Vec<u32>,
     /// Completions that were taken from the device and are to be reported before others.
     ready: VecDeque<WorkCompletion>,
     /// Completions of queue pairs that are not attached yet.
     held: VecDeque<WorkCompletion>,
     regions: RegionCache,
+    shown: Shown,
+    /// Whether the device was found to say when it has no Receives of a queue pair any more.
+    tells_last_receive: bool,
+}
+
+/// What a request may not exceed.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    send_sge: usize,
+    recv_sge: usize,
+    inline_len: u32,
+    cq_depth: u32,
 }
 
 /// A queue pair that is attached.
@@ -46,15 +83,36 @@ pub struct VerbsQp {
 unsafe impl Send for VerbsQueues {}
 
 impl VerbsQueues {
-    pub(crate) fn new(port: Arc<Port>, attr: &QueueAttr) -> Result<VerbsQueues, SetupError> {
+    pub(crate) fn new(port: Arc<Port>, attr: &QueueAttr) -> VerbsQueues {
         let none = Slot { qp: std::ptr::null_mut(), num: 0 };
-        Ok(VerbsQueues {
-            port,
-            pairs: vec![none; attr.qp_max as usize].into(),
+        let device = &port.device;
+        VerbsQueues {
+            ops: device.ops,
+            cq: port.cq,
+            srq: port.srq,
+            limits: Limits {
+                send_sge: attr.send_sge as usize,
+                recv_sge: attr.recv_sge as usize,
+                inline_len: device.caps.inline_len,
+                cq_depth: attr.cq_depth,
+            },
+            invalidated: device.quirks.invalidated,
+            tells_last_receive: device.quirks.tells_last_receive,
+            pairs: (0..attr.qp_max).map(|_| none).collect(),
+            attached: Vec::with_capacity(attr.qp_max as usize),
             ready: VecDeque::with_capacity(attr.cq_depth as usize),
-            held: VecDeque::new(),
+            held: VecDeque::with_capacity(attr.srq_depth as usize),
             regions: RegionCache::new(),
-        })
+            shown: Shown::default(),
+            port,
+        }
+    }
+
+    /// The queue pair of a name, if it is attached.
+    #[inline]
+    fn find(&self, qp: VerbsQp) -> Option<*mut sys::ibv_qp> {
+        let slot = self.pairs.get(qp.slot as usize)?;
+        (slot.num == qp.num).then_some(slot.qp)
     }
 }
 
@@ -67,46 +125,74 @@ impl Queues for VerbsQueues {
         VerbsHandle { port: Arc::clone(&self.port) }
     }
 
-    fn attach(&mut self, _endpoint: VerbsEndpoint) -> Result<Attached<VerbsQp>, SetupError> {
-        Err(SetupError::Stopped)
+    fn attach(&mut self, endpoint: VerbsEndpoint) -> Result<Attached<VerbsQp>, SetupError> {
+        self.take_over(endpoint)
     }
 
-    fn poll_cq(&mut self, _out: &mut WcBatch) -> Result<(), CqError> {
-        Ok(())
+    #[inline]
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.poll(out)
     }
 
-    unsafe fn post_srq_recv(&mut self, _wr: &[RecvWr<'_>]) -> Result<(), PostError> {
-        Ok(())
+    #[inline]
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.post_receives(wr) }
     }
 
-    unsafe fn post_send(&mut self, _qp: VerbsQp, _wr: &[SendWr<'_>]) -> Result<(), PostError> {
-        Ok(())
+    #[inline]
+    unsafe fn post_send(&mut self, qp: VerbsQp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.post_requests(qp, wr) }
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {
-        Err(SetupError::Stopped)
+        self.shown.open_window(&self.port.device)
     }
 
-    fn renew_window(&mut self, _id: WindowId) -> Result<Window, SetupError> {
-        Err(SetupError::Stopped)
+    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+        self.shown.renew_window(&self.port.device, id)
     }
 
-    fn expose(&mut self, _sge: &Sge, _access: Access) -> Result<u32, RegisterError> {
-        Ok(0)
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.shown.expose(&self.port.device, sge, access)
     }
 
-    fn conceal(&mut self, _rkey: u32) {}
+    fn conceal(&mut self, rkey: u32) {
+        self.shown.conceal(&self.port.device, rkey);
+    }
 
-    fn disconnect(&mut self, _qp: VerbsQp) {}
+    fn disconnect(&mut self, qp: VerbsQp) {
+        if self.find(qp).is_some() {
+            let device = &self.port.device;
+            self.port.with(qp.num, |pair| pair.fail(device));
+        }
+    }
 
-    fn destroy(&mut self, _qp: VerbsQp) {}
+    fn destroy(&mut self, qp: VerbsQp) {
+        if self.find(qp).is_some() {
+            self.end(qp);
+        }
+    }
 
+    #[inline]
     fn next_event(&mut self) -> Option<QueueEvent> {
+        let chores = self.port.chores();
+        if !chores.intersects(Chores::BURIED | Chores::EVENTS) {
+            return None;
+        }
+        self.bury_dropped();
         self.port.next_event()
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        let slept = Waker::sleep([waker, &self.port.bell], timeout);
-        slept.map(drop).map_err(|error| CqError::Device(error.raw_os_error().unwrap_or(0)))
+        self.sleep(waker, timeout)
+    }
+}
+
+impl std::fmt::Debug for VerbsQueues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = &self.port.device.caps.name;
+        f.debug_struct("VerbsQueues").field("device", name).finish_non_exhaustive()
     }
 }

@@ -8,12 +8,12 @@ use crate::sys::verbs as sys;
 /// it completes. Programs leave this bit alone ([`WrId`]).
 pub(crate) const RECEIVE: u64 = WrId::PROVIDER_BIT;
 
-/// A completion as the engine has it.
+/// A completion as the engine has it, but for the mark of Receives.
 #[inline]
 pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
     let is_invalidating = wc.wc_flags & invalidated != 0 && wc.wr_id & RECEIVE != 0;
     WorkCompletion {
-        wr_id: WrId(wc.wr_id & !RECEIVE),
+        wr_id: WrId(wc.wr_id),
         qp_num: wc.qp_num,
         status: status(wc.status),
         opcode: opcode(wc.opcode),
@@ -23,9 +23,14 @@ pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
 }
 
 /// Whether it completes a Receive, whatever its status.
+pub(crate) fn is_receive(done: &WorkCompletion) -> bool {
+    done.wr_id.0 & RECEIVE != 0
+}
+
+/// A completion as its program gets it: with the number that it has posted.
 #[inline]
-pub(crate) fn is_receive(wc: &sys::ibv_wc) -> bool {
-    wc.wr_id & RECEIVE != 0
+pub(crate) fn reported(done: WorkCompletion) -> WorkCompletion {
+    WorkCompletion { wr_id: WrId(done.wr_id.0 & !RECEIVE), ..done }
 }
 
 /// `enum ibv_wc_status`.
@@ -88,6 +93,8 @@ mod tests {
     #[test]
     fn a_receive_keeps_its_number_and_says_which_key_died_with_it() {
         let done = completion(&received(sys::IBV_WC_WITH_INV), sys::IBV_WC_WITH_INV);
+        assert!(is_receive(&done));
+        let done = reported(done);
         assert_eq!((done.wr_id, done.qp_num, done.byte_len), (WrId(7), 17, 40));
         assert_eq!((done.opcode, done.status), (WcOpcode::Recv, WcStatus::Success));
         assert_eq!(done.invalidated, Some(0x1234));
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn no_key_dies_with_the_completion_of_a_send() {
         let sent = sys::ibv_wc { wr_id: 7, opcode: sys::IBV_WC_SEND, ..received(1 << 3) };
-        assert_eq!(completion(&sent, 1 << 3).invalidated, None);
-        assert!(!is_receive(&sent) && is_receive(&received(0)));
+        let done = completion(&sent, 1 << 3);
+        assert_eq!((done.invalidated, is_receive(&done)), (None, false));
     }
 }

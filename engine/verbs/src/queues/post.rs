@@ -1,0 +1,341 @@
+//! Posting: our requests become the driver's, chained on the stack, one doorbell for each chain.
+#![expect(unsafe_code, reason = "the driver is given memory")]
+
+use std::ptr;
+
+use arrayvec::ArrayVec;
+use rpcrdma_engine::provider::{
+    Bind, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH,
+};
+
+use super::{VerbsQp, VerbsQueues};
+use crate::sys::verbs as sys;
+use crate::wc::RECEIVE;
+
+/// Requests of one doorbell.
+const CHAIN: usize = WC_BATCH;
+
+/// A chain under construction. `next` is set when it is whole: until then it may move.
+type Requests = ArrayVec<sys::ibv_send_wr, CHAIN>;
+type Receives = ArrayVec<sys::ibv_recv_wr, CHAIN>;
+
+impl VerbsQueues {
+    /// Appends Receives to the shared receive queue.
+    ///
+    /// # Safety
+    /// That of [`Queues::post_srq_recv`](rpcrdma_engine::provider::Queues::post_srq_recv).
+    pub(super) unsafe fn post_receives(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        let mut done = 0;
+        for part in wrs.chunks(CHAIN) {
+            let mut chain = Receives::new();
+            for wr in part.iter().take_while(|wr| wr.sgl.len() <= self.limits.recv_sge) {
+                chain.push(sys::ibv_recv_wr {
+                    wr_id: wr.wr_id.0 | RECEIVE,
+                    next: ptr::null_mut(),
+                    sg_list: wr.sgl.as_ptr().cast_mut(),
+                    num_sge: wr.sgl.len() as i32,
+                });
+            }
+            let whole = chain.len() == part.len();
+            // SAFETY: the caller's promise is passed on: these are its Receives, with its memory.
+            let posted = unsafe { self.ring_receives(&mut chain) };
+            posted.map_err(|error| behind(done, error))?;
+            done += chain.len();
+            if !whole {
+                return Err(PostError::Invalid { taken: done });
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts requests to a queue pair.
+    ///
+    /// # Safety
+    /// That of [`Queues::post_send`](rpcrdma_engine::provider::Queues::post_send).
+    #[inline]
+    pub(super) unsafe fn post_requests(
+        &mut self,
+        qp: VerbsQp,
+        wrs: &[SendWr<'_>],
+    ) -> Result<(), PostError> {
+        let Some(pair) = self.find(qp) else { return Err(PostError::QpGone { taken: 0 }) };
+        let mut done = 0;
+        while let rest @ [_, ..] = &wrs[done..] {
+            let mut chain = Requests::new();
+            let (why, binds) = self.chain(rest, &mut chain);
+            // SAFETY: the caller's promise is passed on: these are its requests, with its memory.
+            let posted = unsafe { self.ring_requests(pair, &mut chain) };
+            let taken = posted.map_or_else(|error| error.taken(), |()| chain.len());
+            if binds > 0 {
+                self.note_binds(&rest[..taken]);
+            }
+            posted.map_err(|error| behind(done, error))?;
+            done += taken;
+            if why == Cut::Invalid {
+                return Err(PostError::Invalid { taken: done });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts requests into a chain, as many as one takes; also says how many of them bind a window.
+    #[inline]
+    fn chain(&mut self, wrs: &[SendWr<'_>], chain: &mut Requests) -> (Cut, usize) {
+        let mut binds = 0;
+        for wr in wrs {
+            if chain.is_full() {
+                return (Cut::Full, binds);
+            }
+            let mut request = EMPTY;
+            let is_good = match wr.op {
+                SendOp::Send => {
+                    request.opcode = sys::IBV_WR_SEND;
+                    true
+                }
+                SendOp::SendInvalidate { rkey } => {
+                    request.opcode = sys::IBV_WR_SEND_WITH_INV;
+                    request.invalidate_rkey = rkey;
+                    true
+                }
+                SendOp::Write(Remote { addr, rkey }) => {
+                    request.opcode = sys::IBV_WR_RDMA_WRITE;
+                    (request.wr.remote_addr, request.wr.rkey) = (addr, rkey);
+                    true
+                }
+                SendOp::Read(Remote { addr, rkey }) => {
+                    request.opcode = sys::IBV_WR_RDMA_READ;
+                    (request.wr.remote_addr, request.wr.rkey) = (addr, rkey);
+                    true
+                }
+                SendOp::Invalidate { rkey } => {
+                    request.opcode = sys::IBV_WR_LOCAL_INV;
+                    request.invalidate_rkey = rkey;
+                    wr.sgl.is_empty()
+                }
+                SendOp::Bind(bind) => {
+                    // A window keeps its last key in the driver, which looks there for each binding.
+                    if binds > 0 && chain.iter().any(|it| self.is_of(it, &bind)) {
+                        return (Cut::Full, binds);
+                    }
+                    binds += 1;
+                    wr.sgl.is_empty() && self.bind(&bind, &mut request)
+                }
+            };
+            if !is_good || !self.fits(wr) {
+                return (Cut::Invalid, binds);
+            }
+            request.wr_id = wr.wr_id.0;
+            request.sg_list = wr.sgl.as_ptr().cast_mut();
+            request.num_sge = wr.sgl.len() as i32;
+            request.send_flags = flags(wr.flags);
+            chain.push(request);
+        }
+        (Cut::Done, binds)
+    }
+
+    /// Whether a request keeps to the limits of its queue pair.
+    #[inline]
+    fn fits(&self, wr: &SendWr<'_>) -> bool {
+        let is_short = || {
+            let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
+            len <= u64::from(self.limits.inline_len)
+        };
+        wr.sgl.len() <= self.limits.send_sge
+            && (!wr.flags.contains(SendFlags::INLINE) || is_short())
+    }
+
+    /// Fills in what binds a window. False if there is no such window or no such region.
+    fn bind(&mut self, bind: &Bind, request: &mut sys::ibv_send_wr) -> bool {
+        let Some(mw) = self.shown.window(bind.window) else { return false };
+        let Some(mr) = self.regions.find(&self.port.device.regions, bind.lkey) else {
+            return false;
+        };
+        request.opcode = sys::IBV_WR_BIND_MW;
+        request.bind_mw = sys::ibv_send_wr_bind_mw {
+            mw,
+            rkey: bind.rkey,
+            bind_info: sys::ibv_mw_bind_info {
+                mr,
+                addr: bind.addr,
+                length: bind.len.into(),
+                mw_access_flags: bind.access.bits(),
+            },
+        };
+        true
+    }
+
+    /// Whether a request binds the same window.
+    fn is_of(&self, request: &sys::ibv_send_wr, bind: &Bind) -> bool {
+        request.opcode == sys::IBV_WR_BIND_MW
+            && self.shown.window(bind.window) == Some(request.bind_mw.mw)
+    }
+
+    /// Takes note of the keys that windows have from now on.
+    fn note_binds(&mut self, wrs: &[SendWr<'_>]) {
+        for wr in wrs {
+            if let SendOp::Bind(bind) = wr.op {
+                self.shown.on_bound(&bind);
+            }
+        }
+    }
+
+    /// Hands a chain of requests to the driver.
+    ///
+    /// # Safety
+    /// The memory that they name is as [`VerbsQueues::post_requests`] asks for it.
+    #[inline]
+    unsafe fn ring_requests(
+        &mut self,
+        qp: *mut sys::ibv_qp,
+        chain: &mut Requests,
+    ) -> Result<(), PostError> {
+        let count = chain.len();
+        let first = chain.as_mut_ptr();
+        for at in 1..count {
+            let request = first.wrapping_add(at - 1);
+            // SAFETY: the chain has so many requests.
+            unsafe { (*request).next = first.wrapping_add(at) };
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair is alive, only this thread posts to it, and the chain is as the
+        // header has it: it ends with a null, and its gather lists are the caller's.
+        let code = unsafe { (self.ops.post_send)(qp, first, &raw mut bad) };
+        if code == 0 { Ok(()) } else { Err(refused(code, taken(first, bad, count))) }
+    }
+
+    /// Hands a chain of Receives to the driver.
+    ///
+    /// # Safety
+    /// The memory that they name is as [`VerbsQueues::post_receives`] asks for it.
+    #[inline]
+    unsafe fn ring_receives(&mut self, chain: &mut Receives) -> Result<(), PostError> {
+        let count = chain.len();
+        let first = chain.as_mut_ptr();
+        for at in 1..count {
+            let receive = first.wrapping_add(at - 1);
+            // SAFETY: the chain has so many Receives.
+            unsafe { (*receive).next = first.wrapping_add(at) };
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue is alive, only this thread posts to it, and the chain is as the header
+        // has it: it ends with a null, and its scatter lists are the caller's.
+        let code = unsafe { (self.ops.post_srq_recv)(self.srq, first, &raw mut bad) };
+        if code == 0 { Ok(()) } else { Err(refused(code, taken(first, bad, count))) }
+    }
+}
+
+/// Why a chain ends where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// There are no more requests.
+    Done,
+    /// The next request belongs into another chain.
+    Full,
+    /// The next request breaks a limit.
+    Invalid,
+}
+
+#[inline]
+fn flags(flags: SendFlags) -> u32 {
+    let mut theirs = 0;
+    for (ours, its) in [
+        (SendFlags::SIGNALED, sys::IBV_SEND_SIGNALED),
+        (SendFlags::INLINE, sys::IBV_SEND_INLINE),
+        (SendFlags::FENCE, sys::IBV_SEND_FENCE),
+    ] {
+        if flags.contains(ours) {
+            theirs |= its;
+        }
+    }
+    theirs
+}
+
+/// How many requests of a chain the driver has taken, by the one that it did not take. Without one
+/// they are all in its queue, and what has failed came after.
+#[cold]
+fn taken<T>(first: *mut T, bad: *mut T, count: usize) -> usize {
+    if bad.is_null() {
+        return count;
+    }
+    (bad.addr().wrapping_sub(first.addr()) / size_of::<T>()).min(count)
+}
+
+/// What the driver's refusal means.
+#[cold]
+fn refused(code: i32, taken: usize) -> PostError {
+    match code.abs() {
+        libc::ENOMEM => PostError::QueueFull { taken },
+        libc::EINVAL => PostError::Invalid { taken },
+        _ => PostError::QpGone { taken },
+    }
+}
+
+/// The same refusal, of a chain with so many requests in front of it.
+#[cold]
+fn behind(done: usize, error: PostError) -> PostError {
+    match error {
+        PostError::QueueFull { taken } => PostError::QueueFull { taken: done + taken },
+        PostError::QpGone { taken } => PostError::QpGone { taken: done + taken },
+        PostError::Invalid { taken } => PostError::Invalid { taken: done + taken },
+    }
+}
+
+/// A request that asks for nothing.
+const EMPTY: sys::ibv_send_wr = sys::ibv_send_wr {
+    wr_id: 0,
+    next: ptr::null_mut(),
+    sg_list: ptr::null_mut(),
+    num_sge: 0,
+    opcode: sys::IBV_WR_SEND,
+    send_flags: 0,
+    invalidate_rkey: 0,
+    wr: sys::ibv_send_wr_remote { remote_addr: 0, rkey: 0, rest: [0; 5] },
+    remote_srqn: 0,
+    bind_mw: sys::ibv_send_wr_bind_mw {
+        mw: ptr::null_mut(),
+        rkey: 0,
+        bind_info: sys::ibv_mw_bind_info {
+            mr: ptr::null_mut(),
+            addr: 0,
+            length: 0,
+            mw_access_flags: 0,
+        },
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_driver_did_not_take_is_counted_from_the_first_that_it_refused() {
+        let mut chain = [EMPTY; 3];
+        let first = chain.as_mut_ptr();
+        assert_eq!(taken(first, first, 3), 0);
+        assert_eq!(taken(first, first.wrapping_add(2), 3), 2);
+        assert_eq!(taken(first, ptr::null_mut(), 3), 3, "the doorbell has failed");
+        assert_eq!(taken(first, first.wrapping_add(9), 3), 3, "nonsense");
+    }
+
+    #[test]
+    fn a_refusal_says_whether_to_wait_to_stop_or_to_mend_the_program() {
+        assert_eq!(refused(libc::ENOMEM, 2), PostError::QueueFull { taken: 2 });
+        assert_eq!(refused(-libc::EINVAL, 0), PostError::Invalid { taken: 0 });
+        assert_eq!(refused(libc::EIO, 1), PostError::QpGone { taken: 1 });
+        assert_eq!(behind(32, refused(libc::ENOMEM, 2)), PostError::QueueFull { taken: 34 });
+    }
+
+    #[test]
+    fn flags_are_those_of_the_header() {
+        assert_eq!(flags(SendFlags::empty()), 0);
+        assert_eq!(flags(SendFlags::SIGNALED), sys::IBV_SEND_SIGNALED);
+        let all = sys::IBV_SEND_SIGNALED | sys::IBV_SEND_INLINE | sys::IBV_SEND_FENCE;
+        assert_eq!(flags(SendFlags::all()), all);
+    }
+}

@@ -1,0 +1,103 @@
+//! Sleeping: until the completion channel, the waker or the port's bell is rung.
+//!
+//! The queue is asked to tell of its next completion, and polled once more behind that: what came in
+//! between would not be told of.
+#![expect(unsafe_code, reason = "libibverbs and ppoll(2) are called")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::time::Duration;
+
+use rpcrdma_engine::provider::{CqError, WC_BATCH, Waker};
+
+use super::VerbsQueues;
+use crate::port::Chores;
+use crate::sys::verbs as sys;
+use crate::wc;
+
+impl VerbsQueues {
+    /// Sleeps until there is something to do.
+    pub(super) fn sleep(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        if self.has_work() {
+            return Ok(());
+        }
+        // SAFETY: the queue is alive and this thread is the only one that uses it.
+        let code = unsafe { (self.ops.req_notify_cq)(self.cq, 0) };
+        if code != 0 {
+            return Err(CqError::Device(code.saturating_abs()));
+        }
+        let mut space = [const { MaybeUninit::<sys::ibv_wc>::uninit() }; WC_BATCH];
+        let found = self.poll_device(&mut space, WC_BATCH)?;
+        let found = found.iter().map(|wc| wc::completion(wc, self.invalidated));
+        self.ready.extend(found);
+        if self.has_work() {
+            return Ok(());
+        }
+        let is_told = self.await_ring(waker, timeout).map_err(failed)?;
+        if is_told {
+            self.take_notes()?;
+        }
+        self.port.bell.drain();
+        Ok(())
+    }
+
+    fn has_work(&self) -> bool {
+        !self.ready.is_empty() || self.port.chores().intersects(Chores::BURIED | Chores::EVENTS)
+    }
+
+    /// Whether the completion channel has something to say.
+    fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<bool> {
+        // SAFETY: the channel is alive.
+        let channel = unsafe { (*self.port.channel).fd };
+        let mut fds = [channel, waker.fd(), self.port.bell.fd()].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        let count = fds.len() as libc::nfds_t;
+        // SAFETY: `fds` is an array of so many entries that outlives the call, `timeout` is a valid
+        // timespec, and a null signal mask leaves the mask as it is.
+        let rung = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
+        if rung >= 0 {
+            return Ok(fds[0].revents != 0);
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        }
+    }
+
+    /// Takes what the channel says, and acknowledges it: a queue is not destroyed before.
+    fn take_notes(&mut self) -> Result<(), CqError> {
+        let lib = self.port.device.lib;
+        let mut count = 0;
+        loop {
+            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: the channel is alive and does not block; both places are written to on success.
+            let code =
+                unsafe { (lib.ibv_get_cq_event)(self.port.channel, &raw mut cq, &raw mut context) };
+            if code == 0 {
+                count += 1;
+                continue;
+            }
+            if count > 0 {
+                // SAFETY: so many events of the only queue of the channel were taken.
+                unsafe { (lib.ibv_ack_cq_events)(self.cq, count) };
+            }
+            return match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+                error => Err(failed(error)),
+            };
+        }
+    }
+}
+
+fn failed(error: io::Error) -> CqError {
+    CqError::Device(error.raw_os_error().unwrap_or(0))
+}

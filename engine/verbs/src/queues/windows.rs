@@ -1,0 +1,124 @@
+//! What this side shows to peers: memory windows, and registrations for one call.
+#![expect(unsafe_code, reason = "libibverbs is called")]
+
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::{Bind, Window, WindowId};
+use rpcrdma_mempool::{Access, RegisterError, Sge};
+
+use crate::device::Device;
+use crate::error;
+use crate::sys::verbs as sys;
+
+/// The windows of a set of queues, and its registrations.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// By their number; null is one that is lost.
+    windows: Vec<*mut sys::ibv_mw>,
+    /// By their remote keys.
+    exposed: Vec<(u32, *mut sys::ibv_mr)>,
+}
+
+impl Shown {
+    /// A window, bound to nothing.
+    pub fn open_window(&mut self, device: &Device) -> Result<Window, SetupError> {
+        let mw = make(device)?;
+        let id = WindowId(self.windows.len() as u32);
+        self.windows.push(mw);
+        Ok(Window { id, rkey: key(mw) })
+    }
+
+    /// The window with this number, bound to nothing, whatever it was bound to.
+    pub fn renew_window(&mut self, device: &Device, id: WindowId) -> Result<Window, SetupError> {
+        let Some(place) = self.windows.get_mut(id.0 as usize).filter(|mw| !mw.is_null()) else {
+            return Err(SetupError::Invalid {
+                what: "memory window",
+                value: format!("number {}, which is lost or was never opened", id.0),
+                allowed: "one that was opened here".to_owned(),
+            });
+        };
+        free(device, std::mem::replace(place, std::ptr::null_mut()))?;
+        *place = make(device)?;
+        Ok(Window { id, rkey: key(*place) })
+    }
+
+    /// What the driver knows a window by.
+    #[inline]
+    pub fn window(&self, id: WindowId) -> Option<*mut sys::ibv_mw> {
+        self.windows.get(id.0 as usize).copied().filter(|mw| !mw.is_null())
+    }
+
+    /// Takes note that a request that binds a window was posted.
+    #[inline]
+    pub fn on_bound(&mut self, bind: &Bind) {
+        if let Some(mw) = self.window(bind.window) {
+            // The driver looks here for the key that the window has before the next binding.
+            // SAFETY: the window is alive, and no other thread looks at it.
+            unsafe { (*mw).rkey = bind.rkey };
+        }
+    }
+
+    /// Registers bytes for one call.
+    pub fn expose(
+        &mut self,
+        device: &Device,
+        sge: &Sge,
+        access: Access,
+    ) -> Result<u32, RegisterError> {
+        let bytes = sge.length as usize;
+        let first = std::ptr::with_exposed_provenance_mut(sge.addr as usize);
+        // SAFETY: the bytes lie in a registered region, which is mapped for longer; whoever asks for
+        // this lets peers at them until `conceal`.
+        let made = unsafe { device.regions.make((first, bytes), access) };
+        let mr = made.map_err(|source| RegisterError::Device { bytes, source })?;
+        // SAFETY: the library has just returned the region.
+        let rkey = unsafe { (*mr).rkey };
+        self.exposed.push((rkey, mr));
+        Ok(rkey)
+    }
+
+    /// Ends a registration for one call.
+    pub fn conceal(&mut self, device: &Device, rkey: u32) {
+        if let Some(at) = self.exposed.iter().position(|exposed| exposed.0 == rkey) {
+            let (_, mr) = self.exposed.swap_remove(at);
+            // SAFETY: it was made by `expose` and leaves the list here.
+            let _ = unsafe { device.regions.free(mr) };
+        }
+    }
+
+    /// Ends everything.
+    pub fn close(&mut self, device: &Device) {
+        for mw in self.windows.drain(..).filter(|mw| !mw.is_null()) {
+            let _ = free(device, mw);
+        }
+        for (_, mr) in self.exposed.drain(..) {
+            // SAFETY: it was made by `expose` and leaves the list here.
+            let _ = unsafe { device.regions.free(mr) };
+        }
+    }
+}
+
+fn make(device: &Device) -> Result<*mut sys::ibv_mw, SetupError> {
+    let Some(alloc) = device.ops.alloc_mw.filter(|_| device.caps.windows > 0) else {
+        return Err(error::code("ibv_alloc_mw", libc::EOPNOTSUPP));
+    };
+    // SAFETY: the domain is alive.
+    let mw = unsafe { alloc(device.domain.pd, sys::IBV_MW_TYPE_2) };
+    if mw.is_null() {
+        return Err(error::last("ibv_alloc_mw"));
+    }
+    Ok(mw)
+}
+
+fn free(device: &Device, mw: *mut sys::ibv_mw) -> Result<(), SetupError> {
+    let Some(dealloc) = device.ops.dealloc_mw else { return Ok(()) };
+    // SAFETY: the window is alive and leaves the list here.
+    match unsafe { dealloc(mw) } {
+        0 => Ok(()),
+        code => Err(error::code("ibv_dealloc_mw", code)),
+    }
+}
+
+fn key(mw: *mut sys::ibv_mw) -> u32 {
+    // SAFETY: the window is alive.
+    unsafe { (*mw).rkey }
+}
