@@ -1,18 +1,20 @@
-//! Our NFSv3 client against a server of ours on the fabric, in both versions and with every
-//! threshold moved: whatever way the messages take, the file system behind it holds the same.
+//! Our NFSv3 client against the server of the example `nfs3` on the fabric, in both versions and with
+//! every threshold moved: whatever way the messages take, the file system behind it holds the same.
 
-mod nfs3_stand_in;
+#[path = "../../engine/examples/nfs3/server/mod.rs"]
+mod server;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nfs3_stand_in::StandIn;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Engine, Fabric, ShardHandle};
+use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::suite;
 use rpcrdma_tests::nfs::{Moved, Nfs, Scene};
+use server::{Options, Server, Squash};
 
 /// A directory that is gone with its test.
 struct Folder(PathBuf);
@@ -22,8 +24,22 @@ impl Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("nfs3-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir(&path).expect("a directory can be made");
+        fs::create_dir_all(path.join("export")).expect("a directory can be made");
         Folder(path)
+    }
+
+    fn export(&self) -> PathBuf {
+        self.0.join("export")
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            directory: self.export(),
+            key: self.0.join("key"),
+            squash: Squash::None,
+            is_async: true,
+            workers: 2,
+        }
     }
 }
 
@@ -33,49 +49,60 @@ impl Drop for Folder {
     }
 }
 
-/// What both sides are configured like before a test changes it.
-fn configured(change: impl Fn(&mut Raw)) -> Config {
+/// What the server is configured like before a test changes it.
+fn serving(change: impl Fn(&mut Raw)) -> Config {
+    changed(server::config().expect("it is built in").raw().clone(), change)
+}
+
+/// The same of the client.
+fn calling(change: impl Fn(&mut Raw)) -> Config {
     let mut raw = Config::default().raw().clone();
-    raw.engine.numa_bind = false;
-    raw.memory.pages = "4K".into();
-    raw.memory.prefault = false;
     raw.app.bulk.count = 80;
     raw.app.bulk.length = "256KiB".into();
     raw.explicit.buffers.count = 32;
+    changed(raw, change)
+}
+
+fn changed(mut raw: Raw, change: impl Fn(&mut Raw)) -> Config {
+    raw.engine.numa_bind = false;
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
     change(&mut raw);
     Config::try_from(raw).expect("the configuration of a test holds")
 }
 
 /// Serves a folder, connects, and hands both to a test.
-fn with_server<T>(
-    serve: Config,
-    call: Config,
+fn with_server(
+    (serve, call): (Config, Config),
     inline: u32,
-    test: impl FnOnce(&mut Scene<'_, Fabric>, SocketAddr) -> T,
-) -> T {
+    test: impl FnOnce(&mut Scene<'_, Fabric>, SocketAddr),
+) {
     let (folder, fabric) = (Folder::new(), Fabric::new());
-    let mut engine = Engine::new(fabric.clone(), serve).expect("an engine");
-    let path = folder.0.clone();
-    let serving = engine.start(move |_| StandIn::new(&path)).expect("a server");
-    let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a listener");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = Server::start(fabric.clone(), serve, &folder.options(), any, any);
+    let server = server.expect("a server");
     let moved = || {
-        let stats: Vec<_> = serving.iter().map(ShardHandle::stats).collect();
+        let stats: Vec<_> = server.shards().iter().map(ShardHandle::stats).collect();
         Moved {
             reads: stats.iter().map(|stats| stats.reads).sum(),
             writes: stats.iter().map(|stats| stats.writes).sum(),
         }
     };
+    let export = folder.export();
+    let root = mount(server.mount_address(), export.as_os_str().as_encoded_bytes());
+    let root = root.expect("the directory is exported");
+    assert_eq!(root, server.root());
     let calling = Engine::new(fabric, call).expect("an engine");
-    let nfs = Nfs::connect(calling.client().expect("a client"), at).expect("a connection");
-    let root = StandIn::handle_of(&folder.0);
-    let mut scene = Scene::new(nfs, root, &folder.0, &moved, inline);
-    test(&mut scene, at)
+    let client = calling.client().expect("a client");
+    let nfs = Nfs::connect(client, server.address()).expect("a connection");
+    let mut scene = Scene::new(nfs, root, &export, &moved, inline);
+    test(&mut scene, server.address());
 }
 
 /// Runs the whole suite.
 fn run(inline: u32, change: impl Fn(&mut Raw)) {
-    let (serve, call) = (configured(&change), configured(&change));
-    with_server(serve, call, inline, |scene, _| suite::all(scene));
+    let both = (serving(&change), calling(&change));
+    with_server(both, inline, |scene, _| suite::all(scene));
 }
 
 #[test]
@@ -96,14 +123,20 @@ fn version_one_with_messages_of_1024_bytes() {
 }
 
 #[test]
-fn version_one_with_small_landing_buffers_and_every_reply_in_its_chunk() {
-    run(4096, |raw| {
+fn version_one_with_chunks_of_many_segments_and_every_reply_in_its_chunk() {
+    let change = |raw: &mut Raw| {
         raw.protocol.version = "one".into();
         raw.receive.placement.count = 0;
-        raw.explicit.buffers.length = "20KiB".into();
-        raw.explicit.buffers.count = 128;
         raw.interop.reply_chunk = "always".into();
+    };
+    let call = calling(|raw| {
+        change(raw);
+        raw.explicit.buffers.length = "72KiB".into();
+        raw.explicit.buffers.count = 64;
+        raw.app.bulk.length = "72KiB".into();
+        raw.app.bulk.count = 128;
     });
+    with_server((serving(change), call), 4096, |scene, _| suite::all(scene));
 }
 
 #[test]
@@ -132,9 +165,6 @@ fn version_two_without_placement_by_send() {
 /// begins with it.
 #[test]
 fn a_server_of_version_one_is_found_out_once() {
-    let serve = configured(|raw| raw.protocol.version = "one".into());
-    let call = configured(|_| {});
-    with_server(serve, call, 4096, |scene, at| {
-        suite::versions::a_server_of_version_one_is_found_out_once(scene, at);
-    });
+    let both = (serving(|raw| raw.protocol.version = "one".into()), calling(|_| {}));
+    with_server(both, 4096, suite::versions::a_server_of_version_one_is_found_out_once);
 }

@@ -83,6 +83,8 @@ pub fn writes_put_into_the_file_what_was_given<P: Provider>(scene: &mut Scene<'_
     for give in [Give::Apart(1), Give::Apart(3), Give::InLine] {
         let is_dense = give == Give::Apart(1);
         let which = if is_dense { lengths } else { few_lengths };
+        // What is in the stream has to lie in the slots of one message.
+        let max = if give == Give::InLine { max.min(IN_LINE_MAX) } else { max };
         for (index, len) in which(max, scene.inline, &[]).into_iter().enumerate() {
             let stable =
                 [stable_how::UNSTABLE, stable_how::DATA_SYNC, stable_how::FILE_SYNC][index % 3];
@@ -178,5 +180,7 @@ fn longest<P: Provider>(scene: &mut Scene<'_, P>) -> (u32, u32) {
     (info.rtmax.min(LONGEST), info.wtmax.min(LONGEST))
 }
 
+/// What the slots of one message hold for certain.
+const IN_LINE_MAX: u32 = 256 << 10;
 /// What the memory of the client is for.
 pub const LONGEST: u32 = 1 << 20;

@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod directories;
+pub mod kinds;
 pub mod links;
 pub mod names;
 pub mod refusals;
@@ -95,6 +96,7 @@ impl<'a, P: Provider> Scene<'a, P> {
 /// # Panics
 /// If the server, or the client, does not do what it should.
 pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
+    kinds::every_kind_of_message(&mut scene.nfs, &scene.root);
     names::attributes_are_those_of_the_file_system(scene);
     names::names_of_every_length_are_found(scene);
     names::changes_are_made_in_the_file_system(scene);
