@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use rpcrdma_config::ConfigError;
 use rpcrdma_engine::Config;
+use rpcrdma_verbs::VerbsOptions;
 
 use crate::server::{self, Options, Squash};
 
@@ -24,8 +25,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     pub mount: Option<SocketAddr>,
     /// Who carries the messages.
-    #[arg(long, default_value = "fabric")]
+    #[arg(long, default_value = "verbs")]
     pub provider: Device,
+    /// The RDMA device; without it the one that the address to listen at belongs to.
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
     /// The file with the key of the file handles, made if there is none; without it DIR.nfs3-key, next
     /// to the directory. Handles are good as long as the key is.
     #[arg(long, value_name = "FILE")]
@@ -47,8 +51,10 @@ pub struct Args {
 /// Who carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Device {
-    /// The software fabric: only for clients in the same process.
+    /// The software fabric: reaches only clients in the same process, so it is there to try things.
     Fabric,
+    /// An RDMA device.
+    Verbs,
 }
 
 impl Args {
@@ -63,6 +69,17 @@ impl Args {
     /// Where MOUNT listens.
     pub fn mount(&self) -> SocketAddr {
         self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
+    }
+
+    /// Which RDMA device.
+    pub fn verbs(&self) -> VerbsOptions {
+        let address = self.listen.ip();
+        let is_any = address.is_unspecified() || self.device.is_some();
+        VerbsOptions {
+            device: self.device.clone(),
+            address: (!is_any).then_some(address),
+            ..VerbsOptions::default()
+        }
     }
 
     /// What is exported and how.
@@ -101,6 +118,16 @@ mod tests {
         assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
         assert_eq!((options.squash, options.workers), (Squash::Root, 4));
         assert!(args.config().is_ok());
+        assert_eq!(args.verbs().address, Some(args.listen.ip()));
+    }
+
+    #[test]
+    fn a_device_is_named_or_found_by_its_address() {
+        let args = parsed("nfs3 --export /srv --listen [::]:20049").expect("enough");
+        assert_eq!(args.verbs(), VerbsOptions::default());
+        let args =
+            parsed("nfs3 --export /srv --listen 10.0.0.1:20049 --device rxe0").expect("enough");
+        assert_eq!((args.verbs().device.as_deref(), args.verbs().address), (Some("rxe0"), None));
     }
 
     #[test]

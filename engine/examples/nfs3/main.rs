@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use rpcrdma_engine::{Fabric, Provider};
+use rpcrdma_verbs::Verbs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.provider {
         Device::Fabric => run(Fabric::new(), &args),
+        Device::Verbs => Verbs::open(&args.verbs())
+            .map_err(|error| format!("{error}; --provider fabric runs without a device").into())
+            .and_then(|verbs| run(verbs, &args)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,52 +27,45 @@ pub struct Fingerprint {
 
 /// What is to be done with a call.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum Verdict<W> {
     /// It is new: execute it, and say what became of it.
-    Execute(Waiter),
+    Execute(W),
     /// It waits for the answer to the same call.
     Waits,
     /// It was executed: this is the answer.
-    Answer(Waiter, Outcome),
+    Answer(W, Outcome),
     /// It was repeated more often than anybody waits for.
-    TooOften(Waiter),
+    TooOften(W),
 }
 
 /// The calls that were executed last, and those that are being executed. All shards share it: a
 /// client may come back to another.
 #[derive(Debug)]
-pub struct Drc {
-    calls: Mutex<Calls>,
+pub struct Drc<W = Waiter> {
+    calls: Mutex<Calls<W>>,
     hasher: RandomState,
     capacity: usize,
 }
 
-#[derive(Debug, Default)]
-struct Calls {
-    known: HashMap<Fingerprint, State>,
+#[derive(Debug)]
+struct Calls<W> {
+    known: HashMap<Fingerprint, State<W>>,
     /// Those that are over, the oldest first.
     over: VecDeque<Fingerprint>,
 }
 
 #[derive(Debug)]
-enum State {
+enum State<W> {
     /// Being executed; these have asked again.
-    Open(Vec<Waiter>),
+    Open(Vec<W>),
     Over(Outcome),
 }
 
-impl Drc {
+impl<W> Drc<W> {
     /// Remembers `capacity` answers.
-    pub fn new(capacity: usize) -> Drc {
-        Drc { calls: Mutex::default(), hasher: RandomState::new(), capacity }
-    }
-
-    /// Whether a procedure does harm if it is executed again.
-    pub fn concerns(procedure: u32) -> bool {
-        use nfs3::{CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE};
-        // A WRITE that comes late would put back what was overwritten since.
-        let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
-        changes.contains(&procedure)
+    pub fn new(capacity: usize) -> Drc<W> {
+        let calls = Calls { known: HashMap::new(), over: VecDeque::new() };
+        Drc { calls: Mutex::new(calls), hasher: RandomState::new(), capacity }
     }
 
     /// The fingerprint of a call.
@@ -87,7 +80,7 @@ impl Drc {
     }
 
     /// What is to be done with a call.
-    pub fn judge(&self, fingerprint: &Fingerprint, waiter: Waiter) -> Verdict {
+    pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> Verdict<W> {
         let mut calls = lock(&self.calls);
         match calls.known.get_mut(fingerprint) {
             None => {
@@ -104,7 +97,7 @@ impl Drc {
     }
 
     /// Takes note of an answer, and returns those who wait for it as well.
-    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> Vec<Waiter> {
+    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> Vec<W> {
         let mut calls = lock(&self.calls);
         let state = State::Over(outcome.repeated());
         let waiting = match calls.known.insert(fingerprint.clone(), state) {
@@ -121,9 +114,82 @@ impl Drc {
     }
 }
 
-fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
+/// Whether a procedure does harm if it is executed again.
+pub fn concerns(procedure: u32) -> bool {
+    use nfs3::{CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE};
+    // A WRITE that comes late would put back what was overwritten since.
+    let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
+    changes.contains(&procedure)
+}
+
+fn lock<W>(calls: &Mutex<Calls<W>>) -> MutexGuard<'_, Calls<W>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Repetitions that wait for one answer: each is a connection that its client gave up.
 const WAITING_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn results(word: u8) -> Outcome {
+        Outcome::Results { head: vec![word], data: None }
+    }
+
+    fn answer(verdict: Verdict<u32>) -> (u32, Vec<u8>) {
+        match verdict {
+            Verdict::Answer(waiter, Outcome::Results { head, .. }) => (waiter, head),
+            other => panic!("it was executed before: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_is_executed_once_and_answered_always() {
+        let drc = Drc::new(2);
+        let call = drc.fingerprint(7, HERE, nfs3::CREATE, b"a");
+        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+        assert!(matches!(drc.judge(&call, 2), Verdict::Waits));
+        assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
+        assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
+    }
+
+    #[test]
+    fn other_calls_are_other_calls() {
+        let drc = Drc::new(2);
+        let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+        for call in [
+            drc.fingerprint(7, HERE, nfs3::CREATE, b"a"),
+            drc.fingerprint(8, HERE, nfs3::CREATE, b"a"),
+            drc.fingerprint(7, elsewhere, nfs3::CREATE, b"a"),
+            drc.fingerprint(7, HERE, nfs3::MKDIR, b"a"),
+            drc.fingerprint(7, HERE, nfs3::CREATE, b"b"),
+        ] {
+            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_answer_is_forgotten_and_those_that_wait_are_limited() {
+        let drc = Drc::new(2);
+        let calls = [1, 2, 3].map(|xid| drc.fingerprint(xid, HERE, nfs3::REMOVE, b""));
+        for call in &calls {
+            assert!(matches!(drc.judge(call, 0), Verdict::Execute(0)));
+            drc.finish(call, &results(0));
+        }
+        assert_eq!(answer(drc.judge(&calls[1], 9)), (9, vec![0]));
+        assert!(matches!(drc.judge(&calls[0], 9), Verdict::Execute(9)));
+        for waiter in 0..WAITING_MAX as u32 {
+            assert!(matches!(drc.judge(&calls[0], waiter), Verdict::Waits));
+        }
+        assert!(matches!(drc.judge(&calls[0], 100), Verdict::TooOften(100)));
+    }
+
+    #[test]
+    fn what_changes_something_is_remembered_and_nothing_else() {
+        let remembered: Vec<u32> = (0..=nfs3::COMMIT).filter(|number| concerns(*number)).collect();
+        assert_eq!(remembered, [2, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    }
+}

@@ -84,6 +84,10 @@ impl Export {
         let path = options.directory.canonicalize();
         let path = path.map_err(|error| format!("{}: {error}", of(&options.directory)))?;
         let nodes = Nodes::open(&path).map_err(|error| format!("{}: {error}", of(&path)))?;
+        // Files are opened a second time by their descriptors.
+        nodes.root().data(false).map_err(|status| {
+            format!("{}: cannot be opened by /proc/self/fd: {status}", of(&path))
+        })?;
         let key = Key::load(&options.key).map_err(|error| {
             format!("{}: the key of the file handles: {error}", of(&options.key))
         })?;

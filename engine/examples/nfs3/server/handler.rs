@@ -7,7 +7,7 @@ use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, Handler, Reply, ShardHandle, Turn};
 
 use super::arguments::{Arguments, Unusable};
-use super::drc::{Drc, Verdict};
+use super::drc::{self, Drc, Verdict};
 use super::export::Export;
 use super::procedures::Outcome;
 use super::rpc::{CallHeader, Denial, EXECUTED, Program};
@@ -55,7 +55,7 @@ impl NfsHandler {
         let procedure = header.procedure;
         let Arguments { head, data } = arguments;
         let address = call.address().ip();
-        let fingerprint = Drc::concerns(procedure)
+        let fingerprint = drc::concerns(procedure)
             .then(|| self.drc.fingerprint(call.xid(), address, procedure, &head));
         let (answer, ticket) = reply.defer();
         let mut waiter = Waiter { ticket, procedure, desk: self.desk.clone() };

@@ -2,6 +2,11 @@
 
 mod client;
 mod files;
+mod lists;
+mod mounts;
+mod names;
+mod repeats;
+mod rights;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,8 +53,10 @@ impl Drop for Scratch {
 
 /// A server of a directory, and a client of it.
 pub struct Running {
-    pub server: Server<Fabric>,
+    // First to go: on the fabric, a server that stops waits for acknowledgements of its clients.
     pub client: Client,
+    pub server: Server<Fabric>,
+    pub fabric: Fabric,
     pub scratch: Scratch,
 }
 
@@ -70,8 +77,8 @@ impl Running {
             any,
         )
         .expect("a server");
-        let client = Client::connect(fabric, server.address(), server.root());
-        Running { server, client, scratch }
+        let client = Client::connect(fabric.clone(), server.address(), server.root());
+        Running { server, client, fabric, scratch }
     }
 
     pub fn export(&self) -> PathBuf {
@@ -80,7 +87,7 @@ impl Running {
 
     /// Stops the server and starts another.
     pub fn restart(self) -> Running {
-        let Running { server, client, scratch } = self;
+        let Running { server, client, scratch, .. } = self;
         drop(client);
         server.stop();
         Running::serving(scratch)

@@ -12,6 +12,7 @@
 //! There are never more jobs than calls that clients have credits for.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -21,6 +22,7 @@ use super::credentials::Identity;
 use super::drc::{Drc, Fingerprint};
 use super::export::Export;
 use super::procedures::{self, Outcome};
+use super::rpc::Denial;
 
 /// A piece of the data of a WRITE.
 #[derive(Debug)]
@@ -225,7 +227,9 @@ impl Drop for Workers {
 
 fn run(job: Job, export: &Export, drc: &Drc) {
     let Job { waiter, repeat, task } = job;
-    let outcome = procedures::execute(export, task);
+    // A mistake of ours costs one call, and not all that wait behind it.
+    let executed = catch_unwind(AssertUnwindSafe(|| procedures::execute(export, task)));
+    let outcome = executed.unwrap_or(Outcome::Denied(Denial::Busy));
     if let Some(fingerprint) = repeat {
         for other in drc.finish(&fingerprint, &outcome) {
             other.answer(outcome.repeated());

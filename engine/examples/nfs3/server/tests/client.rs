@@ -27,11 +27,26 @@ pub struct Client {
 
 impl Client {
     pub fn connect(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
+        Client::made(fabric, to, root, |_| {})
+    }
+
+    /// A client whose transaction ids are those of every other one with the same seed.
+    pub fn seeded(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
+        Client::made(fabric, to, root, |engine| engine.seed_xids(seed))
+    }
+
+    fn made(
+        fabric: Fabric,
+        to: SocketAddr,
+        root: nfs_fh3,
+        prepare: impl FnOnce(&mut Engine<Fabric>),
+    ) -> Client {
         let mut raw = Config::default().raw().clone();
         raw.protocol.version = "one".into();
         raw.explicit.buffers.length = "1MiB".into();
-        let engine = Engine::new(fabric, Config::try_from(raw).expect("a sound configuration"))
+        let mut engine = Engine::new(fabric, Config::try_from(raw).expect("a sound configuration"))
             .expect("an engine");
+        prepare(&mut engine);
         let mut client = engine.client().expect("a client");
         let peer = client.connect(to).expect("a connection");
         let (clock, user) = (Clock::new(), Some((0, 0)));

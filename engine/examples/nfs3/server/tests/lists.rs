@@ -1,0 +1,106 @@
+//! Directories over the wire: long ones, and such that change while they are listed.
+
+use std::collections::BTreeSet;
+
+use nfs3_types::nfs3::{
+    Nfs3Option, Nfs3Result, READDIR3args, READDIR3res, READDIRPLUS3args, READDIRPLUS3res,
+    cookieverf3, nfs_fh3, nfsstat3,
+};
+use rpcrdma_engine::ulb::nfs3;
+
+use super::Running;
+use super::client::Client;
+
+/// One piece of a list: names with their cookies, the verifier, and whether it is the last.
+type Piece = (Vec<(String, u64)>, cookieverf3, bool);
+
+fn readdir(client: &mut Client, from: (u64, cookieverf3), count: u32) -> READDIR3res<'static> {
+    let arguments =
+        READDIR3args { dir: client.root.clone(), cookie: from.0, cookieverf: from.1, count };
+    client.call(nfs3::READDIR, &arguments)
+}
+
+fn piece(client: &mut Client, from: (u64, cookieverf3), count: u32) -> Piece {
+    let listed = readdir(client, from, count).unwrap();
+    let entries = listed.reply.entries.into_inner();
+    let name = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("a name of ours");
+    let names = entries.iter().map(|it| (name(it.name.as_ref()), it.cookie)).collect();
+    (names, listed.cookieverf, listed.reply.eof)
+}
+
+fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3res<'static> {
+    let arguments = READDIRPLUS3args {
+        dir: client.root.clone(),
+        cookie: from.0,
+        cookieverf: from.1,
+        dircount: 8_192,
+        maxcount: 32_768,
+    };
+    client.call(nfs3::READDIRPLUS, &arguments)
+}
+
+const BEGIN: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
+
+#[test]
+fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
+    const NAMES: usize = 10_000;
+    let mut nfs = Running::new();
+    for number in 0..NAMES {
+        std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
+    }
+    let (mut names, mut at, mut eof) = (BTreeSet::new(), BEGIN, false);
+    let mut last: Option<nfs_fh3> = None;
+    while !eof {
+        let listed = plus(&mut nfs.client, at).unwrap();
+        eof = listed.reply.eof;
+        for entry in listed.reply.entries.into_inner() {
+            at = (entry.cookie, listed.cookieverf);
+            assert!(names.insert(entry.name.as_ref().to_vec()), "every name comes once");
+            assert!(matches!(entry.name_attributes, Nfs3Option::Some(_)));
+            last = Some(entry.name_handle.unwrap());
+        }
+    }
+    assert_eq!(names.len(), NAMES + 2);
+    let read = nfs.client.read(&last.expect("there are some"), 0, 1);
+    assert!(matches!(read, Nfs3Result::Ok(_)), "{read:?}");
+}
+
+#[test]
+fn a_list_goes_on_where_it_was_when_what_was_listed_is_removed() {
+    let mut nfs = Running::new();
+    for number in 0..600 {
+        std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
+    }
+    let (mut seen, mut at, mut eof) = (0, BEGIN, false);
+    while !eof {
+        let (names, mark, end) = piece(&mut nfs.client, at, 2_000);
+        eof = end;
+        for (name, cookie) in names {
+            at = (cookie, mark);
+            if name != "." && name != ".." {
+                std::fs::remove_file(nfs.export().join(name)).expect("it is there still");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 600);
+    assert_eq!(std::fs::read_dir(nfs.export()).expect("there").count(), 0);
+}
+
+#[test]
+fn a_cookie_is_good_after_a_restart_and_bad_with_another_verifier() {
+    let mut nfs = Running::new();
+    for number in 0..100 {
+        std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
+    }
+    let (all, mark, _) = piece(&mut nfs.client, BEGIN, 60_000);
+    let mut nfs = nfs.restart();
+    let (rest, same, _) = piece(&mut nfs.client, (all[40].1, mark), 60_000);
+    assert_eq!((&all[41..], mark), (&rest[..], same));
+    let refused = readdir(&mut nfs.client, (all[40].1, cookieverf3([1; 8])), 60_000);
+    assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_BAD_COOKIE, _))));
+    let refused = readdir(&mut nfs.client, BEGIN, 100);
+    assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_TOOSMALL, _))));
+    let (last, _, eof) = piece(&mut nfs.client, (u64::MAX, mark), 60_000);
+    assert!(last.is_empty() && eof);
+}

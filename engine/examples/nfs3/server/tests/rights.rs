@@ -1,0 +1,70 @@
+//! Who may do what. Only root can be somebody else: without that, everybody is the server's user.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use nfs3_types::nfs3::{
+    ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args, ACCESS3res, CREATE3args, CREATE3res,
+    Nfs3Result, createhow3, nfs_fh3, nfsstat3, sattr3, stable_how,
+};
+use rpcrdma_engine::ulb::nfs3;
+
+use super::Running;
+use super::client::{Client, handle, name};
+use super::files::create;
+
+fn make(client: &mut Client, dir: &nfs_fh3, file: &str) -> CREATE3res {
+    let how = createhow3::GUARDED(sattr3::default());
+    client.call(nfs3::CREATE, &CREATE3args { where_: name(dir, file), how })
+}
+
+fn access(client: &mut Client, object: &nfs_fh3) -> u32 {
+    let arguments = ACCESS3args { object: object.clone(), access: 0x3f };
+    let granted: ACCESS3res = client.call(nfs3::ACCESS, &arguments);
+    granted.unwrap().access
+}
+
+#[test]
+fn calls_are_executed_as_their_callers() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o755)).expect("ours");
+    let is_root = rustix::process::geteuid().is_root();
+    let secret = create(&mut nfs.client, &root, "secret");
+    let path = nfs.export().join("secret");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("ours");
+    let write = |client: &mut Client| client.write(&secret, 0, b"x", stable_how::UNSTABLE);
+    assert!(matches!(write(&mut nfs.client), Nfs3Result::Ok(_)));
+
+    for user in [Some((1234, 1234)), None] {
+        nfs.client.user = user;
+        let refused = matches!(
+            (write(&mut nfs.client), nfs.client.read(&secret, 0, 1)),
+            (
+                Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _)),
+                Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))
+            )
+        );
+        assert_eq!(refused, is_root, "{user:?}");
+        let changes = ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND;
+        assert_eq!(access(&mut nfs.client, &secret) & changes == 0, is_root);
+        let made = make(&mut nfs.client, &root, "not-here");
+        assert_eq!(matches!(made, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), is_root);
+    }
+
+    std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o777)).expect("ours");
+    nfs.client.user = Some((1234, 99));
+    let own = handle(make(&mut nfs.client, &root, "own").unwrap().obj);
+    let metadata = std::fs::metadata(nfs.export().join("own")).expect("there");
+    let (uid, gid) = if is_root {
+        (1234, 99)
+    } else {
+        let process = (rustix::process::geteuid(), rustix::process::getegid());
+        (process.0.as_raw(), process.1.as_raw())
+    };
+    assert_eq!((metadata.uid(), metadata.gid()), (uid, gid));
+    // Rights that the owner has taken from itself do not stop what it has opened before.
+    std::fs::set_permissions(nfs.export().join("own"), PermissionsExt::from_mode(0o000))
+        .expect("ours");
+    let written = nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE);
+    assert_eq!(matches!(written, Nfs3Result::Ok(_)), is_root);
+}
