@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 pub mod alloc;
+pub mod caller;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod device;

@@ -1,0 +1,186 @@
+//! One end of a connection under fault: a server that checks what it gets, or a caller that goes on.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rpcrdma_engine::{Client, Engine, Provider, SetupError};
+use rpcrdma_tests::caller::{Account, Caller, Task};
+use rpcrdma_tests::service::Service;
+use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_verbs::{Verbs, VerbsOptions};
+
+const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME]
+peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
+                  [--seconds N] [--device NAME]
+
+  --until FILE      goes on until the file exists
+  --calls N         calls of each line (all there is time for, if --until is given; else 1000)
+  --lines N         connections (2)
+  --bytes N         of a call and of its reply, at most (30000)
+  --again yes       connects again when a connection is lost, and repeats its calls
+  --progress FILE   how many calls each line has had answered, at least
+  --seconds N       after that it has hung (120)
+
+Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it has hung.";
+
+/// What the command line asks for.
+struct Wanted {
+    serves: bool,
+    at: SocketAddr,
+    device: Option<String>,
+    until: Option<PathBuf>,
+    progress: Option<PathBuf>,
+    calls: Option<u64>,
+    lines: u32,
+    bytes_max: u32,
+    again: bool,
+    seconds: u64,
+}
+
+fn main() -> ExitCode {
+    let Some(wanted) = wanted() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let options = VerbsOptions { device: wanted.device.clone(), ..VerbsOptions::default() };
+    let ended = Verbs::open(&options).and_then(|device| {
+        if wanted.serves { serve(device, &wanted) } else { call(device, &wanted) }
+    });
+    ended.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::FAILURE
+    })
+}
+
+fn engine<P: Provider>(device: P, wanted: &Wanted) -> Result<Engine<P>, SetupError> {
+    let mut raw = small();
+    raw.engine.idle.policy = "block".into();
+    raw.engine.idle.spin = "20us".into();
+    raw.connections.max = i64::from(wanted.lines.max(8));
+    raw.connections.stop_timeout = "2s".into();
+    Engine::new(device, checked(&raw))
+}
+
+fn serve<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError> {
+    let mut engine = engine(device, wanted)?;
+    let shards = engine.start(|_| Service::default())?;
+    println!("listening at {}", engine.listen(wanted.at)?);
+    while !exists(wanted.until.as_deref()) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    engine.stop();
+    let stats = shards[0].stats();
+    println!("{} transmissions came, {} buffers leaked", stats.received, stats.leaked);
+    Ok(ExitCode::from(u8::from(stats.leaked > 0)))
+}
+
+fn call<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError> {
+    let engine = engine(device, wanted)?;
+    let task = Task {
+        to: wanted.at,
+        lines: wanted.lines as usize,
+        calls: wanted.calls.unwrap_or(if wanted.until.is_some() { u64::MAX } else { 1_000 }),
+        bytes_max: wanted.bytes_max,
+        again: wanted.again,
+    };
+    let mut caller = Caller::new(&engine, task)?;
+    let hung = Instant::now() + Duration::from_secs(wanted.seconds);
+    let mut look = Instant::now();
+    let mut is_finishing = false;
+    while caller.turn() {
+        let now = Instant::now();
+        if now < look {
+            continue;
+        }
+        look = now + Duration::from_millis(50);
+        report_progress(wanted.progress.as_deref(), caller.accounts());
+        if !is_finishing && exists(wanted.until.as_deref()) {
+            is_finishing = true;
+            caller.finish();
+        }
+        if now > hung {
+            println!("hung with {} calls open", caller.open());
+            print(caller.accounts());
+            return Ok(ExitCode::from(4));
+        }
+    }
+    report_progress(wanted.progress.as_deref(), caller.accounts());
+    Ok(verdict(&mut caller))
+}
+
+/// What became of every line, and whether all is at home.
+fn verdict<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
+    print(caller.accounts());
+    let client: &mut Client<P> = caller.client();
+    let leaked = client.handle().stats().leaked;
+    println!("{leaked} buffers leaked");
+    let is_lost = caller.accounts().any(|line| !line.failed.is_empty() || line.connected != 1);
+    match (leaked, is_lost) {
+        (0, false) => ExitCode::SUCCESS,
+        (0, true) => ExitCode::from(3),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn print<'a>(accounts: impl Iterator<Item = &'a Account>) {
+    for (index, Account { answered, failed, connected, unconnected }) in accounts.enumerate() {
+        println!("line {index}: {answered} calls answered, connected {connected} times");
+        for (why, count) in failed {
+            println!("line {index}: {count} calls failed: {why}");
+        }
+        for (why, count) in unconnected {
+            println!("line {index}: {count} times not connected: {why}");
+        }
+    }
+}
+
+fn report_progress<'a>(file: Option<&Path>, accounts: impl Iterator<Item = &'a Account>) {
+    let Some(file) = file else { return };
+    let least = accounts.map(|line| line.answered).min().unwrap_or_default();
+    let new = file.with_extension("new");
+    let written = std::fs::write(&new, format!("{least}\n"));
+    written.and_then(|()| std::fs::rename(&new, file)).expect("progress can be written");
+}
+
+fn exists(file: Option<&Path>) -> bool {
+    file.is_some_and(Path::exists)
+}
+
+fn wanted() -> Option<Wanted> {
+    let mut args = std::env::args().skip(1);
+    let serves = match args.next()?.as_str() {
+        "serve" => true,
+        "call" => false,
+        _ => return None,
+    };
+    let at = args.next()?.parse().ok()?;
+    let mut wanted = Wanted {
+        serves,
+        at,
+        device: None,
+        until: None,
+        progress: None,
+        calls: None,
+        lines: 2,
+        bytes_max: 30_000,
+        again: false,
+        seconds: 120,
+    };
+    while let Some(key) = args.next() {
+        let value = args.next()?;
+        match key.as_str() {
+            "--device" => wanted.device = Some(value),
+            "--until" => wanted.until = Some(value.into()),
+            "--progress" => wanted.progress = Some(value.into()),
+            "--calls" => wanted.calls = Some(value.parse().ok()?),
+            "--lines" => wanted.lines = value.parse().ok()?,
+            "--bytes" => wanted.bytes_max = value.parse().ok()?,
+            "--again" => wanted.again = value == "yes",
+            "--seconds" => wanted.seconds = value.parse().ok()?,
+            _ => return None,
+        }
+    }
+    (wanted.until.is_some() || !serves).then_some(wanted)
+}

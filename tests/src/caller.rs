@@ -1,0 +1,245 @@
+//! A client that goes on calling while things go wrong around it, and says what became of its calls.
+//!
+//! ```text
+//!   line   resting ── begin_connect ──▶ connecting ──▶ up ── every call answered ──▶ over
+//!             ▲                              │         │
+//!             └──── again, after a pause ────┴─────────┴── otherwise ──▶ over
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{CallError, CallRefused, Client, Clock, Engine, PeerId, Provider, SetupError};
+
+use crate::done::is_passing;
+use crate::script::{Order, Random, Script, unreduced_reply, write_parts};
+use crate::service::Source;
+
+/// What a caller is to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// The server.
+    pub to: SocketAddr,
+    /// Connections, each for itself.
+    pub lines: usize,
+    /// Calls of each that are to be answered.
+    pub calls: u64,
+    /// Bytes of a call and of its reply, at most.
+    pub bytes_max: u32,
+    /// Whether a line that is lost connects again, and repeats the calls that failed with it.
+    pub again: bool,
+}
+
+/// What became of one connection, or of one after the other in its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Calls that were answered, byte for byte.
+    pub answered: u64,
+    /// Calls that failed, by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Times a connection came up.
+    pub connected: u64,
+    /// Why connections did not come up.
+    pub unconnected: BTreeMap<String, u64>,
+}
+
+/// A client and its connections.
+pub struct Caller<P: Provider> {
+    // Dropped before the client that it is of.
+    source: Source,
+    client: Client<P>,
+    clock: Clock,
+    task: Task,
+    lines: Vec<Line>,
+    open: HashMap<u64, Script>,
+    random: Random,
+    cookie: u64,
+}
+
+struct Line {
+    state: State,
+    open: u64,
+    account: Account,
+}
+
+enum State {
+    Resting(Instant),
+    Connecting(ConnectId),
+    Up(PeerId),
+    Over,
+}
+
+impl<P: Provider> Caller<P> {
+    /// A client of the engine.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn new(engine: &Engine<P>, task: Task) -> Result<Caller<P>, SetupError> {
+        let (client, clock) = (engine.client()?, Clock::new());
+        let lines = (0..task.lines).map(|_| Line::new()).collect();
+        let (open, random) = (HashMap::new(), Random(task.calls));
+        Ok(Caller {
+            source: Source::default(),
+            client,
+            clock,
+            task,
+            lines,
+            open,
+            random,
+            cookie: 0,
+        })
+    }
+
+    /// One turn. False when every line is over.
+    ///
+    /// # Panics
+    /// If a reply is not what its call asked for.
+    pub fn turn(&mut self) -> bool {
+        self.source.prepare(&mut self.client.turn(self.clock.now()));
+        for line in 0..self.lines.len() {
+            self.advance(line);
+        }
+        let (open, lines, again) = (&mut self.open, &mut self.lines, self.task.again);
+        let busy = self.client.poll(self.clock.now(), |done| {
+            let script = open.remove(&done.cookie()).expect("a call is completed once");
+            let line = &mut lines[(done.cookie() >> LINE) as usize];
+            line.open -= 1;
+            match done.result() {
+                Ok(reply) => {
+                    check(&script, &unreduced_reply(reply, &script));
+                    line.account.answered += 1;
+                }
+                Err(CallError::Rejected(_)) if script.order == Order::Refuse => {
+                    line.account.answered += 1;
+                }
+                Err(why) => {
+                    *line.account.failed.entry(why.to_string()).or_default() += 1;
+                    line.down(again);
+                }
+            }
+        });
+        if !busy {
+            self.client.wait(Duration::from_millis(1));
+        }
+        self.lines.iter().any(|line| line.open > 0 || !matches!(line.state, State::Over))
+    }
+
+    /// No more calls than were made: what is open is waited for, and nothing is repeated.
+    pub fn finish(&mut self) {
+        self.task.calls = 0;
+        self.task.again = false;
+    }
+
+    /// The account of each line.
+    pub fn accounts(&self) -> impl ExactSizeIterator<Item = &Account> {
+        self.lines.iter().map(|line| &line.account)
+    }
+
+    /// Calls that are neither answered nor failed.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The client.
+    pub fn client(&mut self) -> &mut Client<P> {
+        &mut self.client
+    }
+
+    fn advance(&mut self, index: usize) {
+        let line = &mut self.lines[index];
+        match line.state {
+            State::Resting(until) if Instant::now() >= until => {
+                let id = self.client.begin_connect(self.task.to);
+                line.state = State::Connecting(id.expect("there is room for every line"));
+            }
+            State::Connecting(id) => match self.client.connected(id) {
+                Some(Ok(peer)) => {
+                    line.account.connected += 1;
+                    line.state = State::Up(peer);
+                }
+                Some(Err(why)) => {
+                    *line.account.unconnected.entry(why.to_string()).or_default() += 1;
+                    line.down(self.task.again);
+                }
+                None => {}
+            },
+            State::Up(peer) => self.make_calls(index, peer),
+            State::Resting(_) if !self.task.again => line.state = State::Over,
+            State::Resting(_) | State::Over => {}
+        }
+    }
+
+    fn make_calls(&mut self, index: usize, peer: PeerId) {
+        while self.lines[index].open < OPEN_MAX
+            && self.lines[index].account.answered + self.lines[index].open < self.task.calls
+        {
+            let script = any_script(&mut self.random, self.task.bytes_max);
+            let cookie = self.cookie | (index as u64) << LINE;
+            match self.call(peer, cookie, &script) {
+                Ok(()) => {
+                    self.cookie += 1;
+                    self.lines[index].open += 1;
+                    self.open.insert(cookie, script);
+                }
+                Err(CallRefused::NoPeer) => return self.lines[index].down(self.task.again),
+                Err(why) if is_passing(why) => return,
+                Err(why) => panic!("{why}: {script:?}"),
+            }
+        }
+        let line = &mut self.lines[index];
+        if line.open == 0 && line.account.answered >= self.task.calls {
+            line.state = State::Over;
+        }
+    }
+
+    fn call(&mut self, peer: PeerId, cookie: u64, script: &Script) -> Result<(), CallRefused> {
+        if !self.source.is_ready() {
+            return Err(CallRefused::Busy);
+        }
+        let mut call = self.client.call(peer, cookie)?;
+        call.payload().put_fixed(&script.head());
+        write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
+            self.source.place(payload, script.seed, index, len);
+        });
+        for want in &script.wants {
+            call.want(*want);
+        }
+        call.reply_payload_max(script.reply_payload_max());
+        call.submit()
+    }
+}
+
+impl Line {
+    fn new() -> Line {
+        Line { state: State::Resting(Instant::now()), open: 0, account: Account::default() }
+    }
+
+    /// The connection is lost, or was not had. Told once for each call of it; one pause is enough.
+    fn down(&mut self, again: bool) {
+        self.state = match self.state {
+            State::Resting(until) => State::Resting(until),
+            _ if again => State::Resting(Instant::now() + PAUSE),
+            _ => State::Over,
+        };
+    }
+}
+
+fn any_script(random: &mut Random, bytes_max: u32) -> Script {
+    let order = random.choose(&[Order::Answer, Order::Answer, Order::Later, Order::Refuse]);
+    random.script(bytes_max).order(order)
+}
+
+fn check(script: &Script, stream: &[u8]) {
+    let placed = stream.get(4..8).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+    let expected = script.reply_stream(placed.expect("two words"));
+    assert!(stream == expected, "the reply is as its script says: {script:?}");
+}
+
+/// Calls of a line at one time.
+const OPEN_MAX: u64 = 4;
+/// Before a line connects again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Where the number of the line is in a cookie.
+const LINE: u32 = 48;
