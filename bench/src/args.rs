@@ -75,6 +75,10 @@ pub struct Args {
     /// What the engine's threads do when idle [default: spin, or as the file says]
     #[arg(long, value_enum, help_heading = ENGINE)]
     pub idle: Option<Idle>,
+    /// How long short messages wait for others to leave with them, as in 50us [default: 0us, or as
+    /// the file says]
+    #[arg(long, value_name = "TIME", value_parser = delay, help_heading = ENGINE)]
+    pub hold: Option<Duration>,
     /// A profile that comes with the engine: latency, storage, laptop
     /// [default: latency; for data over 4 KiB: storage without memory for many clients]
     #[arg(long, value_name = "NAME", help_heading = ENGINE)]

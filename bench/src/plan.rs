@@ -68,6 +68,7 @@ impl Plan {
             profile: args.profile.clone(),
             file: args.config.clone(),
             idle: args.idle,
+            hold: args.hold,
             continuation: args.continuation == Switch::On,
         };
         let need = Need {

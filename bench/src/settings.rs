@@ -1,6 +1,7 @@
 //! The configuration of the engine for one benchmark.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rpcrdma_config::{Config, ConfigError, Raw};
 
@@ -16,6 +17,8 @@ pub struct Wish {
     pub file: Option<PathBuf>,
     /// What to do when there is nothing to do; spin if nobody says.
     pub idle: Option<Idle>,
+    /// How long short messages wait for others; as the profile or file has it if nobody says.
+    pub hold: Option<Duration>,
     /// Whether a message may take several Sends.
     pub continuation: bool,
 }
@@ -49,6 +52,9 @@ pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
         Some(idle) => raw.engine.idle.policy = idle.name().into(),
         None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.name().into(),
         None => {}
+    }
+    if let Some(hold) = wish.hold {
+        raw.send.hold = format!("{}ns", hold.as_nanos()).as_str().into();
     }
     raw.features.continuation &= wish.continuation;
     let config = Config::try_from(raw.clone())?;
@@ -135,7 +141,7 @@ mod tests {
     use super::*;
 
     fn wish() -> Wish {
-        Wish { profile: None, file: None, idle: None, continuation: true }
+        Wish { profile: None, file: None, idle: None, hold: None, continuation: true }
     }
 
     fn need(data_len: usize, window: u32, connections: u32) -> Need {

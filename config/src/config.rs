@@ -194,6 +194,7 @@ impl TryFrom<Raw> for Config {
     }
 }
 
+const HOLD: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
 const TIMEOUT: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3600);
 
@@ -252,6 +253,7 @@ fn send(raw: &RawSend) -> Result<Send, ConfigError> {
         payload_len: judge::word_length("send.length", &raw.length)?,
         inline_max: judge::length("send.inline_max", &raw.inline_max)?,
         signal_every: judge::count("send.signal_every", raw.signal_every)?,
+        hold: judge::duration("send.hold", &raw.hold, HOLD)?,
         zero_len: judge::word_length("send.zero", &raw.zero)?,
     })
 }

@@ -125,6 +125,8 @@ pub struct RawSend {
     pub inline_max: Text,
     /// One send in so many asks for a completion.
     pub signal_every: i64,
+    /// How long short messages may wait for others to leave with them: a duration.
+    pub hold: Text,
     /// The zeros that padding is gathered from: a length.
     pub zero: Text,
 }
@@ -340,6 +342,7 @@ impl Default for RawSend {
             length: "8KiB".into(),
             inline_max: "192B".into(),
             signal_every: 64,
+            hold: "0us".into(),
             zero: "64KiB".into(),
         }
     }

@@ -126,6 +126,9 @@ pub struct Send {
     pub inline_max: Bounded<0, 1024>,
     /// One send in so many asks for a completion.
     pub signal_every: Bounded<1, 1024>,
+    /// How long none may come until short messages that wait for others leave; zero holds none. At
+    /// most 10 ms.
+    pub hold: Duration,
     /// Bytes of zeros that padding is gathered from.
     pub zero_len: Bounded<4096, 1_048_576>,
 }

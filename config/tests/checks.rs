@@ -207,6 +207,7 @@ fn counts_have_ranges() {
 #[test]
 fn durations_have_ranges() {
     assert_range("engine.idle.spin", "\"0us\"", "\"60s\"", "\"61s\"", "\"-1s\"", "");
+    assert_range("send.hold", "\"0us\"", "\"10ms\"", "\"10001us\"", "\"1s\"", "");
     assert_range("fabric.delay", "\"0ns\"", "\"1s\"", "\"1001ms\"", "\"2s\"", "");
     for key in ["resolve_timeout", "answer_timeout"] {
         assert_range(&format!("verbs.{key}"), "\"1ms\"", "\"1min\"", "\"999us\"", "\"61s\"", "");

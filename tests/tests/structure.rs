@@ -155,6 +155,8 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/layout.rs",
     "engine/src/shard/legs.rs",
     "engine/src/shard/offering.rs",
+    "engine/src/shard/hold.rs",
+    "engine/src/shard/posting.rs",
     "engine/src/shard/prepare.rs",
     "engine/src/shard/windows.rs",
     "engine/src/shard/groups.rs",

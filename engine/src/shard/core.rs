@@ -13,11 +13,12 @@ use rpcrdma_proto::{Settings, ShardLedger};
 use super::close::{Life, TICK};
 use super::exposed::Exposures;
 use super::fetches::{Fetches, Use};
+use super::hold::Hold;
 use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
-use super::outbox::{Outbox, UNSOLICITED_MAX};
+use super::outbox::Outbox;
 use super::owing::Owing;
 use super::peers::{PeerId, Peers, Phase};
 use super::rx::{Came, Waiting};
@@ -28,7 +29,7 @@ use crate::client::call::CallBuilder;
 use crate::control::Attachment;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
-use crate::io::{Flush, Io, Refill, Work};
+use crate::io::{Io, Refill, Work};
 use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion};
 use crate::server::handler::Handler;
 use crate::server::ticket::{Finished, KeptOffer, Ticket};
@@ -61,6 +62,7 @@ pub(crate) struct Core<P: Provider> {
     pub stats: SharedStats,
     pub arrivals: Arc<Inbox<Arrival<P>>>,
     batch: WcBatch,
+    pub hold: Hold,
     /// An answer from another thread for which no send slot was free.
     pub unanswered: Option<(Ticket, Finished)>,
     /// Turns since there was something to do.
@@ -127,6 +129,7 @@ impl<P: Provider> Core<P> {
             stats,
             arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
             batch: WcBatch::new(),
+            hold: Hold::new(config.send().hold),
             idle: 0,
             unanswered: None,
             regions,
@@ -155,14 +158,22 @@ impl<P: Provider> Core<P> {
         let mut busy = false;
         if self.handle.bell().answer() {
             busy = true;
+            // Who is told to close a connection has sent before what it sent before.
+            if self.hold.is_on() {
+                self.flush(now, handler);
+            }
             self.read_letters(now, handler);
         }
-        if !self.outbox.is_idle() {
+        if self.is_due(now) {
             self.flush(now, handler);
         }
         self.batch.clear();
         if let Err(error) = self.io.poll(&mut self.batch) {
             self.lose_all(CloseReason::Queue(error), now, handler);
+        }
+        if self.hold.is_on() {
+            let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
+            self.hold.on_polled(self.batch.iter().filter(is_receive).count());
         }
         if !self.waiting.is_empty() {
             self.serve_waiting(now, handler);
@@ -182,7 +193,7 @@ impl<P: Provider> Core<P> {
             }
             // What was answered leaves first. The Receives that it takes to refill are a reserve
             // of the budget, so that none that was granted is missing meanwhile.
-            if !self.outbox.is_idle() {
+            if self.is_due(now) {
                 self.flush(now, handler);
             }
         }
@@ -205,8 +216,10 @@ impl<P: Provider> Core<P> {
         }
         handler.on_turn(&mut self.lend(now));
         if !self.outbox.is_idle() {
-            self.flush(now, handler);
             busy = true;
+            if self.is_due(now) {
+                self.flush(now, handler);
+            }
         }
         if !self.outbox.returned.is_empty() {
             self.take_loans_home();
@@ -267,59 +280,6 @@ impl<P: Provider> Core<P> {
             handle: &self.handle,
             stopping: self.life.is_stopping(),
             now,
-        }
-    }
-
-    /// Posts everything that is pending.
-    pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        if !self.outbox.express.is_empty() {
-            let Core { io, outbox, peers, .. } = self;
-            io.flush_express(outbox, peers);
-        }
-        let mut again = None;
-        while let Some(index) = self.outbox.pop_ready() {
-            let Some(peer) = self.peers.at(index) else { continue };
-            peer.lane.ready = false;
-            match self.io.flush(&mut self.outbox, &mut peer.lane, index) {
-                Flush::Empty => {}
-                // A full lane is taken up again when one of its sends has completed. wire.md W7: a
-                // lawful peer has Receives for all that it is owed.
-                Flush::Full => {
-                    let conn = &peer.conn;
-                    let owed = conn.inflow().granted() + conn.credits_limit() + UNSOLICITED_MAX;
-                    if peer.lane.pending.len() > owed {
-                        self.close(index, CloseReason::NotTaking, now, handler);
-                    }
-                }
-                // At most one refusal a turn: whoever refuses has trouble beyond this lane.
-                Flush::Refused => {
-                    again = Some(index);
-                    break;
-                }
-                Flush::Gone => self.close(index, CloseReason::PeerGone, now, handler),
-                Flush::Invalid => self.close(index, CloseReason::Invalid, now, handler),
-            }
-        }
-        if let Some(index) = again
-            && let Some(peer) = self.peers.at(index)
-        {
-            self.outbox.retry(&mut peer.lane, index);
-        }
-    }
-
-    /// Posts Receives until every buffer at home is posted again, or the device refuses.
-    #[inline]
-    pub fn top_up(&mut self) {
-        while self.pool.free() > 0 || !self.refill.is_empty() {
-            while !self.refill.is_full()
-                && let Some(token) = self.pool.take()
-            {
-                self.refill.push(token);
-            }
-            // A refusal is not lost: the buffers stay in `refill` and are posted with the next chain.
-            if self.io.post_recv(&self.pool, &mut self.refill).is_err() {
-                return;
-            }
         }
     }
 

@@ -333,6 +333,12 @@ impl Outbox {
         self.ready.is_empty() && self.express.is_empty()
     }
 
+    /// Whether what is pending is short, and waits in no lane.
+    #[inline]
+    pub fn is_short_only(&self) -> bool {
+        self.ready.is_empty()
+    }
+
     /// Asks for another go at a lane that the device refused, behind all others.
     #[cold]
     pub fn retry(&mut self, lane: &mut Lane, peer: u32) {

@@ -1,0 +1,129 @@
+//! Holding: short messages that wait for others, so that they leave with one doorbell.
+//!
+//! ```text
+//!   wait for `crowd` messages ──all are there──▶ doorbell ──next poll finds more──▶ crowd doubles
+//!             └── none came for a while ──▶ doorbell, crowd is as many as there were
+//! ```
+//! Where a doorbell is a system call it costs more than a message, and messages that are sent one by
+//! one come, and are answered, one by one. A crowd begins with one message, which is not held, and
+//! only grows where the peer was seen to have more on its way: who calls and waits for the answer is
+//! answered at once.
+
+use std::time::Duration;
+
+/// When pending messages leave.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hold {
+    /// How long none may come until the others leave, in nanoseconds; 0 if none is held at all.
+    gap: u64,
+    /// So many leave without another wait.
+    crowd: usize,
+    /// How many there were when they were looked at last, and when they had become so many.
+    seen: usize,
+    since: u64,
+    /// Some have left, and nobody has polled since.
+    has_left: bool,
+}
+
+impl Hold {
+    pub fn new(gap: Duration) -> Hold {
+        let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
+        Hold { gap, crowd: 1, seen: 0, since: 0, has_left: false }
+    }
+
+    /// Whether messages are ever held.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.gap > 0
+    }
+
+    /// Whether so many messages leave now.
+    pub fn lets_go(&mut self, count: usize, now: u64) -> bool {
+        if count > self.seen {
+            self.seen = count;
+            self.since = now;
+        }
+        let is_crowd = count >= self.crowd;
+        if !is_crowd && now.saturating_sub(self.since) < self.gap {
+            return false;
+        }
+        if !is_crowd {
+            self.crowd = count.max(1);
+        }
+        true
+    }
+
+    /// They have left.
+    pub fn on_left(&mut self) {
+        self.seen = 0;
+        self.has_left = true;
+    }
+
+    /// So many messages were polled.
+    pub fn on_polled(&mut self, count: usize) {
+        if core::mem::take(&mut self.has_left) && count > 0 {
+            self.crowd = (self.crowd * 2).min(CROWD_MAX);
+        }
+    }
+}
+
+/// Messages that are held at most: a chain.
+const CROWD_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: u64 = 50_000;
+
+    fn hold() -> Hold {
+        Hold::new(Duration::from_nanos(GAP))
+    }
+
+    /// So many messages come at once, leave, and so many others are there behind them.
+    fn leave(hold: &mut Hold, count: usize, behind: usize) {
+        assert!(hold.lets_go(count, 0), "{hold:?}");
+        hold.on_left();
+        hold.on_polled(behind);
+    }
+
+    #[test]
+    fn one_message_after_the_other_is_never_held() {
+        let mut hold = hold();
+        for now in 0..100 {
+            assert!(hold.lets_go(1, now));
+            hold.on_left();
+            hold.on_polled(0);
+            hold.on_polled(1);
+        }
+    }
+
+    #[test]
+    fn a_crowd_doubles_while_more_are_behind_it_and_ends_with_a_chain() {
+        let mut hold = hold();
+        for crowd in [1, 2, 4, 8, 16, 16] {
+            assert!(crowd == 1 || !hold.lets_go(crowd - 1, 0), "{crowd}");
+            leave(&mut hold, crowd, 3);
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_does_not_come_is_given_up_and_not_waited_for_again() {
+        let mut hold = hold();
+        leave(&mut hold, 1, 1);
+        leave(&mut hold, 2, 1);
+        assert!(!hold.lets_go(2, 1_000), "four are waited for");
+        assert!(!hold.lets_go(3, 40_000));
+        assert!(!hold.lets_go(3, 40_000 + GAP - 1), "the gap begins with the last that came");
+        assert!(hold.lets_go(3, 40_000 + GAP));
+        hold.on_left();
+        hold.on_polled(0);
+        assert!(hold.lets_go(3, 200_000), "three are a crowd now");
+    }
+
+    #[test]
+    fn without_a_gap_there_is_no_holding() {
+        assert!(!Hold::new(Duration::ZERO).is_on());
+        assert!(hold().is_on());
+    }
+}

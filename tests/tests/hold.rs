@@ -1,0 +1,94 @@
+//! Short messages that wait for others to leave with them: fewer doorbells where many are on their
+//! way, and no wait where there is one.
+
+use rpcrdma_engine::{Fabric, Snapshot};
+use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::world::{Plan, World};
+
+fn plan(hold: &str) -> Plan {
+    Plan::both(|raw| {
+        raw.send.hold = hold.into();
+        raw.connections.credits = 32;
+        raw.connections.credits_requested = 32;
+        raw.connections.calls_max = 32;
+        raw.send.slots = 128;
+    })
+}
+
+fn small_call(seed: u32) -> Script {
+    Script::new(seed, &[Part::Inline(40)], &[Part::Inline(40)])
+}
+
+/// What each side had for a call: doorbells and Sends. A call is made in each step, if there is a
+/// credit.
+fn stream(hold: &str) -> [(f64, f64); 2] {
+    let fabric = Fabric::new();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan(hold));
+    world.round(0, peer, &small_call(0));
+    let counted = |world: &World<Fabric>| {
+        [world.clients[0].handle().stats(), world.servers[0].handle().stats()]
+    };
+    let before = counted(&world);
+    for seed in 0..2_000 {
+        world.call_when_possible(0, peer, &small_call(seed));
+        world.step();
+        world.check_done();
+    }
+    world.check_all();
+    let after = counted(&world);
+    [0, 1].map(|side| {
+        let each = |of: fn(&Snapshot) -> u64| (of(&after[side]) - of(&before[side])) as f64 / 2e3;
+        (each(|stats| stats.doorbells), each(|stats| stats.sent))
+    })
+}
+
+#[test]
+fn without_holding_every_turn_has_a_doorbell() {
+    for (doorbells, sent) in stream("0us") {
+        assert_eq!((doorbells, sent), (1.0, 1.0));
+    }
+}
+
+#[test]
+fn with_holding_a_stream_has_a_doorbell_for_several_calls() {
+    for (doorbells, sent) in stream("20us") {
+        assert!(doorbells < 0.3, "{doorbells} doorbells for a call");
+        assert_eq!(sent, 1.0, "as many messages as without");
+    }
+}
+
+#[test]
+fn who_calls_and_waits_is_not_held_up() {
+    let steps = |hold| {
+        let fabric = Fabric::new();
+        let (mut world, peer) = World::pair(&|| fabric.clone(), &plan(hold));
+        world.round(0, peer, &small_call(0));
+        let begin = world.now;
+        for seed in 0..200 {
+            world.round(0, peer, &small_call(seed));
+        }
+        world.now - begin
+    };
+    assert_eq!(steps("10ms"), steps("0us"));
+}
+
+/// What is held is sent before the connection is closed, and when the shard stops.
+#[test]
+fn nothing_that_is_held_is_lost() {
+    for by_stop in [false, true] {
+        let fabric = Fabric::new();
+        let (mut world, peer) = World::pair(&|| fabric.clone(), &plan("10ms"));
+        for seed in 0..300 {
+            world.call_when_possible(0, peer, &small_call(seed).order(Order::Answer));
+            world.turn_client(0);
+        }
+        world.until("the server has seen them", |world| world.servers[0].handler().calls == 300);
+        let server = world.servers[0].handler().connected[0];
+        match by_stop {
+            true => world.servers[0].handle().stop(),
+            false => assert!(world.servers[0].handle().close(server)),
+        }
+        assert_eq!(world.check_all(), 300, "all of them were answered");
+        world.check_nothing_leaked();
+    }
+}
