@@ -1,32 +1,309 @@
 //! The connection manager: librdmacm's event channel, and the connections that it establishes.
-#![expect(unsafe_code, reason = "librdmacm is called")]
+//!
+//! ```text
+//!   listen ──▶ Listener ── somebody asks ──▶ Request ── accept ──▶ Link, and Endpoint to the queues
+//!   connect ─▶ Attempt ──── the peer answers ────────────────────▶ Link, and Endpoint to the queues
+//!   Link ── disconnected, given up, device gone ──▶ event of the queues that the connection is on
+//! ```
+//! Whoever has an end in librdmacm is found by the end's key. Ends of connections belong to the ports
+//! of their queues, which destroy them whenever they like; what is remembered here is where to look.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+#![expect(unsafe_code, reason = "queue pairs are handed to librdmacm")]
+
+mod address;
+mod attempt;
+mod find;
+mod id;
+mod reason;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{CmEvent, ConnParam, ConnectId, ConnectionManager, Waker};
+use rpcrdma_engine::provider::{
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, QueueEvent, Waker,
+};
 
+pub(crate) use self::address::of_gid;
+use self::attempt::{Attempt, Stage, Tries};
+pub(crate) use self::find::device_of;
+use self::find::listen_error;
+pub(crate) use self::id::Id;
+pub(crate) use self::id::set_nonblocking;
+use self::id::{Channel, Depths, Happened, Offer};
+use self::reason::Failure;
 use crate::device::Device;
-use crate::port::{VerbsEndpoint, VerbsHandle};
+use crate::error;
+use crate::events;
+use crate::port::{Port, VerbsEndpoint, VerbsHandle};
 use crate::queues::VerbsQueues;
-use crate::sys::cm as sys;
-use crate::sys::verbs;
+use crate::sys::{cm as sys, verbs};
 
 /// A connection manager over librdmacm.
 pub struct VerbsCm {
-    _device: Arc<Device>,
+    device: Arc<Device>,
+    channel: Arc<Channel>,
+    owners: HashMap<u64, Owner>,
+    attempts: HashMap<ConnectId, Attempt>,
+    ready: VecDeque<CmEvent<VerbsCm>>,
+    /// Requests among what is ready.
+    requests: usize,
+    keys: u64,
+    /// How many owners there may be before those that are gone are swept out.
+    sweep_at: usize,
 }
 
 /// A connection request that was neither accepted nor rejected. Dropping it rejects it.
 pub struct VerbsRequest {
-    _id: Id,
+    id: Option<Id>,
+    key: u64,
+    depths: Depths,
+}
+
+/// Who is to be told of events.
+enum Owner {
+    Listener(Id),
+    Attempt(ConnectId),
+    /// A connection, on its queues.
+    Link {
+        port: Weak<Port>,
+        num: u32,
+    },
 }
 
 impl VerbsCm {
     pub(crate) fn new(device: Arc<Device>) -> Result<VerbsCm, SetupError> {
-        Ok(VerbsCm { _device: device })
+        let channel = Channel::open(device.lib, device.cm)?;
+        events::watch(&device)?;
+        Ok(VerbsCm {
+            device,
+            channel,
+            owners: HashMap::new(),
+            attempts: HashMap::new(),
+            ready: VecDeque::new(),
+            requests: 0,
+            keys: 0,
+            sweep_at: SWEEP_MIN,
+        })
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.keys += 1;
+        self.keys
+    }
+
+    /// Takes in what has happened.
+    fn gather(&mut self) {
+        for _ in 0..EVENTS_MAX {
+            let key = self.new_key();
+            let Some(happened) = self.channel.take(key) else { break };
+            self.on_event(happened, key);
+        }
+        events::take_all(&self.device);
+        self.on_time(Instant::now());
+    }
+
+    fn on_event(&mut self, mut happened: Happened, new_key: u64) {
+        if let Some((id, from)) = happened.request.take() {
+            return self.on_request(id, from, new_key, &happened);
+        }
+        match self.owners.get(&happened.key) {
+            // Of an end that is being destroyed, or of a request.
+            None => {}
+            Some(Owner::Listener(_)) if happened.event != sys::RDMA_CM_EVENT_DEVICE_REMOVAL => {}
+            Some(Owner::Listener(_)) => drop(self.owners.remove(&happened.key)),
+            Some(Owner::Attempt(name)) => self.on_attempt(*name, &happened),
+            Some(Owner::Link { port, num }) => {
+                let (port, num) = (port.upgrade(), *num);
+                self.on_link(port, num, &happened);
+            }
+        }
+    }
+
+    fn on_request(&mut self, id: Id, from: Option<SocketAddr>, key: u64, happened: &Happened) {
+        // A listener at no address in particular hears of requests to other devices, too.
+        let is_ours = id.device().0 == self.device.context;
+        let has_room = self.requests < self.device.options.backlog as usize;
+        let Some(from) = from.filter(|_| is_ours && has_room) else {
+            id.reject(&[]);
+            return;
+        };
+        let request = VerbsRequest { id: Some(id), key, depths: happened.depths };
+        self.requests += 1;
+        self.ready.push_back(CmEvent::Request { request, from, private: happened.private.clone() });
+    }
+
+    /// Something has happened to a connection that is, or is about to be, on its queues.
+    fn on_link(&mut self, port: Option<Arc<Port>>, num: u32, happened: &Happened) {
+        let Some(port) = port else {
+            self.owners.remove(&happened.key);
+            return;
+        };
+        match happened.event {
+            sys::RDMA_CM_EVENT_ESTABLISHED => {}
+            sys::RDMA_CM_EVENT_DEVICE_REMOVAL => events::lose(&self.device),
+            // The peer has left, or has never come, or is not to be reached at its address.
+            _ => port.on_end(num, QueueEvent::Disconnected { qp_num: num }),
+        }
+    }
+
+    fn on_attempt(&mut self, name: ConnectId, happened: &Happened) {
+        let Some(mut attempt) = self.attempts.remove(&name) else { return };
+        let stage = std::mem::replace(&mut attempt.stage, Stage::Pause);
+        let options = &self.device.options;
+        let outcome = match (stage, happened.event) {
+            (Stage::Address(id), sys::RDMA_CM_EVENT_ADDR_RESOLVED) => {
+                self.find_route(id).map(|id| (Stage::Route(id), options.resolve_timeout))
+            }
+            (Stage::Route(id), sys::RDMA_CM_EVENT_ROUTE_RESOLVED) => {
+                let asked = self.ask(&attempt, id);
+                asked.map(|endpoint| (Stage::Answer(endpoint), options.answer_timeout))
+            }
+            (Stage::Answer(endpoint), sys::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
+                return self.establish(attempt, endpoint, happened);
+            }
+            (_, event) => Err(reason::of_event(event, happened.status)),
+        };
+        match outcome {
+            Ok((stage, timeout)) => {
+                (attempt.stage, attempt.until) = (stage, Instant::now() + timeout);
+                self.attempts.insert(name, attempt);
+            }
+            Err(failure) => self.failed(attempt, failure),
+        }
+    }
+
+    /// Begins a try: asks for the address.
+    fn begin(&mut self, attempt: &mut Attempt) -> Result<(), Failure> {
+        let key = self.new_key();
+        let device = Arc::clone(&self.device);
+        let options = &device.options;
+        let id = Id::new(&self.channel, key).map_err(|error| self.give_up(&error))?;
+        if let Some(class) = options.traffic_class {
+            id.set_traffic_class(class).map_err(|error| reason::of_error(&error))?;
+        }
+        let source = device.source.filter(|source| source.is_ipv4() == attempt.to.is_ipv4());
+        let source = source.map(|source| SocketAddr::new(source, 0));
+        id.resolve_address(source, attempt.to, options.resolve_timeout)
+            .map_err(|error| reason::of_error(&error))?;
+        self.owners.insert(key, Owner::Attempt(attempt.name));
+        attempt.key = key;
+        attempt.stage = Stage::Address(id);
+        attempt.until = Instant::now() + options.resolve_timeout;
+        Ok(())
+    }
+
+    fn find_route(&self, id: Id) -> Result<Id, Failure> {
+        if id.device().0 != self.device.context {
+            return Err(Failure::Final(ConnectError::NoRoute));
+        }
+        id.resolve_route(self.device.options.resolve_timeout)
+            .map_err(|error| reason::of_error(&error))?;
+        Ok(id)
+    }
+
+    /// Makes the queue pair and asks the peer.
+    fn ask(&self, attempt: &Attempt, id: Id) -> Result<VerbsEndpoint, Failure> {
+        let endpoint = attempt.port.create(Some(id)).map_err(|(_, error)| self.give_up(&error))?;
+        let offer = self.offer(endpoint.num(), &attempt.private, attempt.rnr_retry);
+        let asked = endpoint.with(|id, qp| {
+            // SAFETY: the queue pair is in the list of its port, and was made for this id.
+            unsafe { id.begin_qp(qp) }?;
+            id.connect(&offer).map_err(|source| error::of("rdma_connect", source))
+        });
+        asked.map_err(|error| self.give_up(&error))?;
+        Ok(endpoint)
+    }
+
+    /// The peer has said yes.
+    fn establish(&mut self, attempt: Attempt, endpoint: VerbsEndpoint, happened: &Happened) {
+        let options = &self.device.options;
+        let connected = endpoint.with(|id, qp| {
+            // SAFETY: the queue pair is in the list of its port, and was made for this id.
+            unsafe { id.connect_qp(qp, options, attempt.rnr_retry) }?;
+            id.establish().map_err(|source| error::of("rdma_establish", source))
+        });
+        if let Err(error) = connected {
+            let failure = self.give_up(&error);
+            drop(endpoint);
+            return self.failed(attempt, failure);
+        }
+        self.link(attempt.key, &attempt.port, endpoint.num());
+        let private = happened.private.clone();
+        self.ready.push_back(CmEvent::Connected { id: attempt.name, endpoint, private });
+    }
+
+    /// A try has failed: there is a pause and another one, or the end.
+    fn failed(&mut self, mut attempt: Attempt, failure: Failure) {
+        self.owners.remove(&attempt.key);
+        attempt.stage = Stage::Pause;
+        match attempt.tries.after(failure) {
+            Ok(pause) => {
+                attempt.until = Instant::now() + pause;
+                self.attempts.insert(attempt.name, attempt);
+            }
+            Err(reason) => self.ready.push_back(CmEvent::Refused { id: attempt.name, reason }),
+        }
+    }
+
+    /// What is due: the next try after a pause, or the end of one that got no answer.
+    fn on_time(&mut self, now: Instant) {
+        let due = self.attempts.values().filter(|it| it.until <= now);
+        let due: Vec<ConnectId> = due.map(|it| it.name).collect();
+        for name in due {
+            let Some(mut attempt) = self.attempts.remove(&name) else { continue };
+            let outcome = match attempt.stage {
+                Stage::Pause => self.begin(&mut attempt),
+                _ => Err(Failure::Passing(ConnectError::TimedOut)),
+            };
+            match outcome {
+                Ok(()) => drop(self.attempts.insert(name, attempt)),
+                Err(failure) => self.failed(attempt, failure),
+            }
+        }
+    }
+
+    /// Remembers whose a connection is.
+    fn link(&mut self, key: u64, port: &Arc<Port>, num: u32) {
+        if self.owners.len() >= self.sweep_at {
+            self.owners.retain(|_, owner| owner.is_there());
+            self.sweep_at = SWEEP_MIN.max(2 * self.owners.len());
+        }
+        self.owners.insert(key, Owner::Link { port: Arc::downgrade(port), num });
+    }
+
+    fn offer<'a>(&self, qp_num: u32, private: &'a [u8], rnr_retry: u8) -> Offer<'a> {
+        let retry_count = self.device.options.retry_count;
+        Offer { private, depths: self.depths(), rnr_retry, retry_count, qp_num }
+    }
+
+    fn depths(&self) -> Depths {
+        let reads = u8::try_from(self.device.caps.rd_atomic).unwrap_or(u8::MAX);
+        Depths { responder: reads, initiator: reads }
+    }
+
+    /// This side could not make its end.
+    fn give_up(&self, error: &SetupError) -> Failure {
+        self.device.events.note_failure(error);
+        match error {
+            SetupError::System { source, .. } => reason::of_error(source),
+            SetupError::Stopped => Failure::Final(ConnectError::Lost),
+            _ => Failure::Passing(ConnectError::Failed),
+        }
+    }
+
+    fn pop(&mut self) -> Option<CmEvent<VerbsCm>> {
+        let event = self.ready.pop_front()?;
+        self.requests -= usize::from(matches!(event, CmEvent::Request { .. }));
+        Some(event)
+    }
+
+    /// How long nothing is due.
+    fn quiet(&self, now: Instant) -> Duration {
+        let next = self.attempts.values().map(|it| it.until).min();
+        next.map_or(Duration::MAX, |next| next.saturating_duration_since(now))
     }
 }
 
@@ -34,75 +311,188 @@ impl ConnectionManager for VerbsCm {
     type Queues = VerbsQueues;
     type Request = VerbsRequest;
 
-    fn listen(&mut self, _at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        Err(SetupError::Stopped)
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        if at.ip().is_loopback() {
+            // librdmacm takes it for any address, of all devices: not what whoever says so wants.
+            let reason = "no RDMA device has a loopback: name an address of the device";
+            return Err(SetupError::Listen { address: at, reason });
+        }
+        let key = self.new_key();
+        let id = Id::new(&self.channel, key)?;
+        if let Some(class) = self.device.options.traffic_class {
+            id.set_traffic_class(class).map_err(|source| error::of("rdma_set_option", source))?;
+        }
+        id.bind(at).map_err(|source| listen_error(at, "rdma_bind_addr", source))?;
+        let (context, _) = id.device();
+        if !context.is_null() && context != self.device.context {
+            let reason = "the address is of another device (verbs.device, verbs.address)";
+            return Err(SetupError::Listen { address: at, reason });
+        }
+        let port = id
+            .listen(self.device.options.backlog)
+            .map_err(|source| listen_error(at, "rdma_listen", source))?;
+        self.owners.insert(key, Owner::Listener(id));
+        let mut taken = at;
+        taken.set_port(port);
+        Ok(taken)
     }
 
     fn connect(
         &mut self,
-        _to: SocketAddr,
-        _on: &VerbsHandle,
-        _param: &ConnParam<'_>,
+        to: SocketAddr,
+        on: &VerbsHandle,
+        param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
-        Err(SetupError::Stopped)
+        let private = private_bytes(param)?;
+        if self.device.events.is_lost() {
+            return Err(SetupError::Connect { to, reason: ConnectError::Lost });
+        }
+        let name = ConnectId(self.new_key());
+        let tries = Tries::new(&self.device.options);
+        let (port, rnr_retry) = (Arc::clone(&on.port), param.rnr_retry);
+        let (stage, until) = (Stage::Pause, Instant::now());
+        let mut attempt =
+            Attempt { name, to, port, private, rnr_retry, stage, key: 0, until, tries };
+        match self.begin(&mut attempt) {
+            Ok(()) => drop(self.attempts.insert(name, attempt)),
+            Err(failure) => self.failed(attempt, failure),
+        }
+        Ok(name)
     }
 
     fn accept(
         &mut self,
-        _request: VerbsRequest,
-        _on: &VerbsHandle,
-        _param: &ConnParam<'_>,
+        mut request: VerbsRequest,
+        on: &VerbsHandle,
+        param: &ConnParam<'_>,
     ) -> Result<VerbsEndpoint, SetupError> {
-        Err(SetupError::Stopped)
+        let private = private_bytes(param)?;
+        let Some(id) = request.id.take() else { return Err(SetupError::Stopped) };
+        let endpoint = on.port.create(Some(id)).map_err(|(id, error)| {
+            id.inspect(|id| id.reject(&[]));
+            self.device.events.note_failure(&error);
+            error
+        })?;
+        let mut offer = self.offer(endpoint.num(), &private, param.rnr_retry);
+        offer.depths = offer.depths.at_most(request.depths);
+        let accepted = endpoint.with(|id, qp| {
+            // SAFETY: the queue pair is in the list of its port, and was made for this id.
+            unsafe { id.begin_qp(qp) }?;
+            // SAFETY: as above.
+            unsafe { id.connect_qp(qp, &self.device.options, param.rnr_retry) }?;
+            let accepted = id.accept(&offer);
+            accepted.map_err(|source| error::of("rdma_accept", source))
+        });
+        if let Err(error) = accepted {
+            let _ = endpoint.with(|id, _| {
+                id.reject(&[]);
+                Ok(())
+            });
+            self.device.events.note_failure(&error);
+            return Err(error);
+        }
+        self.link(request.key, &on.port, endpoint.num());
+        Ok(endpoint)
     }
 
-    fn cancel(&mut self, _id: ConnectId) {}
+    fn cancel(&mut self, id: ConnectId) {
+        if let Some(attempt) = self.attempts.remove(&id) {
+            self.owners.remove(&attempt.key);
+        }
+    }
 
-    fn reject(&mut self, _request: VerbsRequest, _private: &[u8]) {}
+    fn reject(&mut self, mut request: VerbsRequest, private: &[u8]) {
+        if let Some(id) = request.id.take() {
+            id.reject(private);
+        }
+    }
 
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<VerbsCm>> {
-        let _ = Waker::sleep([waker], timeout);
-        None
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            if self.ready.is_empty() {
+                self.gather();
+            }
+            if let Some(event) = self.pop() {
+                return Some(event);
+            }
+            let now = Instant::now();
+            let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                return None;
+            }
+            let fds = [waker.fd(), self.channel.fd(), events::fd(&self.device)];
+            let [is_rung, ..] = id::poll(fds, left.min(self.quiet(now)));
+            if is_rung {
+                self.gather();
+                return self.pop();
+            }
+        }
     }
 }
 
-/// An end of a connection in librdmacm. Destroyed when dropped, which waits until the events of it
-/// that were taken from the channel have been acknowledged. Its queue pair is not librdmacm's.
-#[derive(Debug)]
-pub(crate) struct Id {
-    cm: &'static sys::Cm,
-    id: *mut sys::rdma_cm_id,
-}
-
-// SAFETY: librdmacm may be called by any thread, and for one id this crate calls it by one at a time:
-// an `Id` is in one hand, and that of a queue pair is behind the lock of its port.
-unsafe impl Send for Id {}
-
-impl Id {
-    /// For calls of librdmacm, under the lock of the port if it has a queue pair.
-    pub fn as_ptr(&self) -> *mut sys::rdma_cm_id {
-        self.id
-    }
-
-    /// Takes leave of the peer.
-    pub fn disconnect(&self) {
-        // One that is not connected has nobody to take leave of.
-        // SAFETY: the id is alive.
-        let _ = unsafe { (self.cm.rdma_disconnect)(self.id) };
+impl VerbsEndpoint {
+    /// Does something to its end in librdmacm and its queue pair, under the lock of the port.
+    fn with(
+        &self,
+        act: impl FnOnce(&Id, *mut verbs::ibv_qp) -> Result<(), SetupError>,
+    ) -> Result<(), SetupError> {
+        let outcome = self.port().with(self.num(), |pair| match &pair.id {
+            Some(id) => act(id, pair.qp),
+            None => Err(SetupError::Stopped),
+        });
+        // The queues are gone, and everything on them.
+        outcome.unwrap_or(Err(SetupError::Stopped))
     }
 }
 
-impl Drop for Id {
+impl Owner {
+    fn is_there(&self) -> bool {
+        match self {
+            Owner::Listener(_) | Owner::Attempt(_) => true,
+            Owner::Link { port, num } => {
+                port.upgrade().is_some_and(|port| port.with(*num, |_| ()).is_some())
+            }
+        }
+    }
+}
+
+impl Drop for VerbsRequest {
     fn drop(&mut self) {
-        // SAFETY: the id is alive, it is in nobody's hand but this one, and has no queue pair.
-        let _ = unsafe { (self.cm.rdma_destroy_id)(self.id) };
+        if let Some(id) = self.id.take() {
+            id.reject(&[]);
+        }
     }
 }
 
-/// The device that has this address, as librdmacm finds it, and the port.
-pub(crate) fn device_of(
-    _cm: &'static sys::Cm,
-    _address: IpAddr,
-) -> Result<(*mut verbs::ibv_context, u8), SetupError> {
-    Err(SetupError::Stopped)
+impl std::fmt::Debug for VerbsCm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (owners, attempts) = (self.owners.len(), self.attempts.len());
+        f.debug_struct("VerbsCm")
+            .field("owners", &owners)
+            .field("attempts", &attempts)
+            .finish_non_exhaustive()
+    }
 }
+
+fn private_bytes(param: &ConnParam<'_>) -> Result<PrivateBytes, SetupError> {
+    if param.rnr_retry > RNR_RETRY_MAX {
+        return Err(SetupError::Invalid {
+            what: "rnr_retry",
+            value: param.rnr_retry.to_string(),
+            allowed: "0 to 7".to_owned(),
+        });
+    }
+    PrivateBytes::try_from(param.private).map_err(|_| SetupError::Invalid {
+        what: "length of connection private data",
+        value: param.private.len().to_string(),
+        allowed: "at most 56 bytes".to_owned(),
+    })
+}
+
+/// Events of the channel that are looked at before those of the device are.
+const EVENTS_MAX: usize = 256;
+/// Owners that are kept without looking whether they are still there.
+const SWEEP_MIN: usize = 64;
+/// Retries without end.
+const RNR_RETRY_MAX: u8 = 7;

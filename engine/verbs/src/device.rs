@@ -5,9 +5,11 @@ mod find;
 mod limits;
 
 use std::mem::offset_of;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{DeviceCaps, Provider, QueueAttr};
 use rpcrdma_mempool::Registrar;
@@ -16,6 +18,7 @@ use self::find::{Contexts, Found};
 pub use self::find::{DeviceName, devices};
 use crate::cm::VerbsCm;
 use crate::error;
+use crate::events::{self, DeviceEvents};
 use crate::options::VerbsOptions;
 use crate::port::Port;
 use crate::queues::VerbsQueues;
@@ -34,6 +37,10 @@ pub(crate) struct Device {
     pub context: *mut sys::ibv_context,
     /// The port that connections go through.
     pub port_num: u8,
+    /// The address that connections go out from, where it is not for the system to choose.
+    pub source: Option<IpAddr>,
+    /// What it has reported.
+    pub events: events::Counters,
     pub options: VerbsOptions,
     pub caps: DeviceCaps,
     pub quirks: Quirks,
@@ -88,7 +95,7 @@ impl Device {
     fn open(
         (lib, cm): (&'static sys::Verbs, &'static Cm),
         contexts: Contexts,
-        Found { context, port_num }: Found,
+        Found { context, port_num, source }: Found,
         options: &VerbsOptions,
     ) -> Result<Device, SetupError> {
         let ops = Ops::of(context)?;
@@ -98,12 +105,16 @@ impl Device {
             return Err(error::last("ibv_alloc_pd"));
         }
         let domain = Domain { lib, pd };
-        let (caps, quirks) = limits::of(lib, context, port_num, &domain, &ops)?;
+        let (mut caps, quirks) = limits::of(lib, context, port_num, &domain, &ops)?;
+        caps.inline_len = caps.inline_len.min(options.inline_len);
+        caps.rd_atomic = caps.rd_atomic.min(options.reads.into());
         Ok(Device {
             lib,
             cm,
             context,
             port_num,
+            source,
+            events: events::Counters::default(),
             options: options.clone(),
             caps,
             quirks,
@@ -214,6 +225,20 @@ impl Verbs {
         let found = contexts.choose(lib, options)?;
         let device = Device::open((lib, cm), contexts, found, options)?;
         Ok(Verbs(Arc::new(device)))
+    }
+
+    /// Opens the device that a configuration chooses, in its section `[verbs]`.
+    ///
+    /// # Errors
+    /// As for [`Verbs::open`].
+    pub fn from_config(config: &Config) -> Result<Verbs, SetupError> {
+        Verbs::open(&VerbsOptions::from(config.verbs()))
+    }
+
+    /// What the device has reported so far, beside completions. Events are read by the connection
+    /// manager: without one nobody reads them.
+    pub fn events(&self) -> DeviceEvents {
+        self.0.events.snapshot()
     }
 }
 

@@ -15,6 +15,7 @@
 mod cm;
 mod device;
 mod error;
+mod events;
 mod load;
 mod options;
 mod port;
@@ -26,6 +27,7 @@ mod wc;
 
 pub use cm::{VerbsCm, VerbsRequest};
 pub use device::{DeviceName, Verbs, devices};
+pub use events::DeviceEvents;
 pub use options::VerbsOptions;
 pub use port::{VerbsEndpoint, VerbsHandle};
 pub use queues::{VerbsQp, VerbsQueues};

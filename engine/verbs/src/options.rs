@@ -1,17 +1,47 @@
 //! How a device is chosen, and how its connections behave.
 
-/// How a device is chosen, and how its connections behave.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_config::section;
+
+/// How a device is chosen, and how its connections behave: `[verbs]` of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerbsOptions {
     /// The device by its name, as `rdma link` and `ibv_devices` show it.
     pub device: Option<String>,
-    /// The device by an address of it. Without it and without a name: the first that has an active
-    /// port.
-    pub address: Option<std::net::IpAddr>,
+    /// An address of the device: what it is found by, and where connections go out from. Without it
+    /// and without a name it is the first device that has an active port.
+    pub address: Option<IpAddr>,
     /// The port, from 1. Without it: the first that is active.
     pub port: Option<u8>,
-    /// The device by one of its GIDs.
-    pub gid: Option<[u8; 16]>,
+    /// An entry of the port's table of GIDs: its address is taken where none is given.
+    pub gid: Option<u8>,
+    /// The longest request that queue pairs are made to copy, as far as the device does.
+    pub inline_len: u32,
+    /// RDMA Reads of one connection that may be under way at one time, each way.
+    pub reads: u8,
+    /// What a peer is told to wait when there is no Receive: the code of the attribute.
+    pub rnr_timer: u8,
+    /// How often a request is sent again that nobody acknowledges; at most 7.
+    pub retry_count: u8,
+    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    pub ack_timeout: u8,
+    /// The traffic class of packets; the system's without.
+    pub traffic_class: Option<u8>,
+    /// Connection requests of one listener that may wait for an answer.
+    pub backlog: u32,
+    /// How long an address or a route may take to be found.
+    pub resolve_timeout: Duration,
+    /// How long a connection request may stay without an answer.
+    pub answer_timeout: Duration,
+    /// How often it is tried to find the peer and to get its answer.
+    pub attempts: u32,
+    /// The pause after the first attempt that failed; twice as long after each further one.
+    pub pause: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
 }
 
 impl VerbsOptions {
@@ -20,12 +50,85 @@ impl VerbsOptions {
         let mut wanted = Vec::new();
         wanted.extend(self.device.as_ref().map(|name| format!("named {name}")));
         wanted.extend(self.address.map(|address| format!("reached at {address}")));
-        wanted
-            .extend(self.gid.map(|gid| format!("known as GID {}", std::net::Ipv6Addr::from(gid))));
+        wanted.extend(self.gid.map(|gid| format!("one with a GID {gid} in its table")));
         wanted.push(match self.port {
             Some(port) => format!("one with a port {port}"),
             None => "one with an active port".to_owned(),
         });
         wanted.join(", ")
+    }
+}
+
+/// The section of the default configuration.
+impl Default for VerbsOptions {
+    fn default() -> VerbsOptions {
+        VerbsOptions::from(Config::default().verbs())
+    }
+}
+
+impl From<&section::Verbs> for VerbsOptions {
+    fn from(given: &section::Verbs) -> VerbsOptions {
+        // All of these are in the range of their types: the section says so.
+        let byte = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);
+        VerbsOptions {
+            device: given.device.clone(),
+            address: given.address,
+            port: given.port.map(|port| byte(port.value())),
+            gid: given.gid.map(|gid| byte(gid.value())),
+            inline_len: given.inline_len.value(),
+            reads: byte(given.reads.value()),
+            rnr_timer: given.rnr_timer.code(),
+            retry_count: byte(given.retry_count.value()),
+            ack_timeout: byte(given.ack_timeout.value()),
+            traffic_class: given.traffic_class.map(|class| byte(class.value())),
+            backlog: given.backlog.value(),
+            resolve_timeout: given.resolve_timeout,
+            answer_timeout: given.answer_timeout,
+            attempts: given.attempts.value(),
+            pause: given.pause,
+            pause_max: given.pause_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_a_file_is_an_option() {
+        let config = Config::parse(
+            "[verbs]\ndevice = \"mlx5_0\"\naddress = \"10.0.0.1\"\nport = 2\ngid = 3\n\
+             inline = \"64B\"\nreads = 4\nrnr_timer = \"640us\"\nretry_count = 5\nack_timeout = 14\n\
+             traffic_class = 104\nbacklog = 9\nresolve_timeout = \"10ms\"\nanswer_timeout = \"11ms\"\n\
+             attempts = 12\npause = \"13ms\"\npause_max = \"14ms\"",
+        );
+        let millis = Duration::from_millis;
+        let expected = VerbsOptions {
+            device: Some("mlx5_0".to_owned()),
+            address: Some("10.0.0.1".parse().expect("an address")),
+            port: Some(2),
+            gid: Some(3),
+            inline_len: 64,
+            reads: 4,
+            rnr_timer: 12,
+            retry_count: 5,
+            ack_timeout: 14,
+            traffic_class: Some(104),
+            backlog: 9,
+            resolve_timeout: millis(10),
+            answer_timeout: millis(11),
+            attempts: 12,
+            pause: millis(13),
+            pause_max: millis(14),
+        };
+        assert_eq!(VerbsOptions::from(config.expect("it is right").verbs()), expected);
+    }
+
+    #[test]
+    fn nothing_asked_for_is_any_device() {
+        let any = VerbsOptions::default();
+        assert_eq!((any.device.as_ref(), any.address, any.port, any.gid), (None, None, None, None));
+        assert_eq!(any.describe(), "one with an active port");
     }
 }

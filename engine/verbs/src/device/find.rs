@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "libibverbs and librdmacm are called")]
 
 use std::ffi::CStr;
+use std::net::IpAddr;
 
 use rpcrdma_engine::SetupError;
 
@@ -41,6 +42,8 @@ pub(super) struct Contexts {
 pub(super) struct Found {
     pub context: *mut sys::ibv_context,
     pub port_num: u8,
+    /// The address that connections go out from, if one was asked for.
+    pub source: Option<IpAddr>,
 }
 
 impl Contexts {
@@ -76,20 +79,26 @@ impl Contexts {
     }
 
     /// The device that the options choose, and its port.
-    pub fn choose(&self, lib: &sys::Verbs, options: &VerbsOptions) -> Result<Found, SetupError> {
+    pub fn choose(
+        &self,
+        lib: &'static sys::Verbs,
+        options: &VerbsOptions,
+    ) -> Result<Found, SetupError> {
         let by_address = match options.address {
-            Some(address) => Some(cm::device_of(self.cm, address)?),
+            Some(address) => Some(cm::device_of(lib, self.cm, address)?),
             None => None,
         };
         let fits = |context: *mut sys::ibv_context, (port, attr): &(u8, sys::ibv_port_attr)| {
             options.device.as_ref().is_none_or(|name| *name == name_of(lib, context))
                 && by_address.is_none_or(|at| at == (context, *port))
                 && options.port.map_or(is_active(attr), |wanted| wanted == *port)
-                && options.gid.is_none_or(|gid| has_gid(lib, context, *port, attr, &gid))
+                && options.gid.is_none_or(|gid| gid_at(lib, context, *port, gid).is_some())
         };
         for context in self.iter() {
             if let Some((port_num, _)) = ports(lib, context).find(|port| fits(context, port)) {
-                return Ok(Found { context, port_num });
+                let gid = options.gid.and_then(|gid| gid_at(lib, context, port_num, gid));
+                let source = options.address.or(gid.map(cm::of_gid));
+                return Ok(Found { context, port_num, source });
             }
         }
         let found = self.names(lib).iter().map(DeviceName::describe).collect::<Vec<_>>().join(", ");
@@ -139,19 +148,17 @@ fn is_active(attr: &sys::ibv_port_attr) -> bool {
     attr.state == sys::IBV_PORT_ACTIVE
 }
 
-fn has_gid(
+/// An entry of a port's table of GIDs, if there is something in it.
+fn gid_at(
     lib: &sys::Verbs,
     context: *mut sys::ibv_context,
     port: u8,
-    attr: &sys::ibv_port_attr,
-    wanted: &sys::ibv_gid,
-) -> bool {
-    (0..attr.gid_tbl_len).any(|index| {
-        let mut gid = [0; 16];
-        // SAFETY: the context is open, and a GID has sixteen bytes.
-        let code = unsafe { (lib.ibv_query_gid)(context, port, index, &raw mut gid) };
-        code == 0 && gid == *wanted
-    })
+    index: u8,
+) -> Option<sys::ibv_gid> {
+    let mut gid = [0; 16];
+    // SAFETY: the context is open, and a GID has sixteen bytes.
+    let code = unsafe { (lib.ibv_query_gid)(context, port, index.into(), &raw mut gid) };
+    (code == 0 && gid != [0; 16]).then_some(gid)
 }
 
 /// The name of a device.

@@ -102,7 +102,7 @@ fn count(number: i32) -> u32 {
 }
 
 /// What is tried, the most first.
-const INLINE_LENGTHS: [u32; 6] = [512, 256, 128, 64, 32, 0];
+const INLINE_LENGTHS: [u32; 7] = [1024, 512, 256, 128, 64, 32, 0];
 /// Gather entries of the queue pair that inline lengths are tried with; they share its room.
 const PROBE_SGE: u32 = 16;
 /// The vendor of soft-RoCE.

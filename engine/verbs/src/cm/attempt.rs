@@ -1,0 +1,113 @@
+//! An attempt to connect: the steps to the peer, and the pauses between its tries.
+//!
+//! ```text
+//!   Address ──▶ Route ──▶ Answer ──▶ connected
+//!      └──────────┴──────────┴── fails ──▶ Pause ──▶ Address         as often and as long as allowed
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rpcrdma_engine::provider::{ConnectError, ConnectId, PrivateBytes};
+
+use super::id::Id;
+use super::reason::Failure;
+use crate::options::VerbsOptions;
+use crate::port::{Port, VerbsEndpoint};
+
+/// A connection that is being made.
+pub(super) struct Attempt {
+    pub name: ConnectId,
+    pub to: SocketAddr,
+    pub port: Arc<Port>,
+    pub private: PrivateBytes,
+    pub rnr_retry: u8,
+    pub stage: Stage,
+    /// How the present try's end in librdmacm is named.
+    pub key: u64,
+    /// When the stage is over, one way or another.
+    pub until: Instant,
+    pub tries: Tries,
+}
+
+/// How far a try has come, and what it holds.
+pub(super) enum Stage {
+    /// Until the address is known.
+    Address(Id),
+    /// Until the route is known.
+    Route(Id),
+    /// Until the peer answers.
+    Answer(VerbsEndpoint),
+    /// Until it is time for another try.
+    Pause,
+}
+
+/// How many tries are left, and how long to pause before the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tries {
+    left: u32,
+    pause: Duration,
+    pause_max: Duration,
+}
+
+impl Tries {
+    pub fn new(options: &VerbsOptions) -> Tries {
+        Tries { left: options.attempts, pause: options.pause, pause_max: options.pause_max }
+    }
+
+    /// Takes note of a try that has failed: the pause before the next one, or why there is none.
+    pub fn after(&mut self, failure: Failure) -> Result<Duration, ConnectError> {
+        let reason = match failure {
+            Failure::Final(reason) => return Err(reason),
+            Failure::Passing(reason) => reason,
+        };
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return Err(reason);
+        }
+        let pause = self.pause;
+        self.pause = pause.saturating_mul(2).min(self.pause_max);
+        Ok(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATE: Failure = Failure::Passing(ConnectError::TimedOut);
+
+    fn tries(attempts: u32, pause: u64, pause_max: u64) -> Tries {
+        let [pause, pause_max] = [pause, pause_max].map(Duration::from_millis);
+        Tries::new(&VerbsOptions { attempts, pause, pause_max, ..VerbsOptions::default() })
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut tries = tries(6, 20, 100);
+        for pause in [20, 40, 80, 100, 100] {
+            assert_eq!(tries.after(LATE), Ok(Duration::from_millis(pause)));
+        }
+        assert_eq!(tries.after(LATE), Err(ConnectError::TimedOut), "there were six");
+    }
+
+    #[test]
+    fn the_last_failure_is_the_reason() {
+        let mut tries = tries(2, 1, 1);
+        assert!(tries.after(LATE).is_ok());
+        let lost = tries.after(Failure::Passing(ConnectError::Lost));
+        assert_eq!(lost, Err(ConnectError::Lost));
+    }
+
+    #[test]
+    fn an_answer_ends_it_at_once() {
+        let no = tries(16, 20, 100).after(Failure::Final(ConnectError::Rejected));
+        assert_eq!(no, Err(ConnectError::Rejected));
+    }
+
+    #[test]
+    fn a_single_try_has_no_pause() {
+        assert_eq!(tries(1, 20, 100).after(LATE), Err(ConnectError::TimedOut));
+    }
+}

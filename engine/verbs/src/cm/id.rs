@@ -1,0 +1,476 @@
+//! Ids of librdmacm and the channel of their events, made safe to hold.
+//!
+//! ```text
+//!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ Happened     by value: no pointer to the id
+//! ```
+//! An id may be destroyed by one thread while another is told of an event of it. Destroying waits
+//! until the events that were read are acknowledged, so an event is acknowledged before anybody acts
+//! on it, and who it is of is a number that nobody has twice.
+#![expect(unsafe_code, reason = "librdmacm and libibverbs are called")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::PrivateBytes;
+
+use super::address::Address;
+use crate::error;
+use crate::options::VerbsOptions;
+use crate::sys::{cm as sys, verbs};
+
+/// Where the events of ids come from. It lives as long as they do.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    lib: &'static verbs::Verbs,
+    cm: &'static sys::Cm,
+    raw: *mut sys::rdma_event_channel,
+}
+
+/// An end of a connection in librdmacm, or a listener. Destroyed when dropped, which waits until the
+/// events of it that were taken from the channel have been acknowledged. Its queue pair is unknown to
+/// librdmacm, which would choose its attributes.
+#[derive(Debug)]
+pub(crate) struct Id {
+    channel: Arc<Channel>,
+    raw: *mut sys::rdma_cm_id,
+}
+
+/// An event, after it was acknowledged.
+pub(crate) struct Happened {
+    /// The key of the id; for a request that of the listener.
+    pub key: u64,
+    /// One of `RDMA_CM_EVENT_…`, or another.
+    pub event: u32,
+    pub status: i32,
+    /// What the peer sent along.
+    pub private: PrivateBytes,
+    pub depths: Depths,
+    /// The new end, if somebody asks for a connection, and where it comes from.
+    pub request: Option<(Id, Option<SocketAddr>)>,
+}
+
+/// RDMA Reads that may be under way at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Depths {
+    /// Of the peer, at this side's memory.
+    pub responder: u8,
+    /// Of this side.
+    pub initiator: u8,
+}
+
+/// What a connection is asked for or answered with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offer<'a> {
+    pub private: &'a [u8],
+    pub depths: Depths,
+    /// How often the peer is to try again when there is no Receive here.
+    pub rnr_retry: u8,
+    pub retry_count: u8,
+    pub qp_num: u32,
+}
+
+// SAFETY: librdmacm may be called by any thread.
+unsafe impl Send for Channel {}
+// SAFETY: as above; what is in the channel is behind the locks of the library and the kernel.
+unsafe impl Sync for Channel {}
+// SAFETY: librdmacm may be called by any thread, and for one id this crate calls it by one at a time:
+// an `Id` is in one hand, and that of a queue pair is behind the lock of its port.
+unsafe impl Send for Id {}
+
+impl Channel {
+    /// A channel that never blocks.
+    pub fn open(
+        lib: &'static verbs::Verbs,
+        cm: &'static sys::Cm,
+    ) -> Result<Arc<Channel>, SetupError> {
+        // SAFETY: the call takes nothing.
+        let raw = unsafe { (cm.rdma_create_event_channel)() };
+        if raw.is_null() {
+            return Err(error::last("rdma_create_event_channel"));
+        }
+        let channel = Channel { lib, cm, raw };
+        set_nonblocking(channel.fd()).map_err(|source| error::of("fcntl", source))?;
+        Ok(Arc::new(channel))
+    }
+
+    /// Readable while there are events.
+    pub fn fd(&self) -> RawFd {
+        // SAFETY: the channel is open.
+        unsafe { (*self.raw).fd }
+    }
+
+    /// The next event, if there is one. A new id gets `key`.
+    pub fn take(self: &Arc<Self>, key: u64) -> Option<Happened> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the channel is open and does not block; `event` is a pointer to be written.
+        let code = unsafe { (self.cm.rdma_get_cm_event)(self.raw, &raw mut event) };
+        if code != 0 || event.is_null() {
+            return None;
+        }
+        // SAFETY: the library has returned an event; it is ours until it is acknowledged.
+        let copy = unsafe { event.read() };
+        // SAFETY: the event is not acknowledged yet, so its private data are there.
+        let private = unsafe { private_data(&copy.conn) };
+        let is_request = copy.event == sys::RDMA_CM_EVENT_CONNECT_REQUEST;
+        let whose = if is_request { copy.listen_id } else { copy.id };
+        // SAFETY: an id is not freed while an event of it is not acknowledged.
+        let whose_key = unsafe { (*whose).context }.addr() as u64;
+        let request = is_request.then(|| {
+            let id = Id { channel: Arc::clone(self), raw: copy.id };
+            id.set_key(key);
+            let from = id.peer();
+            (id, from)
+        });
+        // SAFETY: the event was returned by this library, and is acknowledged once.
+        let _ = unsafe { (self.cm.rdma_ack_cm_event)(event) };
+        Some(Happened {
+            key: whose_key,
+            event: copy.event,
+            status: copy.status,
+            private,
+            depths: Depths {
+                responder: copy.conn.responder_resources,
+                initiator: copy.conn.initiator_depth,
+            },
+            request,
+        })
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: the channel is open, and no id on it is left: they hold it.
+        unsafe { (self.cm.rdma_destroy_event_channel)(self.raw) };
+    }
+}
+
+impl Id {
+    /// A new id, that its events name by `key`.
+    pub fn new(channel: &Arc<Channel>, key: u64) -> Result<Id, SetupError> {
+        let mut raw = ptr::null_mut();
+        let context = ptr::without_provenance_mut(key as usize);
+        let create = channel.cm.rdma_create_id;
+        // SAFETY: the channel is open, `raw` is a pointer to be written, and the context is a number
+        // that nobody follows.
+        let code = unsafe { create(channel.raw, &raw mut raw, context, sys::RDMA_PS_TCP) };
+        if code != 0 {
+            return Err(error::last("rdma_create_id"));
+        }
+        Ok(Id { channel: Arc::clone(channel), raw })
+    }
+
+    fn set_key(&self, key: u64) {
+        // SAFETY: the id is alive; the library hands this member through and does not look at it.
+        unsafe { (*self.raw).context = ptr::without_provenance_mut(key as usize) };
+    }
+
+    /// The device that it is bound to, or null, and the port.
+    pub fn device(&self) -> (*mut verbs::ibv_context, u8) {
+        // SAFETY: the id is alive.
+        let context = unsafe { (*self.raw).verbs };
+        // SAFETY: as above.
+        (context, unsafe { (*self.raw).port_num })
+    }
+
+    /// The address of the other end.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        // SAFETY: the id is alive, and nobody writes to its addresses after it was returned.
+        let raw = unsafe { (*self.raw).route.addr.dst_addr };
+        Address::of(&raw)
+    }
+
+    /// Binds it to an address of this machine.
+    pub fn bind(&self, at: SocketAddr) -> io::Result<()> {
+        let mut at = Address::from(at);
+        // SAFETY: the id is alive, and the address is as long as its family says.
+        checked(unsafe { (self.channel.cm.rdma_bind_addr)(self.raw, at.as_mut_ptr()) })
+    }
+
+    /// Listens at the address that it is bound to; the port that was taken.
+    pub fn listen(&self, backlog: u32) -> io::Result<u16> {
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        // SAFETY: the id is alive.
+        checked(unsafe { (self.channel.cm.rdma_listen)(self.raw, backlog) })?;
+        // SAFETY: as above.
+        Ok(u16::from_be(unsafe { (self.channel.cm.rdma_get_src_port)(self.raw) }))
+    }
+
+    /// Sets the byte that switches tell classes of traffic by.
+    pub fn set_traffic_class(&self, mut class: u8) -> io::Result<()> {
+        let set = self.channel.cm.rdma_set_option;
+        let (level, name) = (sys::RDMA_OPTION_ID, sys::RDMA_OPTION_ID_TOS);
+        // SAFETY: the id is alive, and this option is one byte.
+        checked(unsafe { set(self.raw, level, name, (&raw mut class).cast(), 1) })
+    }
+
+    /// Asks for the device and the address of a peer.
+    pub fn resolve_address(
+        &self,
+        from: Option<SocketAddr>,
+        to: SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let (mut from, mut to) = (from.map(Address::from), Address::from(to));
+        let from = from.as_mut().map_or(ptr::null_mut(), Address::as_mut_ptr);
+        let resolve = self.channel.cm.rdma_resolve_addr;
+        // SAFETY: the id is alive, and the addresses are as long as their families say.
+        checked(unsafe { resolve(self.raw, from, to.as_mut_ptr(), millis(timeout)) })
+    }
+
+    /// Asks for the way to the peer.
+    pub fn resolve_route(&self, timeout: Duration) -> io::Result<()> {
+        // SAFETY: the id is alive, and its device is known.
+        checked(unsafe { (self.channel.cm.rdma_resolve_route)(self.raw, millis(timeout)) })
+    }
+
+    /// Asks the peer for a connection.
+    pub fn connect(&self, offer: &Offer<'_>) -> io::Result<()> {
+        let mut param = offer.as_param();
+        // SAFETY: the id is alive and has a route; the private data live longer than the call.
+        checked(unsafe { (self.channel.cm.rdma_connect)(self.raw, &raw mut param) })
+    }
+
+    /// Says yes to a request.
+    pub fn accept(&self, offer: &Offer<'_>) -> io::Result<()> {
+        let mut param = offer.as_param();
+        // SAFETY: the id is that of a request; the private data live longer than the call.
+        checked(unsafe { (self.channel.cm.rdma_accept)(self.raw, &raw mut param) })
+    }
+
+    /// Says no to a request.
+    pub fn reject(&self, private: &[u8]) {
+        let length = private.len().min(REJECT_LEN_MAX);
+        // A peer that does not hear it finds out in time.
+        // SAFETY: the id is that of a request; so many bytes are there.
+        let _ = unsafe {
+            (self.channel.cm.rdma_reject)(self.raw, private.as_ptr().cast(), length as u8)
+        };
+    }
+
+    /// Tells the peer that its answer has come.
+    pub fn establish(&self) -> io::Result<()> {
+        // SAFETY: the id is alive, and the peer has answered it.
+        checked(unsafe { (self.channel.cm.rdma_establish)(self.raw) })
+    }
+
+    /// Says that the peer has sent something, though its last word on the connection got lost.
+    pub fn notify_established(&self) {
+        // It is a matter of time without.
+        // SAFETY: the id is alive.
+        let _ = unsafe { (self.channel.cm.rdma_notify)(self.raw, verbs::IBV_EVENT_COMM_EST) };
+    }
+
+    /// Takes leave of the peer.
+    pub fn disconnect(&self) {
+        // One that is not connected has nobody to take leave of.
+        // SAFETY: the id is alive.
+        let _ = unsafe { (self.channel.cm.rdma_disconnect)(self.raw) };
+    }
+
+    /// Readies a queue pair for a request: not connected, but with a port.
+    ///
+    /// # Safety
+    /// The queue pair is alive, and of the device of this id.
+    pub unsafe fn begin_qp(&self, qp: *mut verbs::ibv_qp) -> Result<(), SetupError> {
+        let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_INIT)?;
+        attr.qp_access_flags = verbs::IBV_ACCESS_REMOTE_READ | verbs::IBV_ACCESS_REMOTE_WRITE;
+        // SAFETY: the caller has said so.
+        unsafe { self.modify_qp(qp, &mut attr, mask | verbs::IBV_QP_ACCESS_FLAGS) }
+    }
+
+    /// Connects a queue pair that was readied: to the peer that has asked, or has answered.
+    ///
+    /// The timers are ours. What librdmacm proposes is what the peer said or nothing: some say that
+    /// no Send is ever to be retried, and nothing would be the longest timer there is.
+    ///
+    /// # Safety
+    /// As for [`Id::begin_qp`].
+    pub unsafe fn connect_qp(
+        &self,
+        qp: *mut verbs::ibv_qp,
+        options: &VerbsOptions,
+        rnr_retry: u8,
+    ) -> Result<(), SetupError> {
+        let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_RTR)?;
+        attr.min_rnr_timer = options.rnr_timer;
+        // SAFETY: the caller has said so.
+        unsafe { self.modify_qp(qp, &mut attr, mask | verbs::IBV_QP_MIN_RNR_TIMER) }?;
+        let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_RTS)?;
+        (attr.timeout, attr.retry_cnt) = (options.ack_timeout, options.retry_count);
+        attr.rnr_retry = rnr_retry;
+        let timers = verbs::IBV_QP_TIMEOUT | verbs::IBV_QP_RETRY_CNT | verbs::IBV_QP_RNR_RETRY;
+        // SAFETY: as above.
+        unsafe { self.modify_qp(qp, &mut attr, mask | timers) }
+    }
+
+    /// What its queue pair needs in order to get to a state.
+    fn qp_attr(&self, state: u32) -> Result<(verbs::ibv_qp_attr, i32), SetupError> {
+        // SAFETY: all members are integers, for which zeros are values.
+        let mut attr: verbs::ibv_qp_attr = unsafe { std::mem::zeroed() };
+        attr.qp_state = state;
+        let mut mask = 0;
+        let init = self.channel.cm.rdma_init_qp_attr;
+        // SAFETY: the id is alive, and both are as the header has them.
+        let code = unsafe { init(self.raw, &raw mut attr, &raw mut mask) };
+        if code == 0 { Ok((attr, mask)) } else { Err(error::last("rdma_init_qp_attr")) }
+    }
+
+    /// # Safety
+    /// The queue pair is alive.
+    unsafe fn modify_qp(
+        &self,
+        qp: *mut verbs::ibv_qp,
+        attr: &mut verbs::ibv_qp_attr,
+        mask: i32,
+    ) -> Result<(), SetupError> {
+        // SAFETY: the queue pair is alive, and `attr` is as the header has it.
+        let code = unsafe { (self.channel.lib.ibv_modify_qp)(qp, attr, mask) };
+        if code == 0 { Ok(()) } else { Err(error::code("ibv_modify_qp", code)) }
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // SAFETY: the id is alive, it is in nobody's hand but this one, and has no queue pair. The
+        // channel that it is on is alive, too.
+        let _ = unsafe { (self.channel.cm.rdma_destroy_id)(self.raw) };
+    }
+}
+
+impl Offer<'_> {
+    fn as_param(&self) -> sys::rdma_conn_param {
+        sys::rdma_conn_param {
+            private_data: self.private.as_ptr().cast(),
+            private_data_len: self.private.len() as u8,
+            responder_resources: self.depths.responder,
+            initiator_depth: self.depths.initiator,
+            flow_control: 1,
+            retry_count: self.retry_count,
+            rnr_retry_count: self.rnr_retry,
+            srq: 1,
+            qp_num: self.qp_num,
+        }
+    }
+}
+
+impl Depths {
+    /// At most as many as both have.
+    pub fn at_most(self, other: Depths) -> Depths {
+        Depths {
+            responder: self.responder.min(other.responder),
+            initiator: self.initiator.min(other.initiator),
+        }
+    }
+}
+
+/// What the peer sent along, as much of it as the engine looks at.
+///
+/// # Safety
+/// The event that it is of was not acknowledged.
+unsafe fn private_data(conn: &sys::rdma_conn_param) -> PrivateBytes {
+    let mut private = PrivateBytes::new();
+    if conn.private_data.is_null() {
+        return private;
+    }
+    let length = usize::from(conn.private_data_len).min(private.capacity());
+    // SAFETY: the library says that so many bytes are there, until the event is acknowledged.
+    let bytes = unsafe { std::slice::from_raw_parts(conn.private_data.cast::<u8>(), length) };
+    let _ = private.try_extend_from_slice(bytes);
+    private
+}
+
+/// Makes reads of a descriptor return when there is nothing.
+pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: the command takes nothing and gives an integer.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the command takes an integer.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) })
+}
+
+/// Sleeps until one of the descriptors is readable; those that are, by their places.
+pub(super) fn poll<const N: usize>(fds: [RawFd; N], timeout: Duration) -> [bool; N] {
+    let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let count = N as libc::nfds_t;
+    // SAFETY: `polled` has so many entries and outlives the call, `timeout` is a valid timespec, and
+    // a null signal mask leaves the mask as it is.
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &timeout, ptr::null()) };
+    polled.map(|it| ready > 0 && it.revents != 0)
+}
+
+fn checked(code: i32) -> io::Result<()> {
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn millis(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
+}
+
+/// Private data of a refusal.
+const REJECT_LEN_MAX: usize = 148;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn(bytes: &[u8], said: u8) -> sys::rdma_conn_param {
+        let offer = Offer {
+            private: bytes,
+            depths: Depths { responder: 3, initiator: 4 },
+            rnr_retry: 7,
+            retry_count: 6,
+            qp_num: 17,
+        };
+        sys::rdma_conn_param { private_data_len: said, ..offer.as_param() }
+    }
+
+    #[test]
+    fn private_data_are_cut_to_what_a_request_carries() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for (said, kept) in [(0, 0), (8, 8), (56, 56), (57, 56), (196, 56), (255, 56)] {
+            // SAFETY: no library is asked; the bytes are there.
+            let private = unsafe { private_data(&conn(&bytes, said)) };
+            assert_eq!(private[..], bytes[..kept], "{said}");
+        }
+        let none = sys::rdma_conn_param { private_data: ptr::null(), ..conn(&bytes, 9) };
+        // SAFETY: as above; nothing is said to be where nothing is.
+        assert!(unsafe { private_data(&none) }.is_empty());
+    }
+
+    #[test]
+    fn an_offer_says_what_it_says() {
+        let param = conn(&[1, 2, 3], 3);
+        assert_eq!((param.responder_resources, param.initiator_depth), (3, 4));
+        assert_eq!((param.rnr_retry_count, param.retry_count), (7, 6));
+        assert_eq!((param.srq, param.qp_num), (1, 17));
+    }
+
+    #[test]
+    fn depths_are_those_that_both_have() {
+        let (ours, theirs) =
+            (Depths { responder: 16, initiator: 16 }, Depths { responder: 128, initiator: 0 });
+        assert_eq!(ours.at_most(theirs), Depths { responder: 16, initiator: 0 });
+    }
+
+    #[test]
+    fn a_descriptor_that_is_readable_ends_the_sleep() {
+        let waker = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
+        let other = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
+        assert_eq!(poll([waker.fd(), other.fd()], Duration::ZERO), [false, false]);
+        other.ring();
+        assert_eq!(poll([waker.fd(), other.fd()], Duration::from_secs(60)), [false, true]);
+        // One that is none does not keep anybody from sleeping.
+        assert_eq!(poll([-1, waker.fd()], Duration::ZERO), [false, false]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Why an attempt to connect has failed, and whether it is worth another one.
+
+use std::io;
+
+use rpcrdma_engine::provider::ConnectError;
+
+use crate::sys::cm as sys;
+
+/// What to make of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Another attempt would have the same end.
+    Final(ConnectError),
+    /// Something may have been lost or may not be ready yet.
+    Passing(ConnectError),
+}
+
+/// What a failed attempt's event means. `status` is an error number, or the peer's reason.
+pub(super) fn of_event(event: u32, status: i32) -> Failure {
+    match event {
+        sys::RDMA_CM_EVENT_ADDR_ERROR | sys::RDMA_CM_EVENT_ROUTE_ERROR => {
+            of_errno(status.saturating_abs())
+        }
+        sys::RDMA_CM_EVENT_UNREACHABLE => Failure::Passing(ConnectError::TimedOut),
+        sys::RDMA_CM_EVENT_REJECTED => of_rejection(status),
+        sys::RDMA_CM_EVENT_DEVICE_REMOVAL => Failure::Final(ConnectError::Lost),
+        _ => Failure::Passing(ConnectError::Lost),
+    }
+}
+
+/// What a call that failed at once means.
+pub(super) fn of_error(error: &io::Error) -> Failure {
+    of_errno(error.raw_os_error().unwrap_or(0))
+}
+
+fn of_errno(errno: i32) -> Failure {
+    match errno {
+        libc::ETIMEDOUT => Failure::Passing(ConnectError::TimedOut),
+        // An interface may be coming up, or its route may not be there yet.
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN => {
+            Failure::Passing(ConnectError::NoRoute)
+        }
+        // The way leaves by an interface that is none of an RDMA device, or another family's.
+        libc::ENODEV | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL => {
+            Failure::Final(ConnectError::NoRoute)
+        }
+        libc::ENOMEM | libc::EAGAIN | libc::ENOBUFS => Failure::Passing(ConnectError::Failed),
+        _ => Failure::Final(ConnectError::Failed),
+    }
+}
+
+/// InfiniBand, table 113: why a request was turned down. iWARP has error numbers instead.
+fn of_rejection(status: i32) -> Failure {
+    match status {
+        NO_RESOURCES | TIMEOUT | STALE_CONNECTION => Failure::Passing(ConnectError::Rejected),
+        NOBODY_LISTENS => Failure::Final(ConnectError::Unreachable),
+        _ if status.saturating_abs() == libc::ECONNREFUSED => {
+            Failure::Final(ConnectError::Unreachable)
+        }
+        _ => Failure::Final(ConnectError::Rejected),
+    }
+}
+
+/// The peer has no room.
+const NO_RESOURCES: i32 = 3;
+/// The peer has waited too long for the third message.
+const TIMEOUT: i32 = 4;
+/// There is no such service.
+const NOBODY_LISTENS: i32 = 8;
+/// The peer still knows a connection of this queue pair's number that is none any more.
+const STALE_CONNECTION: i32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_where_nobody_listens_is_not_one_that_turns_down() {
+        let rejected = |status| of_event(sys::RDMA_CM_EVENT_REJECTED, status);
+        assert_eq!(rejected(8), Failure::Final(ConnectError::Unreachable));
+        assert_eq!(rejected(-libc::ECONNREFUSED), Failure::Final(ConnectError::Unreachable));
+        // The program at the other end has said no.
+        assert_eq!(rejected(28), Failure::Final(ConnectError::Rejected));
+        assert_eq!(rejected(9), Failure::Final(ConnectError::Rejected));
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again() {
+        for (event, status, why) in [
+            (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ETIMEDOUT, ConnectError::TimedOut),
+            (sys::RDMA_CM_EVENT_ROUTE_ERROR, libc::ETIMEDOUT, ConnectError::TimedOut),
+            (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ENETUNREACH, ConnectError::NoRoute),
+            (sys::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, ConnectError::TimedOut),
+            (sys::RDMA_CM_EVENT_REJECTED, 10, ConnectError::Rejected),
+            (sys::RDMA_CM_EVENT_CONNECT_ERROR, -libc::EINVAL, ConnectError::Lost),
+        ] {
+            assert_eq!(of_event(event, status), Failure::Passing(why), "{event} {status}");
+        }
+    }
+
+    #[test]
+    fn an_address_behind_another_interface_is_not_tried_again() {
+        let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ENODEV);
+        assert_eq!(event, Failure::Final(ConnectError::NoRoute));
+        let at_once = of_error(&io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        assert_eq!(at_once, Failure::Final(ConnectError::NoRoute));
+    }
+
+    #[test]
+    fn any_event_and_any_status_has_a_meaning() {
+        for event in (0..40).chain([u32::MAX]) {
+            for status in [i32::MIN, -200, -1, 0, 1, 33, 200, i32::MAX] {
+                let (Failure::Final(_) | Failure::Passing(_)) = of_event(event, status);
+            }
+        }
+    }
+}
