@@ -23,6 +23,8 @@ mod queues;
 mod registrar;
 #[doc(hidden)]
 pub mod sys;
+#[cfg(test)]
+mod tests;
 mod wc;
 
 pub use cm::{VerbsCm, VerbsRequest};
