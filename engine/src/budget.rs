@@ -37,6 +37,8 @@ pub(crate) struct Budget {
     pub tickets: u32,
     /// Gather entries of one work request.
     pub gather: u32,
+    /// Scatter entries of one RDMA Read.
+    pub scatter: u32,
     /// For the queues.
     pub queues: QueueAttr,
     /// For posting.
@@ -109,6 +111,7 @@ impl Budget {
             tickets: grants + calls,
             // All that the device has: a message that needs more of them is refused.
             gather: caps.send_sge,
+            scatter: caps.read_sge.min(caps.send_sge).max(1),
             queues: QueueAttr {
                 srq_depth: receives,
                 cq_depth,

@@ -259,7 +259,7 @@ pub struct DeviceCaps {
     pub name: String,
     /// Gather entries of a send request.
     pub send_sge: u32,
-    /// Scatter entries of a [`SendOp::Read`].
+    /// Scatter entries of a [`SendOp::Read`], from 1.
     pub read_sge: u32,
     /// Scatter entries of a Receive on a shared receive queue.
     pub recv_sge: u32,

@@ -66,6 +66,7 @@ impl<P: Provider> Provider for Watched<P> {
             inner: self.inner.open_queues(attr)?,
             attr: attr.clone(),
             inline_len: self.caps.inline_len,
+            read_sge: self.caps.read_sge,
             open: Vec::new(),
             bound: Vec::new(),
             polls: 0,
@@ -104,6 +105,7 @@ pub struct WatchedQueues<Q: Queues> {
     inner: Q,
     attr: QueueAttr,
     inline_len: u32,
+    read_sge: u32,
     /// What peers may write to.
     open: Vec<Open>,
     /// Windows that may be bound: their keys, and the queue pairs that they are bound on.
@@ -203,7 +205,11 @@ impl<Q: Queues> WatchedQueues<Q> {
         for wr in wr {
             let len: u64 = wr.sgl.iter().map(|sge| u64::from(sge.length)).sum();
             let pieces = wr.sgl.len();
-            assert!(pieces <= self.attr.send_sge as usize, "{pieces} gather entries");
+            let most = match wr.op {
+                SendOp::Read(_) => self.attr.send_sge.min(self.read_sge),
+                _ => self.attr.send_sge,
+            };
+            assert!(pieces <= most as usize, "{pieces} entries of {:?}", wr.op);
             let is_inline = wr.flags.contains(SendFlags::INLINE);
             assert!(!is_inline || len <= u64::from(self.inline_len), "{len} bytes inline");
             let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, Fabric, PeerId, Provider, Sink, Want};
 use rpcrdma_mempool::RegisteredBytes;
@@ -23,16 +24,25 @@ struct Scene<P: Provider = Fabric> {
 impl Scene {
     /// A server and a client that move everything that is long by RDMA Read and Write.
     fn new() -> Scene {
+        Scene::of(|_| {})
+    }
+
+    /// The same with a device that can do less.
+    fn of(weaken: impl Fn(&mut DeviceCaps) + Sync) -> Scene {
         let fabric = Fabric::new();
-        Scene::on(move || fabric.clone())
+        Scene::with(move || fabric.clone(), weaken)
     }
 }
 
 impl<P: Provider> Scene<P> {
     /// The same on any provider.
     fn on(open: impl Fn() -> P + Sync) -> Scene<P> {
+        Scene::with(open, |_| {})
+    }
+
+    fn with(open: impl Fn() -> P + Sync, weaken: impl Fn(&mut DeviceCaps) + Sync) -> Scene<P> {
         let watch = Arc::new(Watch::default());
-        let open = || Watched::new(open(), Arc::clone(&watch));
+        let open = || Watched::new(open(), Arc::clone(&watch)).weaker(&weaken);
         let mut plan =
             Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
         for raw in [&mut plan.serve, &mut plan.call] {
@@ -40,6 +50,7 @@ impl<P: Provider> Scene<P> {
             raw.features.continuation = false;
             raw.receive.placement.count = 0;
             raw.explicit.enabled = true;
+            raw.explicit.buffers.length = "16KiB".into();
         }
         let (mut world, peer) = World::pair(&open, &plan);
         world.settle();
@@ -212,6 +223,19 @@ fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
     scene.world.settle();
     let audit = scene.audit();
     assert_eq!(audit.bulk.home + audit.bulk.returning, home + 1, "with the end of the call");
+}
+
+/// A segment that is longer than a buffer takes as many Reads as the device's scatter lists ask for.
+#[test]
+fn reads_scatter_no_further_than_the_device_can() {
+    for (read_sge, reads) in [(1, 4), (2, 2), (3, 2), (4, 1), (30, 1)] {
+        let mut scene = Scene::of(|caps| caps.read_sge = read_sge);
+        let script = Script::new(1, &[Part::Bulk(LEN)], &[]);
+        scene.world.round(0, scene.peer, &script);
+        let stats = scene.world.servers[0].handle().stats();
+        assert_eq!(stats.reads, reads, "four buffers, {read_sge} in a list");
+        assert_eq!(scene.shown(), CLOSED);
+    }
 }
 
 // RFC 8166 3.5.2: what was written is there when the reply is.

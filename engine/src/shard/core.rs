@@ -102,7 +102,8 @@ impl<P: Provider> Core<P> {
             exposures,
             ledger,
             stats.clone(),
-            (budget.gather, budget.depths.inline_len, peers_max),
+            (budget.gather, budget.scatter),
+            (budget.depths.inline_len, peers_max),
         );
         let (_, buffers) = outbox.exposures.for_calls();
         let most = Use { reads: budget.explicit.reading_max, buffers };

@@ -62,7 +62,7 @@ impl Fetch {
         pool: &RecvPool,
         (landing, landing_len): (&mut BulkPool, u32),
         body: &mut Body,
-        gather_max: u32,
+        scatter_max: u32,
     ) -> Option<()> {
         let Fetch { buffers, parts, loans, .. } = self;
         let (_, placed) = found(conn, pool, buffers, parts).ok()?;
@@ -76,7 +76,7 @@ impl Fetch {
                 loans.try_push(Some(loan)).ok()?;
             }
             // Each thing begins in a buffer of its own.
-            let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, gather_max };
+            let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, scatter_max };
             for segment in thing.segments.iter() {
                 reads.segment(&segment)?;
             }
@@ -217,7 +217,7 @@ struct Reads<'a> {
     at: usize,
     done: usize,
     body: &'a mut Body,
-    gather_max: u32,
+    scatter_max: u32,
 }
 
 impl Reads<'_> {
@@ -227,7 +227,7 @@ impl Reads<'_> {
         let (mut addr, mut left) = (offset, length as usize);
         while left > 0 {
             let mut taken = 0;
-            while left > taken && self.body.open_entries() < self.gather_max as usize {
+            while left > taken && self.body.open_entries() < self.scatter_max as usize {
                 let loan = self.loans.get(self.at)?.as_ref()?;
                 let part = (left - taken).min(loan.len() - self.done);
                 self.body.gather.try_push(loan.sge(self.done..self.done + part)).ok()?;

@@ -108,11 +108,11 @@ impl<P: Provider> Core<P> {
         {
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
-            let Outbox { exposures, messages, gather_max, .. } = outbox;
+            let Outbox { exposures, messages, scatter_max, .. } = outbox;
             let landing = (&mut exposures.landing, exposures.landing_len);
             let body = messages.body_mut(message);
             let laid_out = peer.and_then(|peer| {
-                fetch.lay_out(&peer.conn, pool, landing, body, *gather_max).map(|()| peer)
+                fetch.lay_out(&peer.conn, pool, landing, body, *scatter_max).map(|()| peer)
             });
             let requests = body.requests.len() as u16;
             let Some(peer) = laid_out else {

@@ -27,6 +27,8 @@ pub(crate) struct Outbox {
     pub stats: SharedStats,
     /// Gather entries of one work request.
     pub gather_max: u32,
+    /// Scatter entries of one RDMA Read.
+    pub scatter_max: u32,
     /// Loans that left with a message, on their way to their pools.
     pub returned: Vec<Loan>,
     /// Messages that the device never gave back.
@@ -66,7 +68,8 @@ impl Outbox {
         exposures: Exposures,
         ledger: ShardLedger,
         stats: SharedStats,
-        (gather_max, inline_len, peers_max): (u32, u32, usize),
+        (gather_max, scatter_max): (u32, u32),
+        (inline_len, peers_max): (u32, usize),
     ) -> Outbox {
         let (send, headers, zero) = pools;
         // A connection that ended may stand in the list together with its successor.
@@ -82,6 +85,7 @@ impl Outbox {
             ledger,
             stats,
             gather_max,
+            scatter_max,
             returned,
             leaked,
             exposures,

@@ -67,6 +67,8 @@ pub struct Caps {
     pub send_depth: u32,
     /// Gather entries of a send request.
     pub send_sge: u32,
+    /// Scatter entries of an RDMA Read.
+    pub read_sge: u32,
     /// Bytes that are copied while posting.
     pub inline_len: u32,
     /// Memory windows.
@@ -153,6 +155,7 @@ fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup 
     let caps = Caps {
         send_depth: random.choose(&[4, 6, 16, 128, 1024]),
         send_sge: random.choose(&[4, 8, 30, 30]),
+        read_sge: random.choose(&[1, 2, 30]),
         inline_len: random.choose(&[0, 64, 192]),
         windows: random.choose(&[0, 4, 64, 4096]),
         rd_atomic: random.choose(&[1, 2, 16]),

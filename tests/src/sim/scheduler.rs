@@ -121,6 +121,7 @@ impl Sim {
             let provider = Watched::new(provider, Arc::clone(&watch)).weaker(|caps| {
                 caps.send_depth = it.caps.send_depth;
                 caps.send_sge = caps.send_sge.min(it.caps.send_sge);
+                caps.read_sge = caps.read_sge.min(it.caps.read_sge);
                 caps.windows = caps.windows.min(it.caps.windows);
                 caps.rd_atomic = caps.rd_atomic.min(it.caps.rd_atomic);
                 caps.inline_len = caps.inline_len.min(it.caps.inline_len);
