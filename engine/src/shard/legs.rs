@@ -13,16 +13,12 @@ use super::exposed::Owner;
 use super::message::After;
 use super::outbox::Outbox;
 use super::peers::Phase;
-use super::rx::refuse;
-use super::turn::REPLY;
+use super::rx::{deliver, refuse};
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming, Landed};
-use crate::payload::Payload;
 use crate::provider::Provider;
-use crate::server::call::Call;
 use crate::server::handler::Handler;
-use crate::server::reply::Reply;
 
 impl<P: Provider> Core<P> {
     /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
@@ -154,17 +150,10 @@ impl<P: Provider> Core<P> {
                         let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
                         outbox.answer(peer, &report);
                     }
-                    Ok(()) if life.is_stopping() => refuse(peer, outbox, &to),
                     Ok(()) => {
-                        let Some(slot) = outbox.send.take() else { return };
-                        stats.calls_in.add(1);
-                        peer.open_calls += 1;
                         let (buffers, landed) = fetch.landed();
                         let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                        let call = Call::new(peer.id, peer.address, to.xid, incoming);
-                        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-                        let reply = Reply::new(payload, peer, to, kept, handle.shard());
-                        let _answer = handler.on_call(call, reply);
+                        deliver((peer, outbox), (to, kept), incoming, (life, handle), handler);
                     }
                 }
             }

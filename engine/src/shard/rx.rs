@@ -6,7 +6,9 @@ use rpcrdma_proto::{
     Violation,
 };
 
+use super::close::Life;
 use super::core::Core;
+use super::letters::ShardHandle;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
 use super::prepare::{NOTHING_OFFERED, Whole, first_segment, prepare_call, prepare_reply};
@@ -19,6 +21,7 @@ use crate::provider::Provider;
 use crate::server::call::Call;
 use crate::server::handler::Handler;
 use crate::server::reply::Reply;
+use crate::server::ticket::KeptOffer;
 
 /// A message that waits for a send slot.
 #[derive(Debug)]
@@ -125,18 +128,9 @@ impl<P: Provider> Core<P> {
         }
         match peer.conn.on_plain_message(&mut outbox.ledger, first) {
             Some(Plain::Call(to)) => {
-                let slot = if life.is_stopping() { None } else { outbox.send.take() };
-                let Some(slot) = slot else {
-                    refuse(peer, outbox, &to);
-                    return self.free_buffer(token);
-                };
-                stats.calls_in.add(1);
-                peer.open_calls += 1;
                 let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
-                let call = Call::new(peer.id, peer.address, to.xid, incoming);
-                let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-                let reply = Reply::new(payload, peer, to, &NOTHING_OFFERED, handle.shard());
-                let _answer = handler.on_call(call, reply);
+                let asked = (to, &NOTHING_OFFERED);
+                deliver((peer, outbox), asked, incoming, (life, handle), handler);
             }
             Some(Plain::Reply(finished)) => {
                 stats.calls_done.add(1);
@@ -357,19 +351,8 @@ impl<P: Provider> Core<P> {
     ) {
         let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
-        let slot = if life.is_stopping() { None } else { outbox.send.take() };
-        let Some(slot) = slot else { return refuse(peer, outbox, &to) };
-        stats.calls_in.add(1);
-        peer.open_calls += 1;
-        let call = Call::new(
-            peer.id,
-            peer.address,
-            to.xid,
-            Incoming::mapped(pool, buffers, Landed::nothing(), map, stats),
-        );
-        let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-        let reply = Reply::new(payload, peer, to, kept, handle.shard());
-        let _answer = handler.on_call(call, reply);
+        let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
+        deliver((peer, outbox), (to, kept), incoming, (life, handle), handler);
     }
 
     pub(super) fn deliver_reply<H: Handler>(
@@ -406,6 +389,26 @@ impl<P: Provider> Core<P> {
         self.stats.calls_failed.add(1);
         handler.on_reply(Completion::new(peer.id, finished.token, Err(error)));
     }
+}
+
+/// Hands a call up, with a send slot for its answer; or refuses it, if there is none or the shard
+/// stops.
+#[inline]
+pub(super) fn deliver<H: Handler>(
+    (peer, outbox): (&mut Peer, &mut Outbox),
+    (to, kept): (ReplyTo, &KeptOffer),
+    incoming: Incoming<'_>,
+    (life, handle): (&Life, &ShardHandle),
+    handler: &mut H,
+) {
+    let slot = if life.is_stopping() { None } else { outbox.send.take() };
+    let Some(slot) = slot else { return refuse(peer, outbox, &to) };
+    outbox.stats.calls_in.add(1);
+    peer.open_calls += 1;
+    let call = Call::new(peer.id, peer.address, to.xid, incoming);
+    let payload = Payload::begin(outbox, slot, to.xid, REPLY);
+    let reply = Reply::new(payload, peer, to, kept, handle.shard());
+    let _answer = handler.on_call(call, reply);
 }
 
 /// A call that is not delivered: its caller is told that it failed.
