@@ -118,7 +118,8 @@ impl Connection {
     /// The way of a call without the extension that exposes nothing: all of it in one message, and
     /// all of its reply.
     fn route_plain(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
-        let CallDemand { payload, items, wants, reply_payload_max, gather_max, .. } = *demand;
+        let CallDemand { payload, items, wants, reply_payload_max, .. } = *demand;
+        let CallDemand { gather_max, copy_max, .. } = *demand;
         let lens = wants.iter().map(|want| u64::from(want.max_len).next_multiple_of(4));
         let reply = u64::from(reply_payload_max) + lens.sum::<u64>();
         if reply > u64::from(self.reply_room) {
@@ -127,7 +128,7 @@ impl Connection {
             let payload = reply_payload_max;
             return Err(SendError::NeedsExplicitRdma { payload, bulk, transmissions, limit });
         }
-        let message = Message { peer: self.limits(), payload, items, gather_max };
+        let message = Message { peer: self.limits(), payload, items, gather_max, copy_max };
         Ok(message.in_msg()?.route(CallForm::Msg, ItemSet::EMPTY, 1))
     }
 

@@ -73,6 +73,8 @@ pub struct CallDemand<'a> {
     pub reply_payload_max: u32,
     /// The most pieces that a transmission can be gathered from, its header counted as one.
     pub gather_max: u32,
+    /// The longest stream whose pieces can be copied together, to be one where they are too many.
+    pub copy_max: u32,
     /// Whether memory can be exposed for it.
     pub explicit: Explicit,
 }
@@ -95,6 +97,7 @@ impl CallDemand<'_> {
             wants: &[],
             reply_payload_max,
             gather_max: 2,
+            copy_max: 0,
             explicit: Explicit::NONE,
         }
     }
@@ -284,6 +287,8 @@ pub struct ReplyDemand<'a> {
     pub offer: Offer<'a>,
     /// The most pieces that a transmission can be gathered from, its header counted as one.
     pub gather_max: u32,
+    /// The longest stream whose pieces can be copied together, to be one where they are too many.
+    pub copy_max: u32,
 }
 
 impl ReplyDemand<'_> {
@@ -291,6 +296,6 @@ impl ReplyDemand<'_> {
     #[inline]
     #[must_use]
     pub fn inline(payload: u32) -> Self {
-        Self { payload, items: &[], offer: Offer::None, gather_max: 2 }
+        Self { payload, items: &[], offer: Offer::None, gather_max: 2, copy_max: 0 }
     }
 }

@@ -21,7 +21,7 @@ use crate::placement::direct::{self, Matches};
 use crate::placement::exrw;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
-use crate::placement::layout::{self, ItemSet, Layout};
+use crate::placement::layout::{self, ItemSet, Layout, LayoutError};
 use crate::placement::plan::{Form, GroupPlan, Plan, Sizes};
 use crate::property::PeerLimits;
 use crate::settings::Interop;
@@ -82,9 +82,9 @@ pub(crate) fn plan_reply<'a>(
     xid: u32,
     demand: &ReplyDemand<'a>,
 ) -> Result<Plan<'a>, SendError> {
-    let ReplyDemand { payload, items, offer, gather_max } = *demand;
+    let ReplyDemand { payload, items, offer, gather_max, copy_max } = *demand;
     check_items(payload, items)?;
-    let message = Message { peer, payload, items, gather_max };
+    let message = Message { peer, payload, items, gather_max, copy_max };
     let in_msg = || {
         let laid = message.in_msg()?;
         Ok::<_, SendError>(Plan::Group(laid.plan(Form::Msg(Direction::Reply), xid, &message)))
@@ -144,6 +144,7 @@ pub(crate) struct Message<'p, 'a> {
     pub(crate) payload: u32,
     pub(crate) items: &'a [BulkItem],
     pub(crate) gather_max: u32,
+    pub(crate) copy_max: u32,
 }
 
 /// A message with its layout.
@@ -193,11 +194,11 @@ impl Message<'_, '_> {
         apart: Apart,
         count_max: u32,
     ) -> Result<Laid, SendError> {
-        let Self { payload, items, gather_max, .. } = *self;
+        let Self { payload, items, gather_max, copy_max, .. } = *self;
         let Apart { placed, direct } = apart;
         let Spread { stream, pieces: stream_pieces, bulk } =
             spread(payload, items, placed.union(direct))?;
-        let demand = layout::Demand {
+        let mut demand = layout::Demand {
             header_base,
             stream,
             stream_pieces,
@@ -206,8 +207,13 @@ impl Message<'_, '_> {
             count_max,
             gather_max,
         };
-        let layout = layout::lay(self.peer.target(), &demand)
-            .map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
+        let mut layout = layout::lay(self.peer.target(), &demand);
+        if matches!(layout, Err(LayoutError::Pieces(_))) && stream <= copy_max {
+            demand.stream_pieces = 1;
+            layout = layout::lay(self.peer.target(), &demand);
+        }
+        let layout =
+            layout.map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
         Ok(Laid { apart, stream, layout })
     }
 }

@@ -72,8 +72,8 @@ impl Limits<'_> {
         offered: ItemSet,
         reply_count: u32,
     ) -> Result<CallRoute, SendError> {
-        let CallDemand { payload, items, wants, gather_max, explicit, .. } = *demand;
-        let message = Message { peer: self.peer, payload, items, gather_max };
+        let CallDemand { payload, items, wants, gather_max, copy_max, explicit, .. } = *demand;
+        let message = Message { peer: self.peer, payload, items, gather_max, copy_max };
         let header_base = size::XMTREQ_MIN as u32 + directions_len(demand, offered);
         let lay = |reads_len: u32, apart, call_max| {
             message

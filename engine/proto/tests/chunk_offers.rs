@@ -173,6 +173,7 @@ impl Offered {
             items: &items,
             offer: self.message.offer(),
             gather_max: 16,
+            copy_max: 0,
         };
         let ledger = &mut self.server.ledger;
         let mut plan = self.server.conn.begin_reply(ledger, &self.to, &demand)?;

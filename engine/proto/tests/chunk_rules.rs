@@ -173,6 +173,7 @@ mod choice {
             wants: &wants,
             reply_payload_max: case.reply,
             gather_max: 64,
+            copy_max: 0,
             explicit: Explicit { enabled: true, landing_len: LANDING },
         };
         match client.conn.route_call(&demand) {
@@ -540,7 +541,7 @@ mod replies {
             .collect();
         let bulk: Vec<_> = lens.iter().map(|len| vec![1; *len as usize]).collect();
         let offer = message.offer();
-        let demand = ReplyDemand { payload, items: &items, offer, gather_max: 16 };
+        let demand = ReplyDemand { payload, items: &items, offer, gather_max: 16, copy_max: 0 };
         let mut plan = server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand)?;
         let mut written = Vec::new();
         while let Some(write) = plan.next_write() {
@@ -806,6 +807,34 @@ mod replies {
     }
 
     #[test]
+    fn a_reply_of_too_many_pieces_is_sent_if_it_is_short_enough_to_be_copied() {
+        let items: Vec<_> = (0..5)
+            .map(|index| BulkItem { position: 12 + 12 * index, len: 5, origin: 0, pieces: 1 })
+            .collect();
+        let payload = 8 + 5 * 4;
+        let stream = payload + 5 * 8;
+        // The header; the payload, an item and its padding five times; and the payload behind.
+        for (gather_max, copy_max, fits) in
+            [(17, 0, true), (16, 0, false), (16, stream - 1, false), (16, stream, true)]
+        {
+            let (_, mut server) = both();
+            let Ingress::Call(message) = server.receive(&call(9, true, ChunkLists::EMPTY)) else {
+                panic!("a call")
+            };
+            let offer = message.offer();
+            let demand = ReplyDemand { payload, items: &items, offer, gather_max, copy_max };
+            let plan = server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand);
+            match plan {
+                Ok(_) => assert!(fits, "{gather_max} {copy_max}"),
+                Err(why) => {
+                    assert!(!fits, "{gather_max} {copy_max}");
+                    assert_eq!(why, SendError::TooManyPieces { need: 17, max: gather_max });
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_long_reply_is_written_in_requests_that_can_be_gathered() {
         let (_, mut server) = both();
         let room = [segment(1, 90_000)];
@@ -818,7 +847,7 @@ mod replies {
             .map(|index| BulkItem { position: 8 + 1008 * index, len: 1001, origin: 0, pieces: 2 })
             .collect();
         let (offer, payload) = (message.offer(), 8 + 20 * 4);
-        let demand = ReplyDemand { payload, items: &items, offer, gather_max: 5 };
+        let demand = ReplyDemand { payload, items: &items, offer, gather_max: 5, copy_max: 0 };
         let to = message.reply_to();
         let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand).expect("fits");
         let Plan::Group(mut plan) = plan else { panic!("not plain") };
@@ -1003,7 +1032,13 @@ mod hostile {
                 item
             })
             .collect();
-        let demand = ReplyDemand { payload, items: &items, offer: message.offer(), gather_max: 8 };
+        let demand = ReplyDemand {
+            payload,
+            items: &items,
+            offer: message.offer(),
+            gather_max: 8,
+            copy_max: 0,
+        };
         let to = message.reply_to();
         let Ok(mut plan) = server.conn.begin_reply(&mut server.ledger, &to, &demand) else {
             server.conn.refuse(&mut server.ledger, &to);

@@ -173,6 +173,7 @@ proptest! {
             // What is not wanted stays in the payload.
             reply_payload_max: answer.stream_without(|index| index < wants.len()).len() as u32,
             gather_max,
+            copy_max: 0,
             explicit: Explicit { enabled: true, landing_len },
         };
         let route = match client.conn.route_call(&demand) {
@@ -222,6 +223,7 @@ proptest! {
             items: &answer.items,
             offer: message.offer(),
             gather_max: 64,
+            copy_max: 0,
         };
         let to = message.reply_to();
         // A reply within what was promised has a way, whatever way that is.

@@ -155,6 +155,7 @@ impl Operations {
             wants: &self.wants,
             reply_payload_max: unmet.len() as u32,
             gather_max: 64,
+            copy_max: 0,
             explicit,
         }
     }
@@ -222,6 +223,7 @@ proptest! {
             items: &answer.items,
             offer: arrived.message.offer(),
             gather_max: 64,
+            copy_max: 0,
         };
         // A reply within what was promised has a way, whatever way that is.
         let plan = server.conn.begin_reply(&mut server.ledger, &to, &reply);
@@ -290,6 +292,7 @@ proptest! {
             wants: &wants,
             reply_payload_max: reply,
             gather_max: 64,
+            copy_max: 0,
             explicit,
         };
         // Some of the credits are in use.

@@ -153,6 +153,7 @@ proptest! {
             wants: &wants,
             reply_payload_max: answer.stream().len() as u32,
             gather_max,
+            copy_max: 0,
             explicit: Explicit::NONE,
         };
         let plan = client.conn.begin_sends(&mut client.ledger, id, &demand);
@@ -175,6 +176,7 @@ proptest! {
             items: &answer.items,
             offer: message.offer(),
             gather_max,
+            copy_max: 0,
         };
         let to = message.reply_to();
         let plan = server.conn.begin_reply(&mut server.ledger, &to, &demand);
@@ -207,6 +209,7 @@ proptest! {
         peer in any_structure(),
         call in any_items(),
         gather_max in 2u32..12,
+        copy_max in prop_oneof![Just(0u32), 0u32..3_000],
     ) {
         let settings = Settings {
             request_rx_limit: 64,
@@ -220,14 +223,21 @@ proptest! {
         let content = Content::new(id.xid(), false, &call.0, &call.1, call.2);
         let payload = content.payload.len() as u32;
         let items = &content.items;
-        let demand = CallDemand { items, gather_max, ..CallDemand::inline(payload, 0) };
+        let demand = CallDemand { items, gather_max, copy_max, ..CallDemand::inline(payload, 0) };
         let Ok(Plan::Group(mut plan)) = client.conn.begin_sends(&mut client.ledger, id, &demand)
         else {
             return Ok(());
         };
         while let Some(next) = client.conn.next_transmission(&mut plan) {
-            let pieces = 1 + client.conn.pieces(&plan, &next).count() as u32;
-            prop_assert!(pieces <= gather_max, "{pieces} pieces");
+            let lens: Vec<u32> = client.conn.pieces(&plan, &next).map(|piece| piece.len()).collect();
+            let mut copied = 0;
+            let is_copied = |len: &&u32| {
+                copied += **len;
+                copied <= copy_max
+            };
+            let apart = lens.len() - lens.iter().take_while(is_copied).count();
+            let pieces = 1 + lens.len().min(1 + apart) as u32;
+            prop_assert!(pieces <= gather_max, "{pieces} pieces, {copy_max} bytes copied");
         }
     }
 }
@@ -311,6 +321,7 @@ fn without_the_extension_all_of_it_is_inline() {
         wants: &wants,
         reply_payload_max: 100,
         gather_max: 8,
+        copy_max: 0,
         explicit: Explicit::NONE,
     };
     let mut plan = client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");

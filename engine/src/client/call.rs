@@ -212,6 +212,7 @@ impl<'a> CallBuilder<'a> {
             wants: &wants,
             reply_payload_max: self.reply_payload_max,
             gather_max: outbox.gather_max,
+            copy_max: outbox.send.payload_len() as u32,
             explicit: outbox.exposures.ability(),
         };
         let exposer = &mut *self.exposer;

@@ -120,6 +120,7 @@ impl<'a> Reply<'a> {
             items: &outbox.items(message),
             offer: self.kept.offer(),
             gather_max: outbox.gather_max,
+            copy_max: outbox.send.payload_len() as u32,
         };
         let conn = &mut self.peer.conn;
         let laid_out = match conn.begin_reply(&mut outbox.ledger, &self.to, &demand) {

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use rpcrdma_mempool::{HEADROOM, Loan, Pool, Sge, ZeroPage};
+use rpcrdma_mempool::{HEADROOM, Loan, Pool, SendPool, Sge, ZeroPage};
 use rpcrdma_proto::{Connection, Gather, GroupPlan, InlinePlan, Plan};
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::cursor::Writer;
@@ -14,26 +14,46 @@ use crate::provider::{Remote, SendOp};
 
 /// Why a message could not be laid out: a limit of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TooManyPieces;
+enum Stuck {
+    /// More pieces than one work request, or the message, has room for.
+    TooManyPieces,
+    /// No send slot is free to copy pieces together.
+    NoSlot,
+}
+
+/// What messages are laid out with.
+pub(crate) struct Means<'a> {
+    /// Room for headers.
+    pub headers: &'a mut Pool<Headers>,
+    /// Room for pieces that are copied together.
+    pub send: &'a mut SendPool,
+    /// What padding is gathered from.
+    pub zero: &'a ZeroPage,
+    /// Gather entries of one work request.
+    pub gather_max: usize,
+}
 
 /// Lays message `index` out as planned; its slots are in its body. What it exposes is opened before
 /// the peer is told.
 pub(crate) fn lay_out(
     messages: &mut Messages,
-    (headers, zero, gather_max): (&mut Pool<Headers>, &ZeroPage, u32),
+    means: Means<'_>,
     index: u32,
     (conn, plan): (&Connection, Plan<'_>),
     opening: Opening<'_>,
 ) -> Result<(), CallRefused> {
     let body = messages.body_mut(index);
-    let mut layout = Layout::new(headers, zero, body, gather_max as usize);
+    let mut layout = Layout::new(means, body);
     let result = layout.open(opening, &plan).and_then(|()| match plan {
         Plan::Inline(plan) => layout.run_inline(conn, &plan),
         Plan::Group(mut plan) => layout.run_group(conn, &mut plan),
     });
     let requests = messages.body(index).requests.len() as u16;
     messages.head_mut(index).requests = requests;
-    result.map_err(|TooManyPieces| CallRefused::TooManyPieces)
+    result.map_err(|stuck| match stuck {
+        Stuck::TooManyPieces => CallRefused::TooManyPieces,
+        Stuck::NoSlot => CallRefused::Busy,
+    })
 }
 
 /// What a call opens to its peer.
@@ -47,35 +67,27 @@ pub(crate) struct Opening<'a> {
 
 /// A message on its way from a plan to gather lists.
 struct Layout<'a> {
-    headers: &'a mut Pool<Headers>,
-    zero: &'a ZeroPage,
+    means: Means<'a>,
     body: &'a mut Body,
     /// Whether the first header is there.
     is_headed: bool,
     /// Bytes of the header slot that are used.
     header_at: usize,
-    /// Gather entries of one work request.
-    gather_max: usize,
 }
 
 impl<'a> Layout<'a> {
     /// Of the message that this body is of.
-    pub fn new(
-        headers: &'a mut Pool<Headers>,
-        zero: &'a ZeroPage,
-        body: &'a mut Body,
-        gather_max: usize,
-    ) -> Layout<'a> {
-        Layout { headers, zero, body, is_headed: false, header_at: 0, gather_max }
+    pub fn new(means: Means<'a>, body: &'a mut Body) -> Layout<'a> {
+        Layout { means, body, is_headed: false, header_at: 0 }
     }
 
     /// Opens what the peer is told of in the header that follows, and fills what it fetches.
-    fn open(&mut self, opening: Opening<'_>, plan: &Plan<'_>) -> Result<(), TooManyPieces> {
+    fn open(&mut self, opening: Opening<'_>, plan: &Plan<'_>) -> Result<(), Stuck> {
         let Opening { grants, message } = opening;
         if let Plan::Group(plan) = plan {
             let mut fill = Fill::new(message);
             for piece in plan.body_pieces() {
-                self.body.copy_piece(&piece, &mut fill);
+                self.body.copy_piece(&piece, |bytes| fill.put(bytes));
             }
         }
         for op in grants.iter_mut().filter_map(Grant::open) {
@@ -85,24 +97,16 @@ impl<'a> Layout<'a> {
     }
 
     /// One RDMA_MSG, in however many slots its payload is.
-    pub fn run_inline(
-        &mut self,
-        conn: &Connection,
-        plan: &InlinePlan,
-    ) -> Result<(), TooManyPieces> {
+    pub fn run_inline(&mut self, conn: &Connection, plan: &InlinePlan) -> Result<(), Stuck> {
         let (bytes, sge) = self.header(InlinePlan::HEADER_LEN as usize)?;
-        conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| TooManyPieces)?;
+        conn.encode_inline(plan, &mut Writer::new(bytes)).map_err(|_| Stuck::TooManyPieces)?;
         self.push(0, sge)?;
         self.payload(0, 0..plan.payload)?;
         self.end(send_op(plan.invalidate))
     }
 
     /// A group of transmissions, or one with bulk.
-    pub fn run_group(
-        &mut self,
-        conn: &Connection,
-        plan: &mut GroupPlan<'_>,
-    ) -> Result<(), TooManyPieces> {
+    pub fn run_group(&mut self, conn: &Connection, plan: &mut GroupPlan<'_>) -> Result<(), Stuck> {
         while let Some(write) = plan.next_write() {
             let begin = self.body.gather.len();
             for piece in plan.write_pieces(&write) {
@@ -114,10 +118,15 @@ impl<'a> Layout<'a> {
             let begin = self.body.gather.len();
             let (bytes, sge) = self.header(transmission.header_len as usize)?;
             conn.encode_header(plan, &transmission, &mut Writer::new(bytes))
-                .map_err(|_| TooManyPieces)?;
+                .map_err(|_| Stuck::TooManyPieces)?;
             self.push(begin, sge)?;
             for piece in conn.pieces(plan, &transmission) {
                 self.gather(begin, piece)?;
+            }
+            if self.body.open_entries() > self.means.gather_max {
+                self.body.gather.truncate(begin);
+                self.push(begin, sge)?;
+                self.copy_together(begin, conn.pieces(plan, &transmission))?;
             }
             // wire.md P12: with the last transmission, and with no other.
             let is_last = transmission.index + 1 == plan.count();
@@ -126,26 +135,57 @@ impl<'a> Layout<'a> {
         Ok(())
     }
 
+    /// Appends pieces that are too many for one work request: the first, as many as a slot holds, are
+    /// copied into one. The plan has counted on that for a stream of no more bytes.
+    #[cold]
+    fn copy_together(
+        &mut self,
+        begin: usize,
+        pieces: impl Iterator<Item = Gather>,
+    ) -> Result<(), Stuck> {
+        if self.body.slots.is_full() {
+            return Err(Stuck::TooManyPieces);
+        }
+        let mut slot = self.means.send.take().ok_or(Stuck::NoSlot)?;
+        let mut pieces = pieces.peekable();
+        let (mut at, room) = (0, slot.payload_len());
+        while let Some(piece) = pieces.next_if(|piece| at + piece.len() as usize <= room) {
+            let to = slot.payload_mut();
+            self.body.copy_piece(&piece, |bytes| {
+                to[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            });
+        }
+        let sge = slot.payload_sge(0..at);
+        // Behind those that the payload is in, and like them given back with the message.
+        self.body.slots.push(slot);
+        self.push(begin, sge)?;
+        for piece in pieces {
+            self.gather(begin, piece)?;
+        }
+        Ok(())
+    }
+
     /// Appends what a piece of a plan stands for.
-    fn gather(&mut self, begin: usize, piece: Gather) -> Result<(), TooManyPieces> {
+    fn gather(&mut self, begin: usize, piece: Gather) -> Result<(), Stuck> {
         match piece {
             Gather::Payload(range) => self.payload(begin, range),
             Gather::Bulk { item, start, len } => {
-                self.body.gather_item(item, start, len).ok_or(TooManyPieces)
+                self.body.gather_item(item, start, len).ok_or(Stuck::TooManyPieces)
             }
             Gather::Zero(len) => self.zeros(begin, len),
         }
     }
 
     /// Ends an RDMA Write, which is cut where its gather list gets too long for a work request.
-    fn end_write(&mut self, begin: usize, remote: &RdmaSegment) -> Result<(), TooManyPieces> {
+    fn end_write(&mut self, begin: usize, remote: &RdmaSegment) -> Result<(), Stuck> {
         let RdmaSegment { handle: rkey, offset: mut addr, .. } = *remote;
         let end = self.body.gather.len();
         let mut at = begin;
         while at < end {
-            let next = (at + self.gather_max).min(end);
+            let next = (at + self.means.gather_max).min(end);
             let op = SendOp::Write(Remote { addr, rkey });
-            self.body.end_request_at(op, next).ok_or(TooManyPieces)?;
+            self.body.end_request_at(op, next).ok_or(Stuck::TooManyPieces)?;
             let lengths = self.body.gather[at..next].iter().map(|sge| u64::from(sge.length));
             addr = addr.wrapping_add(lengths.sum());
             at = next;
@@ -154,36 +194,36 @@ impl<'a> Layout<'a> {
     }
 
     /// Ends the gather list of a work request.
-    fn end(&mut self, op: SendOp) -> Result<(), TooManyPieces> {
-        if self.body.open_entries() > self.gather_max {
-            return Err(TooManyPieces);
+    fn end(&mut self, op: SendOp) -> Result<(), Stuck> {
+        if self.body.open_entries() > self.means.gather_max {
+            return Err(Stuck::TooManyPieces);
         }
-        self.body.end_request(op).ok_or(TooManyPieces)
+        self.body.end_request(op).ok_or(Stuck::TooManyPieces)
     }
 
     /// Room for a header: in front of the payload if it is the first and fits, else in the
     /// message's header slot.
-    fn header(&mut self, len: usize) -> Result<(&mut [u8], Sge), TooManyPieces> {
+    fn header(&mut self, len: usize) -> Result<(&mut [u8], Sge), Stuck> {
         if !core::mem::replace(&mut self.is_headed, true) && len <= HEADROOM {
-            let slot = self.body.slots.first_mut().ok_or(TooManyPieces)?;
+            let slot = self.body.slots.first_mut().ok_or(Stuck::TooManyPieces)?;
             let sge = slot.sge(len, 0);
             return Ok((slot.header_mut(len), sge));
         }
         if self.body.headers.is_none() {
-            self.body.headers = Some(self.headers.pop().ok_or(TooManyPieces)?);
+            self.body.headers = Some(self.means.headers.pop().ok_or(Stuck::TooManyPieces)?);
         }
-        let slot = self.body.headers.as_mut().ok_or(TooManyPieces)?;
+        let slot = self.body.headers.as_mut().ok_or(Stuck::TooManyPieces)?;
         let range = self.header_at..self.header_at + len;
-        if range.end > self.headers.slot_len() {
-            return Err(TooManyPieces);
+        if range.end > self.means.headers.slot_len() {
+            return Err(Stuck::TooManyPieces);
         }
         self.header_at = range.end;
-        let sge = self.headers.sge(slot, range.clone());
-        Ok((&mut self.headers.bytes_mut(slot)[range], sge))
+        let sge = self.means.headers.sge(slot, range.clone());
+        Ok((&mut self.means.headers.bytes_mut(slot)[range], sge))
     }
 
     /// Bytes of the payload that the program wrote, wherever their slots are.
-    fn payload(&mut self, begin: usize, range: Range<u32>) -> Result<(), TooManyPieces> {
+    fn payload(&mut self, begin: usize, range: Range<u32>) -> Result<(), Stuck> {
         let (mut skip, mut left) = (range.start as usize, range.len());
         for at in 0..self.body.slots.len() {
             let room = self.body.slots[at].payload_len();
@@ -200,22 +240,22 @@ impl<'a> Layout<'a> {
             left -= part;
             skip = 0;
         }
-        if left == 0 { Ok(()) } else { Err(TooManyPieces) }
+        if left == 0 { Ok(()) } else { Err(Stuck::TooManyPieces) }
     }
 
     /// Padding, from the zero page and nowhere else.
-    fn zeros(&mut self, begin: usize, len: u32) -> Result<(), TooManyPieces> {
+    fn zeros(&mut self, begin: usize, len: u32) -> Result<(), Stuck> {
         let mut left = len;
         while left > 0 {
-            let part = left.min(self.zero.len() as u32);
-            self.push(begin, self.zero.sge(part as usize))?;
+            let part = left.min(self.means.zero.len() as u32);
+            self.push(begin, self.means.zero.sge(part as usize))?;
             left -= part;
         }
         Ok(())
     }
 
     /// Appends a gather entry, joined to the one before if they touch.
-    fn push(&mut self, begin: usize, sge: Sge) -> Result<(), TooManyPieces> {
+    fn push(&mut self, begin: usize, sge: Sge) -> Result<(), Stuck> {
         if let Some(last) = self.body.gather[begin..].last_mut()
             && last.lkey == sge.lkey
             && last.addr + u64::from(last.length) == sge.addr
@@ -223,7 +263,7 @@ impl<'a> Layout<'a> {
             last.length += sge.length;
             return Ok(());
         }
-        self.body.gather.try_push(sge).map_err(|_| TooManyPieces)
+        self.body.gather.try_push(sge).map_err(|_| Stuck::TooManyPieces)
     }
 }
 

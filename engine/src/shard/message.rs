@@ -187,29 +187,29 @@ impl Body {
     }
 
     /// Copies what a piece of a plan stands for.
-    pub fn copy_piece(&mut self, piece: &Gather, to: &mut Fill<'_>) {
+    pub fn copy_piece(&mut self, piece: &Gather, mut put: impl FnMut(&[u8])) {
         match piece {
-            Gather::Payload(range) => self.copy_payload(range, to),
-            Gather::Zero(len) => to.put_zeros(*len as usize),
+            Gather::Payload(range) => self.copy_payload(range, put),
+            Gather::Zero(len) => put_zeros(*len as usize, put),
             Gather::Bulk { item, start, len } => {
                 let (mut skip, mut left) = (*start as usize, *len as usize);
                 for piece in self.item_pieces(*item) {
                     let begin = skip.min(piece.len());
                     let end = (begin + left).min(piece.len());
-                    to.put(&piece[begin..end]);
+                    put(&piece[begin..end]);
                     (skip, left) = (skip - begin, left - (end - begin));
                 }
             }
         }
     }
 
-    fn copy_payload(&mut self, range: &Range<u32>, to: &mut Fill<'_>) {
+    fn copy_payload(&mut self, range: &Range<u32>, mut put: impl FnMut(&[u8])) {
         let (mut skip, mut left) = (range.start as usize, range.len());
         for slot in &mut self.slots {
             let bytes = slot.payload_mut();
             let begin = skip.min(bytes.len());
             let end = (begin + left).min(bytes.len());
-            to.put(&bytes[begin..end]);
+            put(&bytes[begin..end]);
             (skip, left) = (skip - begin, left - (end - begin));
         }
     }
@@ -256,15 +256,15 @@ impl<'a> Fill<'a> {
             }
         }
     }
+}
 
-    fn put_zeros(&mut self, len: usize) {
-        let zeros = [0; 64];
-        let mut left = len;
-        while left > 0 {
-            let part = left.min(zeros.len());
-            self.put(&zeros[..part]);
-            left -= part;
-        }
+fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
+    let zeros = [0; 64];
+    let mut left = len;
+    while left > 0 {
+        let part = left.min(zeros.len());
+        put(&zeros[..part]);
+        left -= part;
     }
 }
 

@@ -11,7 +11,7 @@ use rpcrdma_xdr::error::NoRoom;
 
 use super::exposed::Exposures;
 use super::lane::Lane;
-use super::layout::{self, Opening};
+use super::layout::{self, Means, Opening};
 use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
 use crate::error::CallRefused;
@@ -222,14 +222,9 @@ impl Outbox {
         conn: &Connection,
         plan: Plan<'_>,
     ) -> Result<(), CallRefused> {
-        let Outbox { headers, zero, messages, .. } = self;
-        layout::lay_out(
-            messages,
-            (headers, zero, self.gather_max),
-            index,
-            (conn, plan),
-            Opening::default(),
-        )
+        let Outbox { headers, send, zero, messages, .. } = self;
+        let means = Means { headers, send, zero, gather_max: self.gather_max as usize };
+        layout::lay_out(messages, means, index, (conn, plan), Opening::default())
     }
 
     /// Plans a call on its route and lays it out, with what it exposes in front of it.
@@ -241,12 +236,13 @@ impl Outbox {
         id: CallId,
         (demand, route): (&CallDemand<'_>, &CallRoute),
     ) -> Result<(), CallRefused> {
-        let Outbox { headers, zero, messages, exposures, ledger, .. } = self;
+        let Outbox { headers, send, zero, messages, exposures, ledger, .. } = self;
+        let means = Means { headers, send, zero, gather_max: self.gather_max as usize };
         let (segments, opening) = exposures.at(place).opening();
         self.stats.exposed.add(opening.grants.len() as u64);
         let planned = conn.begin_call(ledger, id, demand, route, &segments.exposed());
         let plan = planned.map_err(CallRefused::Protocol)?;
-        layout::lay_out(messages, (headers, zero, self.gather_max), index, (conn, plan), opening)
+        layout::lay_out(messages, means, index, (conn, plan), opening)
     }
 
     /// Sends an error message about something that was not taken for a call. False if it cannot be

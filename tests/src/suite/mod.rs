@@ -30,7 +30,8 @@ macro_rules! api_suite {
  padding_of_many_pieces_harms_nobody,
                 any_mixture_arrives, a_read_that_is_not_wanted_placed_comes_in_line,
                 an_item_shorter_than_wanted_comes_in_line, wants_without_items_are_harmless,
-                bulk_comes_in_line_where_it_cannot_be_placed, bulk_is_read_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,
+                bulk_comes_in_line_where_it_cannot_be_placed, many_short_items_come_in_line,
+                bulk_is_read_where_it_cannot_be_placed, what_needs_explicit_rdma_is_refused,
                 a_reply_longer_than_announced_fails_its_call;
             explicit: a_write_of_every_length_is_fetched,
                 a_read_of_every_length_is_written_to_its_sink,

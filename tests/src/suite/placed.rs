@@ -3,6 +3,7 @@
 use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 use rpcrdma_proto::{Refusal, SendError};
 
+use super::explicit;
 use crate::script::{Part, Script};
 use crate::world::{Open, Plan, World, is_passing, large};
 
@@ -160,6 +161,32 @@ pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, 
             let (placed, _) = world.round(0, peer, &script);
             assert_eq!(placed, 0);
         }
+    }
+}
+
+/// As many items as a message has are in line where they are short, with padding and without,
+/// although no work request gathers so many pieces: in both versions, both ways, and behind a result
+/// that is written.
+pub fn many_short_items_come_in_line<P: Provider>(open: Open<'_, P>) {
+    for (version, explicit) in [("one", true), ("one", false), ("two", true), ("two", false)] {
+        let mut plan = explicit::plan(version);
+        for raw in [&mut plan.serve, &mut plan.call] {
+            raw.explicit.enabled = explicit;
+        }
+        let (mut world, peer) = World::pair(open, &plan);
+        for (seed, (count, len)) in (0..).zip([(5, 101), (8, 4), (8, 96), (8, 101), (7, 0)]) {
+            let parts: Vec<Part> = vec![Part::Bulk(len); count];
+            let script = Script::new(seed, &parts, &parts).wants(&[]);
+            assert_eq!(world.round(0, peer, &script), (0, 0), "{count} of {len} bytes");
+        }
+        if explicit {
+            let parts: Vec<Part> = [5_000].into_iter().chain([99; 7]).map(Part::Bulk).collect();
+            let want = [Want { len_min: 0, len_max: 5_000 }];
+            let script = Script::new(9, &[], &parts).wants(&want);
+            assert_eq!(world.round(0, peer, &script).1, 1, "the others are in line");
+        }
+        world.check_all_home();
+        world.check_nothing_leaked();
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn plan_reply<'a>(
     demand: &ReplyDemand<'a>,
     (writes, reply): (WriteList<'a>, Option<WriteChunk<'a>>),
 ) -> Result<GroupPlan<'a>, SendError> {
-    let ReplyDemand { payload, items, gather_max, .. } = *demand;
+    let ReplyDemand { payload, items, gather_max, copy_max, .. } = *demand;
     let mut direct = ItemSet::EMPTY;
     // RFC 8166 4.3.2.1: chunks are used up in order; wire.md C5: also by an item without bytes.
     for (index, (item, WriteChunk(segments))) in items.iter().zip(writes.iter()).enumerate() {
@@ -41,7 +41,8 @@ pub(crate) fn plan_reply<'a>(
     let mut lists = ReplyLists { writes, reply, is_written: false };
     let header_len = lists.header_len();
     let Spread { stream, pieces, bulk } = spread(payload, items, direct)?;
-    let in_msg = peer.fits_msg(header_len, stream) && pieces < gather_max;
+    let can_gather = pieces < gather_max || stream <= copy_max;
+    let in_msg = peer.fits_msg(header_len, stream) && can_gather;
     let have = reply.map_or(0, |WriteChunk(segments)| total_len(segments.iter()));
     let in_chunk = have >= u64::from(stream) && peer.fits_header(header_len);
     // RFC 8166 4.3.3: a Reply chunk may be left unused if the reply is short.

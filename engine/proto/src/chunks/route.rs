@@ -155,7 +155,7 @@ impl Ends<'_> {
 
     /// The two ways as one, if their headers and what goes with them fit the peer's buffers.
     fn join(&self, demand: &CallDemand<'_>, reply: &ReplyWay, call: &CallWay) -> Option<CallRoute> {
-        let CallDemand { payload, items, gather_max, explicit, .. } = *demand;
+        let CallDemand { payload, items, gather_max, copy_max, explicit, .. } = *demand;
         let Spread { stream, pieces, .. } = spread(payload, items, call.reads).ok()?;
         let body = if call.is_fetched { stream } else { 0 };
         let mut entries = if call.is_fetched { self.landing(body, explicit)? } else { 0 };
@@ -168,7 +168,10 @@ impl Ends<'_> {
         let header_len = size::HEADER_MIN as u32 + entries * READ_LEN + reply.lists_len;
         let fits = match call.is_fetched {
             true => self.peer.fits_header(header_len),
-            false => self.peer.fits_msg(header_len, stream) && pieces < gather_max,
+            false => {
+                let can_gather = pieces < gather_max || stream <= copy_max;
+                self.peer.fits_msg(header_len, stream) && can_gather
+            }
         };
         let first_room = if call.is_fetched { 0 } else { stream };
         fits.then_some(CallRoute {

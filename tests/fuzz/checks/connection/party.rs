@@ -138,6 +138,7 @@ impl Party {
             wants: &wants,
             reply_payload_max: answer.stream_len(),
             gather_max: 3 + choices.below(16),
+            copy_max: 0,
             explicit: Explicit { enabled, landing_len },
         };
         let planned = self.plan(id, &content, &demand);
@@ -376,6 +377,7 @@ impl Party {
             items: &content.items,
             offer: offer(self.side.first_segment(&lead)),
             gather_max: 3 + choices.below(16),
+            copy_max: 0,
         };
         let Side { conn, ledger, .. } = &mut self.side;
         let planned = match choices.rarely(16) {

@@ -44,6 +44,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
         wants: &wants,
         reply_payload_max: answer.stream_len(),
         gather_max,
+        copy_max: 0,
         explicit,
     };
     let mut memory = Memory::default();
@@ -75,6 +76,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
         items: &answer.items,
         offer: offer(&arrived.lead),
         gather_max,
+        copy_max: 0,
     };
     let to = arrived.to;
     match server.conn.begin_reply(&mut server.ledger, &to, &demand) {
