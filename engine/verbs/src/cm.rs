@@ -64,6 +64,7 @@ pub struct VerbsRequest {
 
 /// Who is to be told of events.
 enum Owner {
+    #[expect(dead_code, reason = "it listens until it is dropped")]
     Listener(Id),
     Attempt(ConnectId),
     /// A connection, on its queues.

@@ -102,6 +102,7 @@ mod tests {
 
     library! {
         /// A library that has no such function.
+        #[expect(dead_code, reason = "it cannot be loaded")]
         pub struct Lacking in "libc.so.6" {
             fn there_is_no_such_function();
         }
