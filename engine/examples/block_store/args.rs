@@ -1,6 +1,9 @@
 //! The command line.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use rpcrdma_verbs::VerbsOptions;
 
 use crate::rpc::BLOCK_MAX;
 use crate::store::SECTOR;
@@ -24,6 +27,25 @@ pub struct Args {
     pub workers: usize,
     /// Spare segments of the server.
     pub spares: Option<usize>,
+    /// The RDMA device; `None` is the fabric.
+    pub verbs: Option<Wanted>,
+}
+
+/// An RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// An address of it.
+    pub address: IpAddr,
+    /// Its name; without it the one that has the address.
+    pub device: Option<String>,
+}
+
+impl Wanted {
+    /// What it is opened with.
+    pub fn options(&self) -> VerbsOptions {
+        let (device, address) = (self.device.clone(), Some(self.address));
+        VerbsOptions { device, address, ..VerbsOptions::default() }
+    }
 }
 
 /// What the command line says.
@@ -37,8 +59,8 @@ pub enum Command {
 
 /// How to use it.
 pub const USAGE: &str = "\
-Writes a file in blocks to a server in this process, over the software fabric, reads it back, and
-compares every byte.
+Writes a file in blocks to a server in this process, over the software fabric or an RDMA device,
+reads it back, and compares every byte.
 
 Usage: block_store [--file F] [options]
 
@@ -52,6 +74,9 @@ Usage: block_store [--file F] [options]
   --direct on|off      whether to pass the page cache by (O_DIRECT) where that is possible (on)
   --workers N          threads that write and read the store, 1 to 8 (2)
   --spares N           segments of 64 KiB that may be at the disk at a time; without it enough
+  --provider fabric|verbs  who carries the messages (fabric); verbs is an RDMA device
+  --address, -a IP     an address of the RDMA device
+  --device, -d NAME    the RDMA device; without it the one that has the address
 ";
 
 /// Reads a command line without the name of the program.
@@ -68,7 +93,9 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         window: 16,
         workers: 2,
         spares: None,
+        verbs: None,
     };
+    let (mut is_verbs, mut address, mut device) = (false, None, None);
     let mut arguments = arguments.into_iter();
     while let Some(option) = arguments.next() {
         let option = option.to_string_lossy().into_owned();
@@ -87,11 +114,34 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
             "--block" => args.blocks = vec![block(&text)?],
             "--continuation" => args.continuation = vec![switch("--continuation", &text)?],
             "--window" => args.window = number("--window", &text, 1..=64)?,
+            "--provider" => is_verbs = provider(&text)?,
+            "--address" | "-a" => address = Some(ip(&text)?),
+            "--device" | "-d" => device = Some(text.into_owned()),
             "--workers" => args.workers = number("--workers", &text, 1..=8)?,
             _ => args.spares = Some(number("--spares", &text, 0..=65_536)?),
         }
     }
+    args.verbs = match (is_verbs, address) {
+        (true, Some(address)) => Some(Wanted { address, device }),
+        (true, None) => {
+            return Err("--provider verbs wants --address, one of the device".to_owned());
+        }
+        (false, None) if device.is_none() => None,
+        (false, _) => return Err("--address and --device are for --provider verbs".to_owned()),
+    };
     Ok(Command::Run(args))
+}
+
+fn provider(text: &str) -> Result<bool, String> {
+    match text {
+        "fabric" => Ok(false),
+        "verbs" => Ok(true),
+        _ => Err(format!("--provider {text}: fabric or verbs")),
+    }
+}
+
+fn ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("--address {text}: an IPv4 or IPv6 address without a port"))
 }
 
 fn block(text: &str) -> Result<usize, String> {
@@ -126,7 +176,7 @@ fn number(
     number.ok_or_else(|| format!("{option} {text}: a number from {min} to {max}"))
 }
 
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 13] = [
     "--file",
     "--store",
     "--direct",
@@ -135,6 +185,11 @@ const OPTIONS: [&str; 8] = [
     "--window",
     "--workers",
     "--spares",
+    "--provider",
+    "--address",
+    "-a",
+    "--device",
+    "-d",
 ];
 
 #[cfg(test)]
@@ -155,7 +210,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let line = "--file f --store s --direct off --block 64KiB --continuation off --window 3 \
-                    --workers 1 --spares 0";
+                    --workers 1 --spares 0 --provider verbs -a fd00::1 -d rxe0";
         let expected = Args {
             file: Some("f".into()),
             store: Some("s".into()),
@@ -165,6 +220,10 @@ mod tests {
             window: 3,
             workers: 1,
             spares: Some(0),
+            verbs: Some(Wanted {
+                address: "fd00::1".parse().expect("an address"),
+                device: Some("rxe0".to_owned()),
+            }),
         };
         assert_eq!(parsed(line), Ok(Command::Run(expected)));
         assert_eq!(parsed("--file f --help"), Ok(Command::Help));
@@ -188,6 +247,11 @@ mod tests {
             ("--window 65", "1 to 64"),
             ("--continuation maybe", "on or off"),
             ("--direct 1", "on or off"),
+            ("--provider tcp", "fabric or verbs"),
+            ("--provider verbs", "--address"),
+            ("--provider verbs --address 10.0.0.1:5", "without a port"),
+            ("-d rxe0", "--provider verbs"),
+            ("--provider fabric -a 10.0.0.1", "--provider verbs"),
         ] {
             let error = parsed(line).expect_err(line);
             assert!(error.contains(name), "{error}");

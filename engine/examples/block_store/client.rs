@@ -6,7 +6,7 @@ use std::time::Duration;
 use rpcrdma_engine::incoming::PayloadReader;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallRefused, Client, Clock, Completion, Fabric, Incoming, PeerId,
+    CallBuilder, CallError, CallRefused, Client, Clock, Completion, Incoming, PeerId, Provider,
     SetupError, Turn,
 };
 use rpcrdma_proto::SendError;
@@ -14,8 +14,8 @@ use rpcrdma_proto::SendError;
 use crate::rpc::{self, Procedure, ReplyError};
 
 /// A client with its connection.
-pub struct Session {
-    client: Client<Fabric>,
+pub struct Session<P: Provider> {
+    client: Client<P>,
     peer: PeerId,
     clock: Clock,
     /// Polls that found nothing since the last that did.
@@ -121,12 +121,12 @@ pub enum ClientError {
     },
 }
 
-impl Session {
+impl<P: Provider> Session<P> {
     /// Connects.
     ///
     /// # Errors
     /// If there is no connection to be had.
-    pub fn connect(mut client: Client<Fabric>, to: SocketAddr) -> Result<Session, SetupError> {
+    pub fn connect(mut client: Client<P>, to: SocketAddr) -> Result<Session<P>, SetupError> {
         let peer = client.connect(to)?;
         Ok(Session { client, peer, clock: Clock::new(), idle: 0 })
     }

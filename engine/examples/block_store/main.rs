@@ -4,7 +4,7 @@
 //!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ writev ─▶ file :server
 //!           compared where it landed ◀═ READ ◀═ registered block ◀─ pread ◀─ file
 //! ```
-//! Both are in this process, on the software fabric: the server on a thread of its own with a core
+//! Both are in this process, on the software fabric or on an RDMA device: the server on a thread of its own with a core
 //! of its own, the client on the main thread. Neither copies data: what crosses `═▶` is what an
 //! RNIC would move. The server's shard does not wait for its file: the segments that data landed in
 //! are taken out of their receive buffers, spares take their place, and threads write them.
@@ -25,6 +25,7 @@ mod tests;
 
 use std::error::Error;
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -32,6 +33,8 @@ use args::{Args, Command};
 use checksum::Checksum;
 use files::{Input, Target};
 use passes::{Blocks, Pass};
+use rpcrdma_engine::{Fabric, Provider};
+use rpcrdma_verbs::Verbs;
 use setup::{Pair, Shape};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -57,7 +60,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs on the device that was asked for.
 fn run(args: &Args, out: &mut impl Write) -> Outcome<()> {
+    match &args.verbs {
+        // The fabric's addresses are its own.
+        None => run_on((Fabric::new(), Ipv4Addr::LOCALHOST.into()), args, out),
+        Some(wanted) => run_on((Verbs::open(&wanted.options())?, wanted.address), args, out),
+    }
+}
+
+fn run_on<P: Provider + Clone>(
+    site: (P, IpAddr),
+    args: &Args,
+    out: &mut impl Write,
+) -> Outcome<()> {
+    writeln!(out, "device {}", site.0.caps().name)?;
     let input = Input::open(args.file.as_deref(), out)?;
     let target = Target::make(args.store.as_deref(), &input.path, args.direct)?;
     writeln!(out, "file   {}, {} bytes", input.path.display(), input.len)?;
@@ -76,7 +93,8 @@ fn run(args: &Args, out: &mut impl Write) -> Outcome<()> {
             spares: args.spares,
             continuation,
         };
-        let mut pair = Pair::start(&shape, &target.path, target.direct, args.workers)?;
+        let mut pair =
+            Pair::start(site.clone(), &shape, &target.path, target.direct, args.workers)?;
         for &block in &args.blocks {
             let row = Row::measure(&mut pair, &input, &target, block, args.window)?;
             row.print(&shape, out)?;
@@ -107,8 +125,8 @@ struct Row {
 }
 
 impl Row {
-    fn measure(
-        pair: &mut Pair,
+    fn measure<P: Provider + Clone>(
+        pair: &mut Pair<P>,
         input: &Input,
         target: &Target,
         block: usize,

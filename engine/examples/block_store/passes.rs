@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::incoming::{EndOfMessage, PayloadReader};
-use rpcrdma_engine::{CallBuilder, Incoming, Loan, Turn, Want};
+use rpcrdma_engine::{CallBuilder, Incoming, Loan, Provider, Turn, Want};
 
 use crate::checksum::{Checksum, Summing};
 use crate::client::{Calls, ClientError, Session};
@@ -55,7 +55,7 @@ impl Blocks<'_> {
 ///
 /// # Errors
 /// If the server cannot.
-pub fn empty(session: &mut Session) -> Result<(), ClientError> {
+pub fn empty<P: Provider>(session: &mut Session<P>) -> Result<(), ClientError> {
     session.run(1, 1, &mut Emptying)
 }
 
@@ -63,7 +63,11 @@ pub fn empty(session: &mut Session) -> Result<(), ClientError> {
 ///
 /// # Errors
 /// The first block that did not get there, and why.
-pub fn write(session: &mut Session, blocks: Blocks<'_>, window: u64) -> Result<Pass, ClientError> {
+pub fn write<P: Provider>(
+    session: &mut Session<P>,
+    blocks: Blocks<'_>,
+    window: u64,
+) -> Result<Pass, ClientError> {
     let begun = Instant::now();
     let mut writing = Writing {
         blocks,
@@ -81,7 +85,11 @@ pub fn write(session: &mut Session, blocks: Blocks<'_>, window: u64) -> Result<P
 ///
 /// # Errors
 /// The first block that did not come back, or not as it was.
-pub fn read(session: &mut Session, blocks: Blocks<'_>, window: u64) -> Result<Pass, ClientError> {
+pub fn read<P: Provider>(
+    session: &mut Session<P>,
+    blocks: Blocks<'_>,
+    window: u64,
+) -> Result<Pass, ClientError> {
     let begun = Instant::now();
     let mut reading = Reading {
         blocks,

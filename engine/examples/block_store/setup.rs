@@ -1,11 +1,12 @@
 //! The configurations of both ends, and the server with everything around it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rpcrdma_config::{ConfigError, Raw};
-use rpcrdma_engine::{Config, Engine, Fabric, ShardHandle};
+use rpcrdma_engine::{Config, Engine, Provider, ShardHandle};
 use rpcrdma_mempool::allowed_cores;
 
 use crate::client::Session;
@@ -99,32 +100,32 @@ impl Shape {
     }
 }
 
-/// A server on its thread and a client for this one, on a fabric of their own.
-pub struct Pair {
+/// A server on its thread and a client for this one, on one device.
+pub struct Pair<P: Provider> {
     /// The client, connected.
-    pub session: Session,
+    pub session: Session<P>,
     /// The server's shard.
     pub server: ShardHandle,
     /// WRITEs that the server's shard did itself.
     pub own_writes: Arc<AtomicU64>,
-    _client_engine: Engine<Fabric>,
-    server_engine: Engine<Fabric>,
+    _client_engine: Engine<P>,
+    server_engine: Engine<P>,
     disk: Arc<Disk>,
     workers: Workers,
 }
 
-impl Pair {
+impl<P: Provider + Clone> Pair<P> {
     /// Starts the server of a file and makes a client.
     pub fn start(
+        (device, at): (P, IpAddr),
         shape: &Shape,
         path: &Path,
         direct: bool,
         workers: usize,
-    ) -> Result<Pair, Box<dyn std::error::Error>> {
+    ) -> Result<Pair<P>, Box<dyn std::error::Error>> {
         let (disk, workers) = Disk::start(path, direct, workers, shape.credits())?;
         let (disk, own_writes) = (Arc::new(disk), Arc::new(AtomicU64::new(0)));
-        let fabric = Fabric::new();
-        let mut server_engine = Engine::new(fabric.clone(), shape.server()?)?;
+        let mut server_engine = Engine::new(device.clone(), shape.server()?)?;
         let make = {
             let (disk, own_writes) = (disk.clone(), own_writes.clone());
             let calls_max = shape.credits();
@@ -135,8 +136,8 @@ impl Pair {
         };
         let mut shards = server_engine.start(make)?;
         let server = shards.pop().ok_or("the configuration has no shard")?;
-        let address = server_engine.listen(ADDRESS.parse()?)?;
-        let client_engine = Engine::new(fabric, shape.client()?)?;
+        let address = server_engine.listen(SocketAddr::new(at, 0))?;
+        let client_engine = Engine::new(device, shape.client()?)?;
         let session = Session::connect(client_engine.client()?, address)?;
         Ok(Pair {
             session,
@@ -163,5 +164,3 @@ impl Pair {
 
 /// Bytes of a placement segment.
 pub const SEGMENT_LEN: usize = 64 << 10;
-/// The fabric's addresses are its own; port 0 takes a free one.
-const ADDRESS: &str = "127.0.0.1:0";

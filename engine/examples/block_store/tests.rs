@@ -1,10 +1,11 @@
 //! The server and the client against each other, and the server against clients that err.
 
 use std::io::sink;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rpcrdma_engine::{CallBuilder, Payload};
+use rpcrdma_engine::{CallBuilder, Fabric, Payload};
 
 use crate::args::Args;
 use crate::client::ClientError;
@@ -36,6 +37,7 @@ fn args(file: &Temporary) -> Args {
         window: 4,
         workers: 2,
         spares: None,
+        verbs: None,
     }
 }
 
@@ -44,10 +46,17 @@ fn store_of(file: &Temporary) -> PathBuf {
 }
 
 /// A server of an empty store, and its client.
-fn pair(file: &Temporary, continuation: bool) -> (Pair, Target, Temporary) {
+fn pair(file: &Temporary, continuation: bool) -> (Pair<Fabric>, Target, Temporary) {
     let target = Target::make(Some(&store_of(file)), &file.0, true).expect("a new file");
     let shape = Shape { block_max: BLOCK_MAX, window: 4, spares: None, continuation };
-    let pair = Pair::start(&shape, &target.path, target.direct, 1).expect("starts");
+    let pair = Pair::start(
+        (Fabric::new(), Ipv4Addr::LOCALHOST.into()),
+        &shape,
+        &target.path,
+        target.direct,
+        1,
+    )
+    .expect("starts");
     let remove = Temporary(target.path.clone());
     (pair, target, remove)
 }

@@ -143,7 +143,10 @@ impl VerbsCm {
             return;
         };
         match happened.event {
-            sys::RDMA_CM_EVENT_ESTABLISHED => {}
+            // Whoever left before the peer's last word had come could not take leave of it.
+            sys::RDMA_CM_EVENT_ESTABLISHED => drop(port.with(num, |pair| {
+                pair.id.iter().filter(|_| pair.is_failed).for_each(Id::disconnect);
+            })),
             sys::RDMA_CM_EVENT_DEVICE_REMOVAL => events::lose(&self.device),
             // The peer has left, or has never come, or is not to be reached at its address.
             _ => port.on_end(num, QueueEvent::Disconnected { qp_num: num }),

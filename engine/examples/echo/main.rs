@@ -1,0 +1,126 @@
+//! An echo server and its client: both in this process, or one of them, over the software fabric or an
+//! RDMA device.
+//!
+//! ```text
+//!   echo                                                       both, over the software fabric
+//!   echo --provider verbs --address 10.0.0.1                   both, over the device with this address
+//!   echo --provider verbs --listen 10.0.0.1:7777               the server, until SIGINT or SIGTERM
+//!   echo --provider verbs --connect 10.0.0.1:7777              the client, here or on another machine
+//! ```
+
+mod args;
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use clap::Parser;
+use rpcrdma_config::Provider as Carrier;
+use rpcrdma_engine::{
+    Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
+};
+use rpcrdma_verbs::Verbs;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use args::{Args, Ends};
+
+/// Answers every call with the bytes behind its transaction id and message type.
+struct Echo;
+
+impl Handler for Echo {
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let mut skip = 8;
+        for slice in call.payload() {
+            let bytes = slice.get(skip..).unwrap_or_default();
+            skip -= slice.len() - bytes.len();
+            reply.payload().put_fixed(bytes);
+        }
+        reply.send()
+    }
+}
+
+fn main() -> ExitCode {
+    match begin(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Opens the device that is asked for. Everything behind is the same for all of them.
+fn begin(args: &Args) -> Result<(), Box<dyn Error>> {
+    let config = args.config()?;
+    let ends = args.ends(&config)?;
+    match config.engine().provider {
+        Carrier::Fabric => run(Fabric::new(), config, ends, args.calls),
+        Carrier::Verbs => run(Verbs::from_config(&config)?, config, ends, args.calls),
+    }
+}
+
+fn run<P: Provider>(
+    device: P,
+    config: Config,
+    ends: Ends,
+    calls: u64,
+) -> Result<(), Box<dyn Error>> {
+    println!("echo: over {}", device.caps().name);
+    let mut engine = Engine::new(device, config)?;
+    match ends {
+        Ends::Both(at) => {
+            engine.start(|_| Echo)?;
+            let address = engine.listen(SocketAddr::new(at.unwrap_or(HERE), 0))?;
+            call(&mut engine.client()?, address, calls)
+        }
+        Ends::Server(at) => {
+            // Before there are threads, so that none of them takes the signals the usual way.
+            let mut signals = Signals::new([SIGINT, SIGTERM])?;
+            let shards = engine.start(|_| Echo)?;
+            println!("echo: listening at {}", engine.listen(at)?);
+            signals.forever().next();
+            let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
+            println!("echo: {answered} calls answered");
+            Ok(())
+        }
+        Ends::Client(to) => call(&mut engine.client()?, to, calls),
+    }
+}
+
+/// Makes calls, one at a time, and compares what comes back.
+fn call<P: Provider>(
+    client: &mut Client<P>,
+    to: SocketAddr,
+    calls: u64,
+) -> Result<(), Box<dyn Error>> {
+    let peer = client.connect(to)?;
+    let clock = Clock::new();
+    let start = clock.now();
+    for cookie in 0..calls {
+        let mut call = client.call(peer, cookie)?;
+        call.payload().put_u64(cookie);
+        call.payload().put_opaque(b"hello, peer");
+        call.submit()?;
+        let mut outcome = ControlFlow::Continue(());
+        while outcome.is_continue() {
+            client.poll(clock.now(), |done| {
+                assert_eq!(done.cookie(), cookie);
+                let echoed = done.result().map(|reply| reply.reader().u64());
+                outcome = ControlFlow::Break(echoed);
+            });
+            if let ControlFlow::Break(echoed) = outcome {
+                assert_eq!(echoed?, Ok(cookie), "what was said comes back");
+                break;
+            }
+            client.wait(std::time::Duration::from_millis(1));
+        }
+    }
+    let each = (clock.now() - start) / calls.max(1);
+    println!("echo: {calls} calls, one at a time: {each} ns each");
+    Ok(())
+}
+
+/// The fabric's addresses are its own.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
