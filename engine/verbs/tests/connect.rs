@@ -371,3 +371,64 @@ fn an_endpoint_that_is_dropped_is_a_connection_less_at_the_other_end() {
     drop(ours);
     assert_eq!(pair.event(false), QueueEvent::Disconnected { qp_num });
 }
+
+/// The network interface of the device under test, if tests may switch it off and remove the device.
+fn expendable() -> String {
+    let interface = std::env::var("RPCRDMA_TEST_EXPENDABLE");
+    interface.expect("RPCRDMA_TEST_EXPENDABLE is the interface of a device that nobody else needs")
+}
+
+/// Runs a command of iproute2.
+fn run(program: &str, arguments: &[&str]) -> std::process::Child {
+    std::process::Command::new(program).args(arguments).spawn().expect("iproute2 is there")
+}
+
+#[test]
+#[ignore = "switches an RDMA device off: tests/run vm"]
+fn trouble_a_port_that_goes_down_and_up_is_reported_and_ends_no_connection() {
+    let interface = expendable();
+    let device = device(|_| {});
+    let mut pair = Pair::new(&device, address());
+    let [ours, theirs] = pair.connect();
+    let (ours, theirs) = (pair.server.attach(ours), pair.client.attach(theirs));
+    for (state, event) in [("down", QueueEvent::PortDown), ("up", QueueEvent::PortUp)] {
+        let ended = run("ip", &["link", "set", &interface, state]).wait().expect("it ends");
+        assert!(ended.success(), "the interface goes {state}");
+        // All queues hear of it, and of nothing else.
+        assert_eq!(pair.event(true), event);
+        assert_eq!(pair.event(false), event);
+    }
+    let events = device.events();
+    assert_eq!((events.ports_down, events.ports_up, events.devices_lost), (1, 1, 0));
+    pair.server.queues.disconnect(ours.qp);
+    assert_eq!(pair.event(false), QueueEvent::Disconnected { qp_num: theirs.qp_num });
+}
+
+#[test]
+#[ignore = "removes an RDMA device: tests/run vm"]
+fn trouble_a_device_that_is_removed_is_lost_for_all() {
+    let _ = expendable();
+    let device = device(|_| {});
+    let name = device.caps().name.clone();
+    let mut pair = Pair::new(&device, address());
+    let [ours, theirs] = pair.connect();
+    pair.server.attach(ours);
+    pair.client.attach(theirs);
+    // It may wait until this process has closed the device.
+    let mut removal = run("rdma", &["link", "delete", &name]);
+    for of_server in [true, false] {
+        // The kernel takes one end after the other away, and each takes leave of its peer.
+        let mut event = pair.event(of_server);
+        if matches!(event, QueueEvent::Disconnected { .. }) {
+            event = pair.event(of_server);
+        }
+        assert_eq!(event, QueueEvent::DeviceLost);
+    }
+    assert_eq!(device.events().devices_lost, 1, "told once, however many ends there were");
+    let handle = pair.client.queues.handle();
+    let refused = pair.client.cm.connect(pair.at, &handle, &QUIET).expect_err("it is gone");
+    let lost = matches!(refused, SetupError::Connect { reason: ConnectError::Lost, .. });
+    assert!(lost, "{refused}");
+    drop((pair, handle));
+    let _ = removal.try_wait();
+}
