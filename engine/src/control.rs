@@ -242,8 +242,8 @@ impl<P: Provider> Control<P> {
             core::mem::take(&mut self.attempts).into_iter().partition(is_open);
         self.attempts = open;
         for attempt in ended {
-            self.cm.cancel(attempt.inner);
-            self.refuse(attempt.wish, ConnectError::TimedOut);
+            let why = self.cm.cancel(attempt.inner);
+            self.refuse(attempt.wish, why.unwrap_or(ConnectError::TimedOut));
         }
     }
 

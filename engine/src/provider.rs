@@ -150,8 +150,8 @@ pub trait ConnectionManager: Send {
         param: &ConnParam<'_>,
     ) -> Result<Endpoint<Self>, SetupError>;
     /// Gives an attempt up: nobody waits for it any more. An outcome that is on its way may still
-    /// come; whoever takes it then drops it.
-    fn cancel(&mut self, id: ConnectId);
+    /// come; whoever takes it then drops it. Returns why it has not come about yet, if that is known.
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError>;
     /// Turns a request down.
     fn reject(&mut self, request: Self::Request, private: &[u8]);
     /// The next event, waiting for it at most `timeout`. Returns early when `waker` is rung.

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    Attached, Bind, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags,
-    SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Attached, Bind, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
+    DeviceCaps, Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr,
+    SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
+    WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
@@ -437,8 +438,8 @@ impl<C: ConnectionManager> ConnectionManager for WatchedCm<C> {
         self.0.accept(request, on, param)
     }
 
-    fn cancel(&mut self, id: ConnectId) {
-        self.0.cancel(id);
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        self.0.cancel(id)
     }
 
     fn reject(&mut self, request: C::Request, private: &[u8]) {

@@ -142,7 +142,9 @@ impl ConnectionManager for FabricCm {
     }
 
     /// The request is in its listener's hands: what comes of it is dropped by who takes it.
-    fn cancel(&mut self, _id: ConnectId) {}
+    fn cancel(&mut self, _id: ConnectId) -> Option<ConnectError> {
+        None
+    }
 
     fn reject(&mut self, request: FabricRequest, _private: &[u8]) {
         drop(request);

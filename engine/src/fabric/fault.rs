@@ -27,9 +27,9 @@ pub use self::plan::{FaultLog, FaultPlan};
 use self::plan::SplitMix;
 use crate::error::SetupError;
 use crate::provider::{
-    Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, DeviceCaps, Endpoint,
-    Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
-    WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
+    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker,
+    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
 /// Queues with faults.
@@ -459,8 +459,8 @@ impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
         self.0.accept(request, on, param)
     }
 
-    fn cancel(&mut self, id: ConnectId) {
-        self.0.cancel(id);
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        self.0.cancel(id)
     }
 
     fn reject(&mut self, request: C::Request, private: &[u8]) {

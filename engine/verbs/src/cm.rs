@@ -399,10 +399,10 @@ impl ConnectionManager for VerbsCm {
         Ok(endpoint)
     }
 
-    fn cancel(&mut self, id: ConnectId) {
-        if let Some(attempt) = self.attempts.remove(&id) {
-            self.owners.remove(&attempt.key);
-        }
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        let attempt = self.attempts.remove(&id)?;
+        self.owners.remove(&attempt.key);
+        attempt.tries.last()
     }
 
     fn reject(&mut self, mut request: VerbsRequest, private: &[u8]) {

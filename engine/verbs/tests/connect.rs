@@ -236,6 +236,7 @@ fn addresses_that_cannot_be_listened_on_are_named_with_the_reason() {
 fn an_address_that_nobody_answers_is_given_up_in_time() {
     let device = device(|raw| {
         raw.verbs.resolve_timeout = "50ms".into();
+        raw.verbs.answer_timeout = "100ms".into();
         raw.verbs.attempts = 3;
         raw.verbs.pause = "10ms".into();
     });

@@ -47,13 +47,21 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tries {
     left: u32,
+    /// Why the last one failed.
+    last: Option<ConnectError>,
     pause: Duration,
     pause_max: Duration,
 }
 
 impl Tries {
     pub fn new(options: &VerbsOptions) -> Tries {
-        Tries { left: options.attempts, pause: options.pause, pause_max: options.pause_max }
+        let (pause, pause_max) = (options.pause, options.pause_max);
+        Tries { left: options.attempts, last: None, pause, pause_max }
+    }
+
+    /// Why the last try failed, if one has.
+    pub fn last(&self) -> Option<ConnectError> {
+        self.last
     }
 
     /// Takes note of a try that has failed: the pause before the next one, or why there is none.
@@ -62,6 +70,7 @@ impl Tries {
             Failure::Final(reason) => return Err(reason),
             Failure::Passing(reason) => reason,
         };
+        self.last = Some(reason);
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             return Err(reason);
@@ -95,7 +104,9 @@ mod tests {
     #[test]
     fn the_last_failure_is_the_reason() {
         let mut tries = tries(2, 1, 1);
+        assert_eq!(tries.last(), None);
         assert!(tries.after(LATE).is_ok());
+        assert_eq!(tries.last(), Some(ConnectError::TimedOut));
         let lost = tries.after(Failure::Passing(ConnectError::Lost));
         assert_eq!(lost, Err(ConnectError::Lost));
     }

@@ -36,11 +36,10 @@ pub(super) fn of_error(error: &io::Error) -> Failure {
 fn of_errno(errno: i32) -> Failure {
     match errno {
         libc::ETIMEDOUT => Failure::Passing(ConnectError::TimedOut),
-        // An interface may be coming up, or its route may not be there yet.
+        // There is no way, or it leaves by an interface that is none of an RDMA device.
         libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN => {
-            Failure::Passing(ConnectError::NoRoute)
+            Failure::Final(ConnectError::NoRoute)
         }
-        // The way leaves by an interface that is none of an RDMA device, or another family's.
         libc::ENODEV | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EINVAL => {
             Failure::Final(ConnectError::NoRoute)
         }
@@ -89,7 +88,6 @@ mod tests {
         for (event, status, why) in [
             (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_ROUTE_ERROR, libc::ETIMEDOUT, ConnectError::TimedOut),
-            (sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ENETUNREACH, ConnectError::NoRoute),
             (sys::RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, ConnectError::TimedOut),
             (sys::RDMA_CM_EVENT_REJECTED, 10, ConnectError::Rejected),
             (sys::RDMA_CM_EVENT_CONNECT_ERROR, -libc::EINVAL, ConnectError::Lost),
@@ -100,8 +98,10 @@ mod tests {
 
     #[test]
     fn an_address_behind_another_interface_is_not_tried_again() {
-        let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -libc::ENODEV);
-        assert_eq!(event, Failure::Final(ConnectError::NoRoute));
+        for errno in [libc::ENODEV, libc::ENETUNREACH, libc::EHOSTUNREACH] {
+            let event = of_event(sys::RDMA_CM_EVENT_ADDR_ERROR, -errno);
+            assert_eq!(event, Failure::Final(ConnectError::NoRoute));
+        }
         let at_once = of_error(&io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
         assert_eq!(at_once, Failure::Final(ConnectError::NoRoute));
     }
