@@ -262,7 +262,11 @@ impl Pair {
     /// Destroys the queue pair. Only by the thread that polls, or when nobody polls any more.
     pub fn destroy(&mut self, device: &Device) {
         // SAFETY: the queue pair is alive; it is out of the list, and nobody posts to it.
-        let _ = unsafe { (device.lib.ibv_destroy_qp)(self.qp) };
+        let code = unsafe { (device.lib.ibv_destroy_qp)(self.qp) };
+        if code != 0 {
+            // It stays in the error state, in which it touches no memory.
+            device.events.note_failure(&error::code("ibv_destroy_qp", code));
+        }
         self.qp = ptr::null_mut();
     }
 }

@@ -158,6 +158,15 @@ impl Drop for VerbsQueues {
     }
 }
 
+#[cfg(test)]
+impl VerbsQueues {
+    /// Has the device be one that says when it has no Receives of a queue pair any more, or takes in
+    /// what was found out.
+    pub(crate) fn tells_last_receive(&mut self) -> &mut bool {
+        &mut self.tells_last_receive
+    }
+}
+
 /// What is reported of a completion when a queue pair is gone.
 fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
     if done.qp_num != gone {

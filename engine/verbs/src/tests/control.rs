@@ -132,6 +132,23 @@ fn what_a_dead_queue_pair_received_comes_home_and_what_it_sent_is_forgotten() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
+fn a_device_that_says_when_it_has_no_receives_any_more_is_waited_for() {
+    let mut pair = Pair::new();
+    let [_, qb2] = pair.another();
+    *pair.b.queues.tells_last_receive() = true;
+    let port = pair.b.queues.handle().port;
+    std::thread::scope(|scope| {
+        scope.spawn(|| port.on_last_receive(qb2.qp_num));
+        pair.b.queues.destroy(qb2.qp);
+    });
+    // One that has said so for nobody does not hold up anybody for long, and not twice.
+    pair.b.queues.destroy(pair.qb.qp);
+    assert!(!*pair.b.queues.tells_last_receive());
+    assert!(port.with(pair.qb.qp_num, |_| ()).is_none(), "it is gone all the same");
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
 fn connections_come_and_go_without_losing_a_receive() {
     let mut pair = Pair::new();
     pair.b.recvs(0..32, 0, 64);
