@@ -181,6 +181,6 @@ fn longest<P: Provider>(scene: &mut Scene<'_, P>) -> (u32, u32) {
 }
 
 /// What the slots of one message hold for certain.
-const IN_LINE_MAX: u32 = 256 << 10;
+pub(super) const IN_LINE_MAX: u32 = 60 << 10;
 /// What the memory of the client is for.
 pub const LONGEST: u32 = 1 << 20;

@@ -15,7 +15,7 @@ use crate::nfs::{Give, Take};
 /// If not.
 pub fn targets_of_every_length_are_made_and_read<P: Provider>(scene: &mut Scene<'_, P>) {
     let (dir, path) = scene.fresh("links");
-    let lens = (1..=17).chain(700..=1023).step_by(if scene.inline < 2000 { 1 } else { 3 });
+    let lens = (1..=17).chain((700..=1023).step_by(3));
     for (index, len) in lens.enumerate() {
         let give = [Give::Apart(1), Give::InLine, Give::Apart(3)][index % 3];
         let target = target(len);

@@ -9,7 +9,7 @@ use nfs3_types::nfs3::*;
 use rpcrdma_engine::Provider;
 
 use super::{Scene, pattern};
-use crate::nfs::{Failure, Give, Take};
+use crate::nfs::{Failure, Give};
 
 /// GETATTR says of every kind of object what the file system says.
 ///
@@ -73,13 +73,16 @@ pub fn names_of_every_length_are_found<P: Provider>(scene: &mut Scene<'_, P>) {
     let up = scene.nfs.lookup(&dir, b"..").expect("the directory above");
     assert_eq!(up.object, scene.root);
     assert_eq!(scene.nfs.lookup(&dir, b".").expect("the directory").object, dir);
-    for (name, status) in [
-        ("not there".to_owned(), nfsstat3::NFS3ERR_NOENT),
-        ("n".repeat(256), nfsstat3::NFS3ERR_NAMETOOLONG),
-    ] {
-        let said = scene.nfs.lookup(&dir, name.as_bytes());
-        assert!(matches!(&said, Err(Failure::Status(said)) if *said == status), "{name}: {said:?}");
-    }
+    let missing = scene.nfs.lookup(&dir, b"not there");
+    assert!(matches!(missing, Err(Failure::Status(nfsstat3::NFS3ERR_NOENT))), "{missing:?}");
+    // Linux does not read arguments that no file system could have: GARBAGE_ARGS.
+    let too_long = scene.nfs.lookup(&dir, "n".repeat(256).as_bytes());
+    let is_refused = match &too_long {
+        Err(Failure::Status(status)) => *status == nfsstat3::NFS3ERR_NAMETOOLONG,
+        Err(Failure::Denied(words)) => *words == [0, 4],
+        _ => false,
+    };
+    assert!(is_refused, "{too_long:?}");
 }
 
 /// What is made, changed, renamed and removed through the server is so in the file system.
@@ -139,8 +142,8 @@ pub fn changes_are_made_in_the_file_system<P: Provider>(scene: &mut Scene<'_, P>
         nfs.remove(&dir, name.as_bytes()).expect("a name is removed");
     }
     assert_eq!(fs::read_dir(&path).expect("the directory").count(), 0);
-    let stale = nfs.read(&file, 0, 10, Take::InLine);
-    assert!(matches!(stale, Err(Failure::Status(nfsstat3::NFS3ERR_STALE))), "{stale:?}");
+    let gone = nfs.lookup(&dir, b"file");
+    assert!(matches!(gone, Err(Failure::Status(nfsstat3::NFS3ERR_NOENT))), "{gone:?}");
 }
 
 /// FSINFO, FSSTAT, PATHCONF and ACCESS say something that can be used.

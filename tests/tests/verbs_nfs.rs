@@ -1,0 +1,357 @@
+//! Our client and the Linux kernel's NFS server, on an RDMA device, in version one: the only
+//! implementation that everybody runs, and none of ours.
+//!
+//! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device. The server exports `/export`
+//! from this machine, with RDMA port 20049 and MOUNT on port 20048; what is read and written is
+//! compared with the directory itself.
+
+use std::env;
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use nfs3_types::nfs3::{createhow3, nfs_fh3, nfsstat3, sattr3};
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::{CallError, Engine};
+use rpcrdma_tests::device::{address, device};
+use rpcrdma_tests::nfs::client::{read_request, read_results};
+use rpcrdma_tests::nfs::mount::mount;
+use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Scene, Take, suite};
+use rpcrdma_verbs::Verbs;
+
+const EXPORT: &str = "/export";
+/// What the server takes and sends in line if nobody has told it anything else.
+const INLINE: u32 = 4096;
+
+fn server() -> SocketAddr {
+    SocketAddr::new(address(), 20_049)
+}
+
+/// The handle of the export.
+fn root() -> nfs_fh3 {
+    let service = SocketAddr::new(address(), 20_048);
+    mount(service, EXPORT.as_bytes()).expect("the directory is exported")
+}
+
+/// What the server has counted of its RDMA Reads and Writes.
+fn moved() -> Moved {
+    let count = |name: &str| {
+        let path = Path::new("/proc/sys/sunrpc/svc_rdma").join(name);
+        let text = fs::read_to_string(&path).expect("a counter of the server");
+        text.trim().parse().expect("a number")
+    };
+    Moved { reads: count("rdma_stat_read"), writes: count("rdma_stat_write") }
+}
+
+fn configured(change: impl Fn(&mut Raw)) -> Config {
+    let mut raw = Config::default().raw().clone();
+    raw.engine.numa_bind = false;
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
+    raw.connections.credits_requested = 64;
+    raw.app.bulk.count = 80;
+    raw.app.bulk.length = "256KiB".into();
+    raw.explicit.buffers.count = 32;
+    change(&mut raw);
+    Config::try_from(raw).expect("the configuration of a test holds")
+}
+
+/// The server's version, so that nothing has to be found out.
+fn one(raw: &mut Raw) {
+    raw.protocol.version = "one".into();
+    raw.receive.placement.count = 0;
+}
+
+fn connected(at: SocketAddr, change: impl Fn(&mut Raw)) -> (Engine<Verbs>, Nfs<Verbs>) {
+    let engine = Engine::new(device().device, configured(change)).expect("an engine");
+    let nfs = Nfs::connect(engine.client().expect("a client"), at).expect("a connection");
+    (engine, nfs)
+}
+
+/// Connects, and hands a test the scene.
+fn with_server(
+    inline: u32,
+    change: impl Fn(&mut Raw),
+    test: impl FnOnce(&mut Scene<'_, Verbs>, SocketAddr),
+) {
+    let (_engine, nfs) = connected(server(), change);
+    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, inline);
+    test(&mut scene, server());
+    let stats = scene.nfs.rpc.client().handle().stats();
+    assert_eq!((stats.leaked, stats.failed_completions), (0, 0), "{stats:?}");
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn messages_of_4096_bytes() {
+    with_server(INLINE, one, |scene, _| suite::all(scene));
+}
+
+/// What the server says that it takes and sends in line, to those who connect meanwhile.
+struct Stating;
+
+impl Stating {
+    fn new(inline: u32) -> Stating {
+        fs::write(STATED, inline.to_string()).expect("the server is told");
+        Stating
+    }
+}
+
+impl Drop for Stating {
+    fn drop(&mut self) {
+        fs::write(STATED, INLINE.to_string()).expect("the server is told");
+    }
+}
+
+const STATED: &str = "/proc/sys/sunrpc/svc_rdma/max_req_size";
+
+/// The server takes and sends 4096 bytes at least, so it is the client that does not.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn messages_of_1024_bytes() {
+    let small = |raw: &mut Raw| {
+        one(raw);
+        raw.receive.inline = "1KiB".into();
+        raw.send.length = "1KiB".into();
+    };
+    with_server(1024, small, |scene, _| suite::all(scene));
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn messages_of_8192_bytes() {
+    let _stating = Stating::new(8192);
+    let large = |raw: &mut Raw| {
+        one(raw);
+        raw.receive.inline = "8KiB".into();
+    };
+    with_server(8192, large, suite_of_data);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn messages_of_other_lengths_in_each_direction() {
+    let _stating = Stating::new(8192);
+    for (sent, received) in [("1KiB", "8KiB"), ("8KiB", "1KiB")] {
+        let change = |raw: &mut Raw| {
+            one(raw);
+            raw.send.length = sent.into();
+            raw.receive.inline = received.into();
+        };
+        // What is longer than either is in a chunk for certain.
+        with_server(8192, change, |scene, _| {
+            suite::data::reads_stop_at_the_end(scene);
+            suite::data::long_calls_are_fetched_as_a_whole(scene);
+            suite::directories::directories_are_read_in_replies_of_every_size(scene);
+        });
+    }
+}
+
+/// Chunks of up to 16 segments, all that Linux's own client ever has.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn chunks_of_many_segments() {
+    let small = |raw: &mut Raw| {
+        one(raw);
+        raw.explicit.buffers.length = "72KiB".into();
+        raw.explicit.buffers.count = 64;
+        raw.explicit.windows = 1024.into();
+        raw.app.bulk.length = "72KiB".into();
+        raw.app.bulk.count = 256;
+    };
+    with_server(INLINE, small, suite_of_data);
+}
+
+/// Memory that is registered for each call, and not shown through windows.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn memory_by_registrations() {
+    let registered = |raw: &mut Raw| {
+        one(raw);
+        raw.explicit.exposure = "registration".into();
+    };
+    with_server(INLINE, registered, suite_of_data);
+}
+
+/// Nobody but we invalidates our memory.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn without_remote_invalidation() {
+    let own = |raw: &mut Raw| {
+        one(raw);
+        raw.interop.remote_invalidation = false;
+    };
+    with_server(INLINE, own, suite_of_data);
+}
+
+fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: SocketAddr) {
+    suite::data::reads_bring_what_is_in_the_file(scene);
+    suite::data::writes_put_into_the_file_what_was_given(scene);
+    suite::data::many_calls_are_in_flight(scene);
+    suite::refusals::memory_that_is_too_small_fails_its_call_only(scene);
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_server_of_version_one_is_found_out_once() {
+    with_server(INLINE, |_| {}, suite::versions::a_server_of_version_one_is_found_out_once);
+}
+
+/// Found out by the first call, where no properties are spoken of.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_first_call_finds_out_the_version() {
+    let bare = |raw: &mut Raw| {
+        raw.features.properties = false;
+        raw.features.placement = false;
+        raw.features.continuation = false;
+    };
+    let (_engine, mut nfs) = connected(server(), bare);
+    let first = nfs.null();
+    let is_repeatable =
+        matches!(&first, Err(Failure::Call { error, .. }) if CallError::is_repeatable(error));
+    assert!(is_repeatable, "it was not executed: {first:?}");
+    nfs.null().expect("the same call goes in version one");
+    nfs.rpc.reconnect(server()).expect("the server is there");
+    nfs.null().expect("the version is known");
+    let stats = nfs.rpc.client().handle().stats();
+    assert_eq!((stats.fallbacks_error, stats.versions_remembered), (1, 1));
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn addresses_of_version_six() {
+    let at = SocketAddr::new(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into(), 20_049);
+    let (_engine, nfs) = connected(at, one);
+    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, INLINE);
+    suite::names::attributes_are_those_of_the_file_system(&mut scene);
+    suite::data::reads_stop_at_the_end(&mut scene);
+}
+
+/// The server grants as many credits as it is asked for, up to 64, and holds them.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn as_many_calls_as_the_server_grants() {
+    with_server(INLINE, one, |scene, _| {
+        let (dir, path) = scene.fresh("grants");
+        fs::write(path.join("file"), suite::pattern(3, 100_000)).expect("a file");
+        let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+        let mut calls = Vec::new();
+        let mut most = 0;
+        for round in 0..200_u64 {
+            let request = read_request(&file, round * 100, 5_000, Take::Sink(1));
+            while let Some(call) = scene.nfs.rpc.submit_now(&request).expect("a READ") {
+                calls.push((round, call));
+                if calls.len() as u64 > 3 * round {
+                    break;
+                }
+            }
+            most = most.max(scene.nfs.rpc.open());
+            scene.nfs.rpc.poll();
+        }
+        for (round, call) in calls {
+            let reply = scene.nfs.rpc.finish(call).expect("a READ");
+            let read = read_results(&reply).expect("its results");
+            assert!(read.data == suite::pattern(3, 100_000)[round as usize * 100..][..5_000]);
+        }
+        assert!((32..=64).contains(&most), "{most} calls were open at one time");
+    });
+}
+
+/// The server has a cache of replies, by xid and address: a client that begins where another began
+/// is answered out of it, and one that does not is served (wire.md W24).
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn calls_of_a_new_client_are_executed() {
+    let dir = "cached";
+    let path = Path::new(EXPORT).join(dir).join("file");
+    let _ = fs::remove_dir_all(Path::new(EXPORT).join(dir));
+    fs::create_dir(Path::new(EXPORT).join(dir)).expect("a directory");
+    let root = root();
+    let make = |seed: Option<u64>| {
+        let engine = Engine::new(device().device, configured(one)).expect("an engine");
+        if let Some(seed) = seed {
+            engine.seed_xids(seed);
+        }
+        let client = engine.client().expect("a client");
+        let mut nfs = Nfs::connect(client, server()).expect("a connection");
+        let dir = nfs.lookup(&root, dir.as_bytes()).expect("the directory").object;
+        let made = nfs.create_as(&dir, b"file", createhow3::GUARDED(sattr3::default()));
+        made.map(drop)
+    };
+    make(Some(77)).expect("it is made");
+    fs::remove_file(&path).expect("it was made");
+    make(Some(77)).expect("out of the cache");
+    assert!(!path.exists(), "the cache has answered, and nothing was made");
+    make(None).expect("it is made");
+    assert!(path.exists(), "another client is served");
+    let again = make(None);
+    assert!(matches!(again, Err(Failure::Status(nfsstat3::NFS3ERR_EXIST))), "{again:?}");
+}
+
+/// Where `RPCRDMA_TEST_SERVER` is another machine, what crosses the wire can be captured. How many
+/// messages that were goes to the file `RPCRDMA_TEST_COUNT`.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn every_kind_of_message_crosses_the_wire() {
+    let server = env::var("RPCRDMA_TEST_SERVER");
+    let server = server.map_or(address(), |it| it.parse().expect("an address of the server"));
+    let root = mount(SocketAddr::new(server, 20_048), EXPORT.as_bytes()).expect("an export");
+    let (_engine, mut nfs) = connected(SocketAddr::new(server, 20_049), one);
+    suite::kinds::every_kind_of_message(&mut nfs, &root);
+    let stats = nfs.rpc.client().handle().stats();
+    assert_eq!(stats.version_one, 1);
+    if let Ok(file) = env::var("RPCRDMA_TEST_COUNT") {
+        fs::write(file, format!("{}\n", stats.sent + stats.received)).expect("it is written");
+    }
+}
+
+/// Connections come and go; each leaves everything at home.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn connections_come_and_go() {
+    with_server(INLINE, one, |scene, at| {
+        let (dir, path) = scene.fresh("comers");
+        fs::write(path.join("file"), suite::pattern(4, 30_000)).expect("a file");
+        let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+        for _ in 0..20 {
+            let read = scene.nfs.read(&file, 1, 20_001, Take::Sink(2)).expect("a READ");
+            assert!(read.data == suite::pattern(4, 30_000)[1..20_002]);
+            scene.nfs.rpc.reconnect(at).expect("the server is there");
+        }
+    });
+}
+
+/// The server is stopped and started while there is a connection: open and later calls fail, none
+/// is left, and a new connection goes.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn a_server_that_is_started_anew_is_found_again() {
+    let threads = |count: &str| fs::write("/proc/fs/nfsd/threads", count).expect("nfsd is here");
+    let (_engine, nfs) = connected(server(), one);
+    let mut scene = Scene::new(nfs, root(), Path::new(EXPORT), &moved, INLINE);
+    let (dir, path) = scene.fresh("restart");
+    fs::write(path.join("file"), suite::pattern(5, 30_000)).expect("a file");
+    let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+    let request = read_request(&file, 0, 20_000, Take::Sink(1));
+    let calls: Vec<u64> =
+        (0..10).map(|_| scene.nfs.rpc.submit(&request).expect("a READ")).collect();
+    threads("0");
+    for call in calls {
+        match scene.nfs.rpc.finish(call) {
+            Ok(reply) => assert!(reply.sink),
+            Err(Failure::Call { error: CallError::ConnectionLost(_), .. }) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let mut after = 0;
+    while scene.nfs.null().is_ok() {
+        after += 1;
+        assert!(after < 1000, "a server without threads does not answer");
+    }
+    fs::write("/proc/fs/nfsd/portlist", "rdma 20049").expect("a port of the server");
+    threads("8");
+    scene.nfs.rpc.reconnect(server()).expect("the server is back");
+    let read = scene.nfs.read(&file, 0, 20_000, Take::Sink(1)).expect("a READ");
+    assert!(read.data == suite::pattern(5, 30_000)[..20_000]);
+}
