@@ -232,6 +232,13 @@ pub enum CallRefused {
          explicit.buffers make them more"
     )]
     TooLittleMemory,
+    /// The device does not let peers reach some of the call's memory: it refused the registration, or
+    /// the memory is none of those that are registered for good.
+    #[error(
+        "the device does not show memory of the call to the peer: registering it failed (ulimit -l, \
+         or explicit.exposure = \"windows\"), or it is the memory of another shard"
+    )]
+    CannotExpose,
     /// The protocol does not let it go out, or not now.
     #[error("the call cannot be sent: {0:?}")]
     Protocol(rpcrdma_proto::SendError),

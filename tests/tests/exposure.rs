@@ -1,7 +1,7 @@
 //! Ways of showing memory to peers that depend on the device, or that no watch would pass.
 
-use rpcrdma_engine::Fabric;
 use rpcrdma_engine::fabric::FabricOptions;
+use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
 use rpcrdma_tests::script::{Part, Place, Script};
 use rpcrdma_tests::suite::explicit::plan;
 use rpcrdma_tests::world::{Plan, World};
@@ -46,6 +46,29 @@ fn a_device_with_few_windows_is_used_as_far_as_they_go() {
     let mut world = World::new(&|| device.clone(), &plan);
     everything(&mut world, &plan);
     assert_eq!(world.clients[0].shard().audit().windows.total, 8);
+}
+
+/// One registration for good is of the shard's own memory: what is another's is not in it, and never
+/// will be.
+#[test]
+fn memory_of_another_shard_is_not_shown_by_the_registrations_of_this_one() {
+    let device = fabric(0);
+    let mut plan = Plan { clients: 2, ..plan("two") };
+    plan.call.explicit.exposure = "static-insecure".into();
+    let mut world = World::new(&|| device.clone(), &plan);
+    let peer = world.connect(0);
+    let want = Want { len_min: 0, len_max: 9_000 };
+    for (owner, refused) in [(1, Err(CallRefused::CannotExpose)), (0, Ok(()))] {
+        let loan = world.clients[owner].turn(world.now).buffer().expect("a buffer");
+        let mut call = world.clients[0].call(peer, 9).expect("a free slot");
+        call.payload().put_fixed(&Script::new(1, &[], &[Part::Bulk(9_000)]).head());
+        call.want_into(want, Sink::from(loan));
+        let result = call.submit();
+        assert_eq!(result, refused);
+        assert!(result.is_ok() || !result.is_err_and(|why| why.is_transient()));
+    }
+    world.completion(0, |done| assert!(done.result().is_ok()));
+    world.check_all_home();
 }
 
 #[test]

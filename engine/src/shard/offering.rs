@@ -3,7 +3,7 @@
 use rpcrdma_mempool::{Access, BulkPool, Loan, Sge};
 
 use super::exposed::{Exposure, Exposures};
-use super::windows::{Exposer, Grant};
+use super::windows::{Exposer, Grant, NoKey};
 use crate::client::sink::Sink;
 use crate::error::CallRefused;
 use crate::incoming::Landing;
@@ -17,6 +17,17 @@ pub(crate) enum Lacking {
     Ever,
     /// One call has no more places.
     Places,
+    /// The device does not let peers reach some of the memory.
+    Right,
+}
+
+impl From<NoKey> for Lacking {
+    fn from(why: NoKey) -> Lacking {
+        match why {
+            NoKey::Now => Lacking::Now,
+            NoKey::Ever => Lacking::Right,
+        }
+    }
 }
 
 impl From<Lacking> for CallRefused {
@@ -25,6 +36,7 @@ impl From<Lacking> for CallRefused {
             Lacking::Now => CallRefused::Busy,
             Lacking::Ever => CallRefused::TooLittleMemory,
             Lacking::Places => CallRefused::TooManyPieces,
+            Lacking::Right => CallRefused::CannotExpose,
         }
     }
 }
@@ -109,8 +121,8 @@ impl Exposures {
         if !windows.has(grants.len()) {
             return Err(Lacking::Ever);
         }
-        for grant in grants {
-            let segment = windows.key(grant, exposer).ok_or(Lacking::Now)?;
+        for (own, grant) in grants.iter_mut().enumerate() {
+            let segment = windows.key(grant, own, exposer)?;
             let pushed = match grant.is_write() {
                 true => segments.writes.try_push(segment),
                 false => segments.reads.try_push(segment),

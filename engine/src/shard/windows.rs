@@ -9,8 +9,10 @@
 //! without them registers the piece for the time of the call. One registration for good is for those
 //! who ask for it by its name, which says what it is.
 
+use std::io::ErrorKind;
+
 use rpcrdma_config::section::Exposure;
-use rpcrdma_mempool::{Access, Keys, Sge};
+use rpcrdma_mempool::{Access, Keys, RegisterError, Sge};
 use rpcrdma_xdr::chunk::RdmaSegment;
 
 use crate::io::Io;
@@ -37,8 +39,8 @@ pub(crate) enum Way {
 
 /// Registers memory for one call: the queues of a shard, as their program reaches them.
 pub(crate) trait Exposer {
-    /// Opens these bytes; the key, or `None` if the device takes no more registrations.
-    fn expose(&mut self, sge: &Sge, access: Access) -> Option<u32>;
+    /// Opens these bytes and returns the key.
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
     /// Closes what was opened under this key.
     fn conceal(&mut self, rkey: u32);
     /// Takes a window back from a queue pair in the error state; `None` if it is lost.
@@ -46,8 +48,8 @@ pub(crate) trait Exposer {
 }
 
 impl<Q: Queues> Exposer for Io<Q> {
-    fn expose(&mut self, sge: &Sge, access: Access) -> Option<u32> {
-        self.queues().expose(sge, access).ok()
+    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.queues().expose(sge, access)
     }
 
     fn conceal(&mut self, rkey: u32) {
@@ -85,6 +87,28 @@ enum State {
     Dead,
 }
 
+/// Why a right has no key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// Others have what it takes.
+    Now,
+    /// Nobody who gives anything back will change it.
+    Ever,
+}
+
+impl NoKey {
+    /// Of a registration that failed while other calls had some, or none had.
+    fn of(error: &RegisterError, others: bool) -> NoKey {
+        let is_lack = match error {
+            RegisterError::Full { .. } => true,
+            RegisterError::Device { source, .. } => {
+                matches!(source.kind(), ErrorKind::OutOfMemory | ErrorKind::WouldBlock)
+            }
+        };
+        if is_lack && others { NoKey::Now } else { NoKey::Ever }
+    }
+}
+
 impl Windows {
     /// With these windows, all of them unbound.
     pub fn new(way: Way, windows: Vec<Window>) -> Windows {
@@ -97,25 +121,34 @@ impl Windows {
         !matches!(self.way, Way::Windows) || count <= self.total
     }
 
-    /// Gives a right its key. Nothing is open yet. `None` if no window is free, or the device does
-    /// not register the bytes.
-    pub fn key(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> Option<RdmaSegment> {
+    /// Gives a right its key, of a call that has so many already. Nothing is open yet.
+    pub fn key(
+        &mut self,
+        grant: &mut Grant,
+        own: usize,
+        exposer: &mut dyn Exposer,
+    ) -> Result<RdmaSegment, NoKey> {
         debug_assert_eq!(grant.state, State::Keyless);
         match &self.way {
             Way::Windows => {
-                let window = self.free.pop()?;
+                let window = self.free.pop().ok_or(NoKey::Now)?;
                 grant.window = Some(window.id);
                 (grant.rkey, grant.old_rkey) = (window.next_rkey(), window.rkey);
             }
-            Way::Registration => grant.rkey = exposer.expose(&grant.sge, grant.access)?,
+            Way::Registration => {
+                let key = exposer.expose(&grant.sge, grant.access);
+                grant.rkey = key.map_err(|error| NoKey::of(&error, self.out > own))?;
+            }
             Way::Static(keys) => {
-                grant.rkey = keys.iter().find(|keys| keys.lkey == grant.sge.lkey)?.rkey;
+                let keys = keys.iter().find(|keys| keys.lkey == grant.sge.lkey);
+                // The memory of another shard.
+                grant.rkey = keys.ok_or(NoKey::Ever)?.rkey;
             }
         }
         grant.state = State::Keyed;
         self.out += 1;
         let Sge { addr, length, .. } = grant.sge;
-        Some(RdmaSegment { handle: grant.rkey, length, offset: addr })
+        Ok(RdmaSegment { handle: grant.rkey, length, offset: addr })
     }
 
     /// Takes a right back that is dead, or that no peer was told of.
@@ -224,5 +257,52 @@ pub(crate) fn region_access(exposure: Exposure) -> Access {
         Exposure::Windows | Exposure::Auto => Access::MW_BIND,
         Exposure::Registration => Access::empty(),
         Exposure::StaticInsecure => Access::REMOTE_READ | Access::REMOTE_WRITE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that answers so.
+    struct Device(fn() -> Result<u32, RegisterError>);
+
+    impl Exposer for Device {
+        fn expose(&mut self, _: &Sge, _: Access) -> Result<u32, RegisterError> {
+            self.0()
+        }
+
+        fn conceal(&mut self, _: u32) {}
+
+        fn renew(&mut self, _: WindowId) -> Option<Window> {
+            None
+        }
+    }
+
+    fn failure(errno: i32) -> Result<u32, RegisterError> {
+        let source = std::io::Error::from_raw_os_error(errno);
+        Err(RegisterError::Device { bytes: 1, source })
+    }
+
+    #[test]
+    fn what_is_not_registered_comes_later_only_if_others_give_something_back() {
+        let grant = || Grant::new(Sge::default(), Access::REMOTE_READ);
+        let answers: [(fn() -> _, _); 4] = [
+            (|| Err(RegisterError::Full { held: 9 }), NoKey::Now),
+            (|| failure(libc::ENOMEM), NoKey::Now),
+            (|| failure(libc::EINVAL), NoKey::Ever),
+            (|| failure(libc::EFAULT), NoKey::Ever),
+        ];
+        for (answer, with_others) in answers {
+            let mut windows = Windows::new(Way::Registration, Vec::new());
+            let mut first = grant();
+            let keyed = windows.key(&mut first, 0, &mut Device(|| Ok(7)));
+            assert_eq!(keyed.map(|segment| segment.handle), Ok(7));
+            let later = windows.key(&mut grant(), 0, &mut Device(answer));
+            assert_eq!(later.err(), Some(with_others), "another call has one");
+            let never = windows.key(&mut grant(), 1, &mut Device(answer));
+            assert_eq!(never.err(), Some(NoKey::Ever), "the call has it itself");
+            windows.retire(first, &mut Device(answer));
+        }
     }
 }
