@@ -226,7 +226,11 @@ fn memory(raw: &RawMemory) -> Result<Memory, ConfigError> {
 fn receive(raw: &Raw, connections: &Connections) -> Result<Receive, ConfigError> {
     let given = &raw.receive;
     let inline_len = judge::word_length("receive.inline", &given.inline)?;
-    let placement = placement(&given.placement)?;
+    let mut placement = placement(&given.placement)?;
+    if !raw.features.placement {
+        // Peers place wherever there are segments.
+        placement.count = judge::count("receive.placement.count", 0)?;
+    }
     let replies = match judge::count_or_auto("receive.replies", &given.replies)? {
         Some(replies) => replies,
         None => sums::derived_replies(connections)?,

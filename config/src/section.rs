@@ -105,7 +105,7 @@ pub struct Receive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
-    /// How many; 0 is none, and the rest has no meaning then.
+    /// How many; 0 is none, and the rest has no meaning then. None if `features.placement` is off.
     pub count: Bounded<0, 63>,
     /// Bytes of each, a multiple of `align`.
     pub len: Bounded<4, BUFFER_LEN_MAX>,

@@ -474,6 +474,8 @@ fn the_structure_is_the_leading_segment_and_the_placement_segments() {
     let plain = with(|raw| raw.receive.placement.count = 0).expect("placement is not a must");
     assert_eq!(plain.recv_structure().segment_count(), 1);
     assert_eq!(plain.recv_structure().total_len(), 4096);
+    let off = with(|raw| raw.features.placement = false).expect("a feature is not a must");
+    assert_eq!(off.recv_structure(), plain.recv_structure(), "segments would be placed into");
     let most = with(|raw| raw.receive.placement.count = 63).expect("64 segments");
     assert_eq!(most.recv_structure().segment_count(), 64);
 }

@@ -214,6 +214,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     settings.response_sx_limit = connections.response_transmissions_max.value();
     settings.rpc_len_max = connections.rpc_len_max.value();
     settings.properties = features.properties;
+    settings.placement = features.placement;
     settings.interop = interop(config);
     settings.versions = match config.protocol().version {
         VersionChoice::Auto => Versions::all(),

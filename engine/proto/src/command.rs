@@ -275,7 +275,8 @@ impl Connection {
             false => 1,
         };
         let xmt = to.via == Via::Xmt && own.rtr.contains(RtrSupport::XRESP);
-        let bounds = Bounds { xmt, count_max, explicit: own.explicit };
+        let place = self.places();
+        let bounds = Bounds { xmt, count_max, place, explicit: own.explicit };
         let mut plan = route::plan_reply(self.limits(), bounds, &own.interop, to.xid, demand)?;
         match &mut plan {
             Plan::Inline(plan) => plan.invalidate = self.invalidated(to),
@@ -353,6 +354,11 @@ impl Connection {
         self.inflow.grow(&mut ledger.grants);
     }
 
+    /// Whether items are placed in the peer's buffers.
+    fn places(&self) -> bool {
+        self.settings.placement && self.limits().placement
+    }
+
     #[inline]
     fn call_bounds(&self) -> Bounds {
         let (own, peer) = (&self.settings, self.limits());
@@ -365,6 +371,7 @@ impl Connection {
             true => own.call_count_max.min(peer.request_rx_limit).min(self.credits.limit()),
             false => 1,
         };
-        Bounds { xmt, count_max: count_max.clamp(1, GROUP_MAX), explicit }
+        let count_max = count_max.clamp(1, GROUP_MAX);
+        Bounds { xmt, count_max, place: self.places(), explicit }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Bounds {
     pub(crate) xmt: bool,
     /// The most transmissions.
     pub(crate) count_max: u32,
+    /// Whether items may be placed in the peer's buffers.
+    pub(crate) place: bool,
     /// Whether memory may be exposed in this direction.
     pub(crate) explicit: bool,
 }
@@ -106,7 +108,7 @@ pub(crate) fn plan_reply<'a>(
     }
     let matches = direct::match_items(&rsd, items)?;
     let form = Form::Response { rsd };
-    let can = Can { place: peer.placement, write: bounds.explicit };
+    let can = Can { place: bounds.place, write: bounds.explicit };
     let mut failure = None;
     for Apart { placed, direct } in choice::choices(&matches, items, can)? {
         let header_base =

@@ -123,6 +123,8 @@ pub struct Settings {
     pub properties: bool,
     /// Which operations of the extension are used.
     pub rtr: RtrSupport,
+    /// Whether items are placed in the peer's receive buffers where these allow it.
+    pub placement: bool,
     /// Whether calls of the peer may have chunks: whether the engine can read and write the peer's
     /// memory. If not, such calls are refused.
     pub explicit: bool,
@@ -153,6 +155,7 @@ impl Settings {
             backward: BackwardSupport::Inline,
             properties: true,
             rtr: RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT,
+            placement: true,
             explicit: true,
             interop: Interop::default(),
             requester_invalidation: false,

@@ -82,7 +82,7 @@ impl Limits<'_> {
         };
         let mut failure = None;
         let apart = items_where(items, |item| item.len > 0);
-        if self.peer.placement && !apart.is_empty() {
+        if self.own.placement && self.peer.placement && !apart.is_empty() {
             match lay(0, Apart { placed: apart, ..Apart::NONE }, self.call_max) {
                 Ok(route) => return Ok(route),
                 Err(error) => failure = Some(error),
