@@ -53,11 +53,22 @@ pub struct Explicit {
     /// Bytes of one buffer that the engine can provide: as a landing place for an item without a
     /// sink, or for a whole message. 0 if it has none.
     pub landing_len: u32,
+    /// The most pieces of memory that one call can have written to: those of all its sinks, and
+    /// landing buffers.
+    pub written_max: u32,
+    /// The most landing buffers that a message to be fetched as a whole can lie in.
+    pub body_max: u32,
 }
 
 impl Explicit {
     /// No memory can be exposed.
-    pub const NONE: Self = Self { enabled: false, landing_len: 0 };
+    pub const NONE: Self = Self { enabled: false, landing_len: 0, written_max: 0, body_max: 0 };
+
+    /// Memory can be exposed, in as many pieces as one likes.
+    #[must_use]
+    pub const fn unlimited(landing_len: u32) -> Self {
+        Self { enabled: true, landing_len, written_max: u32::MAX, body_max: u32::MAX }
+    }
 }
 
 /// A call to be sent.
@@ -80,6 +91,16 @@ pub struct CallDemand<'a> {
 }
 
 impl CallDemand<'_> {
+    /// Whether there are places for all sinks, for these wants without one, and for so many buffers
+    /// for the whole reply.
+    pub(crate) fn can_have_written(&self, wants: ItemSet, reply: u32) -> bool {
+        let pieces = self.wants.iter().enumerate().map(|(index, want)| match want.pieces {
+            0 if wants.contains(index) => want.segments(self.explicit).unwrap_or(u32::MAX),
+            pieces => pieces,
+        });
+        pieces.fold(reply, u32::saturating_add) <= self.explicit.written_max
+    }
+
     /// Whether neither the call nor the reply has items.
     #[inline]
     #[must_use]

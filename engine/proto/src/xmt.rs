@@ -53,7 +53,9 @@ impl Limits<'_> {
     #[inline(never)]
     pub(crate) fn route(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let mut failure = None;
-        for way in reply_ways(demand) {
+        let can_be =
+            |way: &ReplyWay| way.offered.is_empty() || demand.can_have_written(way.offered, 0);
+        for way in reply_ways(demand).into_iter().filter(can_be) {
             let joined = self
                 .reply_count(demand, way)
                 .and_then(|reply_count| self.call(demand, way.offered, reply_count));

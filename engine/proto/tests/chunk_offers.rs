@@ -280,7 +280,7 @@ fn demand<'a>(payload: u32, items: &'a [BulkItem], wants: &'a [Want]) -> CallDem
         items,
         wants,
         gather_max: 16,
-        explicit: Explicit { enabled: true, landing_len: 1 << 20 },
+        explicit: Explicit::unlimited(1 << 20),
         ..CallDemand::inline(payload, 40)
     }
 }
@@ -350,7 +350,7 @@ fn memory_is_offered_for_the_longest_results_and_the_longest_reply() {
             assert_eq!(chunks.reply.map(|list| lens(&list)), expected, "{longest}");
         }
         // Without memory for it the call is not sent.
-        let none = Explicit { enabled: true, landing_len: 0 };
+        let none = Explicit::unlimited(0);
         let long = CallDemand { reply_payload_max: 5000, explicit: none, ..demand(40, &[], &[]) };
         let refused = client.conn.route_call(&long);
         assert!(matches!(refused, Err(SendError::NoRoute { .. })), "{refused:?}");

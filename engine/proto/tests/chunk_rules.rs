@@ -174,7 +174,7 @@ mod choice {
             reply_payload_max: case.reply,
             gather_max: 64,
             copy_max: 0,
-            explicit: Explicit { enabled: true, landing_len: LANDING },
+            explicit: Explicit::unlimited(LANDING),
         };
         match client.conn.route_call(&demand) {
             Ok(route) => {
@@ -263,7 +263,7 @@ mod choice {
         let interop = Interop { read_chunk_last: true, ..Interop::default() };
         let (client, _) = connected(Settings { interop, ..settings() }, settings());
         let item = BulkItem { position: 8, len: 20_000, origin: 0, pieces: 1 };
-        let explicit = Explicit { enabled: true, landing_len: LANDING };
+        let explicit = Explicit::unlimited(LANDING);
         for (payload, reads) in [(8, 1), (12, 0)] {
             let items = [item];
             let demand = CallDemand {
@@ -285,10 +285,8 @@ mod choice {
             ..Settings::new(structure(4096, 0, 0))
         };
         let (mut client, _) = connected(two, two);
-        let demand = CallDemand {
-            explicit: Explicit { enabled: true, landing_len: LANDING },
-            ..CallDemand::inline(12_000, 40)
-        };
+        let demand =
+            CallDemand { explicit: Explicit::unlimited(LANDING), ..CallDemand::inline(12_000, 40) };
         let form = |client: &Side| client.conn.route_call(&demand).expect("a way").form;
         assert_eq!(form(&client), CallForm::Xmt);
         let mut open = Vec::new();
@@ -309,7 +307,7 @@ mod choice {
         let (client, _) = connected(two, two);
         for (reply, form, chunk) in [(8000, CallForm::Xmt, 0), (9000, CallForm::Msg, 9000)] {
             let demand = CallDemand {
-                explicit: Explicit { enabled: true, landing_len: LANDING },
+                explicit: Explicit::unlimited(LANDING),
                 ..CallDemand::inline(40, reply)
             };
             let route = client.conn.route_call(&demand).expect("a way");
@@ -323,7 +321,7 @@ mod choice {
         let items = [BulkItem { position: 8, len: 20_001, origin: 0, pieces: 2 }];
         let demand = CallDemand {
             items: &items,
-            explicit: Explicit { enabled: true, landing_len: LANDING },
+            explicit: Explicit::unlimited(LANDING),
             gather_max: 8,
             ..CallDemand::inline(8, 8)
         };
@@ -478,7 +476,7 @@ mod calls {
         let items = [BulkItem { position: 8, len: 20_000, origin: 0, pieces: 1 }];
         let demand = CallDemand {
             items: &items,
-            explicit: Explicit { enabled: true, landing_len: 4096 },
+            explicit: Explicit::unlimited(4096),
             gather_max: 8,
             ..CallDemand::inline(8, 8)
         };

@@ -174,7 +174,7 @@ proptest! {
             reply_payload_max: answer.stream_without(|index| index < wants.len()).len() as u32,
             gather_max,
             copy_max: 0,
-            explicit: Explicit { enabled: true, landing_len },
+            explicit: Explicit::unlimited(landing_len),
         };
         let route = match client.conn.route_call(&demand) {
             Ok(route) => route,

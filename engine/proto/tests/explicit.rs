@@ -183,7 +183,7 @@ proptest! {
         let operations = Operations::new(answer, &wanted, end, cuts);
         // Nothing of an operation lies in an empty range.
         prop_assume!(end > 4);
-        let demand = operations.demand(&content, Explicit { enabled: true, landing_len });
+        let demand = operations.demand(&content, Explicit::unlimited(landing_len));
         let route = match client.conn.route_call(&demand) {
             Ok(route) => route,
             Err(SendError::NoRoute { .. }) => return Ok(()),
@@ -304,7 +304,7 @@ proptest! {
             others.push(id);
         }
         let limit = client.conn.credits_limit();
-        let all = Explicit { enabled: true, landing_len: 1 << 20 };
+        let all = Explicit::unlimited(1 << 20);
         let route = client.conn.route_call(&demand(all)).expect("explicit RDMA takes everything");
         prop_assert!(route.count <= limit);
         match client.conn.route_call(&demand(Explicit::NONE)) {

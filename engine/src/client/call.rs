@@ -9,7 +9,7 @@ use super::sink::Sink;
 
 use crate::error::CallRefused;
 use crate::payload::Payload;
-use crate::shard::exposed::Owner;
+use crate::shard::exposed::{LANDINGS_MAX, Owner};
 use crate::shard::message::After;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
@@ -215,6 +215,9 @@ impl<'a> CallBuilder<'a> {
             copy_max: outbox.send.payload_len() as u32,
             explicit: outbox.exposures.ability(),
         };
+        if demand.explicit.enabled && !has_room(&self.wants) {
+            return Err(CallRefused::TooManyPieces);
+        }
         let exposer = &mut *self.exposer;
         let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
         let has_sinks = self.wants.iter().any(|want| want.sink.is_some());
@@ -243,6 +246,12 @@ impl<'a> CallBuilder<'a> {
         self.payload.submitted();
         Ok(())
     }
+}
+
+/// Whether the sinks have no more pieces than one call can have written to.
+fn has_room(wants: &[Wanted]) -> bool {
+    let sinks = wants.iter().filter_map(|want| want.sink.as_ref());
+    sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= LANDINGS_MAX
 }
 
 /// Exposes what the route of a call names.

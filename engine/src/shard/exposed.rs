@@ -151,7 +151,12 @@ impl Exposures {
     pub fn ability(&self) -> Explicit {
         let has_landing = self.landing.capacity() > self.landing_kept;
         let landing_len = if has_landing { self.landing_len } else { 0 };
-        Explicit { enabled: !self.entries.is_empty(), landing_len }
+        Explicit {
+            enabled: !self.entries.is_empty(),
+            landing_len,
+            written_max: LANDINGS_MAX as u32,
+            body_max: BODY_MAX as u32,
+        }
     }
 
     /// How long the buffers are that calls of peers are fetched into, and how many these may use.

@@ -162,6 +162,24 @@ pub fn a_long_reply_comes_in_its_chunk<P: Provider>(open: Open<'_, P>) {
     }
 }
 
+/// Results that would take more pieces of memory apart than one call shows come together.
+pub fn results_of_too_many_pieces_come_in_the_reply_chunk<P: Provider>(open: Open<'_, P>) {
+    for version in VERSIONS {
+        let mut plan = generous(version);
+        for raw in [&mut plan.serve, &mut plan.call] {
+            raw.interop.segments_max = 64;
+        }
+        let (mut world, peer) = World::pair(open, &plan);
+        // Three buffers for each of eight, and ten for the rest; or 26 for all.
+        let items = [Part::Bulk(2 * LANDING + 1); 8];
+        let parts = [&items[..], &[Part::Inline(10 * LANDING - 200)]].concat();
+        let script = Script::new(1, &[], &parts);
+        assert_eq!(world.round(0, peer, &script).1, 0, "nothing is apart");
+        assert_eq!(world.clients[0].handle().stats().exposed, 26);
+        world.check_all_home();
+    }
+}
+
 /// Both at once, also deferred.
 pub fn a_long_call_gets_a_long_reply<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {

@@ -37,7 +37,7 @@ macro_rules! api_suite {
                 a_read_of_every_length_is_written_to_its_sink,
                 a_read_without_a_sink_lands_with_the_engine,
                 a_read_is_placed_as_its_want_says, a_long_call_is_fetched_as_a_whole,
-                a_long_reply_comes_in_its_chunk, a_long_call_gets_a_long_reply,
+                a_long_reply_comes_in_its_chunk, results_of_too_many_pieces_come_in_the_reply_chunk, a_long_call_gets_a_long_reply,
                 several_items_travel_as_the_peer_takes_them, items_without_bytes_use_up_their_sinks,
                 short_results_leave_the_rest_of_their_sinks_alone,
                 sinks_of_calls_that_fail_come_back, sinks_that_are_not_needed_come_back,

@@ -118,10 +118,15 @@ impl Ends<'_> {
             let header_len = size::HEADER_MIN as u32 + lists_len;
             let fits = header_len + 8 <= self.reply_first
                 && u64::from(header_len) + stream <= u64::from(self.reply_size);
+            let fits = fits && (writes.is_empty() || demand.can_have_written(writes, 0));
             return fits.then_some(ReplyWay { writes, reply: 0, lists_len });
         }
         let reply = u32::try_from(stream).ok()?;
-        lists_len += chunk_len(self.landing(reply, demand.explicit)?);
+        let buffers = self.landing(reply, demand.explicit)?;
+        if !demand.can_have_written(writes, buffers) {
+            return None;
+        }
+        lists_len += chunk_len(buffers);
         let fits = size::HEADER_MIN as u32 + lists_len <= self.reply_first;
         fits.then_some(ReplyWay { writes, reply, lists_len })
     }
@@ -159,6 +164,9 @@ impl Ends<'_> {
         let Spread { stream, pieces, .. } = spread(payload, items, call.reads).ok()?;
         let body = if call.is_fetched { stream } else { 0 };
         let mut entries = if call.is_fetched { self.landing(body, explicit)? } else { 0 };
+        if entries > explicit.body_max {
+            return None;
+        }
         for index in call.reads.iter() {
             entries = entries.saturating_add(items.get(index)?.pieces.max(1));
         }

@@ -139,7 +139,7 @@ impl Party {
             reply_payload_max: answer.stream_len(),
             gather_max: 3 + choices.below(16),
             copy_max: 0,
-            explicit: Explicit { enabled, landing_len },
+            explicit: Explicit { enabled, ..Explicit::unlimited(landing_len) },
         };
         let planned = self.plan(id, &content, &demand);
         match planned {

@@ -26,7 +26,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
     let wanted = choices.below(6);
     let gather_max = 2 + choices.below(20);
     let explicit = match choices.flag() {
-        true => Explicit { enabled: true, landing_len: choices.pick(&[1 << 16, 9_000, 0]) },
+        true => Explicit::unlimited(choices.pick(&[1 << 16, 9_000, 0])),
         false => Explicit::NONE,
     };
 
