@@ -3,13 +3,14 @@
 //! The debug build counts as well as the release build; `tests/run release` does it there.
 
 use rpcrdma_config::Raw;
-use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, Client, Completion, Handler, Incoming, Loan, PeerId, Reply, Shard,
-    Sink, Turn, Want,
+    Answer, Call, CallBuilder, Client, Completion, Fabric, Handler, Incoming, Loan, PeerId,
+    Provider, Reply, Shard, Sink, Turn, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::alloc::{Counting, count};
+use rpcrdma_tests::device::device;
+use rpcrdma_tests::opener::{Open, Time};
 use rpcrdma_tests::suite::explicit::only_base;
 use rpcrdma_tests::world::{checked, small};
 
@@ -78,13 +79,14 @@ fn placed_len(message: &Incoming<'_>) -> u32 {
 }
 
 /// A client, a server and what the client writes from.
-struct Pair {
-    client: Client<Fabric>,
-    server: Shard<Fabric, Server>,
+struct Pair<P: Provider = Fabric> {
+    client: Client<P>,
+    server: Shard<P, Server>,
     peer: PeerId,
     source: RegisteredBytes,
     /// Memory for results, as long as no call has it.
     sinks: Vec<Loan>,
+    time: Time,
     now: u64,
     window: usize,
 }
@@ -98,18 +100,25 @@ struct Cost {
 
 impl Pair {
     fn new(window: usize) -> Pair {
-        Pair::with(window, |_| {})
+        Pair::with(&Fabric::new, window, |_| {})
     }
 
     /// Where nothing is placed by Send and nothing continued.
     fn explicit(window: usize, version: &str) -> Pair {
-        Pair::with(window, |raw| {
-            only_base(raw);
-            raw.protocol.version = version.into();
-        })
+        Pair::with(&Fabric::new, window, explicit(version))
     }
+}
 
-    fn with(window: usize, change: impl Fn(&mut Raw)) -> Pair {
+/// Nothing is placed by Send and nothing continued.
+fn explicit(version: &str) -> impl Fn(&mut Raw) {
+    move |raw| {
+        only_base(raw);
+        raw.protocol.version = version.into();
+    }
+}
+
+impl<P: Provider> Pair<P> {
+    fn with(open: Open<'_, P>, window: usize, change: impl Fn(&mut Raw)) -> Pair<P> {
         let mut raw = small();
         raw.app.bulk.length = "1MiB".into();
         raw.connections.credits = 64;
@@ -119,28 +128,30 @@ impl Pair {
         raw.receive.spares = 64;
         raw.app.bulk.count = 40;
         change(&mut raw);
-        let fabric = Fabric::with_options(FabricOptions::default()).expect("a fabric");
         let config = checked(&raw);
         let (engine, mut control) =
-            rpcrdma_engine::Engine::without_threads(fabric, config).expect("an engine");
-        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            rpcrdma_engine::Engine::without_threads(open.open(), config).expect("an engine");
+        let at = control.listen(open.at()).expect("a port");
         let mut server = engine.shard(Server::default()).expect("a server");
         let mut client = engine.client().expect("a client");
         let id = client.begin_connect(at).expect("an attempt");
         let source = client.turn(1).buffer().expect("a buffer");
+        let time = open.time();
+        let mut patience = time.patience();
         let mut now = 1;
         let peer = loop {
-            now += 1_000;
+            now = time.behind(now);
             control.step(std::time::Duration::ZERO);
             server.poll_once(now);
             client.poll(now, |done| panic!("no call was made: {done:?}"));
             if let Some(outcome) = client.connected(id) {
                 break outcome.expect("a connection");
             }
-            assert!(now < 10_000_000, "they connect");
+            assert!(patience.is_left(), "they connect");
         };
         let sinks = std::iter::from_fn(|| client.turn(now).buffer()).take(32).collect();
-        Pair { client, server, peer, source: RegisteredBytes::new(source), sinks, now, window }
+        let source = RegisteredBytes::new(source);
+        Pair { client, server, peer, source, sinks, time, now, window }
     }
 
     /// Makes `calls` calls, as many at a time as the window says, and counts both sides apart.
@@ -153,9 +164,9 @@ impl Pair {
         let mut cost = Cost::default();
         let (mut made, mut done) = (0, 0);
         while done < calls {
-            self.now += 1_000;
+            self.now = self.time.behind(self.now);
             assert!(self.now < 1 << 40, "calls are answered");
-            let Pair { client, server, peer, now, window, source, sinks } = self;
+            let Pair { client, server, peer, now, window, source, sinks, .. } = self;
             cost.client += count(|| {
                 while made < calls && made - done < *window {
                     let Ok(mut call) = client.call(*peer, made as u64) else { break };
@@ -324,6 +335,22 @@ fn a_long_call_and_a_long_reply_allocate_nothing() {
         }
         assert!(pair.client.handle().stats().exposed > 1_000);
     }
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn calls_over_a_device_allocate_nothing() {
+    let mut pair = Pair::with(&device(), 8, |_| {});
+    pair.measure(echo(64), echoed(64));
+    pair.measure(write(60_000), received(0));
+    pair.measure(read(60_000), received(60_000));
+    drop(pair);
+    let mut pair = Pair::with(&device(), 4, explicit("two"));
+    pair.measure(write(20_000), received(0));
+    pair.measure(read_into(20_000), received_into(20_000));
+    pair.measure(echo(20_000), echoed(20_000));
+    let stats = pair.client.handle().stats();
+    assert!(stats.exposed > 1_000, "memory windows were bound");
 }
 
 #[test]
