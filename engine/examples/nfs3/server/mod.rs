@@ -115,6 +115,8 @@ impl<P: Provider> Server<P> {
 /// None that are known.
 pub fn config() -> Result<Config, ConfigError> {
     let mut raw = Config::profile("laptop")?.raw().clone();
+    // What calls wait for is the file system: a core is better left to the threads that work on it.
+    raw.engine.idle.spin = "50us".into();
     raw.connections.max = 16;
     raw.connections.credits = 32;
     raw.connections.credits_requested = 1;
