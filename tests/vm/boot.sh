@@ -6,6 +6,9 @@
 
 pids=()
 
+# What the kernel says on every emulated machine.
+readonly usual='tsc: |mtrr: |APIC calibration|MMCONFIG|speed is unknown|reboot: Power down'
+
 # boot ROLE: one guest; its output comes out of here.
 boot() {
     local role=$1 out=$work/output.$1
@@ -72,7 +75,7 @@ console() {
     {
         printf 'vm: %s\n' "$2"
         tail -n 5 "$work/qemu.$1" | sed 's/^/    emulator| /'
-        tail -n 40 "$work/console.$1" | tr -d '\r' | sed 's/^/    console| /'
+        tr -d '\r' <"$work/console.$1" | grep -avE "$usual" | tail -n 40 | sed 's/^/    console| /'
     } >&2
 }
 

@@ -44,7 +44,13 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let options = VerbsOptions { device: wanted.device.clone(), ..VerbsOptions::default() };
+    // What is lost is sent again soon. Soft-RoCE takes seven times as for ever, so it is six.
+    let options = VerbsOptions {
+        device: wanted.device.clone(),
+        ack_timeout: 16,
+        retry_count: 6,
+        ..VerbsOptions::default()
+    };
     let ended = Verbs::open(&options).and_then(|device| {
         if wanted.serves { serve(device, &wanted) } else { call(device, &wanted) }
     });
@@ -60,6 +66,8 @@ fn engine<P: Provider>(device: P, wanted: &Wanted) -> Result<Engine<P>, SetupErr
     raw.engine.idle.spin = "20us".into();
     raw.connections.max = i64::from(wanted.lines.max(8));
     raw.connections.stop_timeout = "2s".into();
+    // A peer that does not know of the end of a connection owes answers for ever.
+    raw.connections.call_timeout = "3s".into();
     Engine::new(device, checked(&raw))
 }
 

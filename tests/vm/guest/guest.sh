@@ -37,5 +37,14 @@ until_true() {
     done
 }
 
+# cable pull|plug: nothing leaves by eth1, or all does again; both machines have to call it. Unlike a link that is down,
+# which ends queue pairs of soft-RoCE at once and then lets no new connection come up, nobody is told.
+cable() {
+    case $1 in
+        pull) tc qdisc replace dev eth1 root netem loss 100% ;;
+        plug) tc qdisc replace dev eth1 root pfifo ;;
+    esac
+}
+
 # shellcheck source-path=SCRIPTDIR source=nfs.sh
 . /usr/lib/nfs.sh

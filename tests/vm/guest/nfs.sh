@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # The kernel's own NFS/RDMA, as server and as client.
 
-# kernel_nfs_server: /export for everybody, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048.
+# kernel_nfs_server: /export for everybody, versions 3 and 4, on RDMA port 20049; MOUNT on port 20048. Reads and
+# writes have at most $NFSD_BLOCK_MAX bytes; without, it depends on the memory: 128 KiB of 1 GiB, 256 KiB of 2 GiB.
 kernel_nfs_server() {
     modprobe -a rpcrdma nfsd
     mounted /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
@@ -12,6 +13,7 @@ kernel_nfs_server() {
     echo '/export *(rw,fsid=0,no_root_squash,insecure,no_subtree_check)' >/etc/exports
     exportfs -ra
     rpc.mountd -p 20048
+    [ -z "${NFSD_BLOCK_MAX:-}" ] || echo "$NFSD_BLOCK_MAX" >/proc/fs/nfsd/max_block_size
     echo "rdma 20049" >/proc/fs/nfsd/portlist
     echo 8 >/proc/fs/nfsd/threads
     echo Y >/proc/fs/nfsd/v4_end_grace
