@@ -185,6 +185,7 @@ fn without_remote_invalidation() {
 }
 
 fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: SocketAddr) {
+    scene.is_thorough = false;
     suite::data::reads_bring_what_is_in_the_file(scene);
     suite::data::writes_put_into_the_file_what_was_given(scene);
     suite::data::many_calls_are_in_flight(scene);

@@ -22,7 +22,7 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
     let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
     let is_one = scene.is_one();
     for take in [Take::Sink(1), Take::Landing, Take::InLine, Take::Sink(3)] {
-        let is_dense = matches!(take, Take::Sink(1) | Take::InLine);
+        let is_dense = scene.is_thorough && matches!(take, Take::Sink(1) | Take::InLine);
         let which = if is_dense { lengths } else { few_lengths };
         for len in which(max, scene.inline, &[]) {
             let offset = len as usize % 7;
@@ -81,7 +81,7 @@ pub fn writes_put_into_the_file_what_was_given<P: Provider>(scene: &mut Scene<'_
     let is_one = scene.is_one();
     let mut verifiers = Vec::new();
     for give in [Give::Apart(1), Give::Apart(3), Give::InLine] {
-        let is_dense = give == Give::Apart(1);
+        let is_dense = scene.is_thorough && give == Give::Apart(1);
         let which = if is_dense { lengths } else { few_lengths };
         // What is in the stream has to lie in the slots of one message.
         let max = if give == Give::InLine { max.min(IN_LINE_MAX) } else { max };

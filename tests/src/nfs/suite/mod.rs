@@ -32,6 +32,8 @@ pub struct Scene<'a, P: Provider> {
     pub moved: &'a dyn Fn() -> Moved,
     /// What a short message holds, header included: in both directions.
     pub inline: u32,
+    /// Whether every length is tried that may matter, or one of each kind.
+    pub is_thorough: bool,
 }
 
 /// Explicit RDMA of a server.
@@ -62,7 +64,7 @@ impl<'a, P: Provider> Scene<'a, P> {
             gid: owner.gid(),
             ..auth_unix::default()
         });
-        Scene { nfs, root, path, moved, inline }
+        Scene { nfs, root, path, moved, inline, is_thorough: true }
     }
 
     /// A fresh directory of a check, by its handle and where it is.
