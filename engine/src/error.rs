@@ -45,7 +45,7 @@ pub enum SetupError {
         reason: String,
     },
     /// There is no such RDMA device.
-    #[error("no RDMA device is {wanted}; there are: {found}")]
+    #[error("there is no RDMA device {wanted}; there are: {found}")]
     NoDevice {
         /// What was asked for.
         wanted: String,

@@ -50,10 +50,10 @@ impl VerbsOptions {
         let mut wanted = Vec::new();
         wanted.extend(self.device.as_ref().map(|name| format!("named {name}")));
         wanted.extend(self.address.map(|address| format!("reached at {address}")));
-        wanted.extend(self.gid.map(|gid| format!("one with a GID {gid} in its table")));
+        wanted.extend(self.gid.map(|gid| format!("with a GID {gid} in its table")));
         wanted.push(match self.port {
-            Some(port) => format!("one with a port {port}"),
-            None => "one with an active port".to_owned(),
+            Some(port) => format!("with a port {port}"),
+            None => "with an active port".to_owned(),
         });
         wanted.join(", ")
     }
@@ -129,6 +129,6 @@ mod tests {
     fn nothing_asked_for_is_any_device() {
         let any = VerbsOptions::default();
         assert_eq!((any.device.as_ref(), any.address, any.port, any.gid), (None, None, None, None));
-        assert_eq!(any.describe(), "one with an active port");
+        assert_eq!(any.describe(), "with an active port");
     }
 }

@@ -33,6 +33,7 @@ pub fn devices() -> Result<Vec<DeviceName>, SetupError> {
 /// The contexts of all devices, which librdmacm opens and keeps open: ids and queues share them.
 pub(super) struct Contexts {
     cm: &'static Cm,
+    /// Null if there is no device.
     list: *mut *mut sys::ibv_context,
     count: usize,
 }
@@ -54,8 +55,7 @@ impl Contexts {
         if list.is_null() {
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             if errno == libc::ENODEV || errno == libc::ENOENT {
-                let (wanted, found) = ("here at all".to_owned(), NONE.to_owned());
-                return Err(SetupError::NoDevice { wanted, found });
+                return Ok(Contexts { cm, list, count: 0 });
             }
             return Err(error::code("rdma_get_devices", errno));
         }
@@ -63,8 +63,14 @@ impl Contexts {
     }
 
     fn iter(&self) -> impl Iterator<Item = *mut sys::ibv_context> {
-        // SAFETY: the library has returned a list of so many contexts, which lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.list, self.count) }.iter().copied()
+        let list = if self.list.is_null() {
+            &[]
+        } else {
+            // SAFETY: the library has returned a list of so many contexts, which lives as long as
+            // `self`.
+            unsafe { std::slice::from_raw_parts(self.list, self.count) }
+        };
+        list.iter().copied()
     }
 
     fn names(&self, lib: &sys::Verbs) -> Vec<DeviceName> {
@@ -118,8 +124,10 @@ impl DeviceName {
 
 impl Drop for Contexts {
     fn drop(&mut self) {
-        // SAFETY: the list came from `rdma_get_devices` and is given back once.
-        unsafe { (self.cm.rdma_free_devices)(self.list) };
+        if !self.list.is_null() {
+            // SAFETY: the list came from `rdma_get_devices` and is given back once.
+            unsafe { (self.cm.rdma_free_devices)(self.list) };
+        }
     }
 }
 
@@ -176,3 +184,22 @@ pub(super) fn name_of(lib: &sys::Verbs, context: *mut sys::ibv_context) -> Strin
 
 /// What is said where no device is.
 const NONE: &str = "none (is the driver loaded? `rdma link` shows devices)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verbs;
+
+    #[test]
+    fn a_device_that_is_not_there_is_an_error_that_says_what_is_missing() {
+        let options =
+            VerbsOptions { device: Some("nosuch0".to_owned()), ..VerbsOptions::default() };
+        let error = Verbs::open(&options).expect_err("there is no such device");
+        match error {
+            SetupError::NoDevice { wanted, .. } => assert!(wanted.contains("nosuch0"), "{wanted}"),
+            // There are no libraries, or no device at all.
+            SetupError::Library { .. } | SetupError::System { .. } => {}
+            other => panic!("{other}"),
+        }
+    }
+}
