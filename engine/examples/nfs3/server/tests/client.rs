@@ -8,7 +8,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::{Pack, Unpack};
 use rpcrdma_engine::ulb::{Items, Protection, nfs3};
-use rpcrdma_engine::{Clock, Config, Engine, Fabric, PeerId, Want};
+use rpcrdma_engine::{CallError, Clock, Config, Engine, Fabric, PeerId, Want};
 
 use super::super::data::{ReadHead, WriteHead};
 use super::super::files::ReadlinkHead;
@@ -60,6 +60,11 @@ impl Client {
 
     /// Words that follow the transaction id and message type of a reply that may be any.
     pub fn words(&mut self, call: &[u32]) -> Vec<u32> {
+        self.try_words(call).expect("an answer")
+    }
+
+    /// As [`Client::words`], of a reply that may be too long for anything that was offered for it.
+    pub fn try_words(&mut self, call: &[u32]) -> Result<Vec<u32>, CallError> {
         let mut builder = self.client.call(self.peer, 0).expect("a credit");
         call.iter().for_each(|word| builder.payload().put_u32(*word));
         builder.reply_payload_max(1000);
@@ -67,12 +72,13 @@ impl Client {
         let mut words = None;
         while words.is_none() {
             self.client.poll(self.clock.now(), |done| {
-                let reply = done.result().expect("an answer");
-                let mut reader = reply.reader();
-                words = Some(std::iter::from_fn(|| reader.u32().ok()).collect());
+                words = Some(done.result().map(|reply| {
+                    let mut reader = reply.reader();
+                    std::iter::from_fn(|| reader.u32().ok()).collect()
+                }));
             });
         }
-        words.unwrap_or_default()
+        words.expect("the loop ends with them")
     }
 
     pub fn read(
