@@ -149,7 +149,8 @@ impl<P: Provider> World<P> {
         }
     }
 
-    fn turn_servers(&mut self) -> bool {
+    /// The turn of every server; whether one had something to do.
+    pub fn turn_servers(&mut self) -> bool {
         self.now = self.time.behind(self.now);
         let now = self.now;
         self.servers.iter_mut().fold(false, |is_busy, server| server.poll_once(now) | is_busy)

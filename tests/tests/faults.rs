@@ -1,12 +1,13 @@
 //! A connection lost at every point: calls are completed once, memory comes home, others go on.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, Fabric, PeerId};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::suite::explicit;
 use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
@@ -422,4 +423,65 @@ fn meet(
         }
     }
     panic!("no connection");
+}
+
+/// A device that does not give back what calls were being fetched by: it is lost with its place, so
+/// that everything else has what it was promised. What would need it is refused, and nobody waits.
+#[test]
+fn what_a_device_keeps_of_a_fetch_is_lost_and_nothing_else_suffers() {
+    let fabric = Fabric::new();
+    let logs = Mutex::new(Vec::new());
+    let plan = FaultPlan {
+        completion_delayed_ppm: 1_000_000,
+        polls_late_max: u32::MAX,
+        ..FaultPlan::default()
+    };
+    let open = || {
+        let provider = FaultyProvider::new(fabric.clone(), plan);
+        provider.log().end();
+        logs.lock().expect("no panic").push(provider.log());
+        provider
+    };
+    let mut plan = explicit::plan("two");
+    plan.serve.connections.max = 1;
+    plan.serve.connections.credits = 2;
+    plan.serve.connections.request_transmissions_max = 1;
+    plan.serve.connections.response_transmissions_max = 1;
+    plan.serve.connections.call_transmissions_max = 1;
+    plan.serve.connections.calls_max = 0;
+    plan.serve.send.slots = 2;
+    plan.serve.send.signal_every = 1;
+    let (mut world, mut peer) = World::pair(&open, &plan);
+    let log = logs.lock().expect("no panic").remove(0);
+    let places = world.servers[0].audit().grant_receives;
+    let fetched = Script::new(1, &[Part::Bulk(9_000)], &[]);
+    let answered = Script::new(2, &[Part::Inline(2_000)], &[Part::Inline(2_000)]);
+    for lost in 0..places + 2 {
+        world.round(0, peer, &answered);
+        world.call_when_possible(0, peer, &fetched);
+        // Not so far that its data are here.
+        for _ in 0..20 {
+            world.turn_servers();
+            if world.servers[0].audit().fetches > 0 {
+                break;
+            }
+            world.turn_client(0);
+        }
+        log.begin();
+        assert!(world.clients[0].handle().close(peer));
+        world.settle();
+        world.now += 10_000_000_000;
+        world.settle();
+        log.end();
+        let _ = world.finish();
+        // There was one for each slot and for each place.
+        let audit = world.servers[0].audit();
+        let left = places.saturating_sub(lost + 1) as usize;
+        assert_eq!(audit.messages.home, audit.send.home + left, "after {} times", lost + 1);
+        peer = world.connect(0);
+    }
+    world.round(0, peer, &answered);
+    world.call_when_possible(0, peer, &fetched);
+    let done = world.finish().remove(0);
+    assert!(matches!(done.result, Err(CallError::Rejected(_))), "{:?}", done.result);
 }

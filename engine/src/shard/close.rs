@@ -254,9 +254,11 @@ impl<P: Provider> Core<P> {
         let mut count = 0;
         while let Some(message) = peer.lane.flight.pop(&self.outbox.messages) {
             count += 1;
-            if let After::Fetched(place) = self.outbox.messages.head(message).after {
-                self.fetches.at(place).leak();
-                self.fetches.end_reading(place);
+            let exposures = &mut self.outbox.exposures;
+            match self.outbox.messages.head(message).after {
+                After::Fetched(place) => exposures.lose_kept(self.fetches.leak(place)),
+                After::Fenced(place) => exposures.at(place).is_lost = true,
+                After::Nobody | After::Called(_) => {}
             }
         }
         self.stats.leaked.add(count);

@@ -43,9 +43,13 @@ pub(crate) struct Exposures {
     pub landing: BulkPool,
     /// Bytes of one piece of it.
     pub landing_len: u32,
+    /// Pieces of it, short of those that are lost.
+    pub landing_count: usize,
     /// How much of it own calls leave for calls of peers that are fetched. Two shards that call each
     /// other would wait for each other otherwise: each for the answers that make room to fetch.
     pub landing_kept: usize,
+    /// Places that are out of use for good.
+    lost: usize,
 }
 
 /// What one call has exposed.
@@ -59,6 +63,8 @@ pub(crate) struct Exposure {
     pub has_chunks: bool,
     /// Whether the work requests that take the rights back are.
     pub is_fencing: bool,
+    /// Whether the device did not give these back: the place stays out of use with their message.
+    pub is_lost: bool,
     /// How the call ended, once it has.
     pub outcome: Option<Result<(), CallError>>,
     /// The receive buffers of the reply.
@@ -141,18 +147,20 @@ impl Exposures {
             entries: (0..count).map(|_| Exposure::default()).collect(),
             free: (0..count as u32).rev().collect(),
             windows,
+            landing_count: landing.capacity(),
             landing,
             landing_len,
             landing_kept,
+            lost: 0,
         }
     }
 
     /// What can be exposed for a call.
     pub fn ability(&self) -> Explicit {
-        let has_landing = self.landing.capacity() > self.landing_kept;
+        let has_landing = self.landing_count > self.landing_kept;
         let landing_len = if has_landing { self.landing_len } else { 0 };
         Explicit {
-            enabled: !self.entries.is_empty(),
+            enabled: self.entries.len() > self.lost,
             landing_len,
             written_max: LANDINGS_MAX as u32,
             body_max: BODY_MAX as u32,
@@ -217,15 +225,29 @@ impl Exposures {
     /// Frees a place without its memory, which a device may still touch: that is lost for good.
     #[cold]
     pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) {
-        let Exposures { entries, windows, .. } = self;
+        let Exposures { entries, windows, landing, .. } = self;
         let entry = &mut entries[index as usize];
         // The peer cannot reach it any more; it is this side's device that may.
         entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
-        entry.landing.drain(..).for_each(core::mem::forget);
+        for loan in entry.landing.drain(..).flatten().chain(entry.body.drain(..)) {
+            self.landing_count -= usize::from(landing.owns(&loan));
+            core::mem::forget(loan);
+        }
         entry.kept.drain(..).for_each(core::mem::forget);
-        entry.body.drain(..).for_each(core::mem::forget);
+        // There is a message for each place.
+        let is_lost = entry.is_lost;
         entry.clear();
-        self.free.push(index);
+        match is_lost {
+            true => self.lost += 1,
+            false => self.free.push(index),
+        }
+    }
+
+    /// So many pieces are lost of the memory that calls of peers are fetched into.
+    #[cold]
+    pub fn lose_kept(&mut self, count: usize) {
+        self.landing_count -= count;
+        self.landing_kept = self.landing_kept.saturating_sub(count);
     }
 
     /// Takes back every right, when the shard ends: a registration does not end with the queues.
@@ -274,7 +296,7 @@ impl Exposures {
 
     /// Exposures that are open.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.free.len() - self.lost
     }
 }
 
@@ -396,5 +418,6 @@ impl Exposure {
         self.owner = None;
         self.outcome = None;
         (self.is_called, self.is_fencing, self.has_chunks) = (false, false, false);
+        self.is_lost = false;
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Fetch {
     pub(super) needs: usize,
     /// How many it has.
     pub(super) held: usize,
+    /// Whether the device did not give its message back: the place stays out of use with it.
+    pub(super) is_lost: bool,
     /// The next of its peer's calls that wait.
     pub(super) next: Option<u32>,
 }
@@ -64,7 +66,11 @@ impl Fetch {
         body: &mut Body,
         scatter_max: u32,
     ) -> Option<()> {
-        let Fetch { buffers, parts, loans, .. } = self;
+        let Fetch { buffers, parts, loans, needs, .. } = self;
+        // Since it came, buffers were lost that it needs.
+        if *needs == 0 {
+            return None;
+        }
         let (_, placed) = found(conn, pool, buffers, parts).ok()?;
         for thing in remote_things(&placed) {
             let first = loans.len();
@@ -126,12 +132,6 @@ impl Fetch {
     pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
         let Fetch { buffers, loans, .. } = self;
         (buffers, Landed { loans, places: &[] })
-    }
-
-    /// Gives up the buffers, which the device may still write to.
-    #[cold]
-    pub fn leak(&mut self) {
-        self.loans.drain(..).for_each(core::mem::forget);
     }
 
     /// Gives back what the handler has not taken.

@@ -30,6 +30,8 @@ pub(crate) struct Fetches {
     used: Use,
     /// How many there may be of either.
     most: Use,
+    /// Places that are out of use for good.
+    lost: usize,
 }
 
 /// Calls that are being read, and buffers.
@@ -64,6 +66,7 @@ impl Fetches {
             here: VecDeque::with_capacity(count),
             used: Use::default(),
             most,
+            lost: 0,
         }
     }
 
@@ -173,6 +176,25 @@ impl Fetches {
         self.entries[index as usize].is_read = false;
     }
 
+    /// The device does not give the message of a call back and may still write to its buffers. Both
+    /// are lost for good, and the place with them: there is a message for each place. Returns how
+    /// many buffers they were.
+    #[cold]
+    pub fn leak(&mut self, index: u32) -> usize {
+        let entry = &mut self.entries[index as usize];
+        entry.is_lost = true;
+        let lost = entry.loans.drain(..).map(core::mem::forget).count();
+        self.end_reading(index);
+        self.most.buffers -= lost.min(self.most.buffers);
+        // Those that now need more than there will ever be go to the front, to be refused.
+        for entry in self.entries.iter_mut().filter(|it| it.owner.is_some() && it.held == 0) {
+            if entry.needs > self.most.buffers {
+                entry.needs = 0;
+            }
+        }
+        lost
+    }
+
     /// Whether data of a peer have been on their way for `patience` and none have come. Looked at
     /// with every tick, by which it may be off.
     pub fn is_late(&mut self, peer: u32, now: u64, patience: u64) -> bool {
@@ -222,7 +244,10 @@ impl Fetches {
         if let Some((peer, _)) = entry.owner.take() {
             self.shares[peer.index as usize].used.buffers -= held;
         }
-        self.free.push(index);
+        match entry.is_lost {
+            true => self.lost += 1,
+            false => self.free.push(index),
+        }
     }
 
     /// The receive buffers of all calls, when the shard ends.
@@ -242,6 +267,6 @@ impl Fetches {
 
     /// Calls that are being fetched.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.entries.len() - self.free.len() - self.lost
     }
 }

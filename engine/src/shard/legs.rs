@@ -112,7 +112,6 @@ impl<P: Provider> Core<P> {
             });
             let requests = body.requests.len() as u16;
             let Some(peer) = laid_out else {
-                debug_assert!(false, "what was good when it came, of a peer that is there");
                 outbox.release(message);
                 fetches.fail(place);
                 continue;
@@ -230,9 +229,8 @@ impl<P: Provider> Core<P> {
         if matches!(peer.phase, Phase::Closing { .. }) {
             return;
         }
-        if exposure.is_open()
-            && let Some(message) = outbox.messages.begin()
-        {
+        if exposure.is_open() {
+            let message = outbox.messages.begin().expect("there is a message for each exposure");
             let body = outbox.messages.body_mut(message);
             let ops = exposure.closing();
             let posted = ops.map_while(|op| body.end_request(op)).count() as u16;

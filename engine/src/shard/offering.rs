@@ -168,7 +168,7 @@ impl Exposures {
 
     /// A landing buffer, for a call that needs `left` bytes more.
     fn land(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
-        let Exposures { entries, landing, landing_len, landing_kept, .. } = self;
+        let Exposures { entries, landing, landing_len, landing_count, landing_kept, .. } = self;
         if landing.free() <= *landing_kept {
             landing.reclaim();
         }
@@ -180,7 +180,7 @@ impl Exposures {
         let Exposure { landing: writes, body, .. } = &entries[index as usize];
         let has = writes.iter().flatten().chain(body).filter(|loan| landing.owns(loan)).count();
         let needs = left.div_ceil((*landing_len).max(1) as usize);
-        let ever = landing.capacity() - *landing_kept;
+        let ever = *landing_count - *landing_kept;
         Err(if has + needs > ever { Lacking::Ever } else { Lacking::Now })
     }
 }
