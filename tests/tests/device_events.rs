@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::fabric::fault::{FaultLog, FaultPlan, FaultyProvider};
-use rpcrdma_engine::provider::{ConnectError, QueueEvent};
+use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World};
@@ -117,4 +117,43 @@ fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
         assert_eq!(handle.connections(), peers.len());
     }
     world.check_nothing_leaked();
+}
+
+/// A queue pair fails with a request on it, and the client is told by whom, if by anybody, in the turn
+/// in which the request comes back.
+fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
+    let plan = FaultPlan { flush_ppm: 1_000_000, polls_late_max: 50, ..FaultPlan::default() };
+    let fabric = Fabric::new();
+    let logs = Mutex::new(Vec::new());
+    let open = || {
+        let device = FaultyProvider::new(fabric.clone(), plan);
+        device.log().end();
+        logs.lock().expect("one thread").push(device.log());
+        device
+    };
+    let (mut world, peer) = World::pair(&open, &Plan::both(|raw| raw.send.signal_every = 1));
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let client = Arc::clone(&logs.lock().expect("one thread")[1]);
+    world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Never)).expect("a credit");
+    // The number of a queue pair is the device's own.
+    (0..16).filter_map(told).for_each(|event| client.tell(0, event));
+    client.begin();
+    world.turn_client(0);
+    world.turn_client(0);
+    client.end();
+    let done = world.finish().pop().expect("one call");
+    match done.result {
+        Err(CallError::ConnectionLost(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn requests_that_come_back_flushed_do_not_hide_why() {
+    let failed = flushed(|qp_num| Some(QueueEvent::Failed { qp_num }));
+    assert_eq!(failed, CloseReason::Failed);
+    let gone = flushed(|qp_num| Some(QueueEvent::Disconnected { qp_num }));
+    assert_eq!(gone, CloseReason::PeerGone);
+    let others = flushed(|qp_num| (qp_num > 8).then_some(QueueEvent::Failed { qp_num }));
+    assert_eq!(others, CloseReason::Transport(WcStatus::Flushed), "nobody has said why");
 }

@@ -154,6 +154,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/fetches.rs",
     "engine/src/shard/layout.rs",
     "engine/src/shard/legs.rs",
+    "engine/src/shard/news.rs",
     "engine/src/shard/offering.rs",
     "engine/src/shard/hold.rs",
     "engine/src/shard/posting.rs",

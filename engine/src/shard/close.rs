@@ -273,6 +273,10 @@ impl<P: Provider> Core<P> {
             self.stats.windows_lost.add(lost);
         }
         self.io.unbind(index);
+        if let Some(peer) = self.peers.at(index) {
+            let qp_num = peer.qp_num;
+            self.news.forget(qp_num);
+        }
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             if leaks {
                 self.leak_exposures(index, handler);

@@ -18,6 +18,7 @@ use super::inbox::{Bell, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
+use super::news::News;
 use super::outbox::Outbox;
 use super::owing::Owing;
 use super::peers::{PeerId, Peers, Phase};
@@ -62,6 +63,7 @@ pub(crate) struct Core<P: Provider> {
     pub stats: SharedStats,
     pub arrivals: Arc<Inbox<Arrival<P>>>,
     batch: WcBatch,
+    pub news: News,
     pub hold: Hold,
     /// An answer from another thread for which no send slot was free.
     pub unanswered: Option<(Ticket, Finished)>,
@@ -130,6 +132,7 @@ impl<P: Provider> Core<P> {
             stats,
             arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
             batch: WcBatch::new(),
+            news: News::default(),
             hold: Hold::new(config.send().hold),
             idle: 0,
             unanswered: None,
@@ -206,7 +209,7 @@ impl<P: Provider> Core<P> {
         // Messages that came before the end of their connection go first.
         while !self.batch.is_full()
             && self.waiting.is_empty()
-            && let Some(event) = self.io.queues().next_event()
+            && let Some(event) = self.news.next(self.io.queues())
         {
             self.on_event(event, now, handler);
             busy = true;
@@ -352,7 +355,10 @@ impl<P: Provider> Core<P> {
             self.stats.late.add(1);
             return;
         };
-        self.close(index, CloseReason::Transport(wc.status), now, handler);
+        // Whoever has moved the queue pair to the error state knows more than that it is there.
+        let is_flushed = wc.status == WcStatus::Flushed;
+        let said = if is_flushed { self.news.reason(self.io.queues(), wc.qp_num) } else { None };
+        self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
     }
 
     /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere

@@ -22,6 +22,7 @@ pub mod letters;
 pub(crate) mod memory;
 pub mod message;
 mod negotiate;
+mod news;
 pub(crate) mod offering;
 pub(crate) mod outbox;
 mod owing;

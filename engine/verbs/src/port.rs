@@ -161,16 +161,14 @@ impl Port {
     /// Reports the end of a connection: its queue pair goes to the error state, and the queues are
     /// told why.
     pub fn on_end(&self, num: u32, event: QueueEvent) {
-        let is_attached = {
-            let mut pairs = self.pairs();
-            let Some(pair) = pairs.find(num) else { return };
-            pair.fail(&self.device);
-            pair.is_attached
-        };
-        // One that is attached later finds out when it is.
-        if is_attached {
+        let mut pairs = self.pairs();
+        let Some(pair) = pairs.find(num) else { return };
+        // Before its requests are flushed, which says less. One that is attached later finds out
+        // when it is.
+        if pair.is_attached {
             self.tell(event);
         }
+        pair.fail(&self.device);
     }
 
     /// Reports that the device has no Receives of a queue pair any more.
