@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    Attached, CqError, PostError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker, WcBatch,
-    Window, WindowId, WorkCompletion,
+    Attached, CqError, PostError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, WC_BATCH, Waker,
+    WcBatch, Window, WindowId, WorkCompletion,
 };
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
@@ -42,6 +42,8 @@ pub struct VerbsQueues {
     limits: Limits,
     /// The flags of a completion that mean that the peer has invalidated a key.
     invalidated: u32,
+    /// What the driver writes completions to.
+    polled: Box<[sys::ibv_wc; WC_BATCH]>,
     pairs: Box<[Slot]>,
     /// The numbers of the queue pairs in `pairs`, in order.
     attached: Vec<u32>,
@@ -97,6 +99,7 @@ impl VerbsQueues {
                 cq_depth: attr.cq_depth,
             },
             invalidated: device.quirks.invalidated,
+            polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,
             pairs: (0..attr.qp_max).map(|_| none).collect(),
             attached: Vec::with_capacity(attr.qp_max as usize),

@@ -9,8 +9,14 @@ use crate::sys::verbs as sys;
 pub(crate) const RECEIVE: u64 = WrId::PROVIDER_BIT;
 
 /// A completion as the engine has it, but for the mark of Receives.
+///
+/// Of one with an error only number, status and queue pair are looked at: drivers do not write the
+/// rest (`ibv_poll_cq(3)`).
 #[inline]
 pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
+    if wc.status != sys::IBV_WC_SUCCESS {
+        return failed(wc);
+    }
     let is_invalidating = wc.wc_flags & invalidated != 0 && wc.wr_id & RECEIVE != 0;
     WorkCompletion {
         wr_id: WrId(wc.wr_id),
@@ -19,6 +25,18 @@ pub(crate) fn completion(wc: &sys::ibv_wc, invalidated: u32) -> WorkCompletion {
         opcode: opcode(wc.opcode),
         byte_len: wc.byte_len,
         invalidated: is_invalidating.then_some(wc.invalidated_rkey),
+    }
+}
+
+#[cold]
+fn failed(wc: &sys::ibv_wc) -> WorkCompletion {
+    WorkCompletion {
+        wr_id: WrId(wc.wr_id),
+        qp_num: wc.qp_num,
+        status: status(wc.status),
+        opcode: if wc.wr_id & RECEIVE != 0 { WcOpcode::Recv } else { WcOpcode::Send },
+        byte_len: 0,
+        invalidated: None,
     }
 }
 
@@ -99,6 +117,15 @@ mod tests {
         assert_eq!((done.opcode, done.status), (WcOpcode::Recv, WcStatus::Success));
         assert_eq!(done.invalidated, Some(0x1234));
         assert_eq!(completion(&received(0), sys::IBV_WC_WITH_INV).invalidated, None);
+    }
+
+    #[test]
+    fn what_a_driver_leaves_behind_in_a_failed_completion_is_not_believed() {
+        let stale = received(sys::IBV_WC_WITH_INV);
+        let flushed = sys::ibv_wc { status: sys::IBV_WC_WR_FLUSH_ERR, opcode: 3, ..stale };
+        let done = completion(&flushed, sys::IBV_WC_WITH_INV);
+        assert_eq!((done.wr_id, done.status), (WrId(7 | RECEIVE), WcStatus::Flushed));
+        assert_eq!((done.opcode, done.byte_len, done.invalidated), (WcOpcode::Recv, 0, None));
     }
 
     #[test]

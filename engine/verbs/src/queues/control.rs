@@ -6,7 +6,6 @@
 //! What the sweep finds of other queue pairs waits in `ready`. Receives that the dead queue pair took
 //! from the shared queue come home as flushed, of queue pair 0; its sends are forgotten.
 
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,6 @@ use rpcrdma_engine::provider::{Attached, WC_BATCH, WcStatus, WorkCompletion};
 
 use super::{Slot, VerbsQp, VerbsQueues};
 use crate::port::VerbsEndpoint;
-use crate::sys::verbs as sys;
 use crate::wc;
 
 impl VerbsQueues {
@@ -126,12 +124,12 @@ impl VerbsQueues {
                 self.held.push_back(done);
             }
         }
-        let mut space = [const { MaybeUninit::<sys::ibv_wc>::uninit() }; WC_BATCH];
         let mut left = self.limits.cq_depth as usize + WC_BATCH;
         while left > 0 {
             // A queue that is lost says so at the next poll, too.
-            let Ok(found @ [_, ..]) = self.poll_device(&mut space, left) else { return };
-            left -= found.len();
+            let Ok(count @ 1..) = self.poll_device(left) else { return };
+            left -= count;
+            let found = &self.polled[..count];
             let done = found.iter().map(|wc| wc::completion(wc, self.invalidated));
             self.ready.extend(done.filter_map(|done| settled(done, num)));
         }

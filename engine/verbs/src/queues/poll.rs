@@ -1,13 +1,10 @@
 //! Polling: completions of the device become ours, in batches.
 #![expect(unsafe_code, reason = "the driver fills in completions")]
 
-use std::mem::MaybeUninit;
-
 use rpcrdma_engine::provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 
 use super::VerbsQueues;
 use crate::port::Chores;
-use crate::sys::verbs as sys;
 use crate::wc;
 
 impl VerbsQueues {
@@ -17,42 +14,38 @@ impl VerbsQueues {
         if !self.ready.is_empty() {
             self.report_ready(out);
         }
-        let mut space = [const { MaybeUninit::<sys::ibv_wc>::uninit() }; WC_BATCH];
-        let found = self.poll_device(&mut space, out.remaining_capacity())?;
-        if found.is_empty() {
+        let count = self.poll_device(out.remaining_capacity())?;
+        if count == 0 {
             return Ok(());
         }
         // Whatever has completed something here was made before: if it is not attached, it is seen.
         if self.port.chores().contains(Chores::UNATTACHED) {
-            self.sort(found, out);
+            self.sort(count, out);
             return Ok(());
         }
-        for wc in found {
+        for wc in &self.polled[..count] {
             out.push(wc::reported(wc::completion(wc, self.invalidated)));
         }
         Ok(())
     }
 
-    /// The next completions of the device, at most `room`.
+    /// Takes the next completions of the device, at most `room`; so many of them are in `polled`.
     #[inline]
-    pub(super) fn poll_device<'a>(
-        &mut self,
-        space: &'a mut [MaybeUninit<sys::ibv_wc>; WC_BATCH],
-        room: usize,
-    ) -> Result<&'a [sys::ibv_wc], CqError> {
+    pub(super) fn poll_device(&mut self, room: usize) -> Result<usize, CqError> {
         let room = room.min(WC_BATCH);
         if room == 0 {
-            return Ok(&[]);
+            return Ok(0);
         }
-        let first = space.as_mut_ptr().cast::<sys::ibv_wc>();
+        // Of a completion with an error a driver writes what is valid then: the rest of its entry is
+        // what was there before, and is not looked at.
+        let first = self.polled.as_mut_ptr();
         // SAFETY: the queue is alive, this thread is the only one that polls it, and there is room
         // for so many completions.
         let count = unsafe { (self.ops.poll_cq)(self.cq, room as i32, first) };
-        if count < 0 {
-            return Err(CqError::Device(count.saturating_neg()));
+        match usize::try_from(count) {
+            Ok(count) => Ok(count.min(room)),
+            Err(_) => Err(CqError::Device(count.saturating_neg())),
         }
-        // SAFETY: the driver has filled in so many, from the first; it was given room for no more.
-        Ok(unsafe { std::slice::from_raw_parts(first, room.min(count as usize)) })
     }
 
     /// Reports what was taken from the device before.
@@ -72,9 +65,9 @@ impl VerbsQueues {
 
     /// Reports completions, but for those of queue pairs that are not attached: they are held.
     #[cold]
-    fn sort(&mut self, found: &[sys::ibv_wc], out: &mut WcBatch) {
-        for wc in found {
-            let done = wc::completion(wc, self.invalidated);
+    fn sort(&mut self, count: usize, out: &mut WcBatch) {
+        for at in 0..count {
+            let done = wc::completion(&self.polled[at], self.invalidated);
             if self.is_attached(&done) {
                 out.push(wc::reported(done));
             } else {

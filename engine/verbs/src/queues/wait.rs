@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "libibverbs and ppoll(2) are called")]
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use rpcrdma_engine::provider::{CqError, WC_BATCH, Waker};
 
 use super::VerbsQueues;
 use crate::port::Chores;
-use crate::sys::verbs as sys;
 use crate::wc;
 
 impl VerbsQueues {
@@ -27,9 +25,8 @@ impl VerbsQueues {
         if code != 0 {
             return Err(CqError::Device(code.saturating_abs()));
         }
-        let mut space = [const { MaybeUninit::<sys::ibv_wc>::uninit() }; WC_BATCH];
-        let found = self.poll_device(&mut space, WC_BATCH)?;
-        let found = found.iter().map(|wc| wc::completion(wc, self.invalidated));
+        let count = self.poll_device(WC_BATCH)?;
+        let found = self.polled[..count].iter().map(|wc| wc::completion(wc, self.invalidated));
         self.ready.extend(found);
         if self.has_work() {
             return Ok(());
