@@ -15,6 +15,7 @@ mod attempt;
 mod find;
 mod id;
 mod reason;
+mod request;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ pub(crate) use self::id::Id;
 pub(crate) use self::id::set_nonblocking;
 use self::id::{Channel, Depths, Happened, Offer};
 use self::reason::Failure;
+pub use self::request::VerbsRequest;
 use crate::device::Device;
 use crate::error;
 use crate::events;
@@ -55,13 +57,6 @@ pub struct VerbsCm {
     sweep_at: usize,
 }
 
-/// A connection request that was neither accepted nor rejected. Dropping it rejects it.
-pub struct VerbsRequest {
-    id: Option<Id>,
-    key: u64,
-    depths: Depths,
-}
-
 /// Who is to be told of events.
 enum Owner {
     #[expect(dead_code, reason = "it listens until it is dropped")]
@@ -77,7 +72,6 @@ enum Owner {
 impl VerbsCm {
     pub(crate) fn new(device: Arc<Device>) -> Result<VerbsCm, SetupError> {
         let channel = Channel::open(device.lib, device.cm)?;
-        events::watch(&device)?;
         Ok(VerbsCm {
             device,
             channel,
@@ -145,11 +139,12 @@ impl VerbsCm {
         match happened.event {
             // Whoever left before the peer's last word had come could not take leave of it.
             sys::RDMA_CM_EVENT_ESTABLISHED => drop(port.with(num, |pair| {
-                pair.id.iter().filter(|_| pair.is_failed).for_each(Id::disconnect);
+                let is_left = pair.is_failed && pair.is_of(happened.key);
+                pair.id.iter().filter(|_| is_left).for_each(Id::disconnect);
             })),
             sys::RDMA_CM_EVENT_DEVICE_REMOVAL => events::lose(&self.device),
             // The peer has left, or has never come, or is not to be reached at its address.
-            _ => port.on_end(num, QueueEvent::Disconnected { qp_num: num }),
+            _ => port.on_end(num, Some(happened.key), QueueEvent::Disconnected { qp_num: num }),
         }
     }
 
@@ -223,10 +218,10 @@ impl VerbsCm {
 
     /// The peer has said yes.
     fn establish(&mut self, attempt: Attempt, endpoint: VerbsEndpoint, happened: &Happened) {
-        let options = &self.device.options;
+        let (options, depths) = (&self.device.options, self.depths());
         let connected = endpoint.with(|id, qp| {
             // SAFETY: the queue pair is in the list of its port, and was made for this id.
-            unsafe { id.connect_qp(qp, options, attempt.rnr_retry) }?;
+            unsafe { id.connect_qp(qp, options, (depths, attempt.rnr_retry)) }?;
             id.establish().map_err(|source| error::of("rdma_establish", source))
         });
         if let Err(error) = connected {
@@ -383,7 +378,7 @@ impl ConnectionManager for VerbsCm {
             // SAFETY: the queue pair is in the list of its port, and was made for this id.
             unsafe { id.begin_qp(qp) }?;
             // SAFETY: as above.
-            unsafe { id.connect_qp(qp, &self.device.options, param.rnr_retry) }?;
+            unsafe { id.connect_qp(qp, &self.device.options, (offer.depths, param.rnr_retry)) }?;
             let accepted = id.accept(&offer);
             accepted.map_err(|source| error::of("rdma_accept", source))
         });
@@ -425,7 +420,9 @@ impl ConnectionManager for VerbsCm {
             if left.is_zero() {
                 return None;
             }
-            let fds = [waker.fd(), self.channel.fd(), events::fd(&self.device)];
+            // The descriptor of a device that is lost is readable for ever.
+            let device = if self.device.events.is_lost() { -1 } else { events::fd(&self.device) };
+            let fds = [waker.fd(), self.channel.fd(), device];
             let [is_rung, ..] = id::poll(fds, left.min(self.quiet(now)));
             if is_rung {
                 self.gather();
@@ -457,14 +454,6 @@ impl Owner {
             Owner::Link { port, num } => {
                 port.upgrade().is_some_and(|port| port.with(*num, |_| ()).is_some())
             }
-        }
-    }
-}
-
-impl Drop for VerbsRequest {
-    fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            id.reject(&[]);
         }
     }
 }

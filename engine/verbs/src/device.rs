@@ -224,7 +224,9 @@ impl Verbs {
         let contexts = Contexts::open(cm)?;
         let found = contexts.choose(lib, options)?;
         let device = Device::open((lib, cm), contexts, found, options)?;
-        Ok(Verbs(Arc::new(device)))
+        let device = Arc::new(device);
+        events::watch(&device)?;
+        Ok(Verbs(device))
     }
 
     /// Opens the device that a configuration chooses, in its section `[verbs]`.

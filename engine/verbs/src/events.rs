@@ -4,6 +4,7 @@
 //! whoever reads one hands it to all of them.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
+use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -80,6 +81,11 @@ enum Happened {
 }
 
 impl Counters {
+    /// Whether the device has ever said that it has no Receives of a queue pair any more.
+    pub fn has_told_last_receive(&self) -> bool {
+        self.last_receives.load(Relaxed) > 0
+    }
+
     /// The device is gone or broken: nothing can be made on it.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Relaxed)
@@ -141,6 +147,11 @@ fn take(device: &Device) -> Option<Happened> {
     // SAFETY: the context is open, its descriptor does not block, and `event` is to be written.
     let code = unsafe { (device.lib.ibv_get_async_event)(device.context, &raw mut event) };
     if code != 0 {
+        // A context that was taken away has no events and never will.
+        let why = io::Error::last_os_error();
+        if !matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+            lose(device);
+        }
         return None;
     }
     // SAFETY: the event was just read and is not acknowledged.
@@ -193,7 +204,9 @@ fn hand_on(device: &Device, happened: Happened) {
         Happened::Port { .. } | Happened::Other => count(&events.others),
         Happened::PairFailed { num } => {
             count(&events.pairs_failed);
-            ports.iter().for_each(|port| port.on_end(num, QueueEvent::Failed { qp_num: num }));
+            ports
+                .iter()
+                .for_each(|port| port.on_end(num, None, QueueEvent::Failed { qp_num: num }));
         }
         Happened::LastReceive { num } => {
             count(&events.last_receives);

@@ -159,10 +159,12 @@ impl Port {
     }
 
     /// Reports the end of a connection: its queue pair goes to the error state, and the queues are
-    /// told why.
-    pub fn on_end(&self, num: u32, event: QueueEvent) {
+    /// told why. An id's events name it by its key: another queue pair may have got the number of one
+    /// that is destroyed before its id is.
+    pub fn on_end(&self, num: u32, key: Option<u64>, event: QueueEvent) {
         let mut pairs = self.pairs();
-        let Some(pair) = pairs.find(num) else { return };
+        let pair = pairs.find(num).filter(|pair| key.is_none_or(|key| pair.is_of(key)));
+        let Some(pair) = pair else { return };
         // Before its requests are flushed, which says less. One that is attached later finds out
         // when it is.
         if pair.is_attached {
@@ -242,6 +244,11 @@ impl Pairs {
 }
 
 impl Pair {
+    /// Whether its end in librdmacm has this key.
+    pub fn is_of(&self, key: u64) -> bool {
+        self.id.as_ref().is_some_and(|id| id.key() == key)
+    }
+
     /// Moves it to the error state and takes leave of the peer.
     pub fn fail(&mut self, device: &Device) {
         if std::mem::replace(&mut self.is_failed, true) {

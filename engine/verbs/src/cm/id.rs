@@ -228,6 +228,12 @@ impl Id {
         checked(unsafe { (self.channel.cm.rdma_resolve_route)(self.raw, millis(timeout)) })
     }
 
+    /// What events of this id name it by.
+    pub fn key(&self) -> u64 {
+        // SAFETY: the id is alive; the member was written before anybody had the id.
+        unsafe { (*self.raw).context }.addr() as u64
+    }
+
     /// Asks the peer for a connection.
     pub fn connect(&self, offer: &Offer<'_>) -> io::Result<()> {
         let mut param = offer.as_param();
@@ -286,7 +292,8 @@ impl Id {
     /// Connects a queue pair that was readied: to the peer that has asked, or has answered.
     ///
     /// The timers are ours. What librdmacm proposes is what the peer said or nothing: some say that
-    /// no Send is ever to be retried, and nothing would be the longest timer there is.
+    /// no Send is ever to be retried, and nothing would be the longest timer there is. Of Reads it
+    /// proposes as many as the peer has asked for, which may be more than this device makes.
     ///
     /// # Safety
     /// As for [`Id::begin_qp`].
@@ -294,15 +301,17 @@ impl Id {
         &self,
         qp: *mut verbs::ibv_qp,
         options: &VerbsOptions,
-        rnr_retry: u8,
+        (depths, rnr_retry): (Depths, u8),
     ) -> Result<(), SetupError> {
         let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_RTR)?;
         attr.min_rnr_timer = options.rnr_timer;
+        attr.max_dest_rd_atomic = attr.max_dest_rd_atomic.min(depths.responder);
         // SAFETY: the caller has said so.
         unsafe { self.modify_qp(qp, &mut attr, mask | verbs::IBV_QP_MIN_RNR_TIMER) }?;
         let (mut attr, mask) = self.qp_attr(verbs::IBV_QPS_RTS)?;
         (attr.timeout, attr.retry_cnt) = (options.ack_timeout, options.retry_count);
         attr.rnr_retry = rnr_retry;
+        attr.max_rd_atomic = attr.max_rd_atomic.min(depths.initiator);
         let timers = verbs::IBV_QP_TIMEOUT | verbs::IBV_QP_RETRY_CNT | verbs::IBV_QP_RNR_RETRY;
         // SAFETY: as above.
         unsafe { self.modify_qp(qp, &mut attr, mask | timers) }

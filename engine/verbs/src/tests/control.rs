@@ -216,14 +216,14 @@ fn the_end_of_a_connection_is_told_once_it_is_attached() {
     let mut pair = Pair::new();
     let port = pair.b.queues.handle().port;
     let told = QueueEvent::Disconnected { qp_num: pair.qb.qp_num };
-    port.on_end(pair.qb.qp_num, told);
+    port.on_end(pair.qb.qp_num, None, told);
     assert_eq!(pair.b.queues.next_event(), Some(told));
     assert_eq!(pair.b.queues.next_event(), None);
     pair.b.post(pair.qb.qp, 1, SendOp::Send, &[]);
     assert_eq!(pair.b.outcomes(1), [(1, WcStatus::Flushed)], "it is in the error state");
     let [_ea, eb] = endpoints([&mut pair.a, &mut pair.b], 7);
     let qp_num = eb.num();
-    port.on_end(qp_num, QueueEvent::Disconnected { qp_num });
+    port.on_end(qp_num, None, QueueEvent::Disconnected { qp_num });
     assert_eq!(pair.b.queues.next_event(), None, "nobody knows it yet");
     pair.b.queues.attach(eb).unwrap();
     assert_eq!(pair.b.queues.next_event(), Some(QueueEvent::Disconnected { qp_num }));
@@ -234,7 +234,7 @@ fn the_end_of_a_connection_is_told_once_it_is_attached() {
 fn events_of_a_queue_pair_that_is_destroyed_are_dropped() {
     let mut pair = Pair::new();
     let qp_num = pair.qb.qp_num;
-    pair.b.queues.handle().port.on_end(qp_num, QueueEvent::Disconnected { qp_num });
+    pair.b.queues.handle().port.on_end(qp_num, None, QueueEvent::Disconnected { qp_num });
     pair.b.queues.destroy(pair.qb.qp);
     assert_eq!(pair.b.queues.next_event(), None);
 }
@@ -277,7 +277,8 @@ fn a_sleeper_is_woken_by_a_message_by_its_waker_and_by_events() {
     waker.drain();
     let port = b.queues.handle().port;
     std::thread::scope(|scope| {
-        scope.spawn(|| port.on_end(qb.qp_num, QueueEvent::Disconnected { qp_num: qb.qp_num }));
+        scope
+            .spawn(|| port.on_end(qb.qp_num, None, QueueEvent::Disconnected { qp_num: qb.qp_num }));
         let mut told = b.queues.next_event();
         while told.is_none() {
             sleeps(&mut b, &waker);
