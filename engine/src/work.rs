@@ -187,6 +187,8 @@ pub enum WcStatus {
     Success,
     /// A message was longer than the Receive that it met.
     LocalLength,
+    /// The queue pair could not carry the request out. Soft-RoCE says so when its link is down.
+    LocalOperation,
     /// A local key was wrong, or its bounds or rights were.
     LocalProtection,
     /// A memory window could not be bound so, or there is nothing to invalidate.

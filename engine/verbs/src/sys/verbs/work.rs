@@ -108,6 +108,7 @@ impl ibv_wc {
 
 pub const IBV_WC_SUCCESS: c_uint = 0;
 pub const IBV_WC_LOC_LEN_ERR: c_uint = 1;
+pub const IBV_WC_LOC_QP_OP_ERR: c_uint = 2;
 pub const IBV_WC_LOC_PROT_ERR: c_uint = 4;
 pub const IBV_WC_WR_FLUSH_ERR: c_uint = 5;
 pub const IBV_WC_MW_BIND_ERR: c_uint = 6;
