@@ -4,10 +4,13 @@
 #   $work/share     what both guests see as /host: commands, meet/, code.ROLE
 #   $work/console.ROLE, $work/qemu.ROLE    what the kernel and the emulator say
 
-pids=()
+# The role of each emulator that runs, by its process; and how those that have ended did that.
+declare -A roles ends
 
+# Timers are late on a host that is busy: what the kernel finds out about them is not to stop it.
+readonly kernel_options="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable no_timer_check"
 # What the kernel says on every emulated machine.
-readonly usual='tsc: |mtrr: |APIC calibration|MMCONFIG|speed is unknown|reboot: Power down'
+readonly usual='tsc: |MP-BIOS bug|mtrr: |APIC calibration|MMCONFIG|speed is unknown|reboot: Power down'
 
 # boot ROLE: one guest; its output comes out of here.
 boot() {
@@ -26,13 +29,13 @@ boot() {
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
         -accel tcg,thread=multi -cpu max -smp "$processors" -m "$memory" \
         -kernel "$kernel" -initrd "$work/initrd" \
-        -append "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable ROLE=$role GUESTS=$guests RDMA=$rdma" \
+        -append "$kernel_options ROLE=$role GUESTS=$guests RDMA=$rdma" \
         -serial "file:$work/console.$role" \
         -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \
         -virtfs "local,path=$work/share,mount_tag=host,security_model=none" \
         -virtfs "local,path=$results,mount_tag=out,security_model=none" \
         "${network[@]}" </dev/null >"$work/qemu.$role" 2>&1 &
-    pids+=($!)
+    roles[$!]=$role
 }
 
 # wire ROLE: both guests on one wire, which is a socket with a name of its own.
@@ -49,6 +52,19 @@ until_there() {
     local tries=200
     while [ ! -e "$1" ] && [ $((tries--)) -gt 0 ]; do
         sleep 0.05
+    done
+}
+
+# wait_for_all: how each emulator ended, in $ends. When one ends without a result, the others are not waited for.
+wait_for_all() {
+    local code ended role
+    while [ ${#roles[@]} -gt 0 ]; do
+        code=0
+        wait -n -p ended "${!roles[@]}" || code=$?
+        role=${roles[$ended]}
+        ends[$role]=$code
+        unset "roles[$ended]"
+        [ -e "$work/share/code.$role" ] || kill "${!roles[@]}" 2>/dev/null || true
     done
 }
 
