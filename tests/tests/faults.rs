@@ -258,6 +258,43 @@ fn calls_with_exposed_memory_are_completed_while_another_connection_ends() {
     assert!(world.clients[0].handle().stats().exposed > 150);
 }
 
+/// As a device does with those of a shared queue.
+#[test]
+fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
+    let watch = Arc::new(Watch::default());
+    let fabric = Fabric::new();
+    let taking = FaultPlan {
+        recv_withheld_ppm: 200_000,
+        recv_taken_along_ppm: 1_000_000,
+        polls_late_max: 40,
+        ..FaultPlan::default()
+    };
+    let logs = Mutex::new(Vec::new());
+    let open = || {
+        let faulty = FaultyProvider::new(fabric.clone(), taking);
+        logs.lock().expect("nobody panics with it").push(faulty.log());
+        Watched::new(faulty, Arc::clone(&watch))
+    };
+    let (mut world, stays) = World::pair(&open, &plan());
+    let script = Script::new(1, &[Part::Inline(64)], &[Part::Inline(64)]);
+    for _ in 0..40 {
+        let goes = world.connect(0);
+        for _ in 0..8 {
+            world.round(0, goes, &script);
+        }
+        assert!(world.clients[0].handle().close(goes));
+        world.until("it is gone", |world| world.clients[0].handle().connections() == 1);
+        world.round(0, stays, &script);
+    }
+    let logs = logs.into_inner().expect("nobody panics with it");
+    logs.iter().for_each(|log| log.end());
+    let taken = logs.iter().map(|log| log.recvs_taken_along.load(Ordering::Relaxed));
+    assert!(taken.sum::<u64>() > 10, "it has happened");
+    world.settle();
+    world.check_all_home();
+    world.check_nothing_leaked();
+}
+
 #[test]
 fn a_shard_is_dropped_with_calls_that_have_not_left() {
     let watch = Arc::new(Watch::default());
