@@ -96,6 +96,7 @@ fn call<P: Provider>(
     calls: u64,
 ) -> Result<(), Box<dyn Error>> {
     let peer = client.connect(to)?;
+    println!("echo: connected to {to}");
     let clock = Clock::new();
     let start = clock.now();
     for cookie in 0..calls {
