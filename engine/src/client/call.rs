@@ -28,8 +28,10 @@ pub struct Want {
     pub len_max: u32,
 }
 
-/// A want, and the operation that it is a result of: a part of the unreduced XDR stream.
-struct Wanted {
+/// A want, and the operation that it is a result of: a part of the unreduced XDR stream. Those of
+/// the call under construction stand in the outbox: a builder with room for their sinks would be
+/// kilobytes to be moved with every call.
+pub(crate) struct Wanted {
     want: Want,
     kind: WantKind,
     sent_max: u32,
@@ -56,7 +58,6 @@ pub struct CallBuilder<'a> {
     peer: &'a mut Peer,
     exposer: &'a mut dyn Exposer,
     id: CallId,
-    wants: ArrayVec<Wanted, WANTS_MAX>,
     /// Where the operation begins that is being written.
     operation: u32,
     reply_payload_max: u32,
@@ -79,6 +80,10 @@ impl<'a> CallBuilder<'a> {
             outbox.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };
+        // Those of a call that was forgotten.
+        if !outbox.wants.is_empty() {
+            outbox.wants.clear();
+        }
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut outbox.ledger, cookie) {
             Ok(id) => Ok(CallBuilder {
@@ -86,7 +91,6 @@ impl<'a> CallBuilder<'a> {
                 peer,
                 exposer,
                 id,
-                wants: ArrayVec::new(),
                 operation: 0,
                 reply_payload_max,
                 submitted: false,
@@ -111,7 +115,8 @@ impl<'a> CallBuilder<'a> {
     /// use up what was wanted of the next (wire.md E23, E24). Returns where the operation begins.
     pub fn operation(&mut self) -> u32 {
         let begin = self.payload.position();
-        for wanted in self.wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
+        let wants = &mut self.payload.outbox().wants;
+        for wanted in wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
             wanted.end = begin;
         }
         self.operation = begin;
@@ -163,7 +168,9 @@ impl<'a> CallBuilder<'a> {
         let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
         assert!(is_enough, "a sink is as long as its item can be");
         let (begin, end) = (self.operation, OPEN);
-        self.wants.push(Wanted { want, kind, sent_max, sink, begin, end });
+        let wants = &mut self.payload.outbox().wants;
+        assert!(wants.len() < WANTS_MAX, "a call has at most {WANTS_MAX} wants");
+        wants.push(Wanted { want, kind, sent_max, sink, begin, end });
         self
     }
 
@@ -183,8 +190,8 @@ impl<'a> CallBuilder<'a> {
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
         let (len, reply_max) = (self.payload.written(), self.reply_payload_max);
-        if self.wants.is_empty()
-            && let Some(outbox) = self.payload.plain()
+        if let Some(outbox) = self.payload.plain()
+            && outbox.wants.is_empty()
             && let (conn, ledger) = (&mut self.peer.conn, &mut outbox.ledger)
             && let Some(header) = conn.begin_plain_call(ledger, self.id, len, reply_max)
         {
@@ -200,11 +207,20 @@ impl<'a> CallBuilder<'a> {
     /// Sends what is not plain, or finds out why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
+        let mut wanted = core::mem::take(&mut self.payload.outbox().wants);
+        let sent = self.send_wanting(&mut wanted);
+        // What was not exposed of the sinks goes home; the room stays for the next call.
+        wanted.clear();
+        self.payload.outbox().wants = wanted;
+        sent
+    }
+
+    fn send_wanting(&mut self, wanted: &mut [Wanted]) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;
         let (payload, end) = (self.payload.written(), self.payload.position());
         let outbox = self.payload.outbox();
         let wants: ArrayVec<proto::Want, WANTS_MAX> =
-            self.wants.iter().map(|want| want.as_demand(end)).collect();
+            wanted.iter().map(|want| want.as_demand(end)).collect();
         let items = outbox.items(message);
         let demand = CallDemand {
             payload,
@@ -215,12 +231,12 @@ impl<'a> CallBuilder<'a> {
             copy_max: outbox.send.payload_len() as u32,
             explicit: outbox.exposures.ability(),
         };
-        if demand.explicit.enabled && !has_room(&self.wants) {
+        if demand.explicit.enabled && !has_room(wanted) {
             return Err(CallRefused::TooManyPieces);
         }
         let exposer = &mut *self.exposer;
         let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
-        let has_sinks = self.wants.iter().any(|want| want.sink.is_some());
+        let has_sinks = wanted.iter().any(|want| want.sink.is_some());
         let is_kept = has_sinks && demand.explicit.enabled;
         let planned = planned.and_then(|route| match route.exposes() || is_kept {
             false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
@@ -228,7 +244,7 @@ impl<'a> CallBuilder<'a> {
                 let owner = Owner { peer: self.peer.id.index, id: self.id };
                 let place = outbox.exposures.open(owner).ok_or(CallRefused::Busy)?;
                 let both = (&demand, &route);
-                let exposed = expose(outbox, exposer, (message, place), both, &mut self.wants);
+                let exposed = expose(outbox, exposer, (message, place), both, wanted);
                 let begun = exposed
                     .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
                 begun.inspect_err(|_| {
@@ -327,6 +343,7 @@ impl Drop for CallBuilder<'_> {
     fn drop(&mut self) {
         if !self.submitted {
             let outbox = self.payload.outbox();
+            outbox.wants.clear();
             self.peer.conn.finish_call(&mut outbox.ledger, self.id);
         }
     }

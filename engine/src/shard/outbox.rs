@@ -14,6 +14,7 @@ use super::lane::Lane;
 use super::layout::{self, Means, Opening};
 use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
+use crate::client::call::{WANTS_MAX, Wanted};
 use crate::error::CallRefused;
 use crate::stats::SharedStats;
 
@@ -35,6 +36,8 @@ pub(crate) struct Outbox {
     pub leaked: u64,
     /// What own calls have exposed.
     pub exposures: Exposures,
+    /// What the call under construction wants of its reply.
+    pub wants: Vec<Wanted>,
     /// Those who wait for messages that have completed, or were given up.
     pub ripe: Vec<After>,
     /// Bytes that the device copies while posting.
@@ -89,6 +92,7 @@ impl Outbox {
             returned,
             leaked,
             exposures,
+            wants: Vec::with_capacity(WANTS_MAX),
             ripe,
             inline_len,
             express: ArrayVec::new(),
