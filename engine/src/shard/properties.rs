@@ -4,7 +4,8 @@ use rpcrdma_proto::{Changes, Misuse, PropertyError, PropertyOutcome};
 use rpcrdma_xdr::property::{PropId, Property};
 
 use super::core::Core;
-use super::peers::{PeerId, Phase};
+use super::outbox::Outbox;
+use super::peers::{Peer, PeerId, Phase};
 use super::turn::Turn;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
@@ -34,14 +35,11 @@ impl Turn<'_> {
         peer: PeerId,
         changes: &Changes,
     ) -> Result<(), PropertiesRefused> {
-        let up = self.peers.named(peer).filter(|peer| peer.phase == Phase::Up);
-        let peer = up.ok_or(PropertiesRefused::NoPeer)?;
-        if !self.outbox.takes_control(peer) {
-            return Err(PropertiesRefused::Busy);
-        }
+        let now = self.now;
+        let (peer, outbox) = self.takes_control(peer)?;
         let send = peer.conn.request_properties(changes)?;
-        peer.asking_since = Some(self.now);
-        self.outbox.control(peer, &send);
+        peer.asking_since = Some(now);
+        outbox.control(peer, &send);
         Ok(())
     }
 
@@ -55,11 +53,7 @@ impl Turn<'_> {
         peer: PeerId,
         changes: &Changes,
     ) -> Result<(), PropertiesRefused> {
-        let up = self.peers.named(peer).filter(|peer| peer.phase == Phase::Up);
-        let peer = up.ok_or(PropertiesRefused::NoPeer)?;
-        if !self.outbox.takes_control(peer) {
-            return Err(PropertiesRefused::Busy);
-        }
+        let (peer, outbox) = self.takes_control(peer)?;
         // What is received lies in memory that was measured when the shard was made.
         let most = peer.conn.settings().request_rx_limit;
         if let Some(Property::RequestRxLimit(count)) = changes.value(PropId::REQUEST_RX_LIMIT)
@@ -69,8 +63,21 @@ impl Turn<'_> {
             return Err(PropertyError::from(why).into());
         }
         let send = peer.conn.announce(changes)?;
-        self.outbox.control(peer, &send);
+        outbox.control(peer, &send);
         Ok(())
+    }
+
+    /// A peer that a message between the transports can be sent to now.
+    fn takes_control(
+        &mut self,
+        peer: PeerId,
+    ) -> Result<(&mut Peer, &mut Outbox), PropertiesRefused> {
+        let up = self.peers.named(peer).filter(|peer| peer.phase == Phase::Up);
+        let peer = up.ok_or(PropertiesRefused::NoPeer)?;
+        match self.outbox.takes_control(peer) {
+            true => Ok((peer, self.outbox)),
+            false => Err(PropertiesRefused::Busy),
+        }
     }
 }
 
