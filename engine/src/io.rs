@@ -318,10 +318,14 @@ impl<Q: Queues> Io<Q> {
                 SendWr { wr_id, op, sgl, flags: link.flags }
             })
             .collect();
-        // SAFETY: every gather list names slots, loans and registered bytes that its message owns.
-        // The message stays in `pending` or goes to `flight` below, in which state nobody touches
-        // them, until `on_sent` learns that its last sequence number has completed. A request with
-        // the inline flag was copied on return.
+        // SAFETY: the gather lists of Sends and Writes name slots, loans and registered bytes that
+        // their message owns. The scatter lists of Reads name loans of the Fetch that is in its
+        // head, which nobody reads, or gives home, before the message is released; what a Bind opens
+        // is owned by the Exposure of its call, or by the message and then kept by the Exposure,
+        // until the right is dead. The message stays in `pending` or goes to `flight` below, in
+        // which state nobody touches any of that, until `on_sent` learns that its last sequence
+        // number has completed; what never completes is leaked. A request with the inline flag was
+        // copied on return.
         let result = unsafe { self.queues().post_send(qp, &chain) };
         let taken = match &result {
             Ok(()) => chain.len(),

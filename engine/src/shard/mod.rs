@@ -1,7 +1,8 @@
 //! A shard: one thread's share of the engine, and everything it owns.
 //!
 //! ```text
-//!   letters ─▶ flush ─▶ poll ─▶ completions ─▶ flush ─▶ refill ─▶ events ─▶ on_turn ─▶ flush ─▶ times
+//!   letters ─▶ flush ─▶ poll ─▶ completions ─▶ settle ─▶ flush ─▶ refill ─▶ events ─▶ settle
+//!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 
 pub(crate) mod admit;
