@@ -10,13 +10,13 @@ use std::fs;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use nfs3_types::nfs3::{createhow3, nfs_fh3, nfsstat3, sattr3};
+use nfs3_types::nfs3::{createhow3, nfs_fh3, nfsstat3, sattr3, stable_how};
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{CallError, Engine};
 use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs::client::{read_request, read_results};
 use rpcrdma_tests::nfs::mount::mount;
-use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Scene, Take, suite};
+use rpcrdma_tests::nfs::{Failure, Give, Moved, Nfs, Scene, Take, suite};
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
@@ -140,6 +140,7 @@ fn messages_of_other_lengths_in_each_direction() {
         };
         // What is longer than either is in a chunk for certain.
         with_server(8192, change, |scene, _| {
+            scene.is_thorough = false;
             suite::data::reads_stop_at_the_end(scene);
             suite::data::long_calls_are_fetched_as_a_whole(scene);
             suite::directories::directories_are_read_in_replies_of_every_size(scene);
@@ -182,6 +183,38 @@ fn without_remote_invalidation() {
         raw.interop.remote_invalidation = false;
     };
     with_server(INLINE, own, suite_of_data);
+}
+
+/// The server gives up the only key of a call with its reply, where it was told that it may; of
+/// several keys it gives up none.
+#[test]
+#[ignore = "needs an RDMA device: tests/run vm"]
+fn memory_with_one_key_is_invalidated_by_the_server() {
+    for (may, pieces, own) in [(true, 1, 0), (true, 3, 3), (false, 1, 1)] {
+        let change = |raw: &mut Raw| {
+            one(raw);
+            raw.explicit.exposure = "windows".into();
+            raw.interop.remote_invalidation = may;
+        };
+        with_server(INLINE, change, |scene, _| {
+            let (dir, path) = scene.fresh("keys");
+            let bytes = suite::pattern(6, 30_000);
+            fs::write(path.join("file"), &bytes).expect("a file");
+            let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
+            let before = scene.nfs.rpc.client().handle().stats();
+            for _ in 0..10 {
+                let read = scene.nfs.read(&file, 0, 30_000, Take::Sink(pieces)).expect("a READ");
+                assert!(read.data == bytes);
+                let give = Give::Apart(pieces);
+                let done = scene.nfs.write(&file, 0, &bytes, stable_how::UNSTABLE, give);
+                assert_eq!(done.expect("a WRITE").count, 30_000);
+            }
+            let after = scene.nfs.rpc.client().handle().stats();
+            let exposed = after.exposed - before.exposed;
+            let invalidated = after.invalidations - before.invalidations;
+            assert_eq!((exposed, invalidated), (20 * pieces as u64, 20 * own), "{may}, {pieces}");
+        });
+    }
 }
 
 fn suite_of_data(scene: &mut Scene<'_, Verbs>, _: SocketAddr) {

@@ -118,7 +118,8 @@ pub fn long_calls_are_fetched_as_a_whole<P: Provider>(scene: &mut Scene<'_, P>) 
     let (dir, path) = scene.fresh("long-calls");
     let file = scene.nfs.create(&dir, b"file").expect("a file");
     let is_one = scene.is_one();
-    for len in lengths(3 * scene.inline, scene.inline, &[2 * scene.inline]) {
+    let which = if scene.is_thorough { lengths } else { few_lengths };
+    for len in which(3 * scene.inline, scene.inline, &[2 * scene.inline]) {
         let bytes = pattern(len, len as usize);
         let before = (scene.moved)();
         let done =
