@@ -264,7 +264,7 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
     let watch = Arc::new(Watch::default());
     let fabric = Fabric::new();
     let taking = FaultPlan {
-        recv_withheld_ppm: 200_000,
+        recv_withheld_ppm: 900_000,
         recv_taken_along_ppm: 1_000_000,
         polls_late_max: 40,
         ..FaultPlan::default()
@@ -277,6 +277,8 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
     };
     let (mut world, stays) = World::pair(&open, &plan());
     let script = Script::new(1, &[Part::Inline(64)], &[Part::Inline(64)]);
+    world.settle();
+    let receives = watch.receives.load(Ordering::Relaxed);
     for _ in 0..40 {
         let goes = world.connect(0);
         for _ in 0..8 {
@@ -291,6 +293,7 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
     let taken = logs.iter().map(|log| log.recvs_taken_along.load(Ordering::Relaxed));
     assert!(taken.sum::<u64>() > 10, "it has happened");
     world.settle();
+    assert_eq!(watch.receives.load(Ordering::Relaxed), receives, "all Receives are posted");
     world.check_all_home();
     world.check_nothing_leaked();
 }
