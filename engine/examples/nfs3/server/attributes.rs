@@ -188,7 +188,8 @@ pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status>
             return Err(Status::NFS3ERR_ACCES);
         }
         let file = node.data(true)?;
-        ftruncate(file, size).map_err(status)?;
+        // The kernel takes the setuid bit away only if it is not root who changes the length.
+        who.act(|| ftruncate(file, size).map_err(status))?;
     }
     who.act(|| {
         let (uid, gid) = (option(&wanted.uid), option(&wanted.gid));

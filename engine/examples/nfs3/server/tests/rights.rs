@@ -4,7 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nfs3_types::nfs3::{
     ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args, ACCESS3res, CREATE3args, CREATE3res,
-    Nfs3Result, createhow3, nfs_fh3, nfsstat3, sattr3, stable_how,
+    Nfs3Option, Nfs3Result, SETATTR3args, SETATTR3res, createhow3, nfs_fh3, nfsstat3, sattr3,
+    stable_how,
 };
 use rpcrdma_engine::ulb::nfs3;
 
@@ -67,4 +68,28 @@ fn calls_are_executed_as_their_callers() {
         .expect("ours");
     let written = nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE);
     assert_eq!(matches!(written, Nfs3Result::Ok(_)), is_root);
+}
+
+#[test]
+fn what_somebody_else_changes_is_set_to_no_user_any_more() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let tool = create(&mut nfs.client, &root, "tool");
+    let path = nfs.export().join("tool");
+    let mark = || std::fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).expect("ours");
+    let mode = || std::fs::metadata(&path).expect("there").mode() & 0o7777;
+    nfs.client.user = Some((1234, 99));
+
+    mark();
+    assert_eq!(mode(), 0o6777);
+    let written = nfs.client.write(&tool, 0, b"x", stable_how::UNSTABLE);
+    assert!(matches!(written, Nfs3Result::Ok(_)));
+    assert_eq!(mode(), 0o777, "after a WRITE");
+
+    mark();
+    let new_attributes = sattr3 { size: Nfs3Option::Some(0), ..sattr3::default() };
+    let arguments = SETATTR3args { object: tool, new_attributes, guard: Nfs3Option::None };
+    let changed: SETATTR3res = nfs.client.call(nfs3::SETATTR, &arguments);
+    assert!(matches!(changed, Nfs3Result::Ok(_)));
+    assert_eq!(mode(), 0o777, "after a SETATTR of the length");
 }
