@@ -37,7 +37,7 @@ pub struct Credentials {
 /// Which callers are taken for the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Squash {
-    /// Root, and calls without credentials.
+    /// Root, the group of root, and calls without credentials.
     #[default]
     Root,
     /// All.
@@ -97,6 +97,16 @@ impl Credentials {
         (groups.len() == count as usize).then_some(Credentials { uid, gid, groups })
     }
 
+    /// The same without anything of root's: neither the user nor the group.
+    fn without_root(&self) -> Credentials {
+        let squash = |id: u32| if id == 0 { ANONYMOUS } else { id };
+        if self.uid == 0 {
+            return Credentials::anonymous();
+        }
+        let groups = self.groups.iter().map(|&group| squash(group)).collect();
+        Credentials { uid: self.uid, gid: squash(self.gid), groups }
+    }
+
     fn anonymous() -> Credentials {
         Credentials { uid: ANONYMOUS, gid: ANONYMOUS, groups: ArrayVec::new() }
     }
@@ -113,11 +123,9 @@ impl Policy {
         let Policy::Assumed(squash) = self else { return Identity::Server };
         match (caller, squash) {
             (Caller::Nobody, _) | (_, Squash::All) => Identity::Other(Credentials::anonymous()),
-            (Caller::Says(who), Squash::Root) if who.uid == 0 => {
-                Identity::Other(Credentials::anonymous())
-            }
+            (Caller::Says(who), Squash::Root) => Identity::Other(who.without_root()),
             (Caller::Says(who), Squash::None) if who.uid == 0 => Identity::Server,
-            (Caller::Says(who), _) => Identity::Other(who.clone()),
+            (Caller::Says(who), Squash::None) => Identity::Other(who.clone()),
         }
     }
 }
@@ -229,5 +237,16 @@ mod tests {
         assert_eq!(Policy::Assumed(Squash::None).identity(&Caller::Nobody), nobody);
         assert_eq!(Policy::Assumed(Squash::All).identity(&user), nobody);
         assert_eq!(Policy::Own.identity(&user), Identity::Server);
+    }
+
+    #[test]
+    fn squashing_takes_the_group_of_root_for_that_of_nobody() {
+        let says = |gid, groups: &[u32]| {
+            Caller::Says(Credentials { uid: 5, gid, groups: groups.iter().copied().collect() })
+        };
+        let identity = |squash, caller| Policy::Assumed(squash).identity(&caller);
+        assert_eq!(identity(Squash::Root, says(0, &[])), somebody(5, 65_534, &[]));
+        assert_eq!(identity(Squash::Root, says(6, &[7, 0])), somebody(5, 6, &[7, 65_534]));
+        assert_eq!(identity(Squash::None, says(0, &[0])), somebody(5, 0, &[0]));
     }
 }
