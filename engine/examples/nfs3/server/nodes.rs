@@ -13,12 +13,14 @@
 //! which one opened by that call can, once somebody on the server has moved its file away.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2, statat,
+};
 use rustix::io::Errno;
 
 use super::attributes::{Attributes, Status, status};
@@ -94,7 +96,7 @@ pub struct Nodes {
     held: Mutex<HashMap<FileId, Held>>,
     tree: Mutex<Tree>,
     /// Files that were searched for in vain, and when.
-    gone: Mutex<HashMap<FileId, Instant>>,
+    not_found: Mutex<HashMap<FileId, Instant>>,
     /// Whoever searches holds it.
     search: Mutex<()>,
 }
@@ -120,7 +122,7 @@ impl Nodes {
             device: attributes.device(),
             held: Mutex::default(),
             tree: Mutex::default(),
-            gone: Mutex::default(),
+            not_found: Mutex::default(),
             search: Mutex::default(),
         })
     }
@@ -154,17 +156,17 @@ impl Nodes {
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
-        let is_gone = lock(&self.gone).get(&id).is_some_and(|at| at.elapsed() < GONE_FOR);
-        if !is_gone {
-            self.search();
+        let was_sought = lock(&self.not_found).get(&id).is_some_and(|at| at.elapsed() < GONE_FOR);
+        if !was_sought {
+            self.search(id);
             if let Some(node) = self.at_its_place(id)? {
                 return Ok(node);
             }
-            let mut gone = lock(&self.gone);
-            if gone.len() >= GONE_MAX {
-                gone.clear();
+            let mut not_found = lock(&self.not_found);
+            if not_found.len() >= GONE_MAX {
+                not_found.clear();
             }
-            gone.insert(id, Instant::now());
+            not_found.insert(id, Instant::now());
         }
         Err(Status::NFS3ERR_STALE)
     }
@@ -193,6 +195,13 @@ impl Nodes {
         }
         let fd = self.open_place(above)?.ok_or(Status::NFS3ERR_STALE)?;
         let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        // Something else may have its name by now.
+        let is_same = attributes.id().inode == above
+            && attributes.kind() == FileType::Directory
+            && attributes.device() == self.device;
+        if !is_same {
+            return Err(Status::NFS3ERR_STALE);
+        }
         Ok(self.hold(Node::new(fd, &attributes)))
     }
 
@@ -237,6 +246,7 @@ impl Nodes {
 
     fn hold(&self, node: Node) -> Arc<Node> {
         let node = Arc::new(node);
+        lock(&self.not_found).remove(&node.id);
         let mut held = lock(&self.held);
         if held.len() >= HELD_MAX {
             // Half of them, the longest held: one sweep for many files.
@@ -276,8 +286,8 @@ impl Nodes {
     }
 
     /// Looks at every directory of the export and takes note of every name.
-    fn search(&self) {
-        let mut found = lock(&self.tree).begin_search();
+    fn search(&self, wanted: FileId) {
+        let mut found = lock(&self.tree).begin_search(wanted.inode);
         let mut waiting = vec![self.root.id.inode];
         let mut buffer = Vec::with_capacity(LIST_LEN);
         while let Some(directory) = waiting.pop() {
@@ -286,15 +296,23 @@ impl Nodes {
                 continue;
             }
             let Some(fd) = self.open_listing(&paths) else { continue };
-            let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+            let mut entries = RawDir::new(&fd, buffer.spare_capacity_mut());
             while let Some(Ok(entry)) = entries.next() {
                 let name = entry.file_name().to_bytes();
                 if name == b"." || name == b".." {
                     continue;
                 }
-                found.note(entry.ino(), Place { parent: directory, name: name.into() });
-                if entry.file_type() == FileType::Directory {
+                let place = Place { parent: directory, name: name.into() };
+                let is_directory = match entry.file_type() {
+                    // There are file systems that do not say it here.
+                    FileType::Unknown => is_directory(&fd, entry.file_name()),
+                    kind => kind == FileType::Directory,
+                };
+                if is_directory {
+                    found.directory(entry.ino(), place);
                     waiting.push(entry.ino());
+                } else {
+                    found.file(entry.ino(), place);
                 }
             }
         }
@@ -310,6 +328,11 @@ impl Nodes {
         let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
         openat(from, c".", LIST, Mode::empty()).ok()
     }
+}
+
+fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

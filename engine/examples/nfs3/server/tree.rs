@@ -1,6 +1,6 @@
 //! Where files are: for every inode the directory and the name that it was seen under last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Where a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,16 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Tree {
     places: HashMap<u64, Place>,
+    /// What was seen since a search has begun: newer than what that finds.
+    newer: Option<HashSet<u64>>,
+}
+
+/// What a search finds.
+#[derive(Debug, Default)]
+pub struct Found {
+    tree: Tree,
+    /// The file that is searched for: there is always room for that.
+    wanted: u64,
 }
 
 impl Tree {
@@ -25,6 +35,9 @@ impl Tree {
             self.places.clear();
         }
         self.places.insert(inode, place);
+        if let Some(newer) = &mut self.newer {
+            newer.insert(inode);
+        }
     }
 
     /// Takes note that a place is empty now; other places of the file stay.
@@ -67,16 +80,39 @@ impl Tree {
         (!paths.is_empty()).then_some(paths)
     }
 
-    /// An empty tree, to be filled by a search.
-    pub fn begin_search(&self) -> Tree {
-        Tree::default()
+    /// Begins a search for a file.
+    pub fn begin_search(&mut self, wanted: u64) -> Found {
+        self.newer = Some(HashSet::new());
+        Found { tree: Tree::default(), wanted }
     }
 
-    /// Takes over what a search has found. What was seen meanwhile is newer.
-    pub fn end_search(&mut self, found: Tree) {
-        for (inode, place) in found.places {
-            self.note(inode, place);
+    /// Takes over what a search has found. What was seen meanwhile is newer, what was seen before
+    /// is older.
+    pub fn end_search(&mut self, found: Found) {
+        let newer = self.newer.take().unwrap_or_default();
+        self.places.retain(|inode, _| newer.contains(inode));
+        for (inode, place) in found.tree.places {
+            self.places.entry(inode).or_insert(place);
         }
+    }
+}
+
+impl Found {
+    /// Takes note of a directory. There is room for all of them: they are the way to the files.
+    pub fn directory(&mut self, inode: u64, place: Place) {
+        self.tree.places.insert(inode, place);
+    }
+
+    /// Takes note of something else, if there is room.
+    pub fn file(&mut self, inode: u64, place: Place) {
+        if inode == self.wanted || self.tree.places.len() < PLACES_MAX {
+            self.tree.places.insert(inode, place);
+        }
+    }
+
+    /// As [`Tree::paths`], of a directory that was found.
+    pub fn paths(&self, inode: u64, root: u64) -> Option<Vec<Vec<u8>>> {
+        self.tree.paths(inode, root)
     }
 }
 
@@ -126,6 +162,41 @@ mod tests {
         assert!(paths.len() > 1 && paths.iter().all(|path| path.len() <= PATH_MAX));
         let joined = paths.join(&b'/');
         assert_eq!(joined, vec![name.as_bytes(); 98].join(&b'/'));
+    }
+
+    #[test]
+    fn what_is_seen_during_a_search_is_newer_than_what_it_finds() {
+        let mut tree = Tree::default();
+        tree.note(2, place(1, "long ago"));
+        tree.note(3, place(1, "gone"));
+        let mut found = tree.begin_search(2);
+        found.file(4, place(1, "before"));
+        tree.note(4, place(1, "meanwhile"));
+        found.file(2, place(1, "now"));
+        tree.end_search(found);
+        assert_eq!(tree.place(4), Some(&place(1, "meanwhile")));
+        assert_eq!(tree.place(2), Some(&place(1, "now")));
+        assert_eq!(tree.place(3), None, "it was not found");
+        let mut found = tree.begin_search(4);
+        found.file(4, place(1, "later"));
+        tree.end_search(found);
+        assert_eq!(tree.place(4), Some(&place(1, "later")), "of the search before");
+    }
+
+    #[test]
+    fn a_search_has_room_for_directories_and_for_what_is_wanted() {
+        let mut tree = Tree::default();
+        let mut found = tree.begin_search(7);
+        for inode in 0..PLACES_MAX as u64 {
+            found.file(inode + 10, place(1, ""));
+        }
+        let more = PLACES_MAX as u64 + 10;
+        found.file(more, place(1, "one too many"));
+        found.directory(more + 1, place(1, "a"));
+        found.file(7, place(more + 1, "b"));
+        tree.end_search(found);
+        assert_eq!(tree.place(more), None);
+        assert_eq!(tree.paths(7, 1), Some(vec![b"a/b".to_vec()]));
     }
 
     #[test]
