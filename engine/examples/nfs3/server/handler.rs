@@ -88,7 +88,8 @@ impl NfsHandler {
     /// Answers what was done.
     fn answer(&mut self, turn: &mut Turn<'_>) {
         self.desk.collect(&mut self.done);
-        while let Some(Done { ticket, procedure, outcome }) = self.done.pop_front() {
+        for _each_once in 0..self.done.len() {
+            let Some(Done { ticket, procedure, outcome }) = self.done.pop_front() else { break };
             let mut outcome = Some(outcome);
             let resumed = turn.resume(ticket, |reply| {
                 let outcome = outcome.take().unwrap_or(Outcome::Denied(Denial::Busy));
@@ -97,9 +98,10 @@ impl NfsHandler {
             let Err(ticket) = resumed else { continue };
             let Some(outcome) = outcome else { continue };
             if turn.is_open(&ticket) {
-                // No send slot is free: once more in the next turn.
-                self.done.push_front(Done { ticket, procedure, outcome });
-                return self.desk.ring();
+                // No send slot is free: once more in the next turn. Nobody is rung for it: a slot is
+                // freed by a completion, and that is a turn.
+                self.done.push_back(Done { ticket, procedure, outcome });
+                continue;
             }
             // The client is gone; its memory stays here.
             if let Outcome::Results { data: Some(data), .. } = outcome {

@@ -128,11 +128,6 @@ impl Desk {
     pub fn collect(&self, into: &mut VecDeque<Done>) {
         into.append(&mut lock(&self.done));
     }
-
-    /// Has the shard look again soon.
-    pub fn ring(&self) {
-        self.shard.wake();
-    }
 }
 
 impl Waiter {
