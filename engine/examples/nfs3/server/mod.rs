@@ -23,6 +23,7 @@ mod names;
 mod nodes;
 mod procedures;
 mod rpc;
+mod searches;
 #[cfg(test)]
 mod tests;
 mod tree;

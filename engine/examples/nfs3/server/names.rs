@@ -23,7 +23,6 @@ use super::attributes::{
 };
 use super::credentials::Identity;
 use super::export::Export;
-use super::handles::FileId;
 use super::nodes::Node;
 
 /// LOOKUP
@@ -164,13 +163,13 @@ pub fn rename(export: &Export, who: &Identity, arguments: &RENAME3args<'_, '_>) 
     let (from_before, to_before) = (before(&from), before(&to));
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
-        let moved = inode_at(&from, old);
-        let replaced = inode_at(&to, new);
+        let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
         // Two names of one file stay as they were.
-        if let Some(moved) = moved.filter(|_| moved != replaced) {
+        let replaced_id = replaced.as_ref().map(Attributes::id);
+        if let Some(moved) = moved.map(|moved| moved.id()).filter(|id| Some(*id) != replaced_id) {
             if let Some(replaced) = replaced {
-                export.nodes().forget(replaced, &to, new);
+                export.nodes().forget(&replaced, &to, new);
             }
             export.nodes().note(moved.inode, &to, new);
         }
@@ -325,18 +324,18 @@ fn take_away(
     let dir_before = before(&directory);
     let name = place.name.as_ref();
     let removed = ordinary(name).and_then(|()| {
-        let there = inode_at(&directory, name);
+        let there = seen_at(&directory, name);
         who.act(|| unlinkat(directory.fd(), name, flags).map_err(status))?;
-        if let Some(id) = there {
-            export.nodes().forget(id, &directory, name);
+        if let Some(there) = there {
+            export.nodes().forget(&there, &directory, name);
         }
         export.settle(&directory)
     });
     (removed, wcc(dir_before, &directory))
 }
 
-fn inode_at(directory: &Node, name: &[u8]) -> Option<FileId> {
-    Attributes::at(directory, name, AtFlags::empty()).ok().map(|there| there.id())
+fn seen_at(directory: &Node, name: &[u8]) -> Option<Attributes> {
+    Attributes::at(directory, name, AtFlags::empty()).ok()
 }
 
 /// A name that can be in a directory at all.

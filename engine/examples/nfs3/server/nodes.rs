@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use super::attributes::{Attributes, Status, status};
 use super::handles::FileId;
+use super::searches::{Search, Searches};
 use super::tree::{Place, Tree};
 
 /// A file that is held by a descriptor that can neither read nor write it, and by one that can when
@@ -95,8 +96,7 @@ pub struct Nodes {
     device: (u32, u32),
     held: Mutex<HashMap<FileId, Held>>,
     tree: Mutex<Tree>,
-    /// Files that were searched for in vain, and when.
-    not_found: Mutex<HashMap<FileId, Instant>>,
+    searches: Mutex<Searches>,
     /// Whoever searches holds it.
     search: Mutex<()>,
 }
@@ -122,7 +122,7 @@ impl Nodes {
             device: attributes.device(),
             held: Mutex::default(),
             tree: Mutex::default(),
-            not_found: Mutex::default(),
+            searches: Mutex::default(),
             search: Mutex::default(),
         })
     }
@@ -140,7 +140,8 @@ impl Nodes {
     /// The file of this number.
     ///
     /// # Errors
-    /// `NFS3ERR_STALE` if there is none in the export any more.
+    /// `NFS3ERR_STALE` if there is none in the export any more, `NFS3ERR_JUKEBOX` if it is not known
+    /// now whether there is.
     pub fn find(&self, id: FileId) -> Result<Arc<Node>, Status> {
         if id == self.root.id {
             return Ok(self.root.clone());
@@ -151,23 +152,18 @@ impl Nodes {
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
+        lock(&self.searches).judge(id, Instant::now())?;
         // One search at a time; who has waited for another's may find what that has found.
         let _searching = lock(&self.search);
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
         }
-        let was_sought = lock(&self.not_found).get(&id).is_some_and(|at| at.elapsed() < GONE_FOR);
-        if !was_sought {
-            self.search(id);
-            if let Some(node) = self.at_its_place(id)? {
-                return Ok(node);
-            }
-            let mut not_found = lock(&self.not_found);
-            if not_found.len() >= GONE_MAX {
-                not_found.clear();
-            }
-            not_found.insert(id, Instant::now());
+        lock(&self.searches).judge(id, Instant::now())?;
+        self.search(id);
+        if let Some(node) = self.at_its_place(id)? {
+            return Ok(node);
         }
+        lock(&self.searches).was_in_vain(id, Instant::now());
         Err(Status::NFS3ERR_STALE)
     }
 
@@ -212,9 +208,13 @@ impl Nodes {
         }
     }
 
-    /// Takes note that a name is no more.
-    pub fn forget(&self, id: FileId, directory: &Node, name: &[u8]) {
+    /// Takes note that a name is no more, and of what was there before.
+    pub fn forget(&self, there: &Attributes, directory: &Node, name: &[u8]) {
+        let id = there.id();
         lock(&self.tree).forget(id.inode, directory.id.inode, name);
+        if there.kind() == FileType::Directory || there.links() == 1 {
+            lock(&self.searches).was_removed(id);
+        }
         lock(&self.held).remove(&id);
     }
 
@@ -246,7 +246,7 @@ impl Nodes {
 
     fn hold(&self, node: Node) -> Arc<Node> {
         let node = Arc::new(node);
-        lock(&self.not_found).remove(&node.id);
+        lock(&self.searches).was_found(node.id);
         let mut held = lock(&self.held);
         if held.len() >= HELD_MAX {
             // Half of them, the longest held: one sweep for many files.
@@ -287,6 +287,7 @@ impl Nodes {
 
     /// Looks at every directory of the export and takes note of every name.
     fn search(&self, wanted: FileId) {
+        let began = Instant::now();
         let mut found = lock(&self.tree).begin_search(wanted.inode);
         let mut waiting = vec![self.root.id.inode];
         let mut buffer = Vec::with_capacity(LIST_LEN);
@@ -316,7 +317,9 @@ impl Nodes {
                 }
             }
         }
+        let is_whole = found.is_whole();
         lock(&self.tree).end_search(found);
+        lock(&self.searches).end(Search { began, ended: Instant::now(), is_whole });
     }
 
     fn open_listing(&self, paths: &[Vec<u8>]) -> Option<OwnedFd> {
@@ -352,9 +355,5 @@ const HELD_MAX: usize = 256;
 /// After that a file is looked for at its place again: somebody on the server may have moved it out
 /// of the export.
 const HELD_FOR: Duration = Duration::from_secs(5);
-/// Files remembered as gone, and for how long: a stale handle does not have the tree searched again
-/// and again.
-const GONE_MAX: usize = 4096;
-const GONE_FOR: Duration = Duration::from_secs(30);
 /// Bytes of a listing at a time.
 const LIST_LEN: usize = 64 << 10;

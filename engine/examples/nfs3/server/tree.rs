@@ -25,6 +25,7 @@ pub struct Found {
     tree: Tree,
     /// The file that is searched for: there is always room for that.
     wanted: u64,
+    has_left_out: bool,
 }
 
 impl Tree {
@@ -83,7 +84,7 @@ impl Tree {
     /// Begins a search for a file.
     pub fn begin_search(&mut self, wanted: u64) -> Found {
         self.newer = Some(HashSet::new());
-        Found { tree: Tree::default(), wanted }
+        Found { wanted, ..Found::default() }
     }
 
     /// Takes over what a search has found. What was seen meanwhile is newer, what was seen before
@@ -107,7 +108,14 @@ impl Found {
     pub fn file(&mut self, inode: u64, place: Place) {
         if inode == self.wanted || self.tree.places.len() < PLACES_MAX {
             self.tree.places.insert(inode, place);
+        } else {
+            self.has_left_out = true;
         }
+    }
+
+    /// Whether there was room for all.
+    pub fn is_whole(&self) -> bool {
+        !self.has_left_out
     }
 
     /// As [`Tree::paths`], of a directory that was found.
@@ -190,8 +198,10 @@ mod tests {
         for inode in 0..PLACES_MAX as u64 {
             found.file(inode + 10, place(1, ""));
         }
+        assert!(found.is_whole());
         let more = PLACES_MAX as u64 + 10;
         found.file(more, place(1, "one too many"));
+        assert!(!found.is_whole());
         found.directory(more + 1, place(1, "a"));
         found.file(7, place(more + 1, "b"));
         tree.end_search(found);
