@@ -12,7 +12,7 @@ use nfs3_types::nfs3::{
     stable_how, wcc_data,
 };
 use nfs3_types::xdr_codec::XdrCodec;
-use rustix::fs::{FileType, fdatasync};
+use rustix::fs::FileType;
 use rustix::io::{Errno, pread, pwritev};
 
 use super::attributes::{Attributes, Status, after, some, status};
@@ -186,7 +186,7 @@ fn put(
     }
     match head.stable {
         stable_how::UNSTABLE => {}
-        stable_how::DATA_SYNC => fdatasync(file).map_err(status)?,
+        stable_how::DATA_SYNC => export.persist_data(file)?,
         stable_how::FILE_SYNC => export.persist(node)?,
     }
     Ok((done as u32, head.stable))

@@ -1,5 +1,6 @@
 //! What is exported, to whom, and what all calls share.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nfs3_types::nfs3::{nfs_fh3, writeverf3};
 use rpcrdma_engine::Config;
-use rustix::fs::{FileType, fsync};
+use rustix::fs::{FileType, fdatasync, fsync};
 
 use super::attributes::{Status, status};
 use super::credentials::{Policy, Squash};
@@ -171,7 +172,19 @@ impl Export {
     /// # Errors
     /// If it cannot be said that the medium has it.
     pub fn persist(&self, node: &Node) -> Result<(), Status> {
-        fsync(node.data(false)?).map_err(|error| {
+        self.persisted(fsync(node.data(false)?))
+    }
+
+    /// Waits until the medium has the data of a file that is open.
+    ///
+    /// # Errors
+    /// If it cannot be said that the medium has them.
+    pub fn persist_data(&self, file: BorrowedFd<'_>) -> Result<(), Status> {
+        self.persisted(fdatasync(file))
+    }
+
+    fn persisted(&self, outcome: rustix::io::Result<()>) -> Result<(), Status> {
+        outcome.map_err(|error| {
             // What was written before may be lost, and the next call will not be told.
             self.verifier.fetch_add(1, Ordering::AcqRel);
             status(error)

@@ -1,5 +1,7 @@
 //! Files over the wire, held against what the server's file system has.
 
+use std::os::fd::AsFd;
+
 use nfs3_types::nfs3::{
     CREATE3args, CREATE3res, GETATTR3args, GETATTR3res, LOOKUP3args, LOOKUP3res, Nfs3Option,
     Nfs3Result, createhow3, nfs_fh3, nfsstat3, sattr3, stable_how,
@@ -136,4 +138,15 @@ fn whatever_the_arguments_are_there_is_an_answer() {
         }
     }
     assert_eq!(nfs.client.words(&[2, 100_003, 3, 0, 0, 0, 0, 0]), [0, 0, 0, 0]);
+}
+
+#[test]
+fn a_failure_on_the_way_to_the_medium_changes_the_verifier() {
+    let nfs = Running::new();
+    let export = &nfs.server.export;
+    let before = export.verifier().0;
+    // A socket has no medium.
+    let (one, _other) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+    assert!(export.persist_data(one.as_fd()).is_err());
+    assert_ne!(export.verifier().0, before);
 }
