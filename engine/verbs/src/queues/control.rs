@@ -13,7 +13,6 @@ use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{Attached, WC_BATCH, WcStatus, WorkCompletion};
 
 use super::{Slot, VerbsQp, VerbsQueues};
-use crate::events;
 use crate::port::VerbsEndpoint;
 use crate::wc;
 
@@ -101,8 +100,6 @@ impl VerbsQueues {
         let until = Instant::now() + LAST_RECEIVE_WAIT;
         while self.port.with(num, |pair| !pair.is_last_receive) == Some(true) {
             self.sweep(num);
-            // The connection manager's thread may have no time for them.
-            events::take_all(&self.port.device);
             if Instant::now() >= until {
                 // A device that has never told is not waited for again.
                 self.tells_last_receive = self.port.device.events.has_told_last_receive();
