@@ -37,6 +37,14 @@ until_true() {
     done
 }
 
+# fails COMMAND...: it does. After `!` alone `sh -e` would go on in either case.
+fails() {
+    if "$@"; then
+        echo "this should have failed: $*" >&2
+        return 1
+    fi
+}
+
 # cable pull|plug: nothing leaves by eth1, or all does again; both machines have to call it. Unlike a link that is down,
 # which ends queue pairs of soft-RoCE at once and then lets no new connection come up, nobody is told.
 cable() {
