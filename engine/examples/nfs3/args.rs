@@ -85,7 +85,9 @@ impl Args {
     /// What is exported and how.
     pub fn options(&self) -> Options {
         let key = self.key.clone().unwrap_or_else(|| {
-            let mut path: OsString = self.export.components().as_path().into();
+            // As it is in the end: `.` has nothing next to it.
+            let export = self.export.canonicalize().unwrap_or_else(|_| self.export.clone());
+            let mut path: OsString = export.components().as_path().into();
             path.push(".nfs3-key");
             path.into()
         });
@@ -119,6 +121,14 @@ mod tests {
         assert_eq!((options.squash, options.workers), (Squash::Root, 4));
         assert!(args.config().is_ok());
         assert_eq!(args.verbs().address, Some(args.listen.ip()));
+    }
+
+    #[test]
+    fn the_key_is_next_to_the_directory_whatever_that_is_called() {
+        let args = parsed("nfs3 --export . --listen 10.0.0.1:20049").expect("enough");
+        let mut path = std::env::current_dir().expect("there is one").into_os_string();
+        path.push(".nfs3-key");
+        assert_eq!(args.options().key, PathBuf::from(path));
     }
 
     #[test]

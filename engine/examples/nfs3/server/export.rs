@@ -89,6 +89,17 @@ impl Export {
         nodes.root().data(false).map_err(|status| {
             format!("{}: cannot be opened by /proc/self/fd: {status}", of(&path))
         })?;
+        let beside = match options.key.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        // Who can read it can make handles.
+        if beside.canonicalize().is_ok_and(|beside| beside.starts_with(&path)) {
+            return Err(format!(
+                "{}: the key of the file handles may not be in what is exported: --key FILE",
+                of(&options.key)
+            ));
+        }
         let key = Key::load(&options.key).map_err(|error| {
             format!("{}: the key of the file handles: {error}", of(&options.key))
         })?;
@@ -226,3 +237,30 @@ const DATA_MAX: u32 = 1 << 20;
 const LIST_MAX: u32 = 64 << 10;
 /// Slots that a reply surely may take.
 const SLOTS_OF_A_REPLY: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_would_be_exported_is_refused() {
+        let name = format!("nfs3-export-{}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        let directory = base.join("export");
+        std::fs::create_dir_all(directory.join("below")).expect("a writable directory");
+        let limits = Limits { read_max: BLOCK, write_max: BLOCK, list_max: BLOCK };
+        let open = |key: PathBuf| {
+            let directory = directory.clone();
+            let options =
+                Options { directory, key, squash: Squash::Root, is_async: true, workers: 1 };
+            Export::open(&options, limits)
+        };
+        for key in ["key", "below/key", "below/../key", "../export/key"] {
+            let refused = open(directory.join(key)).expect_err(key);
+            assert!(refused.contains("may not be in"), "{refused}");
+            assert!(!directory.join(key).exists());
+        }
+        assert!(open(base.join("export.nfs3-key")).is_ok());
+        std::fs::remove_dir_all(&base).expect("ours");
+    }
+}

@@ -39,21 +39,32 @@ impl Key {
     /// # Errors
     /// If the file cannot be read or made, or is not one of ours.
     pub fn load(path: &Path) -> io::Result<Key> {
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-            Ok(mut file) => {
-                let mut key = [0; KEY_LEN];
-                File::open("/dev/urandom")?.read_exact(&mut key)?;
-                file.write_all(&key)?;
-                file.sync_all()?;
-                Ok(Key(key))
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let mut key = Vec::new();
-                File::open(path)?.take(KEY_LEN as u64 + 1).read_to_end(&mut key)?;
-                let key = key.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-                Ok(Key(key))
-            }
-            Err(error) => Err(error),
+        if !path.try_exists()? {
+            Key::make(path)?;
+        }
+        let mut key = Vec::new();
+        File::open(path)?.take(KEY_LEN as u64 + 1).read_to_end(&mut key)?;
+        let key = key.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Key(key))
+    }
+
+    /// Writes a key under another name first: a file that is there has a whole one, whenever the
+    /// machine fails.
+    fn make(path: &Path) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        let mut key = [0; KEY_LEN];
+        File::open("/dev/urandom")?.read_exact(&mut key)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&name)?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+        let made = std::fs::hard_link(&name, path);
+        std::fs::remove_file(&name)?;
+        match made {
+            // Another server was faster, and its key is as good.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
         }
     }
 
@@ -135,6 +146,26 @@ mod tests {
         assert_eq!(handle.data.len(), HANDLE_LEN);
         assert_eq!(key.open(&handle), Some(ID));
         assert_eq!(Key([7; KEY_LEN]).open(&handle), Some(ID), "in another run as well");
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_whole() {
+        let name = format!("nfs3-key-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a writable directory");
+        let path = directory.join("key");
+        // What a run that was killed has left.
+        let left = directory.join(format!("key.{}", std::process::id()));
+        std::fs::write(&left, b"half").expect("written");
+        let first = Key::load(&path).expect("a key");
+        let second = Key::load(&path).expect("the same");
+        assert_eq!(second.open(&first.handle(ID)), Some(ID));
+        assert_eq!(std::fs::read(&path).expect("there").len(), KEY_LEN);
+        assert!(!left.exists());
+        std::fs::write(&path, b"half").expect("written");
+        let other = Key::load(&path).expect_err("it is no key");
+        assert_eq!(other.kind(), io::ErrorKind::InvalidData);
+        std::fs::remove_dir_all(&directory).expect("ours");
     }
 
     #[test]
