@@ -96,14 +96,17 @@ impl<W> Drc<W> {
         }
     }
 
-    /// Takes note of an answer, and returns those who wait for it as well.
+    /// Takes note of an answer, if something may have been done, and returns those who wait for it as well.
     pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> Vec<W> {
         let mut calls = lock(&self.calls);
-        let state = State::Over(outcome.repeated());
-        let waiting = match calls.known.insert(fingerprint.clone(), state) {
+        let waiting = match calls.known.remove(fingerprint) {
             Some(State::Open(waiting)) => waiting,
             Some(State::Over(_)) | None => Vec::new(),
         };
+        if !outcome.was_executed() {
+            return waiting;
+        }
+        calls.known.insert(fingerprint.clone(), State::Over(outcome.repeated()));
         calls.over.push_back(fingerprint.clone());
         while calls.over.len() > self.capacity
             && let Some(oldest) = calls.over.pop_front()
@@ -154,6 +157,22 @@ mod tests {
         assert!(matches!(drc.judge(&call, 2), Verdict::Waits));
         assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
         assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
+    }
+
+    #[test]
+    fn what_was_not_executed_is_not_remembered() {
+        let jukebox = 10_008_u32.to_be_bytes().to_vec();
+        for outcome in [
+            Outcome::Results { head: jukebox, data: None },
+            Outcome::Denied(crate::server::rpc::Denial::Garbage),
+        ] {
+            let drc = Drc::new(2);
+            let call = drc.fingerprint(7, HERE, nfs3::CREATE, b"a");
+            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+            assert!(matches!(drc.judge(&call, 2), Verdict::Waits));
+            assert_eq!(drc.finish(&call, &outcome), [2]);
+            assert!(matches!(drc.judge(&call, 3), Verdict::Execute(3)), "{outcome:?}");
+        }
     }
 
     #[test]

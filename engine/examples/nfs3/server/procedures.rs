@@ -29,6 +29,17 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether something may have been done. If not, the call may be executed when it comes again.
+    pub fn was_executed(&self) -> bool {
+        match self {
+            Outcome::Results { head, .. } => {
+                !head.starts_with(&(Status::NFS3ERR_JUKEBOX as u32).to_be_bytes())
+            }
+            // Busy is said of a call in which the server has made a mistake, at whatever point.
+            Outcome::Denied(denial) => matches!(denial, Denial::Busy),
+        }
+    }
+
     /// The same for a call that was repeated. There are never data in it.
     pub fn repeated(&self) -> Outcome {
         match self {
