@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use rpcrdma_config::Config;
 use rpcrdma_engine::Provider;
 use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_verbs::{Verbs, VerbsOptions};
@@ -19,13 +20,17 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device that the options name.
+    /// Opens the device that the options name, or else the configuration, which also says how it is used.
     ///
     /// # Errors
     /// If there is none, its libraries are missing, or it has no address to listen on.
-    pub fn open(args: &Args) -> Result<Device, BenchError> {
-        let (device, address) = (args.device.clone(), args.address);
-        let verbs = Verbs::open(&VerbsOptions { device, address, ..VerbsOptions::default() })?;
+    pub fn open(args: &Args, config: &Config) -> Result<Device, BenchError> {
+        let mut options = VerbsOptions::from(config.verbs());
+        if args.device.is_some() || args.address.is_some() {
+            (options.device, options.address) = (args.device.clone(), args.address);
+        }
+        let address = options.address;
+        let verbs = Verbs::open(&options)?;
         let name = &verbs.caps().name;
         let address = address.or_else(|| address_of(name)).ok_or_else(|| {
             BenchError::Usage(format!("{name} has no IPv4 address; name one: --address"))

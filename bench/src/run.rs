@@ -60,7 +60,7 @@ fn show<R: Tabular>(
 fn measure(plan: &Plan, args: &Args) -> Result<Report, BenchError> {
     match args.provider {
         Over::Fabric => measure_on(&Fabrics::new(&plan.config), plan, args.quiet),
-        Over::Verbs => measure_on(&Device::open(args)?, plan, args.quiet),
+        Over::Verbs => measure_on(&Device::open(args, &plan.config)?, plan, args.quiet),
     }
 }
 

@@ -71,15 +71,17 @@ impl Args {
         self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
     }
 
-    /// Which RDMA device.
-    pub fn verbs(&self) -> VerbsOptions {
-        let address = self.listen.ip();
-        let is_any = address.is_unspecified() || self.device.is_some();
-        VerbsOptions {
-            device: self.device.clone(),
-            address: (!is_any).then_some(address),
-            ..VerbsOptions::default()
+    /// Which RDMA device: the one that is named here, or in the configuration, or that has the address.
+    pub fn verbs(&self, config: &Config) -> VerbsOptions {
+        let mut options = VerbsOptions::from(config.verbs());
+        if self.device.is_some() {
+            (options.device, options.address) = (self.device.clone(), None);
         }
+        let address = self.listen.ip();
+        if options.device.is_none() && options.address.is_none() && !address.is_unspecified() {
+            options.address = Some(address);
+        }
+        options
     }
 
     /// What is exported and how.
@@ -108,6 +110,10 @@ const MOUNT_PORT: u16 = 20_048;
 mod tests {
     use super::*;
 
+    fn verbs(args: &Args) -> VerbsOptions {
+        args.verbs(&args.config().expect("the usual one"))
+    }
+
     fn parsed(line: &str) -> Result<Args, clap::Error> {
         Args::try_parse_from(line.split_whitespace())
     }
@@ -120,7 +126,7 @@ mod tests {
         assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
         assert_eq!((options.squash, options.workers), (Squash::Root, 4));
         assert!(args.config().is_ok());
-        assert_eq!(args.verbs().address, Some(args.listen.ip()));
+        assert_eq!(verbs(&args).address, Some(args.listen.ip()));
     }
 
     #[test]
@@ -134,10 +140,20 @@ mod tests {
     #[test]
     fn a_device_is_named_or_found_by_its_address() {
         let args = parsed("nfs3 --export /srv --listen [::]:20049").expect("enough");
-        assert_eq!(args.verbs(), VerbsOptions::default());
+        assert_eq!(verbs(&args), VerbsOptions::default());
         let args =
             parsed("nfs3 --export /srv --listen 10.0.0.1:20049 --device rxe0").expect("enough");
-        assert_eq!((args.verbs().device.as_deref(), args.verbs().address), (Some("rxe0"), None));
+        assert_eq!((verbs(&args).device.as_deref(), verbs(&args).address), (Some("rxe0"), None));
+    }
+
+    #[test]
+    fn the_configuration_says_how_the_device_is_used() {
+        let config =
+            Config::parse("[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("it is one");
+        let args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
+        let options = args.verbs(&config);
+        assert_eq!((options.device.as_deref(), options.address), (Some("mlx5_0"), None));
+        assert_eq!(options.retry_count, 3);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rpcrdma_engine::{Fabric, Provider};
+use rpcrdma_engine::{Config, Fabric, Provider};
 use rpcrdma_verbs::Verbs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,12 +26,7 @@ use server::Server;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = match args.provider {
-        Device::Fabric => run(Fabric::new(), &args),
-        Device::Verbs => Verbs::open(&args.verbs())
-            .map_err(|error| format!("{error}; --provider fabric runs without a device").into())
-            .and_then(|verbs| run(verbs, &args)),
-    };
+    let outcome = serve(&args);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -41,12 +36,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// Chooses the device.
+fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
+    let config = args.config()?;
+    match args.provider {
+        Device::Fabric => run(Fabric::new(), config, args),
+        Device::Verbs => {
+            let verbs = Verbs::open(&args.verbs(&config))
+                .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
+            run(verbs, config, args)
+        }
+    }
+}
+
 /// Serves until a signal comes.
-fn run<P: Provider>(provider: P, args: &Args) -> Result<(), Box<dyn Error>> {
+fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     // Before any thread is made, so that none of them takes the signals the usual way.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let server =
-        Server::start(provider, args.config()?, &args.options(), args.listen, args.mount())?;
+    let server = Server::start(provider, config, &args.options(), args.listen, args.mount())?;
     let (address, mount) = (server.address(), server.mount_address());
     println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
