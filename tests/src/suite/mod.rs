@@ -14,6 +14,7 @@ pub mod placed;
 pub mod properties;
 pub mod refused;
 pub mod scarce;
+pub mod sinks;
 pub mod threads;
 
 /// Makes a test of every scenario. `$open` makes, for each test, an
@@ -40,10 +41,11 @@ macro_rules! api_suite {
                 a_long_reply_comes_in_its_chunk, results_of_too_many_pieces_come_in_the_reply_chunk, a_long_call_gets_a_long_reply,
                 several_items_travel_as_the_peer_takes_them, items_without_bytes_use_up_their_sinks,
                 short_results_leave_the_rest_of_their_sinks_alone,
-                sinks_of_calls_that_fail_come_back, sinks_that_are_not_needed_come_back,
                 any_mixture_arrives_by_explicit_rdma, fetched_memory_is_taken_and_relayed,
                 rights_are_taken_back_by_whom_it_is_agreed,
-                items_of_the_extension_are_moved_where_limits_are_small,
+                items_of_the_extension_are_moved_where_limits_are_small;
+            sinks: sinks_of_calls_that_fail_come_back,
+                sinks_that_are_not_needed_come_back,
                 a_connection_lost_at_any_step_gives_every_sink_back;
             scarce: calls_wait_for_windows, calls_wait_for_landing_buffers_without_a_deadlock,
                 one_call_is_fetched_at_a_time, what_never_fits_is_refused_for_good,
