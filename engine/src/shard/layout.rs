@@ -143,7 +143,8 @@ impl<'a> Layout<'a> {
         begin: usize,
         pieces: impl Iterator<Item = Gather>,
     ) -> Result<(), Stuck> {
-        if self.body.slots.is_full() {
+        // A message that holds all slots there are would wait for itself.
+        if self.body.slots.is_full() || self.body.slots.len() == self.means.send.capacity() {
             return Err(Stuck::TooManyPieces);
         }
         let mut slot = self.means.send.take().ok_or(Stuck::NoSlot)?;
