@@ -150,6 +150,9 @@ impl Sim {
             {
                 (FAILED, true)
             }
+            Suspicion::Rejected(CallError::MemoryLost, _) => {
+                (FAILED, self.nodes[end.0].shard.handle().stats().leaked > 0)
+            }
             Suspicion::Rejected(_, script) => {
                 let other = self.other(end);
                 let may_reject = other.is_none_or(|(shard, _)| {
