@@ -32,13 +32,13 @@ use self::attempt::{Attempt, Stage, Tries};
 pub(crate) use self::find::device_of;
 use self::find::listen_error;
 pub(crate) use self::id::Id;
-pub(crate) use self::id::set_nonblocking;
 use self::id::{Channel, Depths, Happened, Offer};
 use self::reason::Failure;
 pub use self::request::VerbsRequest;
 use crate::device::Device;
 use crate::error;
 use crate::events;
+use crate::fd;
 use crate::port::{Port, VerbsEndpoint, VerbsHandle};
 use crate::queues::VerbsQueues;
 use crate::sys::{cm as sys, verbs};
@@ -423,7 +423,9 @@ impl ConnectionManager for VerbsCm {
             // The descriptor of a device that is lost is readable for ever.
             let device = if self.device.events.is_lost() { -1 } else { events::fd(&self.device) };
             let fds = [waker.fd(), self.channel.fd(), device];
-            let [is_rung, ..] = id::poll(fds, left.min(self.quiet(now)));
+            // A poll that fails is one that has found nothing.
+            let found = fd::readable(fds, left.min(self.quiet(now)));
+            let [is_rung, ..] = found.unwrap_or_default();
             if is_rung {
                 self.gather();
                 return self.pop();

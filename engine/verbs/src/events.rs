@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::QueueEvent;
 
-use crate::cm::{Id, set_nonblocking};
+use crate::cm::Id;
 use crate::device::Device;
 use crate::error;
+use crate::fd::set_nonblocking;
 use crate::port::Pair;
 use crate::sys::verbs as sys;
 

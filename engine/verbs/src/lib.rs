@@ -15,6 +15,7 @@ mod cm;
 mod device;
 mod error;
 mod events;
+mod fd;
 mod load;
 mod options;
 mod port;

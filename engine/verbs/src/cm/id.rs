@@ -20,6 +20,7 @@ use rpcrdma_engine::provider::PrivateBytes;
 
 use super::address::Address;
 use crate::error;
+use crate::fd::set_nonblocking;
 use crate::options::VerbsOptions;
 use crate::sys::{cm as sys, verbs};
 
@@ -393,31 +394,6 @@ unsafe fn private_data(conn: &sys::rdma_conn_param) -> PrivateBytes {
     private
 }
 
-/// Makes reads of a descriptor return when there is nothing.
-pub(crate) fn set_nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the command takes nothing and gives an integer.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the command takes an integer.
-    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) })
-}
-
-/// Sleeps until one of the descriptors is readable; those that are, by their places.
-pub(super) fn poll<const N: usize>(fds: [RawFd; N], timeout: Duration) -> [bool; N] {
-    let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    let timeout = libc::timespec {
-        tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    let count = N as libc::nfds_t;
-    // SAFETY: `polled` has so many entries and outlives the call, `timeout` is a valid timespec, and
-    // a null signal mask leaves the mask as it is.
-    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, &timeout, ptr::null()) };
-    polled.map(|it| ready > 0 && it.revents != 0)
-}
-
 fn checked(code: i32) -> io::Result<()> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -470,16 +446,5 @@ mod tests {
         let (ours, theirs) =
             (Depths { responder: 16, initiator: 16 }, Depths { responder: 128, initiator: 0 });
         assert_eq!(ours.at_most(theirs), Depths { responder: 16, initiator: 0 });
-    }
-
-    #[test]
-    fn a_descriptor_that_is_readable_ends_the_sleep() {
-        let waker = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
-        let other = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
-        assert_eq!(poll([waker.fd(), other.fd()], Duration::ZERO), [false, false]);
-        other.ring();
-        assert_eq!(poll([waker.fd(), other.fd()], Duration::from_secs(60)), [false, true]);
-        // One that is none does not keep anybody from sleeping.
-        assert_eq!(poll([-1, waker.fd()], Duration::ZERO), [false, false]);
     }
 }

@@ -12,6 +12,7 @@ use rpcrdma_engine::provider::{QueueAttr, Waker};
 use super::{Pairs, Port};
 use crate::device::Device;
 use crate::error;
+use crate::fd::set_nonblocking;
 use crate::sys::verbs as sys;
 
 impl Port {
@@ -88,13 +89,7 @@ impl Port {
         self.channel = channel;
         // SAFETY: the library has just returned the channel.
         let fd = unsafe { (*channel).fd };
-        // SAFETY: the descriptor is open and the command takes and gives an integer.
-        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-        // SAFETY: as above.
-        if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
-            return Err(error::last("fcntl"));
-        }
-        Ok(())
+        set_nonblocking(fd).map_err(|source| error::of("fcntl", source))
     }
 
     fn open_cq(&mut self, depth: u32) -> Result<(), SetupError> {

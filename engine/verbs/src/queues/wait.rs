@@ -2,7 +2,7 @@
 //!
 //! The queue is asked to tell of its next completion, and polled once more behind that: what came in
 //! between would not be told of.
-#![expect(unsafe_code, reason = "libibverbs and ppoll(2) are called")]
+#![expect(unsafe_code, reason = "libibverbs is called")]
 
 use std::io;
 use std::ptr;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rpcrdma_engine::provider::{CqError, WC_BATCH, Waker};
 
 use super::VerbsQueues;
+use crate::fd::readable;
 use crate::port::Chores;
 use crate::wc;
 
@@ -47,26 +48,8 @@ impl VerbsQueues {
     fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<bool> {
         // SAFETY: the channel is alive.
         let channel = unsafe { (*self.port.channel).fd };
-        let mut fds = [channel, waker.fd(), self.port.bell.fd()].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        let count = fds.len() as libc::nfds_t;
-        // SAFETY: `fds` is an array of so many entries that outlives the call, `timeout` is a valid
-        // timespec, and a null signal mask leaves the mask as it is.
-        let rung = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &raw const timeout, ptr::null()) };
-        if rung >= 0 {
-            return Ok(fds[0].revents != 0);
-        }
-        match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            error => Err(error),
-        }
+        let fds = [channel, waker.fd(), self.port.bell.fd()];
+        readable(fds, timeout).map(|[is_told, ..]| is_told)
     }
 
     /// Takes what the channel says, and acknowledges it: a queue is not destroyed before.
