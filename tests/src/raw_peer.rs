@@ -352,13 +352,18 @@ pub fn base_properties(xid: u32, credit: u32) -> Vec<u8> {
 
 /// The properties that a raw peer states: buffers with placement, groups of 16, all operations.
 pub fn properties(xid: u32, credit: u32) -> Vec<u8> {
+    properties_with(xid, credit, RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT)
+}
+
+/// The same, with these operations.
+pub fn properties_with(xid: u32, credit: u32, support: RtrSupport) -> Vec<u8> {
     let structure = structure();
     let values = [
         Property::RecvBufferSize(structure.total_len()),
         Property::RecvStructure(structure),
         Property::RequestRxLimit(16),
         Property::ResponseSxLimit(16),
-        Property::RtrSupport(RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT),
+        Property::RtrSupport(support),
     ];
     let mut buffers = [[0; 136]; 5];
     let mut set = Vec::new();

@@ -3,13 +3,13 @@
 
 use rpcrdma_engine::{CallError, Fabric, PeerId};
 use rpcrdma_mempool::Access;
-use rpcrdma_tests::raw_peer::{RawPeer, properties, structure, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, properties, properties_with, transmission};
 use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{
-    Array, Body, ConnProp, Header, Loc, MsgItem, Optional, PropSet, PropSubset, Property,
-    RdmaError, RdmaSegment, RsdItem, RsdLoc, RsdSet, RtrSupport, Tbsns, XmtReq, XmtResp,
+    Array, Body, Header, Loc, MsgItem, Optional, RdmaError, RdmaSegment, RsdItem, RsdLoc, RsdSet,
+    RtrSupport, Tbsns, XmtReq, XmtResp,
 };
 
 /// A server, and a raw client that has exchanged properties.
@@ -317,22 +317,7 @@ fn a_client_takes_nothing_by_send_for_exrw() {
 
 /// Properties of a peer that takes placement by Send, and says nothing of sending so.
 fn receives_only(xid: u32, credit: u32) -> Vec<u8> {
-    let structure = structure();
-    let values = [
-        Property::RecvBufferSize(structure.total_len()),
-        Property::RecvStructure(structure),
-        Property::RequestRxLimit(16),
-        Property::ResponseSxLimit(16),
-        Property::RtrSupport(RtrSupport::XREQ),
-    ];
-    let mut buffers = [[0; 136]; 5];
-    let mut set = Vec::new();
-    for (value, buffer) in values.iter().zip(&mut buffers) {
-        set.push(value.encode(buffer).expect("136 bytes are enough"));
-    }
-    let start = PropSet::from_slice(&set);
-    let optional = Optional::ConnProp(ConnProp { start, nochg: PropSubset::EMPTY });
-    transmission(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, &[])
+    properties_with(xid, credit, RtrSupport::XREQ)
 }
 
 // [RTR] 5.3; wire.md E33
