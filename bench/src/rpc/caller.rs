@@ -186,13 +186,18 @@ impl<P: Provider> Caller<P> {
     /// Makes the next call. The inner error says why it cannot be made now.
     #[inline]
     fn call(&mut self) -> Result<Result<(), CallRefused>, BenchError> {
-        let number = self.sent;
+        self.call_as(self.sent)
+    }
+
+    /// The same with a cookie, whose low bits say which data the call carries.
+    #[inline]
+    fn call_as(&mut self, cookie: u64) -> Result<Result<(), CallRefused>, BenchError> {
         let peer = self.peers[self.next];
-        let mut call = match self.client.call(peer, number) {
+        let mut call = match self.client.call(peer, cookie) {
             Ok(call) => call,
             Err(why) => return Ok(Err(why)),
         };
-        self.content.write(&mut call, number, self.replies.sinks.pop())?;
+        self.content.write(&mut call, cookie, self.replies.sinks.pop())?;
         let outcome = call.submit();
         if outcome.is_ok() {
             self.sent += 1;
@@ -206,27 +211,72 @@ impl<P: Provider> Caller<P> {
         BenchError::CallFailed { who: WHO, number: self.sent, reason: why.to_string() }
     }
 
+    /// Makes the next call of an open loop, due at such a time. False if none can be made now.
+    #[inline]
+    pub fn call_due(&mut self, due_ns: u64) -> Result<bool, BenchError> {
+        let under_way = self.under_way();
+        if under_way >= self.window {
+            return Ok(false);
+        }
+        match self.call_as((due_ns << DATA_BITS) | (self.sent & DATA_MASK))? {
+            Ok(()) => Ok(true),
+            // No slot or no credit at this moment: replies bring them back.
+            Err(_) if under_way > 0 => Ok(false),
+            Err(why) => Err(self.refused(&why)),
+        }
+    }
+
+    /// Polls once; `ended` is told when each call was due that has ended.
+    #[inline]
+    pub fn poll_due(&mut self, stop: &Stop, mut ended: impl FnMut(u64)) -> Result<(), BenchError> {
+        let is_busy = self.look(|cookie| ended(cookie >> DATA_BITS))?;
+        if !is_busy && stop.is_set() {
+            return Err(BenchError::PeerGone { who: WHO });
+        }
+        Ok(())
+    }
+
+    /// Calls that have not ended.
+    #[inline]
+    pub fn under_way(&self) -> u64 {
+        self.sent - self.replies.received
+    }
+
     /// Polls once.
     #[inline]
     fn poll(&mut self, idling: &mut Idling, stop: &Stop) -> Result<(), BenchError> {
+        if self.look(|_| {})? {
+            idling.busy();
+            return Ok(());
+        }
+        if stop.is_set() {
+            return Err(BenchError::PeerGone { who: WHO });
+        }
+        if let Some(timeout) = idling.idle(self.now) {
+            self.client.wait(timeout);
+        }
+        Ok(())
+    }
+
+    /// Polls once; `ended` is told the cookie of every call that has ended. True if there was
+    /// something to do.
+    #[inline]
+    fn look(&mut self, mut ended: impl FnMut(u64)) -> Result<bool, BenchError> {
         // As a shard does: an idle poll is shorter than a reading of the clock.
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(POLLS_PER_READING) {
             self.now = self.clock.now();
         }
-        let now = self.now;
         let replies = &mut self.replies;
-        if self.client.poll(now, |done| replies.take(done)) {
-            idling.busy();
-            return self.replies.failure.take().map_or(Ok(()), Err);
+        let is_busy = self.client.poll(self.now, |done| {
+            let cookie = done.cookie();
+            replies.take(done);
+            ended(cookie);
+        });
+        if is_busy {
+            return self.replies.failure.take().map_or(Ok(true), Err);
         }
-        if stop.is_set() {
-            return Err(BenchError::PeerGone { who: WHO });
-        }
-        if let Some(timeout) = idling.idle(now) {
-            self.client.wait(timeout);
-        }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -236,11 +286,11 @@ impl Content {
     fn write(
         &self,
         call: &mut CallBuilder<'_>,
-        number: u64,
+        cookie: u64,
         sink: Option<Sink>,
     ) -> Result<(), BenchError> {
         let Shape { op, request_data, reply_data } = self.shape;
-        let from = offset(number);
+        let from = offset(cookie);
         call.payload().put_fixed(&self.header);
         if matches!(op, Op::Read | Op::Write) {
             call.payload().put_u64(from as u64);
@@ -272,10 +322,10 @@ impl Replies {
     /// Takes the end of a call.
     #[inline]
     fn take(&mut self, mut done: Completion<'_>) {
+        let (number, cookie) = (self.received, done.cookie());
         self.received += 1;
-        let number = done.cookie();
         let outcome = match done.result() {
-            Ok(reply) => self.inspect(number, reply),
+            Ok(reply) => self.inspect(number, offset(cookie), reply),
             Err(error) => {
                 Err(BenchError::CallFailed { who: WHO, number, reason: error.to_string() })
             }
@@ -289,7 +339,12 @@ impl Replies {
     }
 
     #[inline]
-    fn inspect(&mut self, number: u64, reply: &Incoming<'_>) -> Result<(), BenchError> {
+    fn inspect(
+        &mut self,
+        number: u64,
+        offset: usize,
+        reply: &Incoming<'_>,
+    ) -> Result<(), BenchError> {
         let wrong = |detail| Err(BenchError::WrongBytes { who: WHO, number, detail });
         let reply = Arrived::new(reply);
         let header: Option<[u8; 16]> = reply.bytes_at(REPLY_HEADER_LEN - REPLY_HEADER.len());
@@ -309,7 +364,7 @@ impl Replies {
             return Ok(());
         }
         let is_other = op == Op::Echo && request_data != reply_data;
-        let from = if is_other { 0 } else { offset(number) };
+        let from = if is_other { 0 } else { offset };
         let inspection = self.inspector.begin(from, reply_data);
         match reply.inspect(REPLY_HEADER_LEN + 4, reply_data, inspection) {
             None => wrong("a reply with wrong data".into()),
@@ -329,3 +384,6 @@ fn sink(buffer: Option<Loan>, len: usize) -> Result<Sink, BenchError> {
 
 /// Polls between two readings of the clock.
 const POLLS_PER_READING: u32 = 16;
+/// Low bits of a cookie that say which data a call carries: [`offset`] looks at no others.
+const DATA_BITS: u32 = 4;
+const DATA_MASK: u64 = (1 << DATA_BITS) - 1;

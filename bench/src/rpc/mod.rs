@@ -12,6 +12,7 @@ use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
 use crate::cores::{CorePair, pin};
 use crate::error::BenchError;
+use crate::load::open::{Offer, OpenRound, System, drive};
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
 use crate::plan::Load;
@@ -99,6 +100,52 @@ impl<P: Provider> Rpc<P> {
         self.server.handler().failure()
     }
 
+    /// Keeps the window full for one round and counts: what it can do at most.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        self.measure(quota, false)
+    }
+
+    /// Offers calls for one round, whether or not others have come back, up to the window.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let clock = quanta::Clock::new();
+                let start = clock.raw();
+                let now_ns = || clock.delta_as_nanos(start, clock.raw());
+                drive(&mut Due { caller, stop }, offer, now_ns)
+            },
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let meter = Meter::new(quota);
+                if timed {
+                    caller.one_by_one(meter, Idling::new(idle), stop)
+                } else {
+                    caller.window(meter, Idling::new(idle), stop)
+                }
+            },
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
     /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         let structure = self.config.recv_structure();
@@ -126,22 +173,7 @@ impl<P: Provider> Contender for Rpc<P> {
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        let Rpc { cores, config, timed, caller, server, .. } = self;
-        let idle = config.engine().idle;
-        let timed = *timed;
-        let outcome = pair::run(
-            *cores,
-            move |stop| {
-                let meter = Meter::new(quota);
-                if timed {
-                    caller.one_by_one(meter, Idling::new(idle), stop)
-                } else {
-                    caller.window(meter, Idling::new(idle), stop)
-                }
-            },
-            move |stop| serve(server, Idling::new(idle), stop),
-        )?;
-        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+        self.measure(quota, self.timed)
     }
 
     fn spent(&self) -> Vec<Spent> {
@@ -156,6 +188,29 @@ impl<P: Provider> Contender for Rpc<P> {
             Spent::new(self.name, ["client", "server"][side], spent, self.caller.received())
         };
         vec![spent(0), spent(1)]
+    }
+}
+
+/// The caller of an open loop.
+struct Due<'a, P: Provider> {
+    caller: &'a mut Caller<P>,
+    stop: &'a Stop,
+}
+
+impl<P: Provider> System for Due<'_, P> {
+    #[inline]
+    fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
+        self.caller.call_due(mark)
+    }
+
+    #[inline]
+    fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError> {
+        self.caller.poll_due(self.stop, ended)
+    }
+
+    #[inline]
+    fn under_way(&self) -> u64 {
+        self.caller.under_way()
     }
 }
 
