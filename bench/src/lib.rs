@@ -24,6 +24,7 @@ pub mod latency;
 pub mod load;
 pub mod meter;
 pub mod pair;
+pub mod peers;
 pub mod plan;
 pub mod progress;
 pub mod raw;

@@ -1,0 +1,134 @@
+//! Peers: what else carries messages on this machine, to be measured beside the RPC.
+//!
+//! ```text
+//!   sockets   our own ping-pong over unix and TCP sockets            a contender: every sample
+//!   tools     ucx_perftest, fi_pingpong, ib_send_lat ──▶ process ──▶ what they print, parsed
+//! ```
+//! A tool is run once for each round: its server and its client, each on the core that our own
+//! would have. What it prints is parsed strictly: a line that nobody expects is an error that shows
+//! it, since a number out of the wrong column is worse than none.
+
+use std::time::Duration;
+
+pub mod libfabric;
+pub mod perftest;
+pub mod process;
+pub mod socket;
+pub mod tool;
+pub mod ucx;
+
+pub use tool::Tool;
+
+/// What a peer is to do, as far as it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// What is wanted of it.
+    pub wanted: Wanted,
+    /// Bytes of a message that has headers of the tool's own beside them.
+    pub data_len: usize,
+    /// Bytes of a message that is all there is on the wire.
+    pub wire_len: usize,
+}
+
+/// What is wanted of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Round trips one by one, timed.
+    RoundTrips,
+    /// As many messages as it can.
+    Messages,
+}
+
+/// What a peer told of one round, about whole round trips.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// Its figures.
+    pub figures: Vec<Telling>,
+    /// Round trips, or messages.
+    pub count: u64,
+}
+
+/// One figure that was told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Telling {
+    /// Which.
+    pub measure: Measure,
+    /// In nanoseconds, in 1/s, or in 10^9 bytes per second.
+    pub value: f64,
+    /// How many samples are in it.
+    pub samples: u64,
+}
+
+/// What can be told of a round, and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The shortest round trip.
+    Min,
+    /// The median round trip.
+    P50,
+    /// 90 % of them took no longer.
+    P90,
+    /// 99 % of them took no longer.
+    P99,
+    /// 99.9 % of them took no longer.
+    P999,
+    /// 99.99 % of them took no longer.
+    P9999,
+    /// The longest one.
+    Max,
+    /// The arithmetic mean.
+    Mean,
+    /// Round trips a second.
+    Rate,
+    /// Data in 10^9 bytes a second.
+    Data,
+}
+
+impl Measure {
+    /// All of them: what stands first is the better one to compare by.
+    pub const ALL: [Measure; 10] = [
+        Measure::P50,
+        Measure::Mean,
+        Measure::P90,
+        Measure::P99,
+        Measure::P999,
+        Measure::P9999,
+        Measure::Max,
+        Measure::Min,
+        Measure::Rate,
+        Measure::Data,
+    ];
+
+    /// The name of the figure in a result.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Min => "round_trip.min",
+            Measure::P50 => "round_trip.p50",
+            Measure::P90 => "round_trip.p90",
+            Measure::P99 => "round_trip.p99",
+            Measure::P999 => "round_trip.p99.9",
+            Measure::P9999 => "round_trip.p99.99",
+            Measure::Max => "round_trip.max",
+            Measure::Mean => "round_trip.mean",
+            Measure::Rate => "rate",
+            Measure::Data => "data",
+        }
+    }
+}
+
+/// A time in us as tools print it, of half a round trip: the whole one, in ns.
+fn whole_ns(half_us: f64) -> f64 {
+    half_us * 2.0 * 1e3
+}
+
+/// A number as a tool prints it: digits and a point, and neither a sign nor a unit.
+fn number(text: &str) -> Option<f64> {
+    let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    text.parse().ok().filter(|_| is_plain)
+}
+
+/// How long a peer may take for a round of so long: it may have to start two processes, find a
+/// device, and warm up.
+fn patience(round: Duration) -> Duration {
+    round * 20 + Duration::from_secs(20)
+}

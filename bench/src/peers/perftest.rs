@@ -1,0 +1,175 @@
+//! `ib_send_lat` of perftest: what it is run as, and what it prints.
+
+use std::fs;
+
+use super::tool::{Kind, Line, Run, Shape};
+use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
+
+/// The options behind `ib_send_lat`.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
+#[command(name = "ib_send_lat", no_binary_name = true, disable_version_flag = true)]
+pub struct IbSendLat {
+    /// The device [default: that of the other side, or the first]
+    #[arg(short, long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Bytes of a message [default: those of a call of the other side on the wire]
+    #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
+    pub size: Option<usize>,
+}
+
+impl Kind for IbSendLat {
+    fn name(&self) -> &'static str {
+        "ib_send_lat"
+    }
+
+    fn program(&self) -> &'static str {
+        "ib_send_lat"
+    }
+
+    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+        let size = self.size(task);
+        let (count, port) = (run.count.max(COUNT_MIN).to_string(), run.port.to_string());
+        let (len, inline) = (size.to_string(), size.min(INLINE).to_string());
+        let mut both = vec!["-F", "-p", &port, "-s", &len, "-n", &count];
+        if size <= INLINE {
+            both.extend(["-I", &inline]);
+        }
+        if let Some(device) = self.device.as_ref().or(run.device.as_ref()) {
+            both.extend(["-d", device]);
+        }
+        let mut client = both.clone();
+        let address = run.address.map_or_else(|| "127.0.0.1".to_owned(), |at| at.to_string());
+        client.push(&address);
+        [both, client].map(|side| side.into_iter().map(str::to_owned).collect())
+    }
+
+    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
+        let mut lines = out.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
+        let head = lines.next().ok_or_else(|| {
+            Shape::of(out.lines().next().unwrap_or_default(), "a line that begins with #bytes")
+        })?;
+        if !head.split_whitespace().eq(HEAD.split_whitespace()) {
+            return Err(Shape::of(head, "the names of the columns"));
+        }
+        let row = lines.next().ok_or(Shape::Short)?;
+        let wrong = || Shape::of(row, "a row of nine numbers");
+        let values: Option<Vec<f64>> = row.split_whitespace().map(number).collect();
+        let [bytes, count, min, max, median, mean, _, p99, p999] =
+            values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
+        if bytes as usize != self.size(task) {
+            return Err(Shape::of(row, "as many bytes as it was asked for"));
+        }
+        if let Some(more) = lines.find(|line| !line.trim().is_empty() && !is_rule(line)) {
+            return Err(Shape::of(more, "the end"));
+        }
+        let count = count as u64;
+        let telling =
+            |(measure, half_us)| Telling { measure, value: whole_ns(half_us), samples: count };
+        let figures = [
+            (Measure::P50, median),
+            (Measure::Mean, mean),
+            (Measure::Min, min),
+            (Measure::P99, p99),
+            (Measure::P999, p999),
+            (Measure::Max, max),
+        ];
+        Ok(Told { figures: figures.map(telling).to_vec(), count })
+    }
+
+    fn notes(&self, task: &Task) -> Vec<Line> {
+        let size = self.size(task);
+        vec![
+            format!("{size} bytes, which are all there is on the wire: no protocol above Send"),
+            "prints half of a round trip, which is doubled here, in hundredths of a us; drops its \
+             two longest round trips, so that its maximum is the third longest"
+                .to_owned(),
+        ]
+    }
+
+    fn package(&self) -> &'static str {
+        "perftest"
+    }
+
+    fn can(&self, wanted: Wanted) -> bool {
+        wanted == Wanted::RoundTrips
+    }
+
+    /// A device: without one it has nothing to send on.
+    fn missing(&self) -> Option<String> {
+        let devices = fs::read_dir("/sys/class/infiniband");
+        let is_there = devices.is_ok_and(|mut devices| devices.next().is_some());
+        (!is_there).then(|| "an RDMA device, and this machine has none".to_owned())
+    }
+}
+
+impl IbSendLat {
+    fn size(&self, task: &Task) -> usize {
+        // It cannot send nothing.
+        self.size.unwrap_or(task.wire_len).max(1)
+    }
+}
+
+fn is_rule(line: &str) -> bool {
+    line.bytes().all(|byte| byte == b'-')
+}
+
+const HEAD: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] \
+    t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
+/// The longest message that is sent inline: what perftest takes for devices that it knows.
+const INLINE: usize = 236;
+/// It refuses fewer.
+const COUNT_MIN: u64 = 5;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const TOOL: IbSendLat = IbSendLat { device: None, size: None };
+    const OUT: &str = include_str!("../../tests/peers/ib_send_lat-4.5-64.txt");
+
+    fn task(wire_len: usize) -> Task {
+        Task { wanted: Wanted::RoundTrips, data_len: 1, wire_len }
+    }
+
+    #[test]
+    fn every_column_is_found_and_doubled() {
+        let told = TOOL.parse(&task(64), OUT).expect("it is what 4.5 prints");
+        let of = |measure| {
+            let found = told.figures.iter().find(|one| one.measure == measure);
+            found.expect("it is told").value.round()
+        };
+        assert_eq!((told.count, of(Measure::Min), of(Measure::P50)), (2000, 24_380.0, 26_300.0));
+        assert_eq!((of(Measure::Mean), of(Measure::Max)), (1_271_480.0, 36_076_020.0));
+        assert_eq!((of(Measure::P99), of(Measure::P999)), (24_224_580.0, 32_691_400.0));
+    }
+
+    #[test]
+    fn other_shapes_are_errors_that_show_the_line() {
+        let wrong = [
+            (String::new(), "nothing"),
+            ("Unable to find device\n".to_owned(), "Unable to find device"),
+            (OUT.replace("t_typical[usec]", "t_median[usec]"), "t_median"),
+            (OUT.replace("13.15", "n/a"), "n/a"),
+            (OUT.replace("2390.19", ""), "12112.29"),
+            (OUT.replace(" 64      2000", " 65      2000"), "65"),
+            (format!("{OUT} 128 2000 1\n"), "128 2000 1"),
+        ];
+        for (text, shown) in wrong {
+            let error = TOOL.parse(&task(64), &text).expect_err(&text).to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+    }
+
+    #[test]
+    fn short_messages_are_sent_inline_on_the_device_of_the_other_side() {
+        let address = Some(Ipv4Addr::new(10, 0, 0, 1).into());
+        let run = Run { port: 9, count: 10, device: Some("rxe0".into()), address };
+        let [server, client] = TOOL.arguments(&task(136), &run);
+        assert_eq!(server.join(" "), "-F -p 9 -s 136 -n 10 -I 136 -d rxe0");
+        assert_eq!(client.last().map(String::as_str), Some("10.0.0.1"));
+        let [server, _] = TOOL.arguments(&task(4096), &Run { device: None, ..run });
+        assert_eq!(server.join(" "), "-F -p 9 -s 4096 -n 10");
+    }
+}

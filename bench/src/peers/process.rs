@@ -1,0 +1,287 @@
+//! A peer's two processes: its server and its client, each on its core, and never left behind.
+
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::cores::{CorePair, pin};
+use crate::error::BenchError;
+
+/// What a peer is run as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commands {
+    /// The peer, for messages.
+    pub who: &'static str,
+    /// The program.
+    pub program: &'static str,
+    /// Arguments of the server.
+    pub server: Vec<String>,
+    /// Arguments of the client.
+    pub client: Vec<String>,
+    /// Where the server waits for the client.
+    pub port: u16,
+}
+
+/// Runs a server and a client, and returns what the client printed.
+///
+/// # Errors
+/// If either cannot be started, fails, or takes longer than `patience`: with what it printed.
+pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<String, BenchError> {
+    let who = commands.who;
+    let deadline = Instant::now() + patience;
+    let mut server = Running::start(who, commands.program, &commands.server, cores.server)?;
+    await_listener(who, &mut server, commands.port, deadline)?;
+    let mut client = Running::start(who, commands.program, &commands.client, cores.client)?;
+    let status = client.wait(deadline)?;
+    let [out, errors] = client.output();
+    if !status.success() {
+        server.kill();
+        let [_, server_errors] = server.output();
+        let why = [errors.trim(), out.trim(), server_errors.trim()];
+        let why = why.into_iter().find(|text| !text.is_empty()).unwrap_or("without a word");
+        return Err(failed(who, &format!("its client ended with {status}: {}", shortened(why))));
+    }
+    // It ends by itself when its client has gone, and what it thinks of that does not matter.
+    let parting = Instant::now() + PARTING;
+    if server.wait(parting.min(deadline)).is_err() {
+        server.kill();
+    }
+    Ok(out)
+}
+
+/// A port of this host that nobody listens on at this moment.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port(who: &'static str) -> Result<u16, BenchError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());
+    port.map_err(|error| failed(who, &format!("no free port: {error}")))
+}
+
+/// Where a program is found, if it is installed.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// A process that is killed when nobody waits for it any more.
+struct Running {
+    who: &'static str,
+    child: Child,
+    readers: [Option<JoinHandle<String>>; 2],
+}
+
+impl Running {
+    /// Starts a program on a core. Threads and processes inherit the core of the thread that makes
+    /// them.
+    fn start(
+        who: &'static str,
+        program: &str,
+        arguments: &[String],
+        core: u32,
+    ) -> Result<Running, BenchError> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawn = || {
+            pin(core)?;
+            command.spawn().map_err(|error| failed(who, &format!("{program}: {error}")))
+        };
+        let mut child = thread::scope(|scope| scope.spawn(spawn).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let out = child.stdout.take().map(reader);
+        let errors = child.stderr.take().map(reader);
+        Ok(Running { who, child, readers: [out, errors] })
+    }
+
+    fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
+        self.child.try_wait().map_err(|error| failed(self.who, &error))
+    }
+
+    /// Waits for its end, and kills it at the deadline.
+    fn wait(&mut self, deadline: Instant) -> Result<ExitStatus, BenchError> {
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                self.kill();
+                let [out, errors] = self.output();
+                let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
+                return Err(failed(self.who, &format!("it did not end in time; {said}")));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// What it wrote to its output and to its errors. It has ended.
+    fn output(&mut self) -> [String; 2] {
+        let [out, errors] = &mut self.readers;
+        [out, errors]
+            .map(|reader| reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default())
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Waits until somebody listens on a port, without connecting: that would be taken for the client.
+fn await_listener(
+    who: &'static str,
+    server: &mut Running,
+    port: u16,
+    deadline: Instant,
+) -> Result<(), BenchError> {
+    while !is_listening(port) {
+        if let Some(status) = server.ended()? {
+            let [out, errors] = server.output();
+            let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
+            return Err(failed(who, &format!("its server ended with {status}: {said}")));
+        }
+        if Instant::now() > deadline {
+            return Err(failed(who, &format!("its server does not listen on port {port}")));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Whether a TCP socket of this host listens on a port, by the kernel's table.
+fn is_listening(port: u16) -> bool {
+    let listens = |table: &str| {
+        let table = fs::read_to_string(table).unwrap_or_default();
+        listening(&table).any(|listening| listening == port)
+    };
+    listens("/proc/net/tcp") || listens("/proc/net/tcp6")
+}
+
+/// The ports that a table of the kernel shows as listened on.
+fn listening(table: &str) -> impl Iterator<Item = u16> {
+    table.lines().skip(1).filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+        let (_, port) = local.rsplit_once(':')?;
+        (state == LISTEN).then(|| u16::from_str_radix(port, 16).ok())?
+    })
+}
+
+fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before a failure is what there is.
+        let _ = from.by_ref().take(OUTPUT_MAX).read_to_end(&mut bytes);
+        // The rest is taken and dropped, so that the process does not wait for it to be read.
+        let _ = std::io::copy(&mut from, &mut std::io::sink());
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The first lines of what a program said.
+fn shortened(text: &str) -> String {
+    let mut lines: Vec<&str> = text.trim().lines().take(LINES_MAX).collect();
+    if text.trim().lines().count() > LINES_MAX {
+        lines.push("...");
+    }
+    lines.join("\n")
+}
+
+fn failed(who: &'static str, what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who, what: what.to_string() }
+}
+
+/// TCP_LISTEN in the kernel's tables.
+const LISTEN: &str = "0A";
+/// Between two looks whether a process has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// What a server gets to end by itself.
+const PARTING: Duration = Duration::from_secs(1);
+/// More output than any peer has.
+const OUTPUT_MAX: u64 = 1 << 20;
+/// Lines of a program's complaint that are shown.
+const LINES_MAX: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Option<Running> {
+        let cores = CorePair::choose(None).ok()?;
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        Some(Running::start("sh", "sh", &arguments, cores.client).expect("there is a shell"))
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    #[test]
+    fn a_process_runs_on_the_core_it_was_given() {
+        let Some(mut shell) = shell("grep Cpus_allowed_list /proc/self/status") else { return };
+        assert!(shell.wait(soon()).expect("it ends").success());
+        let cores = CorePair::choose(None).expect("there were two");
+        let [out, _] = shell.output();
+        assert_eq!(out.split_whitespace().last(), Some(cores.client.to_string().as_str()));
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_killed_and_its_words_are_kept() {
+        let Some(mut shell) = shell("echo waiting; exec tail -f /dev/null") else { return };
+        let error = shell.wait(Instant::now()).expect_err("it would go on for ever");
+        assert!(error.to_string().contains("did not end in time"), "{error}");
+        assert!(shell.ended().expect("it is known").is_some());
+    }
+
+    #[test]
+    fn a_process_that_says_a_lot_does_not_wait_for_a_reader() {
+        let Some(mut shell) = shell("head -c 4000000 /dev/zero; echo no >&2; exit 3") else {
+            return;
+        };
+        assert_eq!(shell.wait(soon()).expect("it ends").code(), Some(3));
+        let [out, errors] = shell.output();
+        assert_eq!((out.len() as u64, errors.as_str()), (OUTPUT_MAX, "no\n"));
+    }
+
+    #[test]
+    fn a_server_that_ends_before_it_listens_is_an_error_with_its_words() {
+        let Some(mut shell) = shell("echo no device >&2; exit 1") else { return };
+        let port = free_port("sh").expect("there are many");
+        let error = await_listener("sh", &mut shell, port, soon()).expect_err("it has ended");
+        assert!(error.to_string().contains("no device"), "{error}");
+    }
+
+    #[test]
+    fn a_listener_is_seen_and_gone_ports_are_not() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        assert!(is_listening(port));
+        let table = "  sl  local_address rem_address   st\n\
+            0: 0100007F:5BA0 00000000:0000 0A 00000000:00000000\n\
+            1: 0100007F:5BA1 0100007F:1234 01 00000000:00000000\n";
+        assert_eq!(listening(table).collect::<Vec<_>>(), [0x5ba0]);
+    }
+
+    #[test]
+    fn a_program_is_installed_if_it_is_on_the_path() {
+        assert!(is_installed("sh"));
+        assert!(!is_installed("rpcrdma-has-no-such-peer"));
+    }
+
+    #[test]
+    fn long_complaints_are_cut() {
+        assert_eq!(shortened("a\nb\n"), "a\nb");
+        assert_eq!(shortened("1\n2\n3\n4\n5\n"), "1\n2\n3\n4\n...");
+    }
+}

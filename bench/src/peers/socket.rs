@@ -1,0 +1,532 @@
+//! Sockets: a ping-pong of as many bytes as the RPC has, by system calls and through the kernel.
+//!
+//! ```text
+//!   client   slots of requests ── write ──▶ socket ── read ──▶ inbox    server
+//!   inbox   ◀── read ── socket ◀── write ──         slots of replies
+//! ```
+//! It is what a program without RDMA would use between two processes of a host (unix) or of two
+//! hosts (TCP, here over the loopback device). Both sides either spin on sockets that never block,
+//! or block in `read` as most programs do. Messages are not copied by the program; the number in
+//! front of each is written, and checked with the bytes behind it by the receiver.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use crate::call::Traffic;
+use crate::cores::CorePair;
+use crate::error::BenchError;
+use crate::meter::{Meter, Quota, Round};
+use crate::pair::{self, Stop};
+use crate::rounds::Contender;
+
+/// What kind of socket, and how both sides wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// What carries the bytes.
+    pub family: Family,
+    /// What a side does that has nothing to read.
+    pub waiting: Waiting,
+}
+
+/// What carries the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// A pair of unix stream sockets.
+    Unix,
+    /// TCP over the loopback device, without delay.
+    Tcp,
+}
+
+/// What a side does that has nothing to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Tries again at once.
+    Spin,
+    /// Sleeps in the kernel.
+    Block,
+}
+
+impl Kind {
+    /// All of them, with the names that they are compared by.
+    pub const ALL: [Kind; 4] = [
+        Kind { family: Family::Unix, waiting: Waiting::Spin },
+        Kind { family: Family::Tcp, waiting: Waiting::Spin },
+        Kind { family: Family::Unix, waiting: Waiting::Block },
+        Kind { family: Family::Tcp, waiting: Waiting::Block },
+    ];
+
+    /// The name in tables and on the command line.
+    pub fn name(self) -> &'static str {
+        match (self.family, self.waiting) {
+            (Family::Unix, Waiting::Spin) => "unix",
+            (Family::Tcp, Waiting::Spin) => "tcp",
+            (Family::Unix, Waiting::Block) => "unix-block",
+            (Family::Tcp, Waiting::Block) => "tcp-block",
+        }
+    }
+}
+
+/// Two connected sockets, kept over all rounds.
+#[derive(Debug)]
+pub struct Sockets {
+    kind: Kind,
+    cores: CorePair,
+    window: u64,
+    timed: bool,
+    client: End,
+    server: End,
+    /// The same sockets, to be shut.
+    shutters: [Stream; 2],
+    /// Messages so far, on which both sides agree between rounds.
+    exchanged: u64,
+}
+
+impl Sockets {
+    /// Connects two sockets. Round trips are timed when `timed` and only one is under way.
+    ///
+    /// # Errors
+    /// If the host has no such sockets, or both sides would block with more than one under way:
+    /// each could wait for the other to read.
+    pub fn new(
+        kind: Kind,
+        cores: CorePair,
+        traffic: Traffic,
+        timed: bool,
+    ) -> Result<Sockets, BenchError> {
+        let who = kind.name();
+        let Traffic { request_len, reply_len, window } = traffic;
+        if kind.waiting == Waiting::Block && window > 1 {
+            return Err(BenchError::Usage(format!("{who} has one call under way, as `lat` has")));
+        }
+        let [client, server] = connected(kind).map_err(|error| failed(who, &error))?;
+        let shutter = |end: &Stream| end.try_clone().map_err(|error| failed(who, &error));
+        Ok(Sockets {
+            shutters: [shutter(&client)?, shutter(&server)?],
+            kind,
+            cores,
+            window: window.into(),
+            timed: timed && window == 1,
+            client: End::new(who, client, request_len, reply_len, window),
+            server: End::new(who, server, reply_len, request_len, window),
+            exchanged: 0,
+        })
+    }
+
+    /// What it uses, for the report.
+    pub fn notes(&self) -> Vec<String> {
+        let Sockets { kind, client, .. } = self;
+        let over = match kind.family {
+            Family::Unix => "unix stream sockets",
+            Family::Tcp => "TCP over the loopback device, without delay",
+        };
+        let waits = match kind.waiting {
+            Waiting::Spin => "both sides spin",
+            Waiting::Block => "both sides sleep in read",
+        };
+        let (there, back) = (client.out_len, client.in_len);
+        vec![format!("{}: {over}, {there} bytes there and {back} back, {waits}", kind.name())]
+    }
+}
+
+impl Contender for Sockets {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        let Sockets { kind, cores, window, timed, client, server, shutters, exchanged } = self;
+        let (who, from, window, timed) = (kind.name(), *exchanged, *window, *timed);
+        let [client_shutter, server_shutter] = shutters;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                until_done(who, client_shutter, stop, || {
+                    let meter = Meter::new(quota);
+                    let done = if timed {
+                        client.ping(from, meter)
+                    } else {
+                        client.stream(from, window, meter)
+                    };
+                    let done = done?;
+                    client.say_goodbye()?;
+                    Ok(done)
+                })
+            },
+            move |stop| until_done(who, server_shutter, stop, || server.answer(from)),
+        )?;
+        let (round, sent) = outcome.client;
+        *exchanged = sent;
+        Ok(Round { preempted: outcome.preempted, ..round })
+    }
+}
+
+/// Runs one side. However it fails, the other one learns of it, even in `read`.
+fn until_done<T>(
+    who: &'static str,
+    shutter: &Stream,
+    stop: &Stop,
+    work: impl FnOnce() -> Result<T, BenchError>,
+) -> Result<T, BenchError> {
+    // The other side has not begun: it did not get its core.
+    if stop.is_set() {
+        return Err(BenchError::PeerGone { who });
+    }
+    let mut shut = ShutOnDrop { stream: shutter, is_armed: true };
+    let done = work()?;
+    shut.is_armed = false;
+    Ok(done)
+}
+
+struct ShutOnDrop<'a> {
+    stream: &'a Stream,
+    is_armed: bool,
+}
+
+impl Drop for ShutOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.stream.shut_down();
+        }
+    }
+}
+
+/// One side.
+#[derive(Debug)]
+struct End {
+    who: &'static str,
+    stream: Stream,
+    out_len: usize,
+    in_len: usize,
+    /// A message for each that may be under way, one behind the other.
+    slots: Box<[u8]>,
+    /// Bytes of messages that are to be written, and that have been, since the first.
+    pushed: u64,
+    written: u64,
+    inbox: Box<[u8]>,
+    filled: usize,
+}
+
+impl End {
+    fn new(who: &'static str, stream: Stream, out_len: usize, in_len: usize, window: u32) -> End {
+        let (out_len, in_len) = (out_len.max(SHORTEST), in_len.max(SHORTEST));
+        let fill = |len: usize| vec![FILL; len * window as usize].into_boxed_slice();
+        End {
+            who,
+            stream,
+            out_len,
+            in_len,
+            slots: fill(out_len),
+            pushed: 0,
+            written: 0,
+            inbox: fill(in_len),
+            filled: 0,
+        }
+    }
+
+    /// Times round trips one after the other. Returns the number of messages since the first, too.
+    fn ping(&mut self, from: u64, mut meter: Meter) -> Result<(Round, u64), BenchError> {
+        let mut number = from;
+        loop {
+            let start = meter.now();
+            self.push(number);
+            while !self.flush()? {}
+            while self.pull(number)? == 0 {}
+            number += 1;
+            if !meter.timed(start, meter.now()) {
+                return Ok((meter.finish(), number));
+            }
+        }
+    }
+
+    /// Keeps the window full and counts; at the end takes what is still under way.
+    fn stream(
+        &mut self,
+        from: u64,
+        window: u64,
+        mut meter: Meter,
+    ) -> Result<(Round, u64), BenchError> {
+        let (mut sent, mut received) = (from, from);
+        let mut enough = false;
+        loop {
+            while !enough && sent - received < window {
+                self.push(sent);
+                sent += 1;
+            }
+            self.flush()?;
+            let count = self.pull(received)?;
+            received += count;
+            if count > 0 && !enough {
+                enough = !meter.counted(count);
+            }
+            if enough && sent == received {
+                return Ok((meter.finish(), received));
+            }
+        }
+    }
+
+    /// Answers every request until the client says goodbye.
+    fn answer(&mut self, from: u64) -> Result<(), BenchError> {
+        let mut number = from;
+        loop {
+            let count = self.pull(number)?;
+            (number..number + count).for_each(|number| self.push(number));
+            number += count;
+            if self.flush()? && self.was_told_goodbye() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A message that is none, in place of the next one.
+    fn say_goodbye(&mut self) -> Result<(), BenchError> {
+        let goodbye = GOODBYE.to_le_bytes();
+        let mut rest = &goodbye[..];
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if is_for_now(&error) => {}
+                Err(error) => return Err(failed(self.who, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn was_told_goodbye(&mut self) -> bool {
+        let is_told = self.filled == NUMBER && self.inbox[..NUMBER] == GOODBYE.to_le_bytes();
+        if is_told {
+            self.filled = 0;
+        }
+        is_told
+    }
+
+    /// Makes a message ready. Its slot is free: the one before in it has been answered.
+    fn push(&mut self, number: u64) {
+        let len = self.slots.len() as u64;
+        let at = (self.pushed % len) as usize;
+        self.slots[at..][..NUMBER].copy_from_slice(&number.to_le_bytes());
+        self.pushed += self.out_len as u64;
+    }
+
+    /// Writes what is ready, as far as the socket takes it. True if nothing is left.
+    fn flush(&mut self) -> Result<bool, BenchError> {
+        while self.written < self.pushed {
+            let len = self.slots.len();
+            let at = (self.written % len as u64) as usize;
+            let ready = (self.pushed - self.written).min((len - at) as u64) as usize;
+            match self.stream.write(&self.slots[at..][..ready]) {
+                Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
+                Ok(count) => self.written += count as u64,
+                Err(error) if is_for_now(&error) => return Ok(false),
+                Err(error) => return Err(failed(self.who, &error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads once, and checks the messages that are complete: so many, the first of this number.
+    fn pull(&mut self, number: u64) -> Result<u64, BenchError> {
+        match self.stream.read(&mut self.inbox[self.filled..]) {
+            Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
+            Ok(count) => self.filled += count,
+            Err(error) if is_for_now(&error) => return Ok(0),
+            Err(error) => return Err(failed(self.who, &error)),
+        }
+        let complete = self.filled / self.in_len;
+        for (index, message) in self.inbox.chunks_exact(self.in_len).take(complete).enumerate() {
+            check(self.who, number + index as u64, message)?;
+        }
+        let used = complete * self.in_len;
+        if used > 0 {
+            self.inbox.copy_within(used..self.filled, 0);
+            self.filled -= used;
+        }
+        Ok(complete as u64)
+    }
+}
+
+/// Whether a message is the one expected: its number, and the bytes at its end; in one of 1024 all
+/// bytes.
+fn check(who: &'static str, number: u64, message: &[u8]) -> Result<(), BenchError> {
+    let (stamp, rest) = message.split_at(NUMBER);
+    let looked_at = if number.is_multiple_of(WHOLE_EVERY) { rest.len() } else { rest.len().min(8) };
+    let is_right = stamp == number.to_le_bytes()
+        && rest[rest.len() - looked_at..].iter().all(|byte| *byte == FILL);
+    if is_right {
+        return Ok(());
+    }
+    Err(BenchError::WrongBytes { who, number, detail: format!("it begins with {stamp:02x?}") })
+}
+
+/// Both ends of a connection.
+fn connected(kind: Kind) -> io::Result<[Stream; 2]> {
+    let ends = match kind.family {
+        Family::Unix => UnixStream::pair().map(|(a, b)| [a, b].map(Stream::Unix))?,
+        Family::Tcp => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let client = TcpStream::connect(listener.local_addr()?)?;
+            let (server, _) = listener.accept()?;
+            for end in [&client, &server] {
+                end.set_nodelay(true)?;
+            }
+            [client, server].map(Stream::Tcp)
+        }
+    };
+    for end in &ends {
+        end.set_nonblocking(kind.waiting == Waiting::Spin)?;
+    }
+    Ok(ends)
+}
+
+/// A stream socket.
+#[derive(Debug)]
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(into),
+            Stream::Tcp(stream) => stream.read(into),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(from),
+            Stream::Tcp(stream) => stream.write(from),
+        }
+    }
+
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
+        }
+    }
+
+    fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        })
+    }
+
+    fn shut_down(&self) {
+        // A socket that is not connected any more is as good as shut.
+        let _ = match self {
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+fn failed(who: &'static str, what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who, what: what.to_string() }
+}
+
+/// Bytes of a message's number.
+const NUMBER: usize = 8;
+/// Longer than a goodbye, and than a message of any RPC.
+const SHORTEST: usize = 2 * NUMBER;
+const FILL: u8 = 0xa5;
+/// No message has this number.
+const GOODBYE: u64 = u64::MAX;
+/// One message in so many is looked at as a whole.
+const WHOLE_EVERY: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::End as Length;
+
+    fn sockets(kind: Kind, request_len: usize, reply_len: usize, window: u32) -> Option<Sockets> {
+        let cores = CorePair::choose(None).ok()?;
+        let traffic = Traffic { request_len, reply_len, window };
+        Some(Sockets::new(kind, cores, traffic, true).expect("the host has sockets"))
+    }
+
+    fn quota(count: u64) -> Quota {
+        Quota { warm_up: 10, end: Length::Count(count) }
+    }
+
+    #[test]
+    fn every_kind_times_as_many_round_trips_as_wished_in_every_round() {
+        for kind in Kind::ALL {
+            let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
+            for _ in 0..3 {
+                let round = sockets.round(quota(50)).expect("both sides are well");
+                assert_eq!((round.completed, round.latency.count()), (50, 50), "{kind:?}");
+            }
+            assert_eq!(sockets.exchanged, 3 * 60);
+        }
+    }
+
+    #[test]
+    fn windows_are_kept_full_with_messages_longer_than_a_socket_holds() {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.waiting == Waiting::Spin) {
+            for (request_len, reply_len) in [(136, 120), (80, 500_000), (300_001, 7)] {
+                let Some(mut sockets) = sockets(kind, request_len, reply_len, 5) else { return };
+                for _ in 0..2 {
+                    let round = sockets.round(quota(40)).expect("both sides are well");
+                    assert!(round.completed >= 40 && round.latency.count() == 0, "{round:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_sides_that_block_have_one_under_way() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let kind = Kind { family: Family::Unix, waiting: Waiting::Block };
+        let traffic = Traffic { request_len: 100, reply_len: 100, window: 2 };
+        let refused = Sockets::new(kind, cores, traffic, false);
+        assert!(matches!(refused, Err(BenchError::Usage(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_side_that_fails_ends_the_other_even_in_read() {
+        for kind in Kind::ALL {
+            let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
+            sockets.server.slots[20] ^= 1;
+            let failed = sockets.round(quota(10)).expect_err("a reply is wrong");
+            let is_told = matches!(
+                failed,
+                BenchError::WrongBytes { number: 0, .. } | BenchError::PeerGone { .. }
+            );
+            assert!(is_told, "{failed}");
+        }
+    }
+
+    #[test]
+    fn messages_are_checked_by_number_and_by_their_end() {
+        let mut message = [FILL; 32];
+        message[..NUMBER].copy_from_slice(&7u64.to_le_bytes());
+        assert!(check("unix", 7, &message).is_ok());
+        assert!(matches!(check("unix", 8, &message), Err(BenchError::WrongBytes { .. })));
+        message[31] ^= 1;
+        assert!(check("unix", 7, &message).is_err());
+        message[31] ^= 1;
+        message[..NUMBER].copy_from_slice(&1024u64.to_le_bytes());
+        message[10] ^= 1;
+        assert!(check("unix", 1024, &message).is_err(), "one in so many is looked at as a whole");
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_fails_and_does_not_hang() {
+        for kind in Kind::ALL {
+            let Some(mut sockets) = sockets(kind, 136, 120, 1) else { return };
+            sockets.cores.server = 1000;
+            let failed = sockets.round(quota(10));
+            assert!(matches!(failed, Err(BenchError::Core { core: 1000, .. })), "{failed:?}");
+        }
+    }
+}

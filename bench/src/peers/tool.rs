@@ -1,0 +1,278 @@
+//! A tool of others as a peer: found, run on our cores for as long as a round, and read.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{Measure, Task, Told, Wanted, patience, process};
+use crate::cores::CorePair;
+use crate::error::BenchError;
+use crate::meter::{End, Quota};
+
+/// What one tool has of its own.
+pub trait Kind {
+    /// As it is written in a comparison.
+    fn name(&self) -> &'static str;
+
+    /// Its program.
+    fn program(&self) -> &'static str;
+
+    /// The arguments of its server and of its client.
+    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
+
+    /// What its client printed.
+    ///
+    /// # Errors
+    /// The line that is not as it should be.
+    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape>;
+
+    /// How it was run, and what is weak about its figures.
+    fn notes(&self, task: &Task) -> Vec<Line>;
+
+    /// The package of Debian and its descendants that has it.
+    fn package(&self) -> &'static str;
+
+    /// Whether it can do what is wanted.
+    fn can(&self, _wanted: Wanted) -> bool {
+        true
+    }
+
+    /// What it needs beside its program and does not find.
+    fn missing(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A note of a result.
+pub type Line = String;
+
+/// One run of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Where its server waits for its client.
+    pub port: u16,
+    /// Round trips or messages.
+    pub count: u64,
+    /// The device of the other side, if it has one.
+    pub device: Option<String>,
+    /// The address of that device.
+    pub address: Option<IpAddr>,
+}
+
+/// An output that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Shape {
+    /// It ends too early.
+    #[error("its output is not known: it says nothing where there should be figures")]
+    Short,
+    /// It says something else.
+    #[error("its output is not known: it says `{line}` where there should be {expected}")]
+    Other {
+        /// What it says.
+        line: String,
+        /// What it should have said.
+        expected: &'static str,
+    },
+}
+
+impl Shape {
+    /// A line in place of what was expected.
+    pub fn of(line: &str, expected: &'static str) -> Shape {
+        match line.trim() {
+            "" => Shape::Short,
+            line => Shape::Other { line: line.to_owned(), expected },
+        }
+    }
+}
+
+/// A tool with a task, ready to run.
+pub struct Tool {
+    kind: Box<dyn Kind>,
+    task: Task,
+    cores: CorePair,
+    device: Option<String>,
+    address: Option<IpAddr>,
+    /// The time of one round trip or message, as it was last.
+    each_ns: Option<f64>,
+}
+
+impl Tool {
+    /// A tool that is there and can do what is wanted.
+    ///
+    /// # Errors
+    /// What is missing, and how it is had.
+    pub fn new(kind: Box<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
+        if !kind.can(task.wanted) {
+            let text = format!(
+                "{} has one message under way: compare it with `lat`, `raw` or `floor`",
+                kind.name()
+            );
+            return Err(BenchError::Usage(text));
+        }
+        match absence(&*kind) {
+            Some(absence) => Err(BenchError::Usage(format!("{}: {absence}", kind.name()))),
+            None => Ok(Tool { kind, task, cores, device: None, address: None, each_ns: None }),
+        }
+    }
+
+    /// On the device of the other side, where it has a choice.
+    #[must_use]
+    pub fn on(self, device: Option<String>, address: Option<IpAddr>) -> Tool {
+        Tool { device, address, ..self }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// How it is run, and what is weak about its figures.
+    pub fn notes(&self) -> Vec<Line> {
+        let notes = self.kind.notes(&self.task).into_iter();
+        notes.map(|note| format!("{}: {note}", self.kind.name())).collect()
+    }
+
+    /// Runs it for about as long as a round.
+    ///
+    /// # Errors
+    /// If it fails, or prints what nobody knows.
+    pub fn round(&mut self, quota: Quota) -> Result<Told, BenchError> {
+        let (count, time) = match quota.end {
+            End::Count(count) => (count, Duration::ZERO),
+            End::Time(time) => (self.count_for(time)?, time),
+        };
+        self.run(count, time)
+    }
+
+    /// How often it goes there and back in such a time, by its last run or a short one for that.
+    fn count_for(&mut self, time: Duration) -> Result<u64, BenchError> {
+        if self.each_ns.is_none() {
+            self.run(TRIAL, Duration::ZERO)?;
+        }
+        let each_ns = self.each_ns.unwrap_or(TRIAL_NS).max(1.0);
+        Ok(((time.as_nanos() as f64 / each_ns) as u64).clamp(TRIAL, COUNT_MAX))
+    }
+
+    fn run(&mut self, count: u64, time: Duration) -> Result<Told, BenchError> {
+        let who = self.kind.name();
+        let port = process::free_port(who)?;
+        let run = Run { port, count, device: self.device.clone(), address: self.address };
+        let [server, client] = self.kind.arguments(&self.task, &run);
+        let program = self.kind.program();
+        let commands = process::Commands { who, program, server, client, port };
+        let out = process::run(&commands, self.cores, patience(time))?;
+        let told = self.kind.parse(&self.task, &out);
+        let told = told.map_err(|shape| BenchError::Device { who, what: shape.to_string() })?;
+        self.each_ns = each_ns(&told).or(self.each_ns);
+        Ok(told)
+    }
+}
+
+/// Why a tool cannot be run here, and what can be done about it; `None` if it can.
+pub fn absence(kind: &dyn Kind) -> Option<String> {
+    let (program, package) = (kind.program(), kind.package());
+    if !process::is_installed(program) {
+        return Some(format!(
+            "{program} is not installed: `apt-get install {package}` on Debian and Ubuntu, or the \
+             package of that name elsewhere"
+        ));
+    }
+    kind.missing().map(|missing| format!("{program} needs {missing}"))
+}
+
+/// Bytes of a message, as options give them.
+///
+/// # Errors
+/// If it is none.
+pub fn length(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => rpcrdma_config::units::parse_length(text).map_err(|error| error.to_string())?,
+    };
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// The time of one round trip, or of one message.
+fn each_ns(told: &Told) -> Option<f64> {
+    let of = |measure| {
+        let found = told.figures.iter().find(|telling| telling.measure == measure);
+        found.map(|telling| telling.value).filter(|value| *value > 0.0)
+    };
+    // Twice: the rate is of round trips, and messages are counted.
+    of(Measure::Mean).or_else(|| of(Measure::Rate).map(|rate| 1e9 / (2.0 * rate)))
+}
+
+/// Round trips of a run that only tells how long they are.
+const TRIAL: u64 = 1000;
+const TRIAL_NS: f64 = 10_000.0;
+const COUNT_MAX: u64 = 100_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Telling;
+
+    struct Fake(&'static str);
+
+    impl Kind for Fake {
+        fn name(&self) -> &'static str {
+            "fake"
+        }
+
+        fn program(&self) -> &'static str {
+            self.0
+        }
+
+        fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
+            [Vec::new(), Vec::new()]
+        }
+
+        fn parse(&self, _task: &Task, _out: &str) -> Result<Told, Shape> {
+            Err(Shape::Short)
+        }
+
+        fn notes(&self, _task: &Task) -> Vec<Line> {
+            vec!["a note".into()]
+        }
+
+        fn package(&self) -> &'static str {
+            "fake-utils"
+        }
+
+        fn can(&self, wanted: Wanted) -> bool {
+            wanted == Wanted::RoundTrips
+        }
+    }
+
+    const TASK: Task = Task { wanted: Wanted::RoundTrips, data_len: 64, wire_len: 136 };
+
+    #[test]
+    fn a_tool_that_is_not_there_is_named_with_its_package_and_the_command() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let missing = Tool::new(Box::new(Fake("rpcrdma-no-such-tool")), TASK, cores);
+        let error = missing.err().expect("nobody has it").to_string();
+        assert!(error.contains("rpcrdma-no-such-tool is not installed"), "{error}");
+        assert!(error.contains("apt-get install fake-utils"), "{error}");
+    }
+
+    #[test]
+    fn a_tool_is_not_asked_for_what_it_cannot_do() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let task = Task { wanted: Wanted::Messages, ..TASK };
+        let refused = Tool::new(Box::new(Fake("sh")), task, cores);
+        let error = refused.err().expect("it has one under way").to_string();
+        assert!(error.contains("compare it with `lat`"), "{error}");
+        let tool = Tool::new(Box::new(Fake("sh")), TASK, cores).expect("there is a shell");
+        assert_eq!(tool.notes(), ["fake: a note"]);
+    }
+
+    #[test]
+    fn the_count_of_a_round_follows_from_the_time_of_the_last() {
+        let told = |measure, value| Told {
+            figures: vec![Telling { measure, value, samples: 1 }],
+            count: 1,
+        };
+        assert_eq!(each_ns(&told(Measure::Mean, 500.0)), Some(500.0));
+        assert_eq!(each_ns(&told(Measure::Rate, 1e6)), Some(500.0));
+        assert_eq!(each_ns(&told(Measure::P50, 500.0)), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! `ucx_perftest` of UCX: what it is run as, and what it prints.
+
+use super::tool::{Kind, Line, Run, Shape};
+use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
+
+/// Which of its tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Test {
+    /// Messages that are matched by tag: tag_lat, tag_bw
+    #[default]
+    Tag,
+    /// Active messages, which call a handler: ucp_am_lat, ucp_am_bw
+    Am,
+}
+
+/// The options behind `ucx`.
+#[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
+#[command(name = "ucx", no_binary_name = true, disable_version_flag = true)]
+pub struct Ucx {
+    /// Which of its tests
+    #[arg(value_enum, default_value = "tag")]
+    pub test: Test,
+    /// Bytes of a message [default: the data of the other side]
+    #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
+    pub size: Option<usize>,
+}
+
+impl Ucx {
+    fn test(&self, wanted: Wanted) -> &'static str {
+        match (self.test, wanted) {
+            (Test::Tag, Wanted::RoundTrips) => "tag_lat",
+            (Test::Tag, Wanted::Messages) => "tag_bw",
+            (Test::Am, Wanted::RoundTrips) => "ucp_am_lat",
+            (Test::Am, Wanted::Messages) => "ucp_am_bw",
+        }
+    }
+}
+
+impl Kind for Ucx {
+    fn name(&self) -> &'static str {
+        "ucx"
+    }
+
+    fn program(&self) -> &'static str {
+        "ucx_perftest"
+    }
+
+    fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
+        let server = vec!["-p".to_owned(), run.port.to_string()];
+        let size = self.size.unwrap_or(task.data_len);
+        let mut client = server.clone();
+        for argument in ["-t", self.test(task.wanted), "-f", "-v"] {
+            client.push(argument.to_owned());
+        }
+        let warm_up = run.count.min(WARM_UP);
+        for (option, value) in [("-s", size as u64), ("-n", run.count), ("-w", warm_up)] {
+            client.extend([option.to_owned(), value.to_string()]);
+        }
+        client.push("127.0.0.1".to_owned());
+        [server, client]
+    }
+
+    fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
+        let mut lines = out.lines().map(str::trim_end).filter(|line| !line.is_empty());
+        let head = lines.next().ok_or(Shape::Short)?;
+        if head != HEAD {
+            return Err(Shape::of(head, "the names of the columns"));
+        }
+        let row = lines.next().ok_or(Shape::Short)?;
+        let wrong = || Shape::of(row, "a row of eight numbers");
+        let values: Option<Vec<f64>> = row.split(',').map(number).collect();
+        let [count, median, _, mean, _, mib_per_s, _, messages_per_s] =
+            values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
+        if let Some(more) = lines.next() {
+            return Err(Shape::of(more, "the end"));
+        }
+        let count = count as u64;
+        let telling = |measure, value, samples| Telling { measure, value, samples };
+        let figures = match task.wanted {
+            Wanted::RoundTrips => vec![
+                telling(Measure::P50, whole_ns(median), count.min(LAST)),
+                telling(Measure::Mean, whole_ns(mean), count),
+            ],
+            Wanted::Messages => vec![
+                telling(Measure::Data, mib_per_s * f64::from(1 << 20) / 1e9, count),
+                telling(Measure::Rate, messages_per_s / 2.0, count),
+            ],
+        };
+        Ok(Told { figures, count })
+    }
+
+    fn notes(&self, task: &Task) -> Vec<Line> {
+        let transports = std::env::var("UCX_TLS");
+        let transports = transports.map_or_else(
+            |_| "picks its transports itself: UCX_TLS sets them".to_owned(),
+            |list| format!("UCX_TLS={list}"),
+        );
+        let size = self.size.unwrap_or(task.data_len);
+        let mut notes = vec![format!(
+            "{} of {size} bytes with headers of its own; {transports}",
+            self.test(task.wanted)
+        )];
+        notes.push(match task.wanted {
+            Wanted::RoundTrips => format!(
+                "prints half of a round trip, which is doubled here; its median is of the last \
+                 {LAST} round trips of a round only, its mean of all; no other quantile, no maximum"
+            ),
+            Wanted::Messages => "messages go one way: half of them are taken as the rate of round \
+                trips, of which each has two"
+                .to_owned(),
+        });
+        notes
+    }
+
+    fn package(&self) -> &'static str {
+        "ucx-utils"
+    }
+}
+
+/// With `-v`, comma-separated values.
+const HEAD: &str =
+    "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr";
+/// The samples that its percentile is taken of.
+const LAST: u64 = 2048;
+/// Its own default.
+const WARM_UP: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UCX: Ucx = Ucx { test: Test::Tag, size: None };
+
+    fn task(wanted: Wanted) -> Task {
+        Task { wanted, data_len: 64, wire_len: 136 }
+    }
+
+    fn value(told: &Told, measure: Measure) -> (f64, u64) {
+        let found = told.figures.iter().find(|one| one.measure == measure).expect("it is told");
+        ((found.value * 1e3).round() / 1e3, found.samples)
+    }
+
+    #[test]
+    fn latencies_are_doubled_and_the_median_is_of_few_samples() {
+        let told = UCX
+            .parse(
+                &task(Wanted::RoundTrips),
+                include_str!("../../tests/peers/ucx-1.13-tag_lat.csv"),
+            )
+            .expect("it is what version 1.13 prints");
+        assert_eq!(told.count, 200_000);
+        assert_eq!(value(&told, Measure::P50), (222.0, 2048));
+        assert_eq!(value(&told, Measure::Mean), (5578.0, 200_000));
+    }
+
+    #[test]
+    fn bandwidth_is_of_binary_megabytes_and_a_round_trip_is_two_messages() {
+        let told = UCX
+            .parse(&task(Wanted::Messages), include_str!("../../tests/peers/ucx-1.13-tag_bw.csv"))
+            .expect("it is what version 1.13 prints");
+        assert_eq!(value(&told, Measure::Data), (1.653, 20_000));
+        assert_eq!(value(&told, Measure::Rate), (12_615.0, 20_000));
+    }
+
+    #[test]
+    fn other_shapes_are_errors_that_show_the_line() {
+        let good = include_str!("../../tests/peers/ucx-1.13-ucp_am_lat.csv");
+        let task = task(Wanted::RoundTrips);
+        assert!(UCX.parse(&task, good).is_ok());
+        let wrong = [
+            (String::new(), "nothing"),
+            (
+                good.replace("overall_lat", "all_lat"),
+                "iterations,50.0_percentile_lat,avg_lat,all_lat",
+            ),
+            (good.replace("0.107", "0.107us"), "200000,0.107us"),
+            (good.replace(",785870\n", "\n"), "200000,0.107"),
+            (good.replace("0.107", "-1"), "200000,-1"),
+            (format!("{good}[1] UCX WARN odd\n"), "UCX WARN odd"),
+            (good.lines().next().unwrap_or_default().to_owned(), "nothing"),
+        ];
+        for (text, shown) in wrong {
+            let error = UCX.parse(&task, &text).expect_err(&text).to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+    }
+
+    #[test]
+    fn it_is_run_with_the_data_of_the_other_side_or_a_size_of_its_own() {
+        let run = Run { port: 7, count: 500, device: None, address: None };
+        let [server, client] = UCX.arguments(&task(Wanted::RoundTrips), &run);
+        assert_eq!(server, ["-p", "7"]);
+        assert_eq!(client.join(" "), "-p 7 -t tag_lat -f -v -s 64 -n 500 -w 500 127.0.0.1");
+        let am = Ucx { test: Test::Am, size: Some(4096) };
+        let [_, client] = am.arguments(&task(Wanted::Messages), &run);
+        assert!(client.join(" ").contains("-t ucp_am_bw -f -v -s 4096"), "{client:?}");
+    }
+}
