@@ -292,6 +292,11 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
             &raw.call_timeout,
             TIMEOUT,
         )?,
+        send_timeout: judge::duration_or_none(
+            "connections.send_timeout",
+            &raw.send_timeout,
+            TIMEOUT,
+        )?,
         rnr_retry: judge::count("connections.rnr_retry", raw.rnr_retry)?,
         connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,
         stop_timeout: timeout("connections.stop_timeout", &raw.stop_timeout)?,

@@ -157,6 +157,8 @@ pub struct RawConnections {
     pub group_timeout: Text,
     /// How long a peer may owe an answer; `0s` is for ever: a duration.
     pub call_timeout: Text,
+    /// How long a peer may take nothing of what it is sent; `0s` is for ever: a duration.
+    pub send_timeout: Text,
     /// How often a Send is tried again when the peer has no Receive; 7 is without end.
     pub rnr_retry: i64,
     /// How long to wait for a connection: a duration.
@@ -362,6 +364,7 @@ impl Default for RawConnections {
             rpc_len_max: "4MiB".into(),
             group_timeout: "5s".into(),
             call_timeout: "1min".into(),
+            send_timeout: "30s".into(),
             rnr_retry: 7,
             connect_timeout: "5s".into(),
             stop_timeout: "5s".into(),

@@ -223,8 +223,10 @@ fn durations_have_ranges() {
     assert_range(key, "\"1ms\"", "\"60min\"", "\"0s\"", "\"61min\"", "");
     let key = "protocol.version_memory";
     assert_range(key, "\"0s\"", "\"1440min\"", "\"-1s\"", "\"1441min\"", "");
-    let key = "connections.call_timeout";
-    assert_range(key, "\"1ms\"", "\"60min\"", "\"999us\"", "\"61min\"", "");
+    for key in ["call", "send"] {
+        let key = format!("connections.{key}_timeout");
+        assert_range(&key, "\"1ms\"", "\"60min\"", "\"999us\"", "\"61min\"", "");
+    }
 }
 
 #[test]

@@ -119,6 +119,8 @@ counters! {
     properties_refused,
     /// Connections that ended because the peer owed an answer for too long.
     call_timeouts,
+    /// Connections that ended because the peer took nothing of what it was sent for too long.
+    send_timeouts,
     /// Connections that ended because data of the peer's calls did not arrive.
     read_timeouts,
     /// Connections that ended.

@@ -426,6 +426,71 @@ fn a_peer_that_does_not_listen_starves_nobody() {
     assert!(scene.world.servers[0].handle().stats().violations > 200);
 }
 
+/// A call whose reply is too long to be copied while it is posted: it holds a slot until it is taken.
+fn long_echo(xid: u32) -> Vec<u8> {
+    let script = Script::new(xid, &[], &[Part::Inline(600)]);
+    message(xid, 0, 16, &script.call_stream())
+}
+
+#[test]
+fn a_peer_that_takes_no_replies_starves_nobody() {
+    let mut scene = Scene::new();
+    // 64 slots has the server, so that its replies would hold all of them.
+    for xid in 0..200 {
+        scene.raw.send(&long_echo(1000 + xid));
+        scene.world.step();
+        if xid % 16 == 0 {
+            scene.others_are_served();
+        }
+    }
+    scene.others_are_served();
+    // What waited for a slot is answered, in order, as soon as the peer takes what it is owed.
+    let mut xid = 1000;
+    while scene.raw_at_server().is_some() && xid < 1200 {
+        let answer = scene.answer();
+        assert_eq!(answer[..4], u32::to_be_bytes(xid));
+        xid += 1;
+    }
+    scene.others_are_served();
+}
+
+#[test]
+fn who_takes_nothing_for_too_long_is_closed() {
+    let mut plan = Plan::default();
+    plan.serve.connections.send_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    let victim = scene.raw_at_server().expect("it is connected");
+    for xid in 0..40 {
+        scene.raw.send(&long_echo(xid));
+        scene.world.step();
+    }
+    for _ in 0..40 {
+        scene.world.now += 1_000_000;
+        scene.world.step();
+    }
+    assert_eq!(scene.raw_at_server(), Some(victim), "it has 50 ms");
+    scene.others_are_served();
+    scene.world.now += 50_000_000;
+    scene.world.step();
+    let closed = scene.world.servers[0].handler().closed.clone();
+    assert_eq!(closed, [(victim, CloseReason::NotTaking)]);
+    scene.others_are_served();
+}
+
+#[test]
+fn who_takes_slowly_is_not_closed() {
+    let mut plan = Plan::default();
+    plan.serve.connections.send_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    for xid in 0..100 {
+        scene.raw.send(&long_echo(xid));
+        scene.world.now += 20_000_000;
+        scene.turns(2);
+    }
+    assert!(scene.raw_at_server().is_some(), "each reply is taken within the time");
+    scene.others_are_served();
+}
+
 #[test]
 fn who_floods_its_connection_is_closed() {
     let mut scene = Scene::new();

@@ -76,7 +76,8 @@ impl<'a> CallBuilder<'a> {
     ) -> Result<CallBuilder<'a>, CallRefused> {
         let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
         let peer = peer.ok_or(CallRefused::NoPeer)?;
-        let Some(slot) = outbox.send.take() else {
+        let slot = if outbox.has_slot_for(&peer.lane) { outbox.send.take() } else { None };
+        let Some(slot) = slot else {
             outbox.stats.busy_local.add(1);
             return Err(CallRefused::Busy);
         };

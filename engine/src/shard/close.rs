@@ -28,6 +28,8 @@ pub(crate) struct Life {
     connect_timeout: u64,
     negotiation_timeout: u64,
     stop_timeout: u64,
+    /// `None` if a peer need never take what it is sent.
+    send_timeout: Option<u64>,
 }
 
 /// How often times are looked at.
@@ -43,6 +45,7 @@ impl Life {
             connect_timeout: nanos(connections.connect_timeout),
             negotiation_timeout: nanos(config.protocol().negotiation_timeout),
             stop_timeout: nanos(connections.stop_timeout),
+            send_timeout: connections.send_timeout.map(nanos),
         }
     }
 
@@ -196,6 +199,7 @@ impl<P: Provider> Core<P> {
                     self.give_up_properties(index, now, handler);
                     self.check_first_call(index, now, handler);
                     self.check_reads(index, now, handler);
+                    self.check_sends(index, now, handler);
                 }
                 _ => {}
             }
@@ -225,6 +229,22 @@ impl<P: Provider> Core<P> {
             if is_quiet || is_over {
                 self.close(index, CloseReason::Stopped, now, handler);
             }
+        }
+    }
+
+    /// Ends the connection of a peer that has taken nothing of what holds memory for too long.
+    fn check_sends<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(timeout) = self.life.send_timeout else { return };
+        let Some(peer) = self.peers.at(index) else { return };
+        let seen = peer.lane.waits_behind();
+        match (seen, peer.stuck) {
+            (Some(done), Some((last, since))) if done == last => {
+                if now.saturating_sub(since) >= timeout {
+                    self.stats.send_timeouts.add(1);
+                    self.close(index, CloseReason::NotTaking, now, handler);
+                }
+            }
+            _ => peer.stuck = seen.map(|done| (done, now)),
         }
     }
 

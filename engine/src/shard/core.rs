@@ -1,6 +1,5 @@
 //! The core of a shard: what it owns, and its turn, top to bottom.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +21,9 @@ use super::news::News;
 use super::outbox::Outbox;
 use super::owing::Owing;
 use super::peers::{PeerId, Peers, Phase};
-use super::rx::{Came, Waiting};
+use super::rx::Came;
 use super::turn::{Turn, release};
+use super::waiting::WaitingRoom;
 use super::windows::{Way, Windows};
 use crate::budget::{Budget, Explicit};
 use crate::client::call::CallBuilder;
@@ -49,7 +49,7 @@ pub(crate) struct Core<P: Provider> {
     /// Buffers of open groups, by their number.
     pub parked: Box<[Option<RecvToken>]>,
     /// Messages that arrived while no send slot was free to answer them.
-    pub waiting: VecDeque<Waiting>,
+    pub waiting: WaitingRoom,
     pub map: Map,
     /// What the call in hand has offered for its reply.
     pub kept: KeptOffer,
@@ -120,7 +120,7 @@ impl<P: Provider> Core<P> {
             outbox,
             peers: Peers::new(peers_max),
             parked: (0..receives).map(|_| None).collect(),
-            waiting: VecDeque::with_capacity(receives),
+            waiting: WaitingRoom::new(receives),
             map: Map::new(budget.pieces, items_max),
             kept: KeptOffer::none(),
             refill: Refill::new(),
@@ -206,9 +206,11 @@ impl<P: Provider> Core<P> {
         if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
             self.top_up();
         }
-        // Messages that came before the end of their connection go first.
-        while !self.batch.is_full()
-            && self.waiting.is_empty()
+        // Messages that came before the end of their connection go first, but one that waits for a
+        // slot does not keep the ends of others for long.
+        let is_heard = self.waiting.is_empty() || self.life.is_due(now);
+        while is_heard
+            && !self.batch.is_full()
             && let Some(event) = self.news.next(self.io.queues())
         {
             self.on_event(event, now, handler);
@@ -415,7 +417,7 @@ impl<P: Provider> Drop for Core<P> {
     /// Brings all memory home before it is unmapped; what a device did not give back is leaked.
     fn drop(&mut self) {
         let parked = self.parked.iter_mut().filter_map(Option::take);
-        let waiting = self.waiting.drain(..).map(Waiting::into_token);
+        let waiting = self.waiting.drain();
         let held = self.fetches.drain().chain(self.outbox.exposures.drain());
         for token in parked.chain(waiting).chain(self.refill.drain(..)).chain(held) {
             self.pool.put(token);

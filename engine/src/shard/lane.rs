@@ -46,6 +46,19 @@ impl Lane {
         self.posted.wrapping_sub(self.done)
     }
 
+    /// Send slots of the shard that its messages hold.
+    #[inline]
+    pub fn slots(&self) -> u32 {
+        self.pending.slots() + self.flight.slots()
+    }
+
+    /// What tells whether the peer takes anything, while a completion of a message that holds
+    /// memory is waited for: the last that has come.
+    pub fn waits_behind(&self) -> Option<u32> {
+        let is_waiting = self.outstanding() > self.unsignaled() && self.slots() > 0;
+        is_waiting.then_some(self.done)
+    }
+
     /// The sequence number of the next work request.
     #[inline]
     pub fn next_seq(&self) -> u32 {

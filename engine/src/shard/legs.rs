@@ -140,7 +140,7 @@ impl<P: Provider> Core<P> {
             if let Some((peer, to)) = owner
                 && peer.phase == Phase::Up
             {
-                if outbox.send.free() == 0 {
+                if !outbox.has_slot_for(&peer.lane) {
                     return fetches.retry_here(place);
                 }
                 let landing_len = outbox.exposures.landing_len;

@@ -333,6 +333,14 @@ impl Messages {
         (next != NONE).then_some(next)
     }
 
+    /// Send slots that a message holds. They do not change while it is in a list.
+    #[inline]
+    fn slots(&self, index: u32) -> u32 {
+        let head = &self.heads[index as usize];
+        let more = if head.body { self.bodies[index as usize].slots.len() } else { 0 };
+        u32::from(head.slot.is_some()) + more as u32
+    }
+
     /// The other half of a message, for reading.
     pub fn body(&self, index: u32) -> &Body {
         &self.bodies[index as usize]
@@ -374,10 +382,12 @@ pub(crate) struct Queue {
     head: u32,
     tail: u32,
     len: u32,
+    /// Send slots that its messages hold.
+    slots: u32,
 }
 
 impl Queue {
-    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0 };
+    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, slots: 0 };
 
     #[inline]
     pub fn front(&self) -> Option<u32> {
@@ -393,11 +403,18 @@ impl Queue {
         }
         self.tail = index;
         self.len += 1;
+        self.slots += messages.slots(index);
     }
 
     /// How many messages there are.
     pub fn len(&self) -> u32 {
         self.len
+    }
+
+    /// How many send slots they hold.
+    #[inline]
+    pub fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Puts a message in front of all others.
@@ -409,6 +426,7 @@ impl Queue {
         }
         self.head = index;
         self.len += 1;
+        self.slots += messages.slots(index);
     }
 
     /// Takes the first message out.
@@ -417,6 +435,7 @@ impl Queue {
         let index = self.front()?;
         self.head = messages.head(index).next;
         self.len -= 1;
+        self.slots -= messages.slots(index);
         if self.head == NONE {
             self.tail = NONE;
         }

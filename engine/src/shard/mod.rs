@@ -34,4 +34,5 @@ pub mod properties;
 pub mod run;
 pub(crate) mod rx;
 pub mod turn;
+mod waiting;
 pub(crate) mod windows;

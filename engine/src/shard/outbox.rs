@@ -141,6 +141,13 @@ impl Outbox {
         }
     }
 
+    /// Whether a peer may have one more send slot. Who takes nothing cannot have them all: four
+    /// fifths at most if it is alone, and less with every other that has some.
+    #[inline]
+    pub fn has_slot_for(&self, lane: &Lane) -> bool {
+        (lane.slots() as usize) < SHARE * self.send.free()
+    }
+
     /// A message of one gather entry.
     pub fn message(&mut self, slot: SendSlot, header_len: u32, payload_len: u32) -> u32 {
         let index = self.messages.begin().expect("there are as many messages as slots");
@@ -369,5 +376,7 @@ impl Outbox {
 pub(crate) const EXPRESS_MAX: usize = 64;
 /// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
 pub(crate) const UNSOLICITED_MAX: u32 = 4;
+/// A peer may hold so many times the send slots that are still free.
+const SHARE: usize = 4;
 /// Loans that may be on their way home at one time without taking the longer way.
 const RETURNED_MAX: usize = 1024;

@@ -32,6 +32,12 @@ pub(crate) struct Peer {
     pub exposed: u32,
     /// Calls of the peer whose data are being fetched.
     pub fetching: u32,
+    /// Messages of the peer that wait for a send slot.
+    pub waiting: u32,
+    /// When one of them was passed over last: the number of the scan.
+    pub passed_over: u64,
+    /// The completion behind which nothing has come, and since when.
+    pub stuck: Option<(u32, u64)>,
     /// Why the connection has ended, if the handler has still to be told.
     pub untold: Option<CloseReason>,
     pub id: PeerId,
@@ -69,6 +75,9 @@ impl Peer {
             open_calls: 0,
             exposed: 0,
             fetching: 0,
+            waiting: 0,
+            passed_over: 0,
+            stuck: None,
             untold: None,
             group_until: None,
             asking_since: None,

@@ -13,6 +13,7 @@ use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
 use super::prepare::{NOTHING_OFFERED, Whole, first_segment, prepare_call, prepare_reply};
 use super::turn::REPLY;
+use super::waiting::Waiting;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming, Landed};
@@ -23,14 +24,6 @@ use crate::server::handler::Handler;
 use crate::server::reply::Reply;
 use crate::server::ticket::KeptOffer;
 
-/// A message that waits for a send slot.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    token: RecvToken,
-    came: Came,
-    qp_num: u32,
-}
-
 /// What a completion says of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Came {
@@ -38,13 +31,6 @@ pub(crate) struct Came {
     pub byte_len: u32,
     /// The key of ours that the peer has given up with it.
     pub invalidated: Option<u32>,
-}
-
-impl Waiting {
-    /// The buffer, for whoever does not want the message.
-    pub fn into_token(self) -> RecvToken {
-        self.token
-    }
 }
 
 /// What became of a transmission.
@@ -85,39 +71,31 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) {
         self.stats.received.add(1);
-        // Whatever arrives may be a call, and a call must be answered: without a send slot it is
-        // not even looked at. Order is kept.
-        if self.outbox.send.free() == 0 || !self.waiting.is_empty() {
-            self.waiting.push_back(Waiting { token, came, qp_num });
-            return;
-        }
-        self.receive(token, came, qp_num, now, handler);
-    }
-
-    /// Takes up messages that wait, as many as there are send slots for.
-    #[cold]
-    pub fn serve_waiting<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        while self.outbox.send.free() > 0
-            && let Some(Waiting { token, came, qp_num }) = self.waiting.pop_front()
-        {
-            self.receive(token, came, qp_num, now, handler);
-        }
-    }
-
-    fn receive<H: Handler>(
-        &mut self,
-        token: RecvToken,
-        came: Came,
-        qp_num: u32,
-        now: u64,
-        handler: &mut H,
-    ) {
         let Some(index) = self.peers.find(qp_num) else {
             self.stats.late.add(1);
             self.free_buffer(token);
             return;
         };
-        let mut token = token;
+        let Core { peers, outbox, waiting, .. } = &mut *self;
+        let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
+        // Whatever arrives may be a call, and a call must be answered: without a send slot it is
+        // not even looked at. The order of a peer's messages is kept.
+        if peer.waiting > 0 || !outbox.has_slot_for(&peer.lane) {
+            return waiting.push(peer, Waiting { token, came, qp_num });
+        }
+        self.receive(index, token, came, now, handler);
+    }
+
+    /// A transmission has arrived, and a slot is free to answer it.
+    #[inline]
+    pub(super) fn receive<H: Handler>(
+        &mut self,
+        index: u32,
+        mut token: RecvToken,
+        came: Came,
+        now: u64,
+        handler: &mut H,
+    ) {
         let byte_len = came.byte_len;
         let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
@@ -164,9 +142,9 @@ impl<P: Provider> Core<P> {
                 Fate::Done => break,
                 // The report may have taken the slot that was there to answer the message.
                 Fate::Again if self.outbox.send.free() == 0 => {
-                    let Some(qp_num) = self.peers.at(index).map(|peer| peer.qp_num) else { break };
-                    self.waiting.push_front(Waiting { token, came, qp_num });
-                    return;
+                    let Some(peer) = self.peers.at(index) else { break };
+                    let qp_num = peer.qp_num;
+                    return self.waiting.push_first(peer, Waiting { token, came, qp_num });
                 }
                 Fate::Again => continue,
                 Fate::Settled(outcome) => {
@@ -225,20 +203,6 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
         if let Some(send) = peer.conn.next_control() {
             outbox.control(peer, &send);
-        }
-    }
-
-    /// Drops the messages of a connection that is gone: its number may be used again.
-    #[cold]
-    pub fn drop_waiting(&mut self, qp_num: u32) {
-        for _ in 0..self.waiting.len() {
-            let Some(it) = self.waiting.pop_front() else { return };
-            if it.qp_num == qp_num {
-                self.stats.late.add(1);
-                self.free_buffer(it.token);
-            } else {
-                self.waiting.push_back(it);
-            }
         }
     }
 

@@ -53,7 +53,8 @@ impl Turn<'_> {
     }
 
     /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is
-    /// void), if it is another shard's, or if no send slot is free (then try again next turn).
+    /// void), if it is another shard's, or if no send slot is free, or none for a peer that does not
+    /// take what it is sent (then try again next turn).
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn resume(
         &mut self,
@@ -67,6 +68,9 @@ impl Turn<'_> {
         else {
             return Err(ticket);
         };
+        if !self.outbox.has_slot_for(&peer.lane) {
+            return Err(ticket);
+        }
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
         let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
         let _answer = answer(Reply::new(payload, peer, ticket.to, &ticket.offer, ticket.shard));
