@@ -14,8 +14,8 @@ use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{DeviceCaps, Provider, QueueAttr};
 use rpcrdma_mempool::Registrar;
 
+pub use self::find::{ActivePort, DeviceName, devices, missing_libraries};
 use self::find::{Contexts, Found};
-pub use self::find::{DeviceName, devices};
 use crate::cm::VerbsCm;
 use crate::error;
 use crate::events::{self, DeviceEvents};

@@ -28,7 +28,7 @@ mod tests;
 mod wc;
 
 pub use cm::{VerbsCm, VerbsRequest};
-pub use device::{DeviceName, Verbs, devices};
+pub use device::{ActivePort, DeviceName, Verbs, devices, missing_libraries};
 pub use events::DeviceEvents;
 pub use options::VerbsOptions;
 pub use port::{VerbsEndpoint, VerbsHandle};

@@ -18,7 +18,16 @@ pub struct DeviceName {
     /// As `rdma link` and `ibv_devices` show it.
     pub name: String,
     /// Its active ports.
-    pub active_ports: Vec<u8>,
+    pub active_ports: Vec<ActivePort>,
+}
+
+/// A port that messages can go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActivePort {
+    /// Its number, from 1.
+    pub num: u8,
+    /// Data bytes of its longest packet.
+    pub mtu: u32,
 }
 
 /// The devices of this machine.
@@ -28,6 +37,13 @@ pub struct DeviceName {
 pub fn devices() -> Result<Vec<DeviceName>, SetupError> {
     let (lib, cm) = (sys::Verbs::load()?, Cm::load()?);
     Ok(Contexts::open(cm)?.names(lib))
+}
+
+/// The libraries that cannot be used on this machine, each with the reason.
+pub fn missing_libraries() -> Vec<(&'static str, SetupError)> {
+    let verbs = sys::Verbs::load().err().map(|error| ("libibverbs.so.1", error));
+    let cm = Cm::load().err().map(|error| ("librdmacm.so.1", error));
+    verbs.into_iter().chain(cm).collect()
 }
 
 /// The contexts of all devices, which librdmacm opens and keeps open: ids and queues share them.
@@ -78,7 +94,7 @@ impl Contexts {
             name: name_of(lib, context),
             active_ports: ports(lib, context)
                 .filter(|port| is_active(&port.1))
-                .map(|it| it.0)
+                .map(|(num, attr)| ActivePort { num, mtu: mtu(attr.active_mtu) })
                 .collect(),
         });
         described.collect()
@@ -115,7 +131,8 @@ impl Contexts {
 
 impl DeviceName {
     fn describe(&self) -> String {
-        match self.active_ports.as_slice() {
+        let ports: Vec<u8> = self.active_ports.iter().map(|port| port.num).collect();
+        match ports.as_slice() {
             [] => format!("{} (no active port)", self.name),
             ports => format!("{} (active ports {ports:?})", self.name),
         }
@@ -156,6 +173,11 @@ fn is_active(attr: &sys::ibv_port_attr) -> bool {
     attr.state == sys::IBV_PORT_ACTIVE
 }
 
+/// The bytes that a code of the header stands for: 1 is 256, 5 is 4096; 0 for one that it has not.
+fn mtu(code: u32) -> u32 {
+    if (1..=5).contains(&code) { 128 << code } else { 0 }
+}
+
 /// An entry of a port's table of GIDs, if there is something in it.
 fn gid_at(
     lib: &sys::Verbs,
@@ -189,6 +211,27 @@ const NONE: &str = "none (is the driver loaded? `rdma link` shows devices)";
 mod tests {
     use super::*;
     use crate::Verbs;
+
+    #[test]
+    fn the_codes_of_the_mtu_are_those_of_the_header() {
+        assert_eq!([1, 2, 3, 4, 5].map(mtu), [256, 512, 1024, 2048, 4096]);
+        assert_eq!([0, 6].map(mtu), [0, 0]);
+    }
+
+    #[test]
+    fn devices_are_described_with_the_numbers_of_their_ports() {
+        let port = ActivePort { num: 1, mtu: 1024 };
+        let device = DeviceName { name: "rxe0".to_owned(), active_ports: vec![port] };
+        assert_eq!(device.describe(), "rxe0 (active ports [1])");
+        let down = DeviceName { active_ports: Vec::new(), ..device };
+        assert_eq!(down.describe(), "rxe0 (no active port)");
+    }
+
+    #[test]
+    fn the_libraries_that_are_missing_are_those_that_devices_cannot_do_without() {
+        let missing = missing_libraries();
+        assert_eq!(matches!(devices(), Err(SetupError::Library { .. })), !missing.is_empty());
+    }
 
     #[test]
     fn a_device_that_is_not_there_is_an_error_that_says_what_is_missing() {
