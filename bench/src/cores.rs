@@ -71,7 +71,7 @@ pub fn pin(core: u32) -> Result<(), BenchError> {
 }
 
 /// Picks a pair from at least two cores.
-fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
+pub(crate) fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
     let mut order: Vec<u32> = topology.cores_by_preference(None);
     order.retain(|core| allowed.contains(core));
     order.extend(allowed.iter().filter(|core| topology.core(**core).is_none()));

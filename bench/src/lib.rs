@@ -11,6 +11,7 @@
 pub mod args;
 pub mod blocks;
 pub mod call;
+pub mod check;
 pub mod cmp;
 pub mod cores;
 pub mod device;

@@ -1,0 +1,260 @@
+//! The host as it is looked at: a tree of files, and a few questions that no file answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rpcrdma_mempool::pin::allowed_cores;
+use rpcrdma_mempool::topology::Topology;
+
+use super::finding::Fix;
+use crate::cores::CorePair;
+use crate::env::Build;
+use crate::jitter::{self, Jitter};
+
+/// What no file answers.
+pub trait Ask {
+    /// The cores that this program may use.
+    fn allowed_cores(&self) -> Vec<u32>;
+    /// Why a library cannot be used; `None` if it can.
+    fn missing(&self, library: Library) -> Option<String>;
+    /// The devices that the libraries see, or why they see none.
+    fn devices(&self) -> Result<Vec<Seen>, String>;
+    /// Why a file cannot be opened to read and write; `None` if it can.
+    fn closed(&self, path: &Path) -> Option<String>;
+    /// What a spinning thread sees on two cores, if somebody lets it spin.
+    fn jitter(&self, cores: CorePair) -> Option<[Jitter; 2]>;
+    /// Whether this program was built to be measured.
+    fn is_optimised(&self) -> bool;
+}
+
+/// The libraries that are opened at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    /// libibverbs
+    Verbs,
+    /// librdmacm
+    Cm,
+}
+
+impl Library {
+    /// Both.
+    pub const ALL: [Library; 2] = [Library::Verbs, Library::Cm];
+
+    /// The name of its file.
+    pub fn file(self) -> &'static str {
+        match self {
+            Library::Verbs => "libibverbs.so.1",
+            Library::Cm => "librdmacm.so.1",
+        }
+    }
+}
+
+/// A device as the libraries see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its name.
+    pub name: String,
+    /// The numbers of its active ports, and the data bytes of their longest packet.
+    pub ports: Vec<(u8, u32)>,
+}
+
+/// A host: its files, and who answers the rest.
+pub struct Host<'a> {
+    root: PathBuf,
+    ask: &'a dyn Ask,
+    /// Cores, nodes and network devices.
+    pub topology: Topology,
+}
+
+impl<'a> Host<'a> {
+    /// The host whose files begin at `root`: `/`, or a copy of another's.
+    pub fn new(root: &Path, ask: &'a dyn Ask) -> Host<'a> {
+        let topology = Topology::from_sysfs(&root.join("sys"))
+            .unwrap_or_else(|_| Topology::flat(ask.allowed_cores()));
+        Host { root: root.to_owned(), ask, topology }
+    }
+
+    /// What no file answers.
+    pub fn ask(&self) -> &dyn Ask {
+        self.ask
+    }
+
+    /// What is in a file, without the space at its ends; `None` if it cannot be read.
+    pub fn text(&self, path: &str) -> Option<String> {
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The number in a file.
+    pub fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if it is not there.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Where a file of the host is.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The value of a `name: value` line.
+    pub fn field(&self, path: &str, name: &str) -> Option<String> {
+        let text = self.text(path)?;
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        let mut of_name = fields.filter(|(key, _)| key.trim() == name);
+        of_name.next().map(|(_, value)| value.trim().to_owned())
+    }
+
+    /// The kernel's release.
+    pub fn kernel(&self) -> String {
+        self.text("proc/sys/kernel/osrelease").unwrap_or_default()
+    }
+
+    /// What an option of the kernel's command line is set to; empty if it has no value.
+    pub fn boot_option(&self, name: &str) -> Option<String> {
+        let line = self.text("proc/cmdline")?;
+        let mut options = line.split_whitespace().map(|it| it.split_once('=').unwrap_or((it, "")));
+        options.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+    }
+
+    /// Whether the processor says that it is virtual.
+    pub fn is_virtual(&self) -> bool {
+        let flags = self.field("proc/cpuinfo", "flags");
+        flags.is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+    }
+
+    /// Whether this is the inside of a container: the kernel's settings are then the host's.
+    pub fn is_container(&self) -> bool {
+        let groups = self.text("proc/1/cgroup").unwrap_or_default();
+        let kinds = ["docker", "kubepods", "containerd", "lxc", "libpod"];
+        self.has(".dockerenv")
+            || self.has("run/.containerenv")
+            || kinds.iter().any(|kind| groups.contains(kind))
+    }
+
+    /// Whether this program may do what only root may.
+    pub fn is_root(&self) -> bool {
+        let ids = self.field("proc/self/status", "Uid").unwrap_or_default();
+        ids.split_whitespace().nth(1) == Some("0")
+    }
+
+    /// Whether this program holds a capability: a bit of the kernel's mask.
+    pub fn has_capability(&self, bit: u32) -> bool {
+        let mask = self.field("proc/self/status", "CapEff");
+        let mask = mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+        mask.is_some_and(|mask| mask >> bit & 1 == 1)
+    }
+
+    /// A command for root, that changes the kernel.
+    pub fn kernel_fix(&self, command: &str) -> Fix {
+        let fix = self.root_fix(command);
+        if self.is_container() { fix.note("on the host of this container") } else { fix }
+    }
+
+    /// A command for root, here.
+    pub fn root_fix(&self, command: &str) -> Fix {
+        if self.is_root() {
+            return Fix::new(command);
+        }
+        if command.contains(['>', '|', '&', ';', '*']) {
+            return Fix::new(format!("sudo sh -c '{command}'"));
+        }
+        Fix::new(format!("sudo {command}"))
+    }
+
+    /// Packages, installed as this distribution does it.
+    pub fn install(&self, debian: &str, redhat: &str) -> Fix {
+        let release = self.text("etc/os-release").unwrap_or_default();
+        let ids: Vec<String> = release
+            .lines()
+            .filter_map(|line| line.strip_prefix("ID=").or(line.strip_prefix("ID_LIKE=")))
+            .flat_map(|ids| ids.trim_matches('"').split(' ').map(str::to_owned))
+            .collect();
+        let is = |names: &[&str]| ids.iter().any(|id| names.contains(&&**id));
+        self.root_fix(&if is(&["rhel", "fedora", "centos"]) {
+            format!("dnf install -y {redhat}")
+        } else if is(&["suse", "opensuse"]) {
+            format!("zypper install -y {redhat}")
+        } else if is(&["arch"]) {
+            format!("pacman -S {redhat}")
+        } else {
+            format!("apt-get install -y {debian}")
+        })
+    }
+
+    /// An option of the kernel's command line, added for the next boot.
+    pub fn boot_fix(&self, options: &str) -> Fix {
+        let command = if self.has("usr/sbin/grubby") || self.has("sbin/grubby") {
+            format!("grubby --update-kernel=ALL --args=\"{options}\"")
+        } else {
+            format!(
+                "sed -i \"s/^GRUB_CMDLINE_LINUX=./&{options} /\" /etc/default/grub && update-grub"
+            )
+        };
+        self.kernel_fix(&command).note("then reboot")
+    }
+}
+
+/// This host.
+#[derive(Debug, Clone, Copy)]
+pub struct This {
+    /// Whether the jitter probe may spin for a quarter of a second.
+    pub probe: bool,
+}
+
+impl Ask for This {
+    fn allowed_cores(&self) -> Vec<u32> {
+        allowed_cores()
+    }
+
+    fn missing(&self, library: Library) -> Option<String> {
+        let absent = rpcrdma_verbs::missing_libraries();
+        let of_name = absent.into_iter().find(|(name, _)| *name == library.file());
+        of_name.map(|(_, error)| error.to_string())
+    }
+
+    fn devices(&self) -> Result<Vec<Seen>, String> {
+        let devices = rpcrdma_verbs::devices().map_err(|error| error.to_string())?;
+        Ok(devices
+            .into_iter()
+            .map(|device| {
+                let ports = device.active_ports.iter().map(|port| (port.num, port.mtu));
+                Seen { ports: ports.collect(), name: device.name }
+            })
+            .collect())
+    }
+
+    fn closed(&self, path: &Path) -> Option<String> {
+        let opened = fs::OpenOptions::new().read(true).write(true).open(path);
+        opened.err().map(|error| error.to_string())
+    }
+
+    fn jitter(&self, cores: CorePair) -> Option<[Jitter; 2]> {
+        if !self.probe {
+            return None;
+        }
+        jitter::probe(cores, PROBE_TIME).ok()
+    }
+
+    fn is_optimised(&self) -> bool {
+        Build::THIS.is_optimised()
+    }
+}
+
+/// Long enough for sixty ticks of a 250 Hz timer.
+const PROBE_TIME: Duration = Duration::from_millis(250);

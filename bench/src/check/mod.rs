@@ -1,0 +1,117 @@
+//! `check`: looks at the host and says what would spoil a measurement or a deployment.
+//!
+//! ```text
+//!   files of the host ─┐
+//!   a few questions ───┼─▶ findings: severity, what was seen, why, the command ─▶ verdict
+//!   configuration ─────┘
+//! ```
+//! Everything is read through [`Host`], so that a copy of another machine's files is looked at as
+//! this one is. Nothing is changed.
+
+pub mod args;
+mod cores;
+pub mod device;
+pub mod finding;
+pub mod host;
+mod link;
+mod memory;
+mod power;
+mod system;
+mod text;
+mod time;
+pub mod verdict;
+pub mod wanted;
+
+use rpcrdma_config::units::Length;
+use serde::Serialize;
+
+use self::device::Device;
+use self::finding::{Finding, Severity};
+use self::host::Host;
+use self::verdict::Verdict;
+use self::wanted::Wanted;
+
+/// What was found, by subject, and what it comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Checkup {
+    /// The version of this format.
+    pub schema: u32,
+    /// `check`
+    pub mode: &'static str,
+    /// What was looked at.
+    pub what: String,
+    /// The machine in a line.
+    pub machine: String,
+    /// What was found.
+    pub sections: Vec<Section>,
+    /// What it comes to.
+    pub verdict: Verdict,
+}
+
+/// Findings of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Section {
+    /// Of which.
+    pub title: String,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl Checkup {
+    /// Looks at a host.
+    pub fn new(host: &Host<'_>, wanted: &Wanted) -> Checkup {
+        let section = |title: &str, findings| Section { title: title.to_owned(), findings };
+        let devices = Device::all(host);
+        let mut sections = vec![
+            section("Machine", system::findings(host)),
+            section("Cores", cores::findings(host, wanted)),
+            section("Power", power::findings(host, wanted)),
+            section("Time", time::findings(host, wanted)),
+            section("Memory", memory::findings(host, wanted)),
+            section("RDMA", device::findings(host, wanted, &devices)),
+        ];
+        for device in devices.iter().filter(|device| device.fits(wanted)).take(DEVICES_MAX) {
+            let findings = link::findings(host, wanted, device);
+            sections.push(section(&format!("Device {}", device.name), findings));
+        }
+        sections.push(section("Configuration", wanted::findings(host, wanted)));
+        let findings: Vec<Finding> =
+            sections.iter().flat_map(|section| section.findings.iter().cloned()).collect();
+        Checkup {
+            schema: 1,
+            mode: "check",
+            what: format!(
+                "looked at this host for {}, {} per shard",
+                wanted.title(),
+                Length(wanted.config.shard_memory_len().next_multiple_of(1024))
+            ),
+            machine: machine(host),
+            verdict: Verdict::new(host, wanted, &devices, &findings),
+            sections,
+        }
+    }
+
+    /// Everything that was found.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.sections.iter().flat_map(|section| &section.findings)
+    }
+
+    /// The worst of it.
+    pub fn worst(&self) -> Severity {
+        self.findings().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
+    }
+
+    /// How many are so bad.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings().filter(|finding| finding.severity == severity).count()
+    }
+}
+
+fn machine(host: &Host<'_>) -> String {
+    let cpu = host.field("proc/cpuinfo", "model name").unwrap_or("unknown processor".to_owned());
+    let (cores, nodes) = (host.topology.cores.len(), host.topology.nodes.len());
+    format!("{cpu}, {cores} cores, {nodes} NUMA node(s), Linux {}", host.kernel())
+}
+
+/// Devices that are looked at closely.
+const DEVICES_MAX: usize = 4;
