@@ -4,9 +4,9 @@
 
 use clap::Parser;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rpcrdma_bench::args::Args;
+use rpcrdma_bench::args::Cli;
 use rpcrdma_bench::call::Traffic;
-use rpcrdma_bench::plan::Plan;
+use rpcrdma_bench::contest::plan_of;
 use rpcrdma_bench::raw::Ends;
 use rpcrdma_bench::rpc::Rpc;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
@@ -59,9 +59,9 @@ fn rpc(c: &mut Criterion) {
         "bw --window 1",
     ] {
         let args = ["rpcrdma-bench"].into_iter().chain(options.split(' '));
-        let args = Args::try_parse_from(args).expect("options of the command");
+        let mode = Cli::try_parse_from(args).expect("options of the command").mode();
         // No plan on a machine with one core: its options name two.
-        let Ok(plan) = Plan::new(&args) else { continue };
+        let Some(Ok(plan)) = plan_of(&mode) else { continue };
         let any = "127.0.0.1:0".parse().expect("an address");
         let (config, load) = (&plan.config, &plan.load);
         let mut rpc = Rpc::new("rpc", Fabric::new(), any, plan.cores, config, load, false)

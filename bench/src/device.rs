@@ -8,7 +8,7 @@ use rpcrdma_engine::Provider;
 use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_verbs::{Verbs, VerbsOptions};
 
-use crate::args::Args;
+use crate::args::DeviceArgs;
 use crate::error::BenchError;
 use crate::site::Site;
 
@@ -24,7 +24,7 @@ impl Device {
     ///
     /// # Errors
     /// If there is none, its libraries are missing, or it has no address to listen on.
-    pub fn open(args: &Args, config: &Config) -> Result<Device, BenchError> {
+    pub fn open(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
         let mut options = VerbsOptions::from(config.verbs());
         if args.device.is_some() || args.address.is_some() {
             (options.device, options.address) = (args.device.clone(), args.address);

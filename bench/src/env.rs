@@ -1,15 +1,16 @@
 //! The machine and the program, as a result must name them to be believed.
 
+use std::borrow::Cow;
 use std::fs;
 
 use rpcrdma_mempool::pin::CoreList;
 use rpcrdma_mempool::topology::Topology;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cores::CorePair;
 
 /// The machine, as far as it bears on latency.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
@@ -34,7 +35,7 @@ pub struct Machine {
 }
 
 /// The huge pages that are set aside.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HugePages {
     /// Bytes of a page of the default size.
     pub page_bytes: u64,
@@ -45,28 +46,28 @@ pub struct HugePages {
 }
 
 /// The program, as it was built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// The version of this workspace.
-    pub rpcrdma: &'static str,
+    pub rpcrdma: Cow<'static, str>,
     /// The compiler.
-    pub rustc: &'static str,
+    pub rustc: Cow<'static, str>,
     /// The profile of cargo: `release` is the one to be measured.
-    pub profile: &'static str,
+    pub profile: Cow<'static, str>,
     /// The optimisation level.
-    pub opt_level: &'static str,
+    pub opt_level: Cow<'static, str>,
     /// The target.
-    pub target: &'static str,
+    pub target: Cow<'static, str>,
 }
 
 impl Build {
     /// This program.
     pub const THIS: Build = Build {
-        rpcrdma: env!("CARGO_PKG_VERSION"),
-        rustc: env!("BENCH_RUSTC"),
-        profile: env!("BENCH_PROFILE"),
-        opt_level: env!("BENCH_OPT_LEVEL"),
-        target: env!("BENCH_TARGET"),
+        rpcrdma: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
+        rustc: Cow::Borrowed(env!("BENCH_RUSTC")),
+        profile: Cow::Borrowed(env!("BENCH_PROFILE")),
+        opt_level: Cow::Borrowed(env!("BENCH_OPT_LEVEL")),
+        target: Cow::Borrowed(env!("BENCH_TARGET")),
     };
 
     /// Whether its times mean anything.

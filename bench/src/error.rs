@@ -74,6 +74,14 @@ pub enum BenchError {
         /// Who was measured.
         who: &'static str,
     },
+    /// A saved result could not be read.
+    #[error("cannot read {path}: {reason}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The result could not be written.
     #[error("cannot write {path}: {source}")]
     Write {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use quanta::Clock;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::pair;
 
 /// What a thread saw that read the clock as fast as it could.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Jitter {
     /// The core.
     pub core: u32,

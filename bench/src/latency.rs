@@ -1,13 +1,17 @@
 //! A distribution of latencies: every sample counted, three digits, the true extremes kept.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
 
 /// A distribution of times in nanoseconds.
 ///
 /// Every sample is counted once and none is trimmed. Values are kept to three significant digits,
-/// the extremes and the sum exactly.
-#[derive(Debug, Clone)]
+/// the extremes and the sum exactly. In JSON the values are an HdrHistogram, V2, compressed, base64.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Kept", try_from = "Kept")]
 pub struct Latency {
     histogram: Histogram<u64>,
     min_ns: u64,
@@ -82,6 +86,21 @@ impl Latency {
         0.0
     }
 
+    /// The longest sample, exactly; 0 without samples.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// The standard deviation, to three digits; 0 without samples.
+    pub fn stdev_ns(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.histogram.stdev() }
+    }
+
+    /// The values themselves, to three digits, in nanoseconds.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
     /// The arithmetic mean, exactly; 0 without samples.
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
@@ -114,6 +133,49 @@ impl Latency {
 impl Default for Latency {
     fn default() -> Latency {
         Latency::new()
+    }
+}
+
+/// A distribution in JSON.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    samples: u64,
+    min_ns: u64,
+    max_ns: u64,
+    sum_ns: u64,
+    hdr: String,
+}
+
+impl From<Latency> for Kept {
+    fn from(latency: Latency) -> Kept {
+        let mut bytes = Vec::new();
+        let written = V2DeflateSerializer::new().serialize(&latency.histogram, &mut bytes);
+        written.expect("writing to memory does not fail");
+        Kept {
+            samples: latency.count(),
+            min_ns: latency.min_ns,
+            max_ns: latency.max_ns,
+            sum_ns: u64::try_from(latency.sum_ns).unwrap_or(u64::MAX),
+            hdr: BASE64.encode(bytes),
+        }
+    }
+}
+
+impl TryFrom<Kept> for Latency {
+    type Error = String;
+
+    fn try_from(kept: Kept) -> Result<Latency, String> {
+        let bytes = BASE64.decode(&kept.hdr).map_err(|error| format!("hdr: {error}"))?;
+        let read: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| format!("hdr: {error}"))?;
+        let mut latency = Latency::new();
+        latency.histogram.add(&read).map_err(|error| format!("hdr: {error}"))?;
+        let Kept { samples, min_ns, max_ns, sum_ns, .. } = kept;
+        if latency.count() != samples {
+            return Err(format!("{} samples in hdr, not {samples}", latency.count()));
+        }
+        Ok(Latency { min_ns, max_ns, sum_ns: sum_ns.into(), ..latency })
     }
 }
 
@@ -217,6 +279,26 @@ mod tests {
         assert_eq!(empty.min_ns(), 0);
         assert_eq!(empty.summary(1.0).mean_ns, 0.0);
         assert_eq!(empty.quantile_ns(0.99), 0);
+    }
+
+    #[test]
+    fn a_distribution_comes_back_from_json_as_it_was() {
+        for latency in [of([]), of([7]), of((1..=100_000).map(|i| i * i)), of([1, LONGEST_NS * 2])]
+        {
+            let json = serde_json::to_string(&latency).expect("plain data");
+            let back: Latency = serde_json::from_str(&json).expect("what was written");
+            assert_eq!(back, latency);
+        }
+    }
+
+    #[test]
+    fn a_distribution_that_was_tampered_with_is_refused() {
+        let json = serde_json::to_value(of([7, 8])).expect("plain data");
+        for (key, wrong) in [("samples", 3.into()), ("hdr", "AAAA".into()), ("hdr", "?".into())] {
+            let mut json = json.clone();
+            json[key] = wrong;
+            assert!(serde_json::from_value::<Latency>(json).is_err(), "{key}");
+        }
     }
 
     #[test]

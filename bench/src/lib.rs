@@ -1,8 +1,8 @@
 //! The parts of `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor.
 //!
 //! ```text
-//!   args ──▶ plan ──▶ contenders: floor, raw, ... ──▶ rounds (interleaved) ──▶ report
-//!     └──▶ distance: explicit RDMA beside Sends, at several delays ──▶ rounds
+//!   args ──▶ contest: floor, raw, lat, rate, bw ──▶ rounds (interleaved) ──┬▶ outcome ──▶ output
+//!     └────▶ distance: explicit RDMA beside Sends, at several delays ──────┘
 //!                         └ pair: two pinned threads; meter: warm-up, samples, enough
 //! ```
 //! Made for the command and for the criterion benches beside it, and for nobody else.
@@ -13,6 +13,7 @@ pub mod blocks;
 pub mod call;
 pub mod check;
 pub mod cmp;
+pub mod contest;
 pub mod cores;
 pub mod device;
 pub mod dice;
@@ -24,16 +25,17 @@ pub mod jitter;
 pub mod latency;
 pub mod load;
 pub mod meter;
+pub mod outcome;
+pub mod output;
 pub mod pair;
 pub mod peers;
-pub mod plan;
 pub mod progress;
 pub mod raw;
-pub mod report;
 pub mod rounds;
 pub mod rpc;
-pub mod run;
+pub mod session;
 pub mod settings;
 pub mod site;
 pub mod stat;
+pub mod stop;
 pub mod wire;

@@ -101,7 +101,7 @@ impl Series {
 }
 
 /// The quotient of two contenders' figures.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ratio {
     /// The median of the rounds of one, over the median of the rounds of the other.
     pub value: f64,
@@ -112,6 +112,8 @@ pub struct Ratio {
     pub low: f64,
     /// The highest quotient of neighbouring rounds.
     pub high: f64,
+    /// The quotients of neighbouring rounds, in order.
+    pub rounds: Vec<f64>,
 }
 
 impl Ratio {
@@ -124,6 +126,7 @@ impl Ratio {
             paired: median(quotients.iter().copied()),
             low: quotients.iter().copied().fold(f64::INFINITY, f64::min),
             high: quotients.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            rounds: quotients,
         }
     }
 }

@@ -148,6 +148,28 @@ fn json_alone_goes_to_the_output_when_asked_for() {
 }
 
 #[test]
+fn json_has_every_figure_by_its_name_with_unit_and_samples() {
+    let Some(json) = good("raw --format json") else { return };
+    let json: Value = serde_json::from_str(&json).expect("nothing but JSON");
+    let figures = json["figures"].as_array().expect("a list");
+    let figure = |of: &str, name: &str| {
+        let found = figures.iter().find(|one| one["of"] == of && one["name"] == name);
+        found.unwrap_or_else(|| panic!("no {of}.{name} in {figures:?}")).clone()
+    };
+    for part in ["min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean", "stdev"] {
+        let whole = figure("raw", &format!("round_trip.{part}"));
+        let half = figure("raw", &format!("half_round_trip.{part}"));
+        assert_eq!((&whole["unit"], &whole["samples"]), (&"ns".into(), &300.into()));
+        let [whole, half] = [whole, half].map(|one| one["value"].as_f64().expect("a number"));
+        assert_eq!(whole, half * 2.0, "{part}");
+    }
+    assert_eq!(figure("raw/floor", "ratio.median")["rounds"].as_array().map(Vec::len), Some(2));
+    assert_eq!(figure("raw", "client.doorbells")["unit"], "per call");
+    assert_eq!((&json["schema"], &json["mode"]), (&1.into(), &"raw".into()));
+    assert_eq!(json["distributions"][1]["latency"]["samples"], 300);
+}
+
+#[test]
 fn json_in_a_file_leaves_the_table_on_the_output() {
     let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.json", std::process::id()));
     let Some(table) = good(&format!("floor --json {}", path.display())) else { return };
@@ -171,7 +193,10 @@ fn a_file_that_cannot_be_written_is_named() {
 #[test]
 fn options_that_make_no_sense_end_with_a_reason() {
     for (options, reason) in [
-        ("sideways", "invalid value 'sideways'"),
+        ("sideways", "unrecognized subcommand 'sideways'"),
+        ("-r 3 lat", "cannot be used with"),
+        ("rate --stat /", "unexpected argument '--stat'"),
+        ("distance --op echo", "calls whose data go one way"),
         ("floor -w 0", "0 is not in 1..=4096"),
         ("floor --size 4KB", "4KB"),
         ("floor --cores 1", "two cores, as in 2,3"),
@@ -180,7 +205,7 @@ fn options_that_make_no_sense_end_with_a_reason() {
     ] {
         let output = bench(options);
         let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{options}: {errors}");
+        assert_eq!(output.status.code(), Some(1), "{options}: {errors}");
         assert!(errors.contains(reason), "{options}: {errors}");
     }
 }

@@ -23,17 +23,46 @@ use rpcrdma_engine::fabric::FabricOptions;
 pub use self::report::{Count, DistanceReport, Measured};
 pub use self::way::Way;
 
-use crate::args::{Args, Idle, Op, Switch, Touch};
+use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
 use crate::call::Shape;
+use crate::contest::PROBE_TIME;
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::jitter;
 use crate::meter::{End, Quota};
-use crate::plan::quota;
-use crate::progress::Progress;
 use crate::rounds;
 use crate::rpc::{self, PerCall, Rpc};
-use crate::run::PROBE_TIME;
+use crate::session::Session;
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What one call does: read or write [default: both]
+    #[arg(long, value_enum)]
+    pub op: Option<Op>,
+    /// Data bytes of a call: 4KiB, 1MiB [default: 4, 16, 64 and 256 KiB]
+    #[arg(short, long, value_name = "BYTES", value_parser = parse::length)]
+    pub size: Option<usize>,
+    /// One-way delays, as in 5us,50us [default: 0us,5us,50us,500us]
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = parse::delay)]
+    pub delay: Vec<Duration>,
+    /// What the receiver of data does with them; one message in 1024 is compared in any case
+    #[arg(long, value_enum, default_value = "lines")]
+    pub touch: Touch,
+    /// What the engine's threads do when idle
+    #[arg(long, value_enum, default_value = "spin")]
+    pub idle: Idle,
+    /// Where the threads run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
 
 /// A run over distances, completely described.
 #[derive(Debug, Clone)]
@@ -54,7 +83,10 @@ impl Plan {
     /// # Errors
     /// When options contradict the mode, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<Plan, BenchError> {
-        refuse_others(args)?;
+        if matches!(args.op, Some(Op::Null | Op::Echo)) || args.size == Some(0) {
+            let text = "distance carries reads and writes: calls whose data go one way";
+            return Err(BenchError::Usage(text.into()));
+        }
         let or = |given: &[Duration], usual: &[u64]| match given {
             [] => usual.iter().map(|&us| Duration::from_micros(us)).collect(),
             given => given.to_vec(),
@@ -64,10 +96,10 @@ impl Plan {
             sizes: args.size.map_or_else(|| SIZES.to_vec(), |size| vec![size]),
             delays: or(&args.delay, &DELAYS_US),
             touch: args.touch,
-            idle: args.idle.unwrap_or(Idle::Spin),
-            cores: CorePair::choose(args.cores)?,
-            rounds: args.rounds,
-            quota: quota(args, SECONDS, WARM_UP),
+            idle: args.idle,
+            cores: CorePair::choose(args.cores.cores)?,
+            rounds: args.length.rounds,
+            quota: args.length.quota(SECONDS, WARM_UP),
         })
     }
 
@@ -112,10 +144,12 @@ impl Plan {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(plan: &Plan, quiet: bool) -> Result<DistanceReport, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<DistanceReport, BenchError> {
+    let plan = &Plan::new(args)?;
+    session.announce(&plan.sentence())?;
     let (shapes, ways) = (plan.shapes(), Way::ALL);
     let runs = (shapes.len() * plan.delays.len() * ways.len()) as u32;
-    let progress = Progress::new(plan.rounds * runs, plan.expected(runs), quiet);
+    let progress = session.progress(plan.rounds * runs, plan.expected(runs));
     let before = jitter::probe(plan.cores, PROBE_TIME)?;
     let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = 0;
@@ -210,28 +244,6 @@ fn is_as_named(way: Way, shape: Shape, per_call: PerCall) -> Result<(), BenchErr
     Err(BenchError::NotAsNamed { who: way.name(), what })
 }
 
-/// Options that mean nothing here are refused, not ignored.
-fn refuse_others(args: &Args) -> Result<(), BenchError> {
-    let given = [
-        ("--op null or echo", matches!(args.op, Some(Op::Null | Op::Echo))),
-        ("--size 0", args.size == Some(0)),
-        ("--reply", args.reply.is_some()),
-        ("--placement", args.placement.is_some()),
-        ("--continuation", args.continuation == Switch::Off),
-        ("--window", args.window.is_some_and(|window| window > 1)),
-        ("--connections", args.connections > 1),
-        ("--profile", args.profile.is_some()),
-        ("--config", args.config.is_some()),
-    ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, _)) => Err(BenchError::Usage(format!(
-            "distance carries reads and writes by ways of its own, one call after the other: \
-             {option} has no meaning there"
-        ))),
-    }
-}
-
 fn usage(error: rpcrdma_config::ConfigError) -> BenchError {
     BenchError::Usage(format!("configuration: {error}"))
 }
@@ -245,6 +257,14 @@ fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
     }
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench distance                             reads and writes, four sizes, four delays
+  rpcrdma-bench distance --op write --delay 5us,50us writes over a room and over a town
+  rpcrdma-bench distance -s 1MiB --delay 500us       large data over a country
+
+Round trips are counted in virtual time and by what both sides did, and checked against the time
+that calls take. The distance is a delay of the software fabric.";
 const SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const DELAYS_US: [u64; 4] = [0, 5, 50, 500];
 /// For each of some hundred runs.
@@ -259,10 +279,13 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::args::{Cli, Mode};
 
     fn plan(options: &str) -> Option<Result<Plan, BenchError>> {
         let options = ["rpcrdma-bench", "distance"].into_iter().chain(options.split_whitespace());
-        match Plan::new(&Args::try_parse_from(options).expect("it parses")) {
+        let mode = Cli::try_parse_from(options).expect("it parses").mode();
+        let Mode::Distance(args) = mode else { panic!("another mode") };
+        match Plan::new(&args) {
             Err(BenchError::OneCore { .. }) => None,
             other => Some(other),
         }
@@ -349,21 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn options_of_other_modes_are_refused() {
-        for option in [
-            "--op echo",
-            "--op null",
-            "-s 0",
-            "--reply 5",
-            "-p send",
-            "--continuation off",
-            "-w 2",
-            "-k 2",
-            "--profile latency",
-            "--config x",
-        ] {
+    fn calls_whose_data_go_both_ways_or_none_are_refused() {
+        for option in ["--op echo", "--op null", "-s 0"] {
             let Some(refused) = plan(option) else { return };
             assert!(matches!(refused, Err(BenchError::Usage(_))), "{option}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_modes_are_refused() {
+        for option in ["--reply 5", "-p send", "-w 2", "-k 2", "--profile latency", "--config x"] {
+            let options = format!("rpcrdma-bench distance {option}");
+            assert!(Cli::try_parse_from(options.split_whitespace()).is_err(), "{option}");
         }
     }
 }

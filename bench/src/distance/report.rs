@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{Plan, Way, list};
 use crate::call::Shape;
+use crate::contest::{RatioReport, RoundReport};
 use crate::cores::CorePair;
 use crate::jitter::Jitter;
-use crate::latency::Summary;
-use crate::report::{Lost, RatioReport, RoundReport, Scene, Tabular, line};
+use crate::latency::{Latency, Summary};
+use crate::outcome::{
+    At, Axis, Better, Curve, Distribution, Figure, Line, Lost, Outcome, Scene, Unit, line,
+};
 use crate::rounds::Series;
 use crate::rpc::{Counted, PerCall};
 
 /// A result over distances, with all that is needed to believe it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct DistanceReport {
     /// What was measured, in words.
     pub what: String,
@@ -27,7 +31,6 @@ pub struct DistanceReport {
     /// What the names of the ways stand for.
     pub ways: Vec<Meaning>,
     /// Where, and how quietly.
-    #[serde(flatten)]
     pub scene: Scene,
     /// Round trips of each way, in virtual time.
     pub counts: Vec<Count>,
@@ -98,6 +101,9 @@ pub struct Measured {
     pub ratio: Option<RatioReport>,
     /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
+    /// Every sample.
+    #[serde(skip)]
+    pub samples: Latency,
 }
 
 impl Count {
@@ -132,6 +138,7 @@ impl Measured {
             per_call,
             ratio: sends.map(|sends| RatioReport::of_medians(series, sends)),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
+            samples: latency,
         }
     }
 
@@ -145,6 +152,11 @@ impl Measured {
 impl Case {
     fn new(shape: Shape, way: Way) -> Case {
         Case { op: shape.op.name(), size_bytes: shape.data_len(), way }
+    }
+
+    /// As a figure names it.
+    fn name(&self) -> String {
+        format!("{}, {}", self.title(), self.way.name())
     }
 
     fn title(&self) -> String {
@@ -168,7 +180,8 @@ impl DistanceReport {
     ) -> DistanceReport {
         let lost = Way::ALL.map(|way| {
             let of_way = measured.iter().filter(|one| one.case.way == way);
-            Lost::of_rounds(way.name(), of_way.flat_map(|one| &one.rounds))
+            let rounds = of_way.flat_map(|one| &one.rounds);
+            Lost::of_rounds(way.name(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
         });
         let disagreements =
             counts.iter().filter_map(|count| disagreement(count, far(&measured, count))).collect();
@@ -296,7 +309,52 @@ impl DistanceReport {
     }
 }
 
-impl Tabular for DistanceReport {
+impl Outcome for DistanceReport {
+    fn mode(&self) -> &str {
+        "distance"
+    }
+
+    fn what(&self) -> &str {
+        &self.what
+    }
+
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn settings(&self) -> Value {
+        let DistanceReport { cores, rounds, warm_up, .. } = self;
+        json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up })
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let counts = self.counts.iter().flat_map(Count::figures);
+        counts.chain(self.measured.iter().flat_map(Measured::figures)).collect()
+    }
+
+    fn distributions(&self) -> Vec<Distribution<'_>> {
+        let one = |one: &'_ Measured| format!("{}@{}", one.case.name(), one.at());
+        let all = self.measured.iter();
+        all.map(|each| Distribution { name: one(each), latency: &each.samples }).collect()
+    }
+
+    fn curves(&self) -> Vec<Curve> {
+        let mut curves: Vec<Curve> = Vec::new();
+        for count in &self.counts {
+            let title = count.case.title();
+            if curves.last().is_none_or(|last| last.title != title) {
+                let x = Axis { name: "one-way delay".into(), unit: Unit::Ns, log: false };
+                let y = Axis { name: "median round trip".into(), unit: Unit::Ns, log: true };
+                curves.push(Curve { title, x, y, lines: Vec::new() });
+            }
+            let same = self.measured.iter().filter(|one| one.case == count.case);
+            let points = same.map(|one| (one.delay_ns as f64, one.median_ns)).collect();
+            let line = Line { name: count.case.way.name().into(), points };
+            curves.last_mut().expect("it was pushed above").lines.push(line);
+        }
+        curves
+    }
+
     fn table(&self) -> String {
         let mut out = String::new();
         for Meaning { name, meaning } in &self.ways {
@@ -309,6 +367,49 @@ impl Tabular for DistanceReport {
         self.write_agreement(&mut out);
         self.scene.write_noise(&mut out);
         out
+    }
+
+    fn detail(&self) -> Value {
+        let DistanceReport { ways, counts, measured, disagreements, .. } = self;
+        json!({
+            "ways": ways,
+            "counts": counts,
+            "measured": measured,
+            "disagreements": disagreements,
+        })
+    }
+}
+
+impl Count {
+    fn figures(&self) -> Vec<Figure> {
+        let calls = self.counted.calls_ns.len() as u64;
+        let figure = |name: &'static str, value: u64| {
+            let of = self.case.name();
+            Figure::new(of, name, value as f64, Unit::PerCall, calls).better(Better::Lower)
+        };
+        let virtually = self.round_trips.map(|trips| figure("round_trips.virtual", trips));
+        virtually.into_iter().chain([figure("round_trips.counters", self.by_counters)]).collect()
+    }
+}
+
+impl Measured {
+    fn figures(&self) -> Vec<Figure> {
+        let (of, count) = (self.case.name(), self.samples.count());
+        let mut figures = Figure::round_trips(&of, &self.samples, &[]);
+        let medians = self.rounds.iter().filter_map(|round| round.median_ns).collect();
+        let median = Figure::new(&of, "round_trip.median", self.median_ns, Unit::Ns, count);
+        figures.push(median.rounds(medians));
+        let rest = |rest| Figure::new(&of, "round_trip.rest", rest, Unit::Ns, count);
+        figures.extend(self.rest_ns.map(rest));
+        figures.extend(self.ratio.iter().flat_map(RatioReport::figures).map(|figure| {
+            // Of this call, and not of the way alone.
+            Figure { of: format!("{of}/{}", Way::Sends.name()), ..figure }
+        }));
+        figures.into_iter().map(|figure| figure.at(self.at())).collect()
+    }
+
+    fn at(&self) -> At {
+        At::new("delay", self.delay_ns as f64, Unit::Ns)
     }
 }
 

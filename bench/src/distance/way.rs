@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::{Idle, Placement, Touch};
 use crate::blocks::SLACK;
 use crate::call::Shape;
-use crate::plan::Load;
+use crate::contest::Load;
 use crate::settings::small_storage;
 
 /// How the data of a call go.

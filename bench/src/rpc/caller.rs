@@ -14,10 +14,10 @@ use super::{NO_TIME, WHO, device};
 use crate::args::{Op, Placement};
 use crate::blocks::{Inspector, offset, pattern};
 use crate::call::{REPLY_HEADER_LEN, Shape};
+use crate::contest::Load;
 use crate::error::BenchError;
 use crate::meter::{Meter, Round};
 use crate::pair::Stop;
-use crate::plan::Load;
 
 /// A client with its connections.
 pub(super) struct Caller<P: Provider> {

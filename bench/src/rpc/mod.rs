@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
+use crate::contest::Load;
 use crate::cores::{CorePair, pin};
 use crate::error::BenchError;
 use crate::load::open::{Offer, OpenRound, System, drive};
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
-use crate::plan::Load;
 use crate::rounds::{Contender, Spent};
 
 mod caller;
@@ -332,15 +332,16 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::Args;
+    use crate::args::Cli;
+    use crate::contest::{Plan, plan_of};
     use crate::meter::End;
-    use crate::plan::Plan;
 
     /// Some calls with these options, over two rounds; `None` on a machine with one core.
     fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
         let options = options.split_whitespace();
-        let args = Args::try_parse_from(["rpcrdma-bench"].into_iter().chain(options));
-        let plan = match Plan::new(&args.expect("the options parse")) {
+        let cli = Cli::try_parse_from(["rpcrdma-bench"].into_iter().chain(options));
+        let mode = cli.expect("the options parse").mode();
+        let plan = match plan_of(&mode).expect("a contest") {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };

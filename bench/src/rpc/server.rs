@@ -10,8 +10,8 @@ use super::{WHO, device};
 use crate::args::{Op, Placement};
 use crate::blocks::{Inspector, pattern};
 use crate::call::CALL_HEADER_LEN;
+use crate::contest::Load;
 use crate::error::BenchError;
-use crate::plan::Load;
 
 /// Answers calls.
 pub(super) struct Server {

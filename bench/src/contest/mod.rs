@@ -1,73 +1,113 @@
-//! One run: probe, rounds, probe, report.
+//! Contenders against each other, in turns: what `floor`, `raw`, `lat`, `rate` and `bw` have in
+//! common.
+//!
+//! ```text
+//!   options ──▶ plan ──▶ contenders: floor, raw, ... ──▶ probe, rounds, probe ──▶ report
+//! ```
 
-use std::fs;
-use std::io::{Write, stdout};
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
+use clap::Args;
 
-use crate::args::{Args, Mode, Over};
+use crate::args::{
+    CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, Mode, Over, WindowArgs, parse,
+};
 use crate::call::Shape;
 use crate::device::Device;
-use crate::distance;
 use crate::error::BenchError;
 use crate::floor::Floor;
 use crate::jitter::{self, Jitter};
-use crate::plan::{Load, Plan};
-use crate::progress::Progress;
+use crate::outcome::{Lost, Scene};
 use crate::raw::Raw;
-use crate::report::{ContenderReport, Lost, RatioReport, Report, Scene, Tabular};
 use crate::rounds::{self, Contender, Series};
 use crate::rpc::Rpc;
+use crate::session::Session;
 use crate::site::{Fabrics, Site};
 use crate::stat::Stat;
 
-/// Measures what the options ask for and writes the result.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
-pub fn run(args: &Args) -> Result<(), BenchError> {
-    if args.mode == Some(Mode::Distance) {
-        let plan = distance::Plan::new(args)?;
-        return show(args, &plan.sentence(), || distance::measure(&plan, args.quiet));
-    }
-    let plan = Plan::new(args)?;
-    show(args, &plan.sentence(), || measure(&plan, args))
+pub mod bw;
+pub mod floor;
+pub mod lat;
+pub mod plan;
+pub mod rate;
+pub mod raw;
+pub mod report;
+mod table;
+
+pub use plan::{Kind, Load, Plan, Settings};
+pub use report::{ContenderReport, RatioReport, Report, RoundReport};
+
+/// What is measured, and on what.
+#[derive(Debug, Clone, Args)]
+pub struct ContestArgs {
+    /// What one call does.
+    #[command(flatten)]
+    pub call: CallArgs,
+    /// How many are under way.
+    #[command(flatten)]
+    pub window: WindowArgs,
+    /// Where the threads run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// What carries the messages.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How the engine is set up.
+    #[command(flatten)]
+    pub engine: EngineArgs,
 }
 
-/// Says what is going to be measured, measures, and writes the result as the options want it.
-fn show<R: Tabular>(
-    args: &Args,
-    sentence: &str,
-    measure: impl FnOnce() -> Result<R, BenchError>,
-) -> Result<(), BenchError> {
-    let json_only = args.json.as_deref() == Some(Path::new("-"));
-    if !json_only {
-        say(&format!("{sentence}\n"))?;
-    }
-    let report = measure()?;
-    if !json_only {
-        say(&report.table())?;
-    }
-    match &args.json {
-        Some(path) => write_json(&report, path),
-        None => Ok(()),
-    }
+/// How `raw` posts its Sends.
+#[derive(Debug, Clone, Args)]
+pub struct PostingArgs {
+    /// Sends of `raw` for one doorbell, as in 1,4,16: powers of two up to 32, a contender of each
+    /// [default: as many as there are to be sent]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse::per_post)]
+    pub sends_per_post: Vec<u32>,
+}
+
+/// The options of any of these modes.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanArgs<'a> {
+    /// What is measured, and on what.
+    pub contest: &'a ContestArgs,
+    /// How long.
+    pub length: &'a LengthArgs,
+    /// How `raw` posts its Sends.
+    pub sends_per_post: &'a [u32],
+    /// A file that is looked at beside the other contenders.
+    pub stat: Option<&'a Path>,
+}
+
+/// The plan of a mode that is a contest; `None` of another.
+pub fn plan_of(mode: &Mode) -> Option<Result<Plan, BenchError>> {
+    Some(match mode {
+        Mode::Floor(args) => floor::plan(args),
+        Mode::Raw(args) => raw::plan(args),
+        Mode::Lat(args) => lat::plan(args),
+        Mode::Rate(args) => rate::plan(args),
+        Mode::Bw(args) => bw::plan(args),
+        _ => return None,
+    })
 }
 
 /// Measures over the provider that the options name.
-fn measure(plan: &Plan, args: &Args) -> Result<Report, BenchError> {
-    match args.provider {
-        Over::Fabric => measure_on(&Fabrics::new(&plan.config), plan, args.quiet),
-        Over::Verbs => measure_on(&Device::open(args, &plan.config)?, plan, args.quiet),
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(plan: &Plan, device: &DeviceArgs, session: &Session) -> Result<Report, BenchError> {
+    session.announce(&plan.sentence())?;
+    match device.provider {
+        Over::Fabric => measure_on(&Fabrics::new(&plan.config), plan, session),
+        Over::Verbs => measure_on(&Device::open(device, &plan.config)?, plan, session),
     }
 }
 
-fn measure_on<S: Site>(site: &S, plan: &Plan, quiet: bool) -> Result<Report, BenchError> {
+fn measure_on<S: Site>(site: &S, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
     let Field { mut contenders, notes } = field(site, plan)?;
     let total = plan.rounds * contenders.len() as u32;
-    let progress = Progress::new(total, plan.expected(contenders.len() as u32), quiet);
+    let progress = session.progress(total, plan.expected(contenders.len() as u32));
     let jitter_before = jitter::probe(plan.cores, PROBE_TIME)?;
     let series = rounds::interleave(&mut contenders, plan.rounds, plan.quota, |done| {
         progress.step(done);
@@ -91,7 +131,7 @@ fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
         field.notes.push(LONG_NOTE.into());
     }
     field.contenders.push(Box::new(Floor::new(cores, plan.traffic(), timed)));
-    if plan.mode == Mode::Floor {
+    if plan.kind == Kind::Floor {
         return Ok(field);
     }
     field.notes.extend(site.notes());
@@ -103,7 +143,7 @@ fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
     if let Some(path) = &plan.stat {
         field.contenders.push(Box::new(Stat::new(path, cores)?));
     }
-    if plan.mode == Mode::Raw {
+    if plan.kind == Kind::Raw {
         return Ok(field);
     }
     if plan.load.connections > 1 {
@@ -156,27 +196,9 @@ fn ratios(plan: &Plan, series: &[Series]) -> Vec<RatioReport> {
     ratios
 }
 
-fn write_json(report: &impl Serialize, path: &Path) -> Result<(), BenchError> {
-    let mut json = serde_json::to_string_pretty(report)
-        .expect("a report is strings and finite numbers with string keys");
-    json.push('\n');
-    if path == Path::new("-") {
-        return say(&json);
-    }
-    fs::write(path, json).map_err(|source| BenchError::Write { path: path.to_owned(), source })
-}
-
-/// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
-/// a panic.
-fn say(text: &str) -> Result<(), BenchError> {
-    let mut out = stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
-}
-
 /// Longer data make the note below worth its line.
 const LONG: usize = 512;
 const LONG_NOTE: &str = "floor: writes every line anew for every message; raw and rpc send long \
     data from memory that stays as it is, which the receiver's cache may still hold";
 /// Long enough for sixty ticks of a 250 Hz timer.
-pub(crate) const PROBE_TIME: Duration = Duration::from_millis(250);
+pub const PROBE_TIME: Duration = Duration::from_millis(250);

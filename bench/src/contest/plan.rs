@@ -1,25 +1,26 @@
-//! What is going to be measured: the options with every default filled in.
+//! What is going to be measured in a contest: the options with every default filled in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rpcrdma_config::Config;
 use serde::Serialize;
 
-use crate::args::{Args, Mode, Op, Over, Placement, Switch, Touch};
+use super::PlanArgs;
+use crate::args::{Op, Placement, Touch};
 use crate::call::{Shape, Traffic, padded};
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{End, Quota};
 use crate::raw::Posting;
-use crate::settings::{self, Need, Wish};
-use crate::wire::{Kind, Message, OnWire};
+use crate::settings::Need;
+use crate::wire::{self, Message, OnWire};
 
 /// A benchmark, completely described.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What is measured.
-    pub mode: Mode,
+    /// Who takes part.
+    pub kind: Kind,
     /// What the engine is given to do.
     pub load: Load,
     /// How the engine is set up.
@@ -34,6 +35,34 @@ pub struct Plan {
     pub postings: Vec<Posting>,
     /// A file that is looked at beside the other contenders.
     pub stat: Option<PathBuf>,
+}
+
+/// Which contest it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The machine alone.
+    Floor,
+    /// The provider beside it.
+    Raw,
+    /// The RPC beside both, one call after the other.
+    Lat,
+    /// The same with many calls under way.
+    Rate,
+    /// The same with large data.
+    Bw,
+}
+
+impl Kind {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Floor => "floor",
+            Kind::Raw => "raw",
+            Kind::Lat => "lat",
+            Kind::Rate => "rate",
+            Kind::Bw => "bw",
+        }
+    }
 }
 
 /// What the engine is given to do.
@@ -60,33 +89,24 @@ impl Plan {
     /// # Errors
     /// When options contradict each other, the configuration is not to be had, or the machine does
     /// not have the cores.
-    pub fn new(args: &Args) -> Result<Plan, BenchError> {
-        let mode = args.mode.unwrap_or(Mode::Lat);
-        check_device(args, mode)?;
-        let load = load(args, mode)?;
-        let wish = Wish {
-            profile: args.profile.clone(),
-            file: args.config.clone(),
-            idle: args.idle,
-            hold: args.hold,
-            continuation: args.continuation == Switch::On,
-        };
+    pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
+        let PlanArgs { contest, length, .. } = args;
+        contest.device.check()?;
+        let load = load(kind, args)?;
         let need = Need {
             data_len: load.shape.data_len(),
             window: load.window,
             connections: load.connections,
         };
-        let config = settings::config(&wish, need)
-            .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
         Ok(Plan {
-            mode,
+            kind,
             load,
-            config,
-            cores: CorePair::choose(args.cores)?,
-            rounds: args.rounds,
-            quota: quota(args, SECONDS, WARM_UP),
-            postings: postings(args, mode, load.window)?,
-            stat: args.stat.clone(),
+            config: contest.engine.config(need, contest.call.continuation)?,
+            cores: CorePair::choose(contest.cores.cores)?,
+            rounds: length.rounds,
+            quota: length.quota(SECONDS, WARM_UP),
+            postings: postings(args.sends_per_post, load.window)?,
+            stat: args.stat.map(Path::to_owned),
         })
     }
 
@@ -107,19 +127,19 @@ impl Plan {
         let call = Message {
             payload: shape.call_len() - if there > 0 { padded(there) } else { 0 },
             placed: there,
-            kind: Kind::Call { directs: back > 0 },
+            kind: wire::Kind::Call { directs: back > 0 },
         };
         let reply = Message {
             payload: shape.reply_len() - if back > 0 { padded(back) } else { 0 },
             placed: back,
-            kind: Kind::Reply,
+            kind: wire::Kind::Reply,
         };
         [call, reply].map(|message| message.on_wire(self.config.recv_structure()))
     }
 
     /// Whether round trips are timed one by one, and not counted.
     pub fn is_timed(&self) -> bool {
-        self.load.window == 1 && !matches!(self.mode, Mode::Rate | Mode::Bw)
+        self.load.window == 1 && !matches!(self.kind, Kind::Rate | Kind::Bw)
     }
 
     /// About how long the measuring of so many contenders takes.
@@ -159,7 +179,7 @@ impl Plan {
         };
         format!(
             "{}: {data}{how}, window {window}{many}, cores {}, {} rounds of {round}",
-            self.mode.name(),
+            self.kind.name(),
             self.cores,
             self.rounds
         )
@@ -170,7 +190,7 @@ impl Plan {
         let Load { shape, placement, window, connections, touch, .. } = self.load;
         let [call, reply] = self.on_wire();
         Settings {
-            mode: self.mode.name(),
+            mode: self.kind.name(),
             op: shape.op.name(),
             placement: placement.name(),
             continuation: self.config.features().continuation,
@@ -227,89 +247,48 @@ pub struct Settings {
     pub warm_up: u64,
 }
 
-/// What the engine is to do, by the options and the defaults of the mode.
-fn load(args: &Args, mode: Mode) -> Result<Load, BenchError> {
-    let op = args.op.unwrap_or(if mode == Mode::Bw { Op::Read } else { Op::Echo });
-    if !args.delay.is_empty() {
-        return Err(BenchError::Usage(
-            "--delay is for `distance`; for a fabric with another delay use a --config with \
-             [fabric] delay"
-                .into(),
-        ));
-    }
-    if args.reply.is_some() && op != Op::Echo {
-        let what = op.name();
-        return Err(BenchError::Usage(format!(
-            "--reply is the length of an echo's reply; {what} has it from --size"
-        )));
-    }
-    if mode == Mode::Bw && op == Op::Null {
+/// What the engine is to do, by the options and the defaults of the contest.
+fn load(kind: Kind, args: &PlanArgs<'_>) -> Result<Load, BenchError> {
+    let (call, window) = (&args.contest.call, &args.contest.window);
+    let usual = if kind == Kind::Bw { Op::Read } else { Op::Echo };
+    let shape = call.shape(usual, (kind == Kind::Bw).then_some(65_536))?;
+    if kind == Kind::Bw && shape.op == Op::Null {
         return Err(BenchError::Usage("null calls carry no bytes to be counted".into()));
     }
-    if mode == Mode::Lat && args.window.is_some_and(|window| window > 1) {
+    if kind == Kind::Lat && window.window.is_some_and(|window| window > 1) {
         return Err(BenchError::Usage(
             "lat times one call after the other; with more under way there is a rate: use `rate`"
                 .into(),
         ));
     }
-    let size = args.size.unwrap_or(match (mode, op) {
-        (Mode::Bw, _) => 65_536,
-        (_, Op::Null | Op::Echo) => 64,
-        (_, Op::Read | Op::Write) => 4096,
-    });
-    let placement = args.placement.unwrap_or(match mode {
-        Mode::Bw => Placement::Send,
+    let placement = call.placement.unwrap_or(match kind {
+        Kind::Bw => Placement::Send,
         _ => Placement::Inline,
     });
     Ok(Load {
-        shape: Shape::new(op, size, args.reply.unwrap_or(size)),
+        shape,
         placement,
-        window: args.window.unwrap_or(match mode {
-            Mode::Rate => 32,
-            Mode::Bw => 8,
-            Mode::Floor | Mode::Raw | Mode::Lat | Mode::Distance => 1,
+        window: window.window.unwrap_or(match kind {
+            Kind::Rate => 32,
+            Kind::Bw => 8,
+            Kind::Floor | Kind::Raw | Kind::Lat => 1,
         }),
-        connections: args.connections,
-        touch: args.touch,
+        connections: window.connections,
+        touch: call.touch,
         sinks: 0,
     })
 }
 
-/// Options of a device are for a device, and some contenders for some modes.
-fn check_device(args: &Args, mode: Mode) -> Result<(), BenchError> {
-    let usage = |text: &str| Err(BenchError::Usage(text.into()));
-    if args.provider == Over::Fabric && (args.device.is_some() || args.address.is_some()) {
-        return usage("--device and --address are for --provider verbs");
-    }
-    if args.provider == Over::Verbs && mode == Mode::Distance {
-        return usage("distance is measured over the fabric, whose delay can be set");
-    }
-    if args.stat.is_some() && mode != Mode::Lat {
-        return usage("--stat times one call after the other: use `lat`");
-    }
-    Ok(())
-}
-
 /// How `raw` posts its Sends.
-fn postings(args: &Args, mode: Mode, window: u32) -> Result<Vec<Posting>, BenchError> {
-    if args.sends_per_post.is_empty() {
+fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchError> {
+    if sends_per_post.is_empty() {
         return Ok(vec![Posting::Whatever]);
     }
-    if mode == Mode::Floor || args.sends_per_post.iter().any(|count| *count > window) {
-        return Err(BenchError::Usage(
-            "--sends-per-post is for `raw` and its like, and no more than the window".into(),
-        ));
+    if sends_per_post.iter().any(|count| *count > window) {
+        let text = "--sends-per-post: no more of them than the window";
+        return Err(BenchError::Usage(text.into()));
     }
-    Ok(args.sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
-}
-
-/// The share of one round in the whole time or count.
-pub(crate) fn quota(args: &Args, seconds: Duration, warm_up: u64) -> Quota {
-    let end = match args.iterations {
-        Some(count) => End::Count(count.div_ceil(u64::from(args.rounds))),
-        None => End::Time(args.seconds.unwrap_or(seconds) / args.rounds),
-    };
-    Quota { warm_up: args.warm_up.unwrap_or(warm_up), end }
+    Ok(sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
 }
 
 const SECONDS: Duration = Duration::from_secs(2);
@@ -321,11 +300,13 @@ const ROUND_TRIP_GUESS: Duration = Duration::from_micros(1);
 mod tests {
     use clap::Parser;
 
+    use super::super::plan_of;
     use super::*;
+    use crate::args::Cli;
 
     fn plan(options: &[&str]) -> Option<Result<Plan, BenchError>> {
-        let args = Args::try_parse_from([&["rpcrdma-bench"], options].concat()).expect("it parses");
-        match Plan::new(&args) {
+        let cli = Cli::try_parse_from([&["rpcrdma-bench"], options].concat()).expect("it parses");
+        match plan_of(&cli.mode()).expect("a contest") {
             Err(BenchError::OneCore { .. }) => None,
             other => Some(other),
         }
@@ -374,7 +355,7 @@ mod tests {
     #[test]
     fn modes_have_defaults_of_their_own() {
         let Some(lat) = good(&[]) else { return };
-        assert_eq!((lat.mode, lat.load.window, lat.is_timed()), (Mode::Lat, 1, true));
+        assert_eq!((lat.kind, lat.load.window, lat.is_timed()), (Kind::Lat, 1, true));
         let rate = good(&["rate"]).expect("the machine is the same");
         assert_eq!((rate.load.window, rate.is_timed()), (32, false));
         let bw = good(&["bw"]).expect("the machine is the same");
@@ -397,16 +378,19 @@ mod tests {
 
     #[test]
     fn options_are_refused_where_they_would_mean_nothing() {
-        let wrong: [&[&str]; 5] = [
-            &["--device", "rxe0"],
-            &["distance", "--provider", "verbs"],
-            &["rate", "--stat", "/"],
-            &["raw", "--sends-per-post", "4"],
-            &["floor", "-w", "32", "--sends-per-post", "4"],
-        ];
+        let wrong: [&[&str]; 2] = [&["--device", "rxe0"], &["raw", "--sends-per-post", "4"]];
         for options in wrong {
             let refused = plan(options);
             assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options:?}");
+        }
+        let unknown: [&[&str]; 3] = [
+            &["distance", "--provider", "verbs"],
+            &["rate", "--stat", "/"],
+            &["floor", "-w", "32", "--sends-per-post", "4"],
+        ];
+        for options in unknown {
+            let parsed = Cli::try_parse_from([&["rpcrdma-bench"], options].concat());
+            assert!(parsed.is_err(), "{options:?}");
         }
     }
 

@@ -1,0 +1,164 @@
+//! The command line: a subcommand for every mode, each with options of its own beside shared ones.
+
+use clap::{Parser, Subcommand};
+
+mod groups;
+pub mod parse;
+mod values;
+
+pub use groups::{
+    CallArgs, CoreArgs, DeviceArgs, EngineArgs, Format, LengthArgs, OutputArgs, SeedArgs,
+    WindowArgs,
+};
+pub use values::{Idle, Op, Over, Placement, Switch, Touch};
+
+use crate::contest::{bw, floor, lat, rate, raw};
+use crate::distance;
+use crate::error::BenchError;
+use crate::outcome::Outcome;
+use crate::session::Session;
+
+/// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
+///
+/// Two threads on two cores, a client and a server, over the software fabric or an RDMA device.
+/// Without a mode it runs `lat`: the round trip of a 64 byte echo.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "rpcrdma-bench", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    mode: Option<Mode>,
+    #[command(flatten)]
+    lat: lat::Args,
+}
+
+impl Cli {
+    /// What is to be done: `lat` if nothing is said.
+    pub fn mode(self) -> Mode {
+        self.mode.unwrap_or(Mode::Lat(self.lat))
+    }
+}
+
+/// Each mode is a module with `Args`, which hold an `output: OutputArgs`, and with a function
+/// `measure(&Args, &Session)`, which returns an outcome of a type of its own.
+macro_rules! modes {
+    ($($(#[$about:meta])* $mode:ident($module:ident),)*) => {
+        /// What to measure, and how.
+        #[derive(Debug, Clone, Subcommand)]
+        pub enum Mode {
+            $($(#[$about])* $mode($module::Args),)*
+        }
+
+        impl Mode {
+            /// What becomes of the result.
+            pub fn output(&self) -> &OutputArgs {
+                match self {
+                    $(Mode::$mode(args) => &args.output,)*
+                }
+            }
+
+            /// Measures.
+            ///
+            /// # Errors
+            /// Whatever keeps the run from a result that can be believed.
+            pub fn measure(&self, session: &Session) -> Result<Box<dyn Outcome>, BenchError> {
+                match self {
+                    $(Mode::$mode(args) => Ok(Box::new($module::measure(args, session)?)),)*
+                }
+            }
+        }
+    };
+}
+
+// One line for each mode; the comment is its line in the list of modes.
+modes! {
+    /// The machine alone: as many cache lines there and back as the RPC has bytes, no protocol
+    Floor(floor),
+    /// The provider without RPC: Sends of as many bytes there and back, beside the floor
+    Raw(raw),
+    /// The round trip of an RPC, beside raw and the floor
+    Lat(lat),
+    /// RPCs per second with many under way, beside raw and the floor
+    Rate(rate),
+    /// Bytes per second of large reads or writes, beside raw and the floor
+    Bw(bw),
+    /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
+    Distance(distance),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
+  rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
+  rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections
+  rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
+  rpcrdma-bench distance                  round trips of reads and writes, and what they cost
+  rpcrdma-bench floor -w 32               what this machine can do at best
+  rpcrdma-bench lat --json - | jq .       for a program to read
+  rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
+
+Times are of closed loops: a request leaves when a reply has come. A run that another program
+disturbed is marked noisy; its ratios still mean something, its tails do not.";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(options: &str) -> Result<Mode, clap::Error> {
+        let options = ["rpcrdma-bench"].into_iter().chain(options.split_whitespace());
+        Cli::try_parse_from(options).map(Cli::mode)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_mode_the_options_are_those_of_lat() {
+        let Mode::Lat(bare) = parse("").expect("everything has a default") else {
+            panic!("not lat")
+        };
+        assert_eq!((bare.length.rounds, bare.length.warm_up), (10, None));
+        let Mode::Lat(args) = parse("-r 3 -s 4KiB").expect("options of lat") else {
+            panic!("not lat")
+        };
+        assert_eq!((args.length.rounds, args.contest.call.size), (3, Some(4096)));
+    }
+
+    #[test]
+    fn options_stand_behind_their_mode() {
+        assert!(parse("rate -r 3").is_ok());
+        assert!(parse("-r 3 rate").is_err(), "nobody would know whose they are");
+        assert!(parse("sideways").is_err());
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas() {
+        let Ok(Mode::Distance(args)) = parse("distance --delay 5us,50us") else { panic!("parses") };
+        assert_eq!(args.delay, [5, 50].map(Duration::from_micros));
+        let Ok(Mode::Rate(args)) = parse("rate --sends-per-post 1,4,16") else { panic!("parses") };
+        assert_eq!(args.posting.sends_per_post, [1, 4, 16]);
+    }
+
+    #[test]
+    fn a_time_and_a_count_exclude_each_other() {
+        assert!(parse("-t 1 -n 5").is_err());
+        assert!(parse("-n 0").is_err());
+    }
+
+    #[test]
+    fn every_mode_has_help_with_examples() {
+        let command = Cli::command();
+        for mode in command.get_subcommands() {
+            let help = mode.clone().render_help().to_string();
+            let name = mode.get_name();
+            assert!(help.contains(&format!("  rpcrdma-bench {name}")), "{name}: {help}");
+        }
+        assert!(command.clone().render_help().to_string().contains("rpcrdma-bench rate -k 1024"));
+    }
+}

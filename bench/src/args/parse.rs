@@ -1,0 +1,98 @@
+//! How the text of an option becomes its value: lengths, times, counts.
+
+use std::time::Duration;
+
+use rpcrdma_config::units::{Length, parse_duration, parse_length};
+
+/// A length: bytes, or a number with `KiB` or `MiB` as in a configuration file.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn length(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => parse_length(text).map_err(|error| error.to_string())?,
+    };
+    let most = format!("at most {}", Length(LENGTH_MAX));
+    usize::try_from(bytes).ok().filter(|_| bytes <= LENGTH_MAX).ok_or(most)
+}
+
+/// A time in seconds, with a fraction or without.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, as in 2 or 0.5")?;
+    if !(0.001..=3600.0).contains(&seconds) {
+        return Err("0.001 to 3600 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A time from one side to the other, in whole microseconds.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn delay(text: &str) -> Result<Duration, String> {
+    let delay = parse_duration(text).map_err(|error| error.to_string())?;
+    if delay > DELAY_MAX || !delay.subsec_nanos().is_multiple_of(1000) {
+        return Err("0us to 100ms, in whole microseconds".into());
+    }
+    Ok(delay)
+}
+
+/// Sends for one doorbell.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn per_post(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count: &u32| count.is_power_of_two() && *count <= 32);
+    count.ok_or_else(|| "1, 2, 4, 8, 16 or 32".into())
+}
+
+/// The longest delay: a call then takes some tenths of a second.
+const DELAY_MAX: Duration = Duration::from_millis(100);
+/// The longest request or reply.
+const LENGTH_MAX: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_have_units_or_are_bytes() {
+        assert_eq!(length("64"), Ok(64));
+        assert_eq!(length("64B"), Ok(64));
+        assert_eq!(length("4KiB"), Ok(4096));
+        assert_eq!(length("1MiB"), Ok(1 << 20));
+        assert_eq!(length("64MiB"), Ok(64 << 20));
+        for wrong in ["", "KiB", "4KB", "-1", "1GiB", "67108865", "99999999999999999999"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_have_bounds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "x", "NaN", "inf", "3601"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn delays_are_whole_microseconds_and_have_a_bound() {
+        assert_eq!(delay("0us"), Ok(Duration::ZERO));
+        assert_eq!(delay("100ms"), Ok(DELAY_MAX));
+        for wrong in ["5", "us", "-1us", "101ms", "1500ns"] {
+            assert!(delay(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sends_per_post_are_powers_of_two() {
+        assert_eq!(["1", "4", "32"].map(per_post), [Ok(1), Ok(4), Ok(32)]);
+        for wrong in ["0", "3", "64", "x"] {
+            assert!(per_post(wrong).is_err(), "{wrong}");
+        }
+    }
+}
