@@ -1,0 +1,203 @@
+//! The figures: what an RPC cost when somebody last said that this is right, and the comparison.
+
+use std::fmt;
+
+/// What one side of one kind of call costs, in instructions per RPC.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// The kind of call.
+    pub call: String,
+    /// Calls under way at one time.
+    pub window: u64,
+    /// `client` or `server`.
+    pub side: String,
+    /// All instructions of the program's own file.
+    pub all: f64,
+    /// Those of them outside of the provider.
+    pub engine: f64,
+    /// Calls into the C library: `memcpy` and its like.
+    pub library_calls: f64,
+    /// Instructions there. They depend on the processor, and are never judged.
+    pub library: f64,
+}
+
+/// A figure that is not what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the slack.
+    Same,
+    /// More than the slack above.
+    More,
+    /// More than the slack below.
+    Less,
+}
+
+/// What may lie between a figure and the next count: two parts in a hundred.
+pub const SLACK: f64 = 0.02;
+
+/// Judges a count by the figure.
+pub fn judge(was: f64, now: f64) -> Verdict {
+    if now > was * (1.0 + SLACK) + ROUNDING {
+        Verdict::More
+    } else if now < was * (1.0 - SLACK) - ROUNDING {
+        Verdict::Less
+    } else {
+        Verdict::Same
+    }
+}
+
+impl Figure {
+    /// Instructions of the provider: what is not the engine's.
+    pub fn provider(&self) -> f64 {
+        self.all - self.engine
+    }
+
+    fn is_of(&self, other: &Figure) -> bool {
+        (&self.call, self.window, &self.side) == (&other.call, other.window, &other.side)
+    }
+
+    fn judged(&self) -> [(&'static str, f64); 3] {
+        [("all", self.all), ("engine", self.engine), ("library calls", self.library_calls)]
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figure { call, window, side, all, engine, library_calls, library } = self;
+        write!(f, "{call:<20} {window:>6} {side:<6} {all:>8.1} {engine:>8.1} ")?;
+        write!(f, "{:>8.1} {library_calls:>8.2} {library:>8.1}", self.provider())
+    }
+}
+
+/// The table of some figures, as it is printed and kept.
+pub fn table(figures: &[Figure]) -> String {
+    let rows: String = figures.iter().map(|figure| format!("{figure}\n")).collect();
+    format!("{COLUMNS}\n{rows}")
+}
+
+/// Reads a table. What begins with `#` is for people.
+///
+/// # Errors
+/// The first line that is no figure.
+pub fn parse(text: &str) -> Result<Vec<Figure>, String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines.map(|line| figure(line).ok_or_else(|| format!("no figure: {line}"))).collect()
+}
+
+fn figure(line: &str) -> Option<Figure> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [call, window, side, all, engine, _provider, library_calls, library] = words[..] else {
+        return None;
+    };
+    Some(Figure {
+        call: call.into(),
+        window: window.parse().ok()?,
+        side: side.into(),
+        all: all.parse().ok()?,
+        engine: engine.parse().ok()?,
+        library_calls: library_calls.parse().ok()?,
+        library: library.parse().ok()?,
+    })
+}
+
+/// Every difference between what was kept and what was counted, a line each; none if all is well.
+pub fn differences(was: &[Figure], now: &[Figure]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for figure in now {
+        let name = format!("{} window {} {}", figure.call, figure.window, figure.side);
+        let Some(old) = was.iter().find(|old| old.is_of(figure)) else {
+            lines.push(format!("{name}: no figure is kept"));
+            continue;
+        };
+        for ((what, old), (_, new)) in old.judged().into_iter().zip(figure.judged()) {
+            let percent = (new / old - 1.0) * 100.0;
+            let advice = match judge(old, new) {
+                Verdict::Same => continue,
+                Verdict::More => "more than allowed",
+                Verdict::Less => "better: lower the figure, so that it stays",
+            };
+            lines.push(format!("{name}, {what}: {old:.1} -> {new:.1} ({percent:+.1} %): {advice}"));
+        }
+    }
+    let gone = was.iter().filter(|old| !now.iter().any(|figure| figure.is_of(old)));
+    lines.extend(gone.map(|old| format!("{} {}: kept, and not counted", old.call, old.side)));
+    lines
+}
+
+const COLUMNS: &str =
+    "# call               window side        all   engine provider libcalls  library";
+/// Half of the last digit that is kept.
+const ROUNDING: f64 = 0.051;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn echo(all: f64, engine: f64) -> Figure {
+        Figure {
+            call: "echo".into(),
+            window: 32,
+            side: "server".into(),
+            all,
+            engine,
+            library_calls: 2.0,
+            library: 60.0,
+        }
+    }
+
+    #[test]
+    fn two_percent_above_is_the_same_and_more_is_more() {
+        assert_eq!(judge(1000.0, 1020.0), Verdict::Same);
+        assert_eq!(judge(1000.0, 1020.2), Verdict::More);
+    }
+
+    #[test]
+    fn two_percent_below_is_the_same_and_less_is_less() {
+        assert_eq!(judge(1000.0, 980.0), Verdict::Same);
+        assert_eq!(judge(1000.0, 979.8), Verdict::Less);
+    }
+
+    #[test]
+    fn nothing_stays_nothing() {
+        assert_eq!(judge(0.0, 0.0), Verdict::Same);
+        assert_eq!(judge(0.0, 1.0), Verdict::More);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let figures = [echo(612.3, 400.1), Figure { window: 1, ..echo(1.0, 0.5) }];
+        assert_eq!(parse(&table(&figures)).as_deref(), Ok(&figures[..]));
+    }
+
+    #[test]
+    fn a_line_that_is_no_figure_is_named() {
+        let broken = format!("{}nonsense 1 2\n", table(&[echo(1.0, 1.0)]));
+        assert_eq!(parse(&broken), Err("no figure: nonsense 1 2".into()));
+    }
+
+    #[test]
+    fn the_engine_is_judged_apart_from_the_whole() {
+        let lines = differences(&[echo(1000.0, 400.0)], &[echo(1010.0, 410.0)]);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(line.contains("engine: 400.0 -> 410.0 (+2.5 %): more than allowed"), "{line}");
+    }
+
+    #[test]
+    fn a_better_count_asks_for_a_lower_figure() {
+        let lines = differences(&[echo(1000.0, 400.0)], &[echo(900.0, 400.0)]);
+        assert!(lines.len() == 1 && lines[0].contains("lower the figure"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_the_library_does_inside_is_not_judged() {
+        let other = Figure { library: 600.0, ..echo(1000.0, 400.0) };
+        assert!(differences(&[echo(1000.0, 400.0)], &[other]).is_empty());
+    }
+
+    #[test]
+    fn figures_come_and_go_on_purpose_only() {
+        assert_eq!(differences(&[], &[echo(1.0, 1.0)]).len(), 1);
+        assert_eq!(differences(&[echo(1.0, 1.0)], &[]).len(), 1);
+        assert!(differences(&[echo(1.0, 1.0)], &[echo(1.0, 1.0)]).is_empty());
+    }
+}

@@ -1,0 +1,316 @@
+//! What is counted: a client and a server on one thread, in virtual time.
+//!
+//! ```text
+//!   client_turn: fill the window, poll ──▶ server_turn: poll ──▶ client_turn ...
+//! ```
+//! Nothing depends on the machine: no clock is read, keys and transaction ids begin with the same
+//! numbers, and nobody waits for anybody.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::{
+    Answer, Call, CallBuilder, Client, Engine, Fabric, Handler, PeerId, Provider, Reply, Shard,
+    Want,
+};
+use rpcrdma_mempool::RegisteredBytes;
+
+use crate::apart::Apart;
+
+/// A kind of call, and how many of them are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Case {
+    /// As the file of figures has it.
+    pub name: &'static str,
+    /// What a call does.
+    pub op: Op,
+    /// Calls under way at one time.
+    pub window: u64,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Headers there, headers back.
+    Null,
+    /// 64 bytes there and back.
+    Echo,
+    /// 4 KiB there, placed.
+    Write,
+    /// 64 KiB back, placed, in several transmissions.
+    Read,
+}
+
+/// All that is counted, in this order.
+pub const CASES: [Case; 5] = [
+    Case { name: "null", op: Op::Null, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, window: 32 },
+    Case { name: "echo-64", op: Op::Echo, window: 1 },
+    Case { name: "write-4k-placed", op: Op::Write, window: 32 },
+    Case { name: "read-64k-continued", op: Op::Read, window: 32 },
+];
+
+/// Whose provider is kept apart, so that it can be left out of the count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aside {
+    /// Nobody's: everything is as in a program.
+    Neither,
+    /// The client's.
+    Client,
+    /// The server's.
+    Server,
+}
+
+/// Makes the calls of all cases.
+pub fn run(aside: Aside) {
+    for case in CASES {
+        let fabric = fabric();
+        match aside {
+            Aside::Neither => Scene::new(fabric.clone(), fabric, case).run(),
+            Aside::Client => Scene::new(Apart(fabric.clone()), fabric, case).run(),
+            Aside::Server => Scene::new(fabric.clone(), Apart(fabric), case).run(),
+        }
+    }
+}
+
+struct Scene<C: Provider, S: Provider> {
+    client: Client<C>,
+    server: Shard<S, Server>,
+    peer: PeerId,
+    case: Case,
+    /// What is written.
+    source: Option<RegisteredBytes>,
+    now: u64,
+    sent: u64,
+    done: u64,
+    // Last, so that they outlive the shards.
+    _controls: (Control<C>, Control<S>),
+}
+
+impl<C: Provider, S: Provider> Scene<C, S> {
+    /// Both providers are the same fabric.
+    fn new(clients: C, servers: S, case: Case) -> Scene<C, S> {
+        let config = Config::try_from(settings(case)).expect("the configuration adds up");
+        let (engine, mut there) = Engine::without_threads(clients, config.clone()).expect("memory");
+        engine.seed_xids(1);
+        let mut client = engine.client().expect("memory");
+        let (engine, mut here) = Engine::without_threads(servers, config).expect("memory");
+        let mut server = engine.shard(Server { op: case.op, source: None }).expect("memory");
+        let at = here.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let attempt = client.begin_connect(at).expect("room for a connection");
+        let source = match case.op {
+            Op::Null | Op::Echo => None,
+            Op::Write => client.turn(0).buffer(),
+            Op::Read => server.turn(0).buffer(),
+        };
+        let source = source.map(RegisteredBytes::new);
+        server.handler().source = source.clone();
+        let mut now = 0;
+        let mut step = |client: &mut Client<C>, server: &mut Shard<S, Server>| {
+            now += TURN_NS;
+            there.step(Duration::ZERO);
+            here.step(Duration::ZERO);
+            client.poll(now, |_| {});
+            server.poll_once(now);
+        };
+        let peer = (0..PATIENCE).find_map(|_| {
+            step(&mut client, &mut server);
+            client.connected(attempt)
+        });
+        let peer = peer.expect("a connection in time").expect("a connection");
+        // Credits and properties.
+        (0..PATIENCE).for_each(|_| step(&mut client, &mut server));
+        let (sent, done) = (0, 0);
+        Scene { client, server, peer, case, source, now, sent, done, _controls: (there, here) }
+    }
+
+    fn run(&mut self) {
+        self.calls(WARM_UP);
+        begin_part();
+        self.calls(CALLS);
+        end_part();
+    }
+
+    /// Makes so many calls, and waits until they are answered.
+    fn calls(&mut self, count: u64) {
+        let until = self.done + count;
+        let mut patience = 100 * count;
+        while self.done < until {
+            self.now += TURN_NS;
+            client_turn(self, until);
+            server_turn(&mut self.server, self.now);
+            patience -= 1;
+            assert!(patience > 0, "calls are answered");
+        }
+    }
+
+    #[inline]
+    fn call(&mut self) -> bool {
+        let Ok(mut call) = self.client.call(self.peer, self.sent) else { return false };
+        write(&mut call, self.case.op, self.source.as_ref());
+        let is_sent = call.submit().is_ok();
+        self.sent += u64::from(is_sent);
+        is_sent
+    }
+}
+
+/// Fills the window and polls once: what the client is counted in.
+#[inline(never)]
+fn client_turn<C: Provider, S: Provider>(scene: &mut Scene<C, S>, until: u64) {
+    while scene.sent < until && scene.sent - scene.done < scene.case.window {
+        if !scene.call() {
+            break;
+        }
+    }
+    let (op, done) = (scene.case.op, &mut scene.done);
+    scene.client.poll(scene.now, |completion| {
+        let reply = completion.result().expect("the call is answered");
+        let len = match op {
+            Op::Null | Op::Echo | Op::Write => reply.contiguous().map_or(0, <[u8]>::len),
+            Op::Read => reply.placed().map(|item| item.len() as usize).sum(),
+        };
+        assert_eq!(len, reply_len(op));
+        *done += 1;
+    });
+}
+
+/// Polls once: what the server is counted in.
+#[inline(never)]
+fn server_turn<S: Provider>(server: &mut Shard<S, Server>, now: u64) {
+    server.poll_once(now);
+}
+
+/// What was counted so far does not count. (Equal functions would become one.)
+#[inline(never)]
+fn begin_part() {
+    black_box("begin");
+}
+
+/// What was counted since is a part.
+#[inline(never)]
+fn end_part() {
+    black_box("end");
+}
+
+/// Answers calls of one kind.
+struct Server {
+    op: Op,
+    /// What is read.
+    source: Option<RegisteredBytes>,
+}
+
+impl Handler for Server {
+    #[inline]
+    fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let arguments = call.contiguous().and_then(|bytes| bytes.get(PREFIX_LEN..));
+        let arguments = arguments.expect("a short call");
+        reply.payload().put_fixed(&REPLY_HEADER);
+        match self.op {
+            Op::Null => {}
+            Op::Echo => reply.payload().put_fixed(&arguments[CALL_HEADER.len()..]),
+            Op::Write => {
+                let placed: u32 = call.placed().map(|item| item.len()).sum();
+                reply.payload().put_u32(placed);
+            }
+            Op::Read => {
+                let source = self.source.as_ref().expect("there is something to read");
+                reply.payload().place(source.slice(0..READ_LEN).expect("a long buffer"));
+            }
+        }
+        reply.send()
+    }
+}
+
+#[inline]
+fn write(call: &mut CallBuilder<'_>, op: Op, source: Option<&RegisteredBytes>) {
+    call.payload().put_fixed(&CALL_HEADER);
+    match op {
+        Op::Null => {}
+        Op::Echo => call.payload().put_fixed(&[7; ECHO_LEN]),
+        Op::Write => {
+            let source = source.expect("there is something to write");
+            call.payload().place(source.slice(0..WRITE_LEN).expect("a long buffer"));
+        }
+        Op::Read => {
+            call.want(Want { len_min: 0, len_max: READ_LEN as u32 });
+        }
+    }
+    call.reply_payload_max(REPLY_PAYLOAD_MAX);
+}
+
+/// Bytes of a reply that the client sees: in line, or placed.
+#[inline]
+fn reply_len(op: Op) -> usize {
+    let header = PREFIX_LEN + REPLY_HEADER.len();
+    match op {
+        Op::Null => header,
+        Op::Echo => header + ECHO_LEN,
+        Op::Write => header + 4,
+        Op::Read => READ_LEN,
+    }
+}
+
+/// A fabric that is the same in every run.
+fn fabric() -> Fabric {
+    let options = FabricOptions {
+        clock: FabricClock::Virtual(Arc::default()),
+        key_seed: Some(1),
+        ..FabricOptions::default()
+    };
+    Fabric::with_options(options).expect("options within their bounds")
+}
+
+/// The profile that such calls are made with, in as little memory as possible.
+fn settings(case: Case) -> Raw {
+    let profile = if case.op == Op::Read { "storage" } else { "latency" };
+    let mut raw = Config::profile(profile).expect("it comes with the engine").raw().clone();
+    raw.memory.pages = "4K".into();
+    raw.memory.prefault = false;
+    raw.memory.lock = false;
+    raw.engine.numa_bind = false;
+    raw.connections.max = 1;
+    raw.app.bulk.count = 1;
+    if case.op == Op::Read {
+        raw.connections.credits = 32;
+        raw.connections.credits_requested = 32;
+        raw.connections.calls_max = 32;
+        raw.receive.buffers = "auto".into();
+        raw.receive.spares = 8;
+        raw.receive.placement.count = 1;
+        raw.receive.placement.length = "16KiB".into();
+        raw.explicit.buffers.count = 8;
+        raw.explicit.fetches = 8;
+        raw.send.slots = 128;
+        raw.app.bulk.length = "64KiB".into();
+    }
+    raw
+}
+
+/// RPC version 2, a program, a version, a procedure, AUTH_NONE twice (RFC 5531).
+const CALL_HEADER: [u8; 32] = {
+    let mut header = [0; 32];
+    header[3] = 2;
+    header[4] = 0x20;
+    header[11] = 1;
+    header[15] = 1;
+    header
+};
+/// MSG_ACCEPTED, AUTH_NONE, SUCCESS.
+const REPLY_HEADER: [u8; 16] = [0; 16];
+/// Transaction id and message type, which the engine writes.
+const PREFIX_LEN: usize = 8;
+const ECHO_LEN: usize = 64;
+const WRITE_LEN: usize = 4096;
+const READ_LEN: usize = 65_536;
+const REPLY_PAYLOAD_MAX: u32 = 128;
+/// Calls of a case that are counted.
+pub const CALLS: u64 = 1600;
+/// Calls before that.
+const WARM_UP: u64 = 320;
+/// The time of a turn.
+const TURN_NS: u64 = 100;
+const PATIENCE: u32 = 1000;
