@@ -169,8 +169,8 @@ impl Lane {
     fn receive(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
         while taken < budget && !out.is_full() {
-            let Some(body) = self.rx.front() else { break };
             self.rx.prefetch_front();
+            let Some(body) = self.rx.front() else { break };
             if core.delay_ns != 0 {
                 if now < self.rx.published_at().saturating_add(core.delay_ns) {
                     break;

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! The consumer polls one line, which is also the first of the message, so an inline message costs
-//! the transfer of its own lines and of no other. The turn is one more than the position of the
-//! slot since the beginning of the ring: a slot of an earlier lap never looks published.
+//! the transfer of its own lines and of no other, all at once: a consumer that waits for a slot has
+//! asked for all of them. The turn is one more than the position of the slot since the beginning of
+//! the ring: a slot of an earlier lap never looks published.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
 mod slot;
@@ -252,11 +253,6 @@ impl Vacant<'_> {
         let turn = producer.head.wrapping_add(1);
         producer.slot(producer.head).turn.store(turn, Ordering::Release);
         producer.head = turn;
-        // Ask for the next slot's lines while nobody waits for them. If the ring is full they are
-        // the consumer's, and are left to it.
-        if producer.has_room() {
-            prefetch::write_behind_first(producer.slot(turn));
-        }
     }
 }
 
@@ -297,7 +293,9 @@ impl Consumer {
         Some(unsafe { &*body })
     }
 
-    /// Asks for the lines of the front behind the first, before they are needed.
+    /// Asks for the lines of the front behind the first, to be called before looking whether it is
+    /// published: so they come together with the first line. Asked for when that has come, they
+    /// would take a transfer of their own.
     #[inline]
     pub(super) fn prefetch_front(&self) {
         prefetch::read_behind_first(self.slot(self.next));
