@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{self as proto, ItemSet, PLAIN_HEADER_LEN, Piece, Place, Placed};
+use rpcrdma_proto::{self as proto, ItemSet, LoneItem, PLAIN_HEADER_LEN, Piece, Place, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -73,6 +73,20 @@ impl Map {
             debug_assert!(self.payload.len() < self.payload.capacity(), "sized by the budget");
             self.payload.push(piece);
         }
+    }
+
+    /// Forgets the last message; the next has so many bytes of payload behind its header, and this
+    /// item.
+    #[inline]
+    pub fn set_lone(&mut self, (offset, len): (u32, u32), item: Option<LoneItem>) {
+        let payload = Piece { part: 0, segment: 0, offset, len };
+        self.set_payload(core::iter::once(payload));
+        self.taken.clear();
+        let Some(LoneItem { position, len, segment }) = item else { return };
+        let (index, position, first, count) = (0, Some(position), 0, 1);
+        self.items.push(ItemAt { index, position, len, first, count });
+        self.pieces.push(Piece { part: 0, segment, offset: 0, len });
+        self.taken.push(false);
     }
 
     /// Forgets the last message; the next is the first `len` bytes of these loans.

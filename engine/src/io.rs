@@ -14,8 +14,6 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 
-use rpcrdma_proto::PLAIN_HEADER_LEN;
-
 use crate::provider::{
     CqError, PostError, Queues, RecvWr, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch, WrId,
 };
@@ -174,7 +172,7 @@ impl<Q: Queues> Io<Q> {
             return self.flush_many(outbox, peers);
         }
         let Some(express) = outbox.express.pop() else { return };
-        let Express { peer: to, ref slot, .. } = express;
+        let to = express.peer;
         if let Some(peer) = peers.at(to)
             && let Some(qp) = self.qps[to as usize]
             && peer.lane.outstanding() < self.depths.send_depth
@@ -182,7 +180,7 @@ impl<Q: Queues> Io<Q> {
             let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
             let wr_id = WrId(SEND | u64::from(peer.lane.next_seq()));
-            let sge = slot.sge(PLAIN_HEADER_LEN, express.len as usize - PLAIN_HEADER_LEN);
+            let sge = express.sge();
             let flags = SendFlags::INLINE | signaled;
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
             // SAFETY: the gather entry names a slot that `express` owns, and the request is inline,

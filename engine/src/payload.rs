@@ -1,7 +1,7 @@
 //! The payload of a message under construction: XDR written straight into registered memory.
 
 use rpcrdma_mempool::SendSlot;
-use rpcrdma_proto::{BulkItem, PLAIN_HEADER_LEN};
+use rpcrdma_proto::{BulkItem, LonePlan};
 
 use crate::error::CallRefused;
 use crate::shard::message::{Bulk, Item};
@@ -173,10 +173,27 @@ impl<'a> Payload<'a> {
 
     /// Sends the message, which is a plain one.
     #[inline]
-    pub(crate) fn send_plain(&mut self, peer: &mut Peer, header: &[u8; PLAIN_HEADER_LEN]) {
+    pub(crate) fn send_plain<const N: usize>(&mut self, peer: &mut Peer, header: &[u8; N]) {
         let Some(slot) = self.slot.take() else { return };
         let len = self.written();
         self.outbox.send_plain(&mut peer.lane, peer.id.index, slot, header, len);
+    }
+
+    /// The outbox and the item, if the message is one slot of payload and one item.
+    #[inline]
+    pub(crate) fn lone(&mut self) -> Option<(&mut Outbox, BulkItem)> {
+        let message = self.message.filter(|_| self.refused.is_none() && self.slot.is_some())?;
+        let item = self.outbox.lone_item(message)?.item;
+        Some((&mut *self.outbox, item))
+    }
+
+    /// Sends the message, which has a lone item.
+    #[inline]
+    pub(crate) fn send_lone(&mut self, peer: &mut Peer, plan: &LonePlan) {
+        let len = self.written();
+        if let Some((message, slot)) = self.message.take().zip(self.slot.take()) {
+            self.outbox.send_lone(peer, (message, slot, len), plan);
+        }
     }
 
     /// Gathers everything that was written in one message, to be laid out.

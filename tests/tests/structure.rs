@@ -158,6 +158,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/offering.rs",
     "engine/src/shard/hold.rs",
     "engine/src/shard/posting.rs",
+    "engine/src/shard/lone.rs",
     "engine/src/shard/prepare.rs",
     "engine/src/shard/windows.rs",
     "engine/src/shard/groups.rs",

@@ -189,7 +189,7 @@ impl Connection {
 
     /// Takes what a call needs, all or nothing.
     #[inline]
-    fn take_for_call(
+    pub(crate) fn take_for_call(
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
@@ -355,7 +355,8 @@ impl Connection {
     }
 
     /// Whether items are placed in the peer's buffers.
-    fn places(&self) -> bool {
+    #[inline]
+    pub(crate) fn places(&self) -> bool {
         self.settings.placement && self.limits().placement
     }
 

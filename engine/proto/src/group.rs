@@ -113,9 +113,7 @@ impl GroupAssembler {
     pub fn on_initial(&mut self, initial: Initial, part: Part) -> Result<Step, Violation> {
         debug_assert!(self.open.is_none(), "an intervening message aborts the group first");
         if initial.count == 1 {
-            if self.aborted == Some(initial.xid) {
-                self.aborted = None;
-            }
+            self.on_single(initial.xid);
             return Ok(Step::Complete);
         }
         self.on_first_of_many(initial, part)
@@ -182,6 +180,15 @@ impl GroupAssembler {
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    /// As [`GroupAssembler::on_initial`], for a message that is known to be one transmission.
+    #[inline]
+    pub(crate) fn on_single(&mut self, xid: u32) {
+        debug_assert!(self.open.is_none(), "an intervening message aborts the group first");
+        if self.aborted == Some(xid) {
+            self.aborted = None;
+        }
     }
 
     #[cold]

@@ -40,6 +40,7 @@ pub mod error;
 pub mod express;
 pub mod group;
 pub mod ingress;
+pub mod lone;
 pub mod placement;
 pub mod property;
 mod receive;
@@ -64,6 +65,7 @@ pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
+pub use lone::{Lone, LoneCall, LoneDirection, LoneItem, LoneKind, LoneMeans, LonePlan};
 pub use placement::direct::WantKind;
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};

@@ -197,6 +197,6 @@ impl Settings {
     /// The length of the first segment of a receive buffer.
     #[must_use]
     pub fn first_segment_len(&self) -> u32 {
-        self.structure.segments().next().map_or(0, |segment| segment.length)
+        self.structure.first_len()
     }
 }

@@ -1,8 +1,9 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
+use rpcrdma_proto::lone::WANTING_LEN;
 use rpcrdma_proto::{
-    self as proto, CallDemand, CallForm, CallId, CallRoute, Exposed, SendError, WantKind,
+    self as proto, CallDemand, CallForm, CallId, CallRoute, Exposed, LoneCall, SendError, WantKind,
 };
 
 use super::sink::Sink;
@@ -198,11 +199,44 @@ impl<'a> CallBuilder<'a> {
         {
             outbox.stats.calls_out.add(1);
             self.payload.send_plain(self.peer, &header);
-        } else {
+        } else if !self.send_lone() {
             self.send_planned()?;
         }
         self.submitted = true;
         Ok(())
+    }
+
+    /// Sends a call that brings a lone item or wants one; false if it is not that.
+    #[inline(never)]
+    fn send_lone(&mut self) -> bool {
+        let lens = (self.payload.written(), self.reply_payload_max);
+        let (conn, id) = (&mut self.peer.conn, self.id);
+        if let Some((outbox, item)) = self.payload.lone() {
+            let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
+            let call = LoneCall::Brings(item);
+            if !outbox.wants.is_empty() {
+                return false;
+            }
+            let plan = conn.begin_lone_call(ledger, id, lens, &call, means);
+            let Some(plan) = plan else { return false };
+            outbox.stats.calls_out.add(1);
+            self.payload.send_lone(self.peer, &plan);
+            return true;
+        }
+        let Some(outbox) = self.payload.plain() else { return false };
+        let [want] = &outbox.wants[..] else { return false };
+        let call = LoneCall::Wants(want.as_demand(lens.0));
+        let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
+        let plan = conn.begin_lone_call(ledger, id, lens, &call, means);
+        let Some(header) =
+            plan.as_ref().and_then(|plan| plan.header().first_chunk::<WANTING_LEN>())
+        else {
+            return false;
+        };
+        outbox.wants.clear();
+        outbox.stats.calls_out.add(1);
+        self.payload.send_plain(self.peer, header);
+        true
     }
 
     /// Sends what is not plain, or finds out why it cannot be sent.

@@ -81,6 +81,9 @@ impl<'a> Reply<'a> {
             self.payload.send_plain(self.peer, &header);
             return Ok(self.answered());
         }
+        if self.send_lone() {
+            return Ok(self.answered());
+        }
         match self.send_planned() {
             Ok(()) => Ok(self.answered()),
             Err(why) => Err((self, why)),
@@ -107,6 +110,21 @@ impl<'a> Reply<'a> {
     fn answered(self) -> Answer<'a> {
         self.peer.open_calls = self.peer.open_calls.saturating_sub(1);
         Answer(PhantomData)
+    }
+
+    /// Sends a reply that brings a lone item to a call that wants one; false if it is not that.
+    #[inline(never)]
+    fn send_lone(&mut self) -> bool {
+        let Some(direction) = self.kept.direction() else { return false };
+        let len = self.payload.written();
+        let Some((outbox, item)) = self.payload.lone() else { return false };
+        let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
+        let both = (&item, direction);
+        let plan = self.peer.conn.begin_lone_reply(ledger, &self.to, len, both, means);
+        let Some(plan) = plan else { return false };
+        outbox.stats.replies_out.add(1);
+        self.payload.send_lone(self.peer, &plan);
+        true
     }
 
     /// Sends what is not plain.

@@ -2,7 +2,8 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;
-use rpcrdma_proto::{Offer, ReplyTo};
+use rpcrdma_proto::lone::DIRECTIONS_LEN;
+use rpcrdma_proto::{LoneDirection, Offer, ReplyTo};
 use rpcrdma_xdr::array::{Array, List, Wire};
 use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::{Reader, Writer};
@@ -102,6 +103,22 @@ impl KeptOffer {
         let len = writer.position();
         self.bytes.extend(bytes[..len].iter().copied());
         true
+    }
+
+    /// Keeps the directions of a call with a lone item, as they came, or that it has none.
+    #[inline]
+    pub fn set_directions(&mut self, directions: Option<&[u8; DIRECTIONS_LEN]>) {
+        self.clear();
+        if let Some(directions) = directions {
+            self.bytes.extend(directions.iter().copied());
+        }
+    }
+
+    /// What was offered, if it is one direction and no memory.
+    #[inline]
+    pub fn direction(&self) -> Option<LoneDirection> {
+        let bytes = <&[u8; DIRECTIONS_LEN]>::try_from(&self.bytes[..]).ok()?;
+        if self.is_chunks { None } else { LoneDirection::decode(bytes) }
     }
 
     /// Forgets it.

@@ -214,6 +214,14 @@ impl Body {
         }
     }
 
+    /// Appends the gather entries of all pieces. `None` if there is no room.
+    pub fn gather_pieces(&mut self) -> Option<()> {
+        for piece in &self.pieces {
+            self.gather.try_push(piece.sge(0, piece.len() as u32)).ok()?;
+        }
+        Some(())
+    }
+
     /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
     pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> Option<()> {
         let Item { item, first } = *self.items.get(item)?;

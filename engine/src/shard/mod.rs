@@ -20,6 +20,7 @@ pub(crate) mod lane;
 pub(crate) mod layout;
 pub(crate) mod legs;
 pub mod letters;
+mod lone;
 pub(crate) mod memory;
 pub mod message;
 mod negotiate;

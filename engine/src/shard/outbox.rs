@@ -3,8 +3,7 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
 use rpcrdma_proto::{
-    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, PLAIN_HEADER_LEN, Plan,
-    Report, ShardLedger,
+    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, Plan, Report, ShardLedger,
 };
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
@@ -52,7 +51,8 @@ pub(crate) struct Outbox {
 /// again as soon as it is posted.
 pub(crate) struct Express {
     pub peer: u32,
-    pub len: u32,
+    pub header_len: u32,
+    pub payload_len: u32,
     pub slot: SendSlot,
 }
 
@@ -60,7 +60,7 @@ impl Express {
     /// The gather entry.
     #[inline]
     pub fn sge(&self) -> Sge {
-        self.slot.sge(PLAIN_HEADER_LEN, self.len as usize - PLAIN_HEADER_LEN)
+        self.slot.sge(self.header_len as usize, self.payload_len as usize)
     }
 }
 
@@ -102,21 +102,22 @@ impl Outbox {
 
     /// Sends a message that is a header and one slot of payload.
     #[inline]
-    pub fn send_plain(
+    pub fn send_plain<const N: usize>(
         &mut self,
         lane: &mut Lane,
         peer: u32,
         mut slot: SendSlot,
-        header: &[u8; PLAIN_HEADER_LEN],
+        header: &[u8; N],
         payload_len: u32,
     ) {
-        slot.header_mut(PLAIN_HEADER_LEN).copy_from_slice(header);
-        let len = PLAIN_HEADER_LEN as u32 + payload_len;
+        slot.header_mut(N).copy_from_slice(header);
+        let header_len = N as u32;
+        let is_short = header_len + payload_len <= self.inline_len;
         // Behind what is pending it would overtake.
-        if len <= self.inline_len && lane.pending.front().is_none() && !self.express.is_full() {
-            self.express.push(Express { peer, len, slot });
+        if is_short && lane.pending.front().is_none() && !self.express.is_full() {
+            self.express.push(Express { peer, header_len, payload_len, slot });
         } else {
-            let message = self.message(slot, PLAIN_HEADER_LEN as u32, payload_len);
+            let message = self.message(slot, header_len, payload_len);
             self.enqueue(lane, peer, message);
         }
     }
@@ -125,7 +126,8 @@ impl Outbox {
     /// was): the others go to the front of their lanes, in order.
     #[cold]
     pub fn settle_express(&mut self, peers: &mut Peers, taken: u64) {
-        while let Some(Express { peer: to, len, slot }) = self.express.pop() {
+        while let Some(express) = self.express.pop() {
+            let Express { peer: to, header_len, payload_len, slot } = express;
             if taken >> self.express.len() & 1 == 1 {
                 self.send.put(slot);
                 continue;
@@ -134,8 +136,7 @@ impl Outbox {
                 self.send.put(slot);
                 continue;
             };
-            let header_len = PLAIN_HEADER_LEN as u32;
-            let message = self.message(slot, header_len, len - header_len);
+            let message = self.message(slot, header_len, payload_len);
             peer.lane.pending.push_front(&mut self.messages, message);
             self.wake(&mut peer.lane, to);
         }

@@ -100,9 +100,12 @@ impl<P: Provider> Core<P> {
         let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
         let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
         let first = first_segment(pool, &token, byte_len);
-        let is_short = first.len() == byte_len as usize && came.invalidated.is_none();
-        if peer.phase != Phase::Up || !is_short {
+        let is_short = first.len() == byte_len as usize;
+        if peer.phase != Phase::Up || came.invalidated.is_some() {
             return self.receive_other(index, token, came, now, handler);
+        }
+        if !is_short {
+            return self.receive_long(index, token, came, now, handler);
         }
         match peer.conn.on_plain_message(&mut outbox.ledger, first) {
             Some(Plain::Call(to)) => {
@@ -115,9 +118,25 @@ impl<P: Provider> Core<P> {
                 let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
                 handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
             }
-            None => return self.receive_other(index, token, came, now, handler),
+            None => return self.receive_long(index, token, came, now, handler),
         }
         self.free_buffer(token);
+    }
+
+    /// A transmission of a peer that is up, if it is not a plain message.
+    #[inline(never)]
+    fn receive_long<H: Handler>(
+        &mut self,
+        index: u32,
+        mut token: RecvToken,
+        came: Came,
+        now: u64,
+        handler: &mut H,
+    ) {
+        if self.receive_lone(index, &mut token, came.byte_len, handler) {
+            return self.free_buffer(token);
+        }
+        self.receive_other(index, token, came, now, handler);
     }
 
     /// A transmission that is not a plain message.

@@ -269,6 +269,13 @@ impl RecvStructure {
         self.leading_len
     }
 
+    /// Bytes of the first segment.
+    #[inline]
+    #[must_use]
+    pub fn first_len(&self) -> u32 {
+        self.placed().iter().find(|group| group.count > 0).map_or(0, |group| group.length)
+    }
+
     /// The groups, in the order of the buffer.
     pub fn groups(&self) -> impl Iterator<Item = SegmentGroup> + '_ {
         self.placed().iter().map(|group| SegmentGroup {

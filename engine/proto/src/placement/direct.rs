@@ -133,6 +133,9 @@ impl WantSet {
     /// No direction.
     pub const NONE: Self = Self { sends: 0, direct: 0, len: 0 };
 
+    /// A single direction, to be met by Send.
+    pub const SENT: Self = Self { sends: 1, direct: 0, len: 1 };
+
     /// What is asked for these wants, of which `offered` have memory.
     ///
     /// # Errors

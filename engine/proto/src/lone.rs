@@ -1,0 +1,466 @@
+//! The short way of a message with a lone item: one transmission, and what is placed by Send lies in
+//! one placement segment.
+//!
+//! ```text
+//!   call that brings an item    XMTREQ  | item | no direction |
+//!   call that wants one         XMTREQ  | no item | one direction, TBSN |
+//!   reply that brings one       XMTRESP | item |
+//! ```
+//! As with plain messages ([`crate::express`]), whatever is not exactly that, or breaks a rule, takes
+//! the general way, which alone knows what to say about it. Both ways leave the connection in the
+//! same state and put the same bytes on the wire, which tests compare.
+
+use rpcrdma_xdr::cursor::pad_len;
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, placement, proc, size};
+use rpcrdma_xdr::property::RtrSupport;
+use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
+use rpcrdma_xdr::rtr::structure::RecvStructure;
+
+use crate::calls::{CallId, CallState, NO_MARK};
+use crate::connection::{Connection, Finished, ShardLedger};
+use crate::demand::Want;
+use crate::ingress::{ReplyTo, Via};
+use crate::placement::direct::{ItemKind, WantKind, WantSet};
+use crate::placement::inline::{Direction, Stamp};
+use crate::placement::item::BulkItem;
+use crate::placement::layout::places_items;
+use crate::route::CALL_OPERATIONS;
+use crate::settings::Role;
+
+/// A message with a lone item that has arrived, all of it found valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lone<'a> {
+    /// What it is.
+    pub kind: LoneKind,
+    /// Where its payload begins in the first segment.
+    pub payload_start: u32,
+    /// Bytes of its payload, all of them in the first segment.
+    pub payload_len: u32,
+    /// What it brings.
+    pub item: Option<LoneItem>,
+    /// What a call wants: its directions as they came, to be kept for the reply.
+    pub directions: Option<&'a [u8; DIRECTIONS_LEN]>,
+}
+
+/// Whether it is a call or a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoneKind {
+    /// A call.
+    Call(ReplyTo),
+    /// The reply to a call of ours, which is finished with it.
+    Reply(Finished),
+}
+
+/// An item that lies in one placement segment, from its beginning on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoneItem {
+    /// Where its first byte is in the stream with nothing excised.
+    pub position: u32,
+    /// Its bytes, without padding.
+    pub len: u32,
+    /// The segment of the receive buffer, counted among all its segments.
+    pub segment: u32,
+}
+
+/// The only direction of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoneDirection {
+    /// First byte of its range in the call's stream.
+    pub begin: u32,
+    /// The byte after the range.
+    pub end: u32,
+    /// If the item is shorter, it is wanted in line.
+    pub min_len: u32,
+}
+
+/// What a message is sent with.
+#[derive(Debug, Clone, Copy)]
+pub struct LoneMeans {
+    /// The most pieces that a transmission can be gathered from, its header counted as one.
+    pub gather_max: u32,
+    /// The longest padding that is one piece.
+    pub zeros_max: u32,
+}
+
+/// What a call has beside its payload.
+#[derive(Debug, Clone, Copy)]
+pub enum LoneCall {
+    /// An item.
+    Brings(BulkItem),
+    /// A want.
+    Wants(Want),
+}
+
+/// The plan of a message: its header, and where its item begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LonePlan {
+    header: [u8; HEADER_MAX],
+    header_len: usize,
+    /// Zeros between the payload and the item.
+    pub zeros: u32,
+}
+
+/// Bytes of a list of directions that has one of one item to be sent.
+pub const DIRECTIONS_LEN: usize = 4 + size::RSDSET + size::RSDITEM_TBSN;
+
+impl Connection {
+    /// Takes a transmission if it is a message with a lone item that breaks no rule; else nothing has
+    /// changed and it is to be handed to [`Connection::on_transmission`], as which it is given.
+    #[inline]
+    pub fn on_lone_message<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        byte_len: u32,
+        first_segment: &'a [u8],
+    ) -> Option<Lone<'a>> {
+        let head = first_segment.first_chunk::<REPLY_LEN>()?;
+        let at = |index| word(head, index);
+        if at(3) != proc::OPTIONAL || at(1) != VERSION_TWO || self.vers != VERSION_TWO {
+            return None;
+        }
+        if !self.accepted || self.group.open().is_some() {
+            return None;
+        }
+        match (at(4), at(5), at(6)) {
+            (opttype::XMTREQ, BRINGING_INFO, 1) => {
+                self.on_bringing(ledger, byte_len, first_segment)
+            }
+            (opttype::XMTREQ, WANTING_INFO, 0) => self.on_wanting(ledger, first_segment),
+            (opttype::XMTRESP, REPLY_INFO, 1) => self.on_brought(ledger, byte_len, first_segment),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn on_bringing<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        byte_len: u32,
+        bytes: &'a [u8],
+    ) -> Option<Lone<'a>> {
+        let head = bytes.first_chunk::<BRINGING_LEN>()?;
+        let at = |index| word(head, index);
+        let (sets, count, rsbuf, len) = (at(13), at(14), at(15), at(16));
+        if sets != 0 || count != 1 {
+            return None;
+        }
+        let payload_start = payload(bytes, BRINGING_LEN, len, at(0), MsgType::Call)?;
+        let item =
+            self.lone_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
+        let kind = self.on_lone_call(ledger, at(0), at(2), rsbuf)?;
+        let (item, directions) = (Some(item), None);
+        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+    }
+
+    #[inline]
+    fn on_wanting<'a>(&mut self, ledger: &mut ShardLedger, bytes: &'a [u8]) -> Option<Lone<'a>> {
+        let head = bytes.first_chunk::<WANTING_LEN>()?;
+        let at = |index| word(head, index);
+        let (count, rsbuf, len) = (at(13), at(14), at(15));
+        let directions = head[28..].first_chunk::<DIRECTIONS_LEN>()?;
+        // wire.md E23: the range lies within the call.
+        let LoneDirection { begin, end, .. } = LoneDirection::decode(directions)?;
+        if count != 1 || end <= begin || end > len || len > self.settings.rpc_len_max {
+            return None;
+        }
+        let payload_start = payload(bytes, WANTING_LEN, len, at(0), MsgType::Call)?;
+        let kind = self.on_lone_call(ledger, at(0), at(2), rsbuf)?;
+        let (item, directions) = (None, Some(directions));
+        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+    }
+
+    #[inline]
+    fn on_brought<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        byte_len: u32,
+        bytes: &'a [u8],
+    ) -> Option<Lone<'a>> {
+        let head = bytes.first_chunk::<REPLY_LEN>()?;
+        let at = |index| word(head, index);
+        let (xid, credit, count, len) = (at(0), at(2), at(13), at(14));
+        if count != 1 || credit == 0 || !self.settings.rtr.contains(RtrSupport::XRESP) {
+            return None;
+        }
+        let payload_start = payload(bytes, REPLY_LEN, len, xid, MsgType::Reply)?;
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        let is_wanted = entry.wants.len() == 1 && entry.wants.check(0, ItemKind::Tbsn).is_ok();
+        if entry.state != CallState::Sent || entry.mark != NO_MARK || !is_wanted {
+            return None;
+        }
+        let item =
+            self.lone_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
+        self.idle_messages = 0;
+        self.credits.on_grant(credit);
+        self.group.on_single(xid);
+        let kind = LoneKind::Reply(self.finish_call(ledger, id)?);
+        let (item, directions) = (Some(item), None);
+        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+    }
+
+    /// Takes a call in that breaks no rule, unless its peer has no credit for it.
+    #[inline]
+    fn on_lone_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+        rsbuf: u32,
+    ) -> Option<LoneKind> {
+        if self.role == Role::Client || !self.settings.rtr.contains(RtrSupport::XREQ) {
+            return None;
+        }
+        // A peer that oversteps is left to the general way, which closes the connection.
+        self.inflow.on_call(1).ok()?;
+        self.idle_messages = 0;
+        self.inflow.on_request(credit);
+        self.inflow.grow(&mut ledger.grants);
+        self.group.on_single(xid);
+        Some(LoneKind::Call(ReplyTo { xid, credits: 1, rsbuf, via: Via::Xmt, handle: None }))
+    }
+
+    /// The item of these words, behind the payload and within the bytes that were received (wire.md
+    /// E13, E16, E40).
+    #[inline]
+    fn lone_item(
+        &self,
+        [position, len, kind, offset, count, number]: [u32; 6],
+        byte_len: u32,
+        payload_start: u32,
+        payload_len: u32,
+    ) -> Option<LoneItem> {
+        if kind != placement::TBSN || offset != 0 || count != 1 {
+            return None;
+        }
+        let at = self.settings.structure.placement(number)?;
+        let is_there = len > 0
+            && len <= at.length
+            && at.start >= payload_start + payload_len
+            && at.start.checked_add(len)? <= byte_len;
+        let excised = len.checked_add(pad_len(len as usize) as u32)?;
+        let is_short = payload_len.checked_add(excised)? <= self.settings.rpc_len_max;
+        let is_placed = is_position(position, payload_len);
+        (is_there && is_short && is_placed).then_some(LoneItem { position, len, segment: at.index })
+    }
+
+    /// Plans a call that brings a lone item or wants one. `None` if it has to take the general way,
+    /// [`Connection::begin_call`]; nothing has changed then.
+    #[inline]
+    pub fn begin_lone_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        (payload, reply_payload_max): (u32, u32),
+        call: &LoneCall,
+        means: LoneMeans,
+    ) -> Option<LonePlan> {
+        let both = self.settings.rtr & self.limits().rtr;
+        let is_forward = self.role == Role::Client;
+        if !is_forward || !both.contains(CALL_OPERATIONS) || !payload.is_multiple_of(4) {
+            return None;
+        }
+        let (wants, zeros) = match call {
+            LoneCall::Brings(item) => {
+                let room = self.exchange.own_recv_size() - size::HEADER_MIN as u32;
+                let zeros = self.lone_zeros(BRINGING_LEN, payload, item, means)?;
+                (reply_payload_max <= room).then_some((WantSet::NONE, zeros))?
+            }
+            LoneCall::Wants(want) => {
+                let is_wanted = want.kind == WantKind::Tbsn && want.pieces == 0;
+                let is_within = want.begin < want.end && want.end <= payload;
+                let is_here = self.lone_reply_fits(reply_payload_max, want);
+                let is_there = self.lone_call_fits(payload, means);
+                (is_wanted && is_within && is_here && is_there).then_some((WantSet::SENT, 0))?
+            }
+        };
+        self.take_for_call(ledger, id, (1, 1), wants, true).ok()?;
+        let Stamp { vers, credit } = self.stamp(Direction::Call);
+        let front = [id.xid(), vers, credit, proc::OPTIONAL, opttype::XMTREQ];
+        let [a, b, c, d, e] = front;
+        Some(match call {
+            LoneCall::Brings(item) => {
+                let [f, g, h, i, j, k] = words_of(item);
+                let rest = [0, 1, 1, payload];
+                let [l, m, n, o] = rest;
+                let info = BRINGING_INFO;
+                LonePlan::new([a, b, c, d, e, info, 1, f, g, h, i, j, k, l, m, n, o], zeros)
+            }
+            LoneCall::Wants(want) => {
+                let Want { begin, end, min_len, .. } = *want;
+                let (info, kind) = (WANTING_INFO, placement::TBSN);
+                let words =
+                    [a, b, c, d, e, info, 0, 1, begin, end, 1, min_len, kind, 1, 1, payload];
+                LonePlan::new(words, zeros)
+            }
+        })
+    }
+
+    /// Plans a reply that brings a lone item to a call of a single direction. `None` if it has to
+    /// take the general way, [`Connection::begin_reply`]; nothing has changed then.
+    #[inline]
+    pub fn begin_lone_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        to: &ReplyTo,
+        payload: u32,
+        (item, direction): (&BulkItem, LoneDirection),
+        means: LoneMeans,
+    ) -> Option<LonePlan> {
+        let is_known = to.via == Via::Xmt && self.settings.rtr.contains(RtrSupport::XRESP);
+        if !is_known || !payload.is_multiple_of(4) || self.invalidated(to).is_some() {
+            return None;
+        }
+        // wire.md E23, E29
+        let LoneDirection { begin, end, min_len } = direction;
+        if !(begin..end).contains(&item.origin) || item.len < min_len {
+            return None;
+        }
+        let zeros = self.lone_zeros(REPLY_LEN, payload, item, means)?;
+        self.settle(ledger, to);
+        let Stamp { vers, credit } = self.stamp(Direction::Reply);
+        let [f, g, h, i, j, k] = words_of(item);
+        let (xid, proc, op, info) = (to.xid, proc::OPTIONAL, opttype::XMTRESP, REPLY_INFO);
+        let words = [xid, vers, credit, proc, op, info, 1, f, g, h, i, j, k, 1, payload];
+        Some(LonePlan::new(words, zeros))
+    }
+
+    /// Zeros between the payload and the item, if that goes into the first placement segment of the
+    /// peer's buffer: what the layout would choose as well.
+    #[inline]
+    fn lone_zeros(
+        &self,
+        header_len: usize,
+        payload: u32,
+        item: &BulkItem,
+        means: LoneMeans,
+    ) -> Option<u32> {
+        let peer = self.limits();
+        // The header, the payload, the padding, the item.
+        let entries = item.pieces.max(1).saturating_add(3);
+        let is_item = is_position(item.position, payload);
+        if !self.places() || entries > means.gather_max || !is_item {
+            return None;
+        }
+        payload.checked_add(item.len.checked_add(3)?)?;
+        let header_len = header_len as u32;
+        let usable = peer.recv_size;
+        let start = first_place(&peer.structure, usable, header_len, payload, item.len)?;
+        let zeros = start - header_len - payload;
+        (zeros <= means.zeros_max).then_some(zeros)
+    }
+
+    /// Whether the longest reply to a call of a single want takes one transmission.
+    #[inline]
+    fn lone_reply_fits(&self, payload_max: u32, want: &Want) -> bool {
+        let (structure, usable) = (&self.settings.structure, self.exchange.own_recv_size());
+        let stream = payload_max.saturating_add(3) & !3;
+        let header_len = REPLY_LEN as u32;
+        places_items(structure, usable)
+            && first_place(structure, usable, header_len, stream, want.max_len).is_some()
+    }
+
+    /// Whether a call of a single want takes one transmission.
+    #[inline]
+    fn lone_call_fits(&self, payload: u32, means: LoneMeans) -> bool {
+        let peer = self.limits();
+        let header_len = WANTING_LEN as u32;
+        means.gather_max >= 2
+            && has_first_words(&peer.structure, peer.recv_size, header_len)
+            && payload <= peer.recv_size - header_len
+    }
+}
+
+impl LonePlan {
+    #[inline]
+    fn new<const N: usize>(words: [u32; N], zeros: u32) -> Self {
+        let mut header = [0; HEADER_MAX];
+        for (at, word) in header.chunks_exact_mut(4).zip(words) {
+            at.copy_from_slice(&word.to_be_bytes());
+        }
+        Self { header, header_len: 4 * N, zeros }
+    }
+
+    /// The header, to be put in front of the payload.
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        &self.header[..self.header_len]
+    }
+}
+
+impl LoneDirection {
+    /// The direction of a list, if the list is one set of one item to be sent.
+    #[inline]
+    #[must_use]
+    pub fn decode(bytes: &[u8; DIRECTIONS_LEN]) -> Option<Self> {
+        let at = |index| word(bytes, index);
+        let (begin, end, min_len) = (at(1), at(2), at(4));
+        let is_one = at(0) == 1 && at(3) == 1 && at(5) == placement::TBSN;
+        is_one.then_some(Self { begin, end, min_len })
+    }
+}
+
+/// Where the payload begins, if it lies in the first segment and is an RPC of this kind (wire.md
+/// E10).
+#[inline]
+fn payload(bytes: &[u8], start: usize, len: u32, xid: u32, kind: MsgType) -> Option<u32> {
+    let payload = bytes.get(start..start.checked_add(len as usize)?)?;
+    let prefix = payload.first_chunk::<{ RpcPrefix::LEN }>()?;
+    let is_it = len.is_multiple_of(4) && word(prefix, 0) == xid && word(prefix, 1) == kind as u32;
+    is_it.then_some(start as u32)
+}
+
+/// Whether an item may be taken out of the stream there (wire.md E16).
+#[inline]
+fn is_position(position: u32, payload_len: u32) -> bool {
+    position.is_multiple_of(4) && position >= RpcPrefix::LEN as u32 && position <= payload_len
+}
+
+/// Where the first placement segment begins, if it is behind the payload and takes the item.
+#[inline]
+fn first_place(
+    structure: &RecvStructure,
+    usable: u32,
+    header_len: u32,
+    payload: u32,
+    item: u32,
+) -> Option<u32> {
+    let at = structure.placement(0)?;
+    let room = at.start.checked_sub(header_len)? & !3;
+    let is_room = payload <= room && item > 0 && item <= at.length;
+    (is_room && has_first_words(structure, usable, header_len)).then_some(at.start)
+}
+
+/// Whether header and the RPC's first words lie in the peer's first segment.
+#[inline]
+fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> bool {
+    header_len + RpcPrefix::LEN as u32 <= structure.first_len().min(usable)
+}
+
+/// An item of a header that lies in the first placement segment of all.
+#[inline]
+fn words_of(item: &BulkItem) -> [u32; 6] {
+    // [RTR] 7.3: our items begin at the start of their first segment.
+    [item.position, item.len, placement::TBSN, 0, 1, 0]
+}
+
+#[inline]
+fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[4 * index..4 * index + 4]);
+    u32::from_be_bytes(word)
+}
+
+/// An item of one segment.
+const ITEM_LEN: usize = size::MITEM_TBSN + 4;
+/// A call that brings an item.
+const BRINGING_LEN: usize = size::XMTREQ_MIN + ITEM_LEN;
+const BRINGING_INFO: u32 = (BRINGING_LEN - size::OPTIONAL) as u32;
+/// Bytes of the header of a call that wants one.
+pub const WANTING_LEN: usize = size::XMTREQ_MIN + size::RSDSET + size::RSDITEM_TBSN;
+const WANTING_INFO: u32 = (WANTING_LEN - size::OPTIONAL) as u32;
+/// A reply that brings one.
+const REPLY_LEN: usize = size::XMTRESP_MIN + ITEM_LEN;
+const REPLY_INFO: u32 = (REPLY_LEN - size::OPTIONAL) as u32;
+/// The longest header of these.
+const HEADER_MAX: usize = BRINGING_LEN;
