@@ -13,10 +13,10 @@ pub use groups::{
 pub use values::{Idle, Op, Over, Placement, Switch, Touch};
 
 use crate::contest::{bw, floor, lat, rate, raw};
-use crate::distance;
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::session::Session;
+use crate::{conns, distance, idle, load};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -84,6 +84,12 @@ modes! {
     Bw(bw),
     /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
     Distance(distance),
+    /// Latency of calls that come when they come, at shares of the capacity: an open loop
+    Load(load),
+    /// What many connections on one shared receive queue cost: rate, round trip and memory
+    Conns(conns),
+    /// What a call takes after a pause, and what the pause costs, by idle policy
+    Idle(idle),
 }
 
 const EXAMPLES: &str = "\

@@ -41,6 +41,16 @@ pub fn delay(text: &str) -> Result<Duration, String> {
     Ok(delay)
 }
 
+/// A time within bounds.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    let bounds = || format!("{least:?} to {most:?}");
+    if (least..=most).contains(&time) { Ok(time) } else { Err(bounds()) }
+}
+
 /// Sends for one doorbell.
 ///
 /// # Errors

@@ -33,7 +33,7 @@ pub mod plan;
 pub mod rate;
 pub mod raw;
 pub mod report;
-mod table;
+pub(crate) mod table;
 
 pub use plan::{Kind, Load, Plan, Settings};
 pub use report::{ContenderReport, RatioReport, Report, RoundReport};

@@ -7,7 +7,7 @@ use rpcrdma_config::Config;
 use serde::Serialize;
 
 use super::PlanArgs;
-use crate::args::{Op, Placement, Touch};
+use crate::args::{CallArgs, Op, Placement, Touch};
 use crate::call::{Shape, Traffic, padded};
 use crate::cores::CorePair;
 use crate::error::BenchError;
@@ -83,6 +83,40 @@ pub struct Load {
     pub sinks: u32,
 }
 
+impl Load {
+    /// One call after the other over one connection.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn one_by_one(call: &CallArgs) -> Result<Load, BenchError> {
+        Ok(Load {
+            shape: call.shape(Op::Echo, None)?,
+            placement: call.placement.unwrap_or(Placement::Inline),
+            window: 1,
+            connections: 1,
+            touch: call.touch,
+            sinks: 0,
+        })
+    }
+
+    /// What one call does, in words.
+    pub fn what(&self) -> String {
+        let Shape { op, request_data, reply_data } = self.shape;
+        let data = match op {
+            Op::Null => "null calls".to_owned(),
+            Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
+            Op::Echo => format!("echo of {request_data} bytes with {reply_data} back"),
+            Op::Read => format!("read of {reply_data} bytes"),
+            Op::Write => format!("write of {request_data} bytes"),
+        };
+        let how = match self.placement {
+            Placement::Inline => "",
+            Placement::Send => ", placed by sends",
+        };
+        data + how
+    }
+}
+
 impl Plan {
     /// Fills in the defaults of the mode.
     ///
@@ -155,19 +189,7 @@ impl Plan {
 
     /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
-        let Load { shape, placement, window, connections, .. } = self.load;
-        let Shape { op, request_data, reply_data } = shape;
-        let data = match op {
-            Op::Null => "null calls".to_owned(),
-            Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
-            Op::Echo => format!("echo of {request_data} bytes with {reply_data} back"),
-            Op::Read => format!("read of {reply_data} bytes"),
-            Op::Write => format!("write of {request_data} bytes"),
-        };
-        let how = match placement {
-            Placement::Inline => "",
-            Placement::Send => ", placed by sends",
-        };
+        let Load { window, connections, .. } = self.load;
         let many = if connections == 1 {
             String::new()
         } else {
@@ -178,8 +200,9 @@ impl Plan {
             End::Count(count) => format!("{count} round trips"),
         };
         format!(
-            "{}: {data}{how}, window {window}{many}, cores {}, {} rounds of {round}",
+            "{}: {}, window {window}{many}, cores {}, {} rounds of {round}",
             self.kind.name(),
+            self.load.what(),
             self.cores,
             self.rounds
         )

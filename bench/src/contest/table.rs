@@ -141,7 +141,7 @@ fn write_summaries(out: &mut String, title: &str, rows: &[(&str, Summary)]) {
 }
 
 /// A number of things in thousands or millions.
-fn count(number: f64) -> String {
+pub(crate) fn count(number: f64) -> String {
     match number {
         number if number >= 1e6 => format!("{:.3} M", number / 1e6),
         number if number >= 1e3 => format!("{:.2} k", number / 1e3),

@@ -112,6 +112,11 @@ impl Schedule {
         self.waiting
     }
 
+    /// No further call will be due.
+    pub fn end(&mut self) {
+        self.left = 0;
+    }
+
     /// Whether no further call will be due after `now_ns`, up to which it has advanced.
     #[inline]
     pub fn is_over(&self, now_ns: u64) -> bool {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::arrivals::{Law, Schedule};
 use crate::error::BenchError;
 use crate::latency::Latency;
+use crate::stop;
 
 /// What is offered in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,9 +91,13 @@ impl OpenRound {
 
     /// A round in which nothing has happened.
     fn new(time_ns: u64) -> OpenRound {
+        let (mut response, mut lateness) = (Latency::new(), Latency::new());
+        // The kernel gives each page when it is written first: not while calls are due.
+        response.touch();
+        lateness.touch();
         OpenRound {
-            response: Latency::new(),
-            lateness: Latency::new(),
+            response,
+            lateness,
             offered: 0,
             completed: 0,
             given_up: 0,
@@ -105,25 +110,29 @@ impl OpenRound {
     }
 }
 
-/// Offers calls for one round. `now_ns` is a clock that began at the start of the round.
+/// Offers calls for one round, beginning now. `clock_ns` is any clock that does not go back.
 ///
-/// Neither allocates nor enters the kernel while it runs, as far as `system` and `now_ns` do not.
+/// Neither allocates nor enters the kernel while it runs, as far as `system` and
+/// `clock_ns` do not.
 ///
 /// # Errors
 /// What the system fails with.
 pub fn drive<S: System>(
     system: &mut S,
     offer: &Offer,
-    mut now_ns: impl FnMut() -> u64,
+    mut clock_ns: impl FnMut() -> u64,
 ) -> Result<OpenRound, BenchError> {
     let (warm_up_ns, time_ns) = (nanos(offer.warm_up), nanos(offer.time));
     let end_ns = warm_up_ns + time_ns;
-    let give_up_ns = end_ns + time_ns.max(GRACE_NS);
+    let mut give_up_ns = u64::MAX;
     let Offer { law, rate, seed, count_max, .. } = *offer;
     let mut schedule = Schedule::new(law, rate, seed, end_ns, count_max);
     let round = OpenRound::new(time_ns);
     let mut tally = Tally { round, warm_up_ns, last_due_ns: 0, last_ns: 0 };
     let mut in_time = true;
+    // Not before everything is in place: the first call would be late.
+    let begin_ns = clock_ns();
+    let mut now_ns = || clock_ns() - begin_ns;
     loop {
         let mut now = now_ns();
         let waited = schedule.waiting() > 0;
@@ -141,12 +150,16 @@ pub fn drive<S: System>(
         system.poll(|due| {
             tally.ended(due, now_ns());
         })?;
+        if in_time && stop::is_wished() {
+            schedule.end();
+        }
         if in_time && schedule.is_over(now) {
             // What is due at the very end is there, since `now` is not before it.
             in_time = false;
             tally.round.backlog_end = schedule.waiting();
+            give_up_ns = now + now.saturating_sub(warm_up_ns).max(GRACE_NS);
         }
-        if !in_time && now >= give_up_ns {
+        if now >= give_up_ns {
             give_up(&mut schedule, &mut tally, now);
         }
         if !in_time && schedule.waiting() == 0 && system.under_way() == 0 {

@@ -1,5 +1,7 @@
 //! The client's side: makes the calls, one by one or a window full, and inspects the replies.
 
+use std::time::Duration;
+
 use rpcrdma_engine::client::sink::Sink;
 use rpcrdma_engine::{
     CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, PeerId, Provider,
@@ -10,12 +12,15 @@ use rpcrdma_mempool::RegisteredBytes;
 use super::idle::Idling;
 use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
 use super::server::filled;
+use super::ways::{PausedRound, Pauses};
 use super::{NO_TIME, WHO, device};
 use crate::args::{Op, Placement};
 use crate::blocks::{Inspector, offset, pattern};
 use crate::call::{REPLY_HEADER_LEN, Shape};
 use crate::contest::Load;
+use crate::dice::Dice;
 use crate::error::BenchError;
+use crate::latency::Latency;
 use crate::meter::{Meter, Round};
 use crate::pair::Stop;
 
@@ -113,6 +118,50 @@ impl<P: Provider> Caller<P> {
                 return Ok(meter.finish());
             }
         }
+    }
+
+    /// Times calls one after the other, each after a pause in which there is nothing to do.
+    pub fn paused(
+        &mut self,
+        pauses: &Pauses,
+        mut idling: Idling,
+        stop: &Stop,
+    ) -> Result<PausedRound, BenchError> {
+        let (ticks, mut dice) = (quanta::Clock::new(), Dice::new(pauses.seed));
+        let mut latency = Latency::new();
+        let mut begin = ticks.raw();
+        for number in 0..pauses.warm_up + pauses.calls {
+            if number == pauses.warm_up {
+                begin = ticks.raw();
+            }
+            let shortest_ns = pauses.length.as_nanos() as f64;
+            let pause_ns = (shortest_ns * (1.0 + dice.share() / 4.0)) as u64;
+            let since = ticks.raw();
+            loop {
+                let gone_ns = ticks.delta_as_nanos(since, ticks.raw());
+                if gone_ns >= pause_ns {
+                    break;
+                }
+                self.rest(&mut idling, stop, Duration::from_nanos(pause_ns - gone_ns))?;
+            }
+            // A call is something to do: whoever has made it looks out for the reply.
+            self.now = self.clock.now();
+            idling.busy();
+            let from = ticks.raw();
+            self.call()?.map_err(|why| self.refused(&why))?;
+            while self.replies.received < self.sent {
+                self.poll(&mut idling, stop)?;
+            }
+            if number >= pauses.warm_up {
+                latency.record(ticks.delta_as_nanos(from, ticks.raw()));
+            }
+            self.now = self.clock.now();
+            if crate::stop::is_wished() && latency.count() > 0 {
+                break;
+            }
+        }
+        let elapsed_ns = ticks.delta_as_nanos(begin, ticks.raw());
+        Ok(PausedRound { latency, elapsed_ns, cpu: [0.0; 2], preempted: 0 })
     }
 
     /// Keeps the window full and counts; at the end takes what is still under way.
@@ -245,6 +294,12 @@ impl<P: Provider> Caller<P> {
     /// Polls once.
     #[inline]
     fn poll(&mut self, idling: &mut Idling, stop: &Stop) -> Result<(), BenchError> {
+        self.rest(idling, stop, Duration::MAX)
+    }
+
+    /// Polls once, and sleeps no longer than `most` if it is time to sleep.
+    #[inline]
+    fn rest(&mut self, idling: &mut Idling, stop: &Stop, most: Duration) -> Result<(), BenchError> {
         if self.look(|_| {})? {
             idling.busy();
             return Ok(());
@@ -253,7 +308,7 @@ impl<P: Provider> Caller<P> {
             return Err(BenchError::PeerGone { who: WHO });
         }
         if let Some(timeout) = idling.idle(self.now) {
-            self.client.wait(timeout);
+            self.client.wait(timeout.min(most));
         }
         Ok(())
     }

@@ -13,7 +13,6 @@ use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 use crate::contest::Load;
 use crate::cores::{CorePair, pin};
 use crate::error::BenchError;
-use crate::load::open::{Offer, OpenRound, System, drive};
 use crate::meter::{Meter, Quota, Round};
 use crate::pair::{self, Stop};
 use crate::rounds::{Contender, Spent};
@@ -21,13 +20,16 @@ use crate::rounds::{Contender, Spent};
 mod caller;
 mod count;
 mod idle;
+mod memory;
 mod message;
 mod server;
+mod ways;
 
 use caller::Caller;
 pub use count::{Counted, PerCall, count};
 use idle::Idling;
 use server::Server;
+pub use ways::{PausedRound, Pauses};
 
 /// A client and a server with some connections between them, kept over all rounds.
 pub struct Rpc<P: Provider> {
@@ -40,6 +42,8 @@ pub struct Rpc<P: Provider> {
     server: Shard<P, Server>,
     /// What both sides had counted before the first call.
     before: [Snapshot; 2],
+    /// By how many bytes the process grew when they connected.
+    grown: u64,
     // Last, so that the control plane outlives the shards.
     _engine: Engine<P>,
 }
@@ -69,14 +73,22 @@ impl<P: Provider> Rpc<P> {
         })?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let connections = load.connections;
+        let resident = memory::resident();
         let peers = connect(&mut client, &mut server, address, connections, thread::yield_now)?;
         let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
         settle(&mut client, &mut server, || Instant::now() < until);
+        let grown = memory::resident().saturating_sub(resident);
         let before = [client.handle().stats(), server.handle().stats()];
         let caller = Caller::new(client, peers, load)?;
         let timed = timed && load.window == 1;
         let (config, load) = (config.clone(), *load);
-        Ok(Rpc { name, cores, config, load, timed, caller, server, before, _engine: engine })
+        Ok(Rpc { name, cores, config, load, timed, caller, server, before, grown, _engine: engine })
+    }
+
+    /// By how many bytes of memory the process grew when the connections were made, both ends and
+    /// what lies between them.
+    pub fn grown(&self) -> u64 {
+        self.grown
     }
 
     /// What both shards have counted of each call so far, on average.
@@ -98,34 +110,6 @@ impl<P: Provider> Rpc<P> {
             server_turn(&mut self.server);
         }
         self.server.handler().failure()
-    }
-
-    /// Keeps the window full for one round and counts: what it can do at most.
-    ///
-    /// # Errors
-    /// When a call fails.
-    pub fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        self.measure(quota, false)
-    }
-
-    /// Offers calls for one round, whether or not others have come back, up to the window.
-    ///
-    /// # Errors
-    /// When a call fails.
-    pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
-        let Rpc { cores, config, caller, server, .. } = self;
-        let idle = config.engine().idle;
-        let outcome = pair::run(
-            *cores,
-            move |stop| {
-                let clock = quanta::Clock::new();
-                let start = clock.raw();
-                let now_ns = || clock.delta_as_nanos(start, clock.raw());
-                drive(&mut Due { caller, stop }, offer, now_ns)
-            },
-            move |stop| serve(server, Idling::new(idle), stop),
-        )?;
-        Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
     }
 
     fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
@@ -188,29 +172,6 @@ impl<P: Provider> Contender for Rpc<P> {
             Spent::new(self.name, ["client", "server"][side], spent, self.caller.received())
         };
         vec![spent(0), spent(1)]
-    }
-}
-
-/// The caller of an open loop.
-struct Due<'a, P: Provider> {
-    caller: &'a mut Caller<P>,
-    stop: &'a Stop,
-}
-
-impl<P: Provider> System for Due<'_, P> {
-    #[inline]
-    fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
-        self.caller.call_due(mark)
-    }
-
-    #[inline]
-    fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError> {
-        self.caller.poll_due(self.stop, ended)
-    }
-
-    #[inline]
-    fn under_way(&self) -> u64 {
-        self.caller.under_way()
     }
 }
 

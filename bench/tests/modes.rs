@@ -1,0 +1,149 @@
+//! The modes `load`, `idle` and `conns` as a person types them: short runs, and what comes of them.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(options: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(options.split_whitespace())
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program prints text")
+}
+
+/// A short run's standard output; `None` on a machine with one core, which the program refuses.
+fn good(options: &str) -> Option<String> {
+    let output = bench(options);
+    let errors = text(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return None;
+    }
+    assert!(output.status.success(), "{options}: {errors}");
+    assert_eq!(errors, "", "nothing of the progress goes into a pipe");
+    Some(text(&output.stdout))
+}
+
+fn json(options: &str) -> Option<Value> {
+    let json = good(&format!("{options} --json -"))?;
+    Some(serde_json::from_str(&json).expect("nothing but JSON"))
+}
+
+/// The figure of such a name, at such a value of its axis if it has one.
+fn figure(json: &Value, of: &str, at: Option<f64>, name: &str) -> Value {
+    let figures = json["figures"].as_array().expect("a list");
+    let found = figures.iter().find(|figure| {
+        figure["of"] == of && figure["name"] == name && figure["at"]["value"].as_f64() == at
+    });
+    found.unwrap_or_else(|| panic!("no {of} {name} at {at:?} in {figures:#?}")).clone()
+}
+
+fn value(json: &Value, of: &str, at: Option<f64>, name: &str) -> f64 {
+    figure(json, of, at, name)["value"].as_f64().expect("a number")
+}
+
+#[test]
+fn a_load_is_offered_at_shares_of_the_capacity() {
+    let Some(table) = good("load -n 600 -r 2 --warm-up 10") else { return };
+    assert!(table.starts_with("load: echo of 64 bytes, poisson arrivals at 10 rates"), "{table}");
+    for part in ["closed loop", "from due, us", "backlog max", "late p50", "\n10 %", "\n95 %"] {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+}
+
+#[test]
+fn every_call_of_a_load_is_in_its_distribution_and_its_count() {
+    let Some(json) = json("load --load 20%,70% --rate 20k -n 1000 -r 2 --warm-up 0") else {
+        return;
+    };
+    assert_eq!((&json["mode"], &json["settings"]["arrivals"]), (&"load".into(), &"poisson".into()));
+    for (at, axis) in [(0.2, "load"), (0.7, "load"), (20_000.0, "rate")] {
+        let p50 = figure(&json, "rpc", Some(at), "round_trip.p50");
+        assert_eq!((&p50["samples"], &p50["at"]["axis"]), (&1000.into(), &axis.into()));
+        assert_eq!(p50["rounds"].as_array().map(Vec::len), Some(2));
+        for name in ["achieved_share", "backlog.max", "backlog.end", "given_up"] {
+            assert!(value(&json, "rpc", Some(at), name) >= 0.0);
+        }
+        assert!(value(&json, "generator", Some(at), "late.p99") >= 0.0);
+    }
+    let capacity = value(&json, "closed", None, "rate.before");
+    let offered = |at| value(&json, "rpc", Some(at), "offered");
+    // Five hundred random waits in a round are no exact rate, but not half of it or twice.
+    for (at, rate) in [(0.7, 0.7 * capacity), (20_000.0, 20_000.0)] {
+        assert!((0.6..1.6).contains(&(offered(at) / rate)), "{} for {rate}", offered(at));
+    }
+    let names: Vec<&str> = json["distributions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, ["rpc@load=0.2", "rpc@load=0.7", "rpc@rate=20000"]);
+    assert_eq!(json["curves"].as_array().map(Vec::len), Some(2));
+    assert_eq!(json["points"][0]["rounds"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn even_arrivals_are_as_fast_as_they_are_wished() {
+    let Some(json) = json("load --rate 10k --arrivals constant -n 400 -r 1 --warm-up 1") else {
+        return;
+    };
+    let offered = value(&json, "rpc", Some(10_000.0), "offered");
+    assert!((offered / 10_000.0 - 1.0).abs() < 0.01, "{offered}");
+}
+
+#[test]
+fn calls_after_pauses_are_measured_by_policy_with_their_processor_time() {
+    let Some(json) = json("idle --pause 20us,3ms -n 8 -r 2") else { return };
+    for policy in ["spin", "backoff", "block"] {
+        for pause in [20e3, 3e6] {
+            let p50 = figure(&json, policy, Some(pause), "round_trip.p50");
+            assert_eq!((&p50["samples"], &p50["at"]["axis"]), (&8.into(), &"pause".into()));
+            for name in ["cpu.client", "cpu.server"] {
+                let share = value(&json, policy, Some(pause), name);
+                assert!((0.0..=1.0).contains(&share), "{share}");
+            }
+        }
+    }
+    assert_eq!(json["curves"].as_array().map(Vec::len), Some(2));
+    let Some(table) = good("idle --idle block --pause 2ms -n 2 -r 1") else { return };
+    assert!(table.contains("block") && table.contains("cpu client"), "{table}");
+    assert!(!table.contains("backoff"), "one policy was asked for\n{table}");
+}
+
+#[test]
+fn connections_are_compared_with_the_first_number_of_them() {
+    let Some(json) = json("conns --counts 1,100 -n 400 -r 2 --warm-up 10") else { return };
+    let ratio = figure(&json, "rpc/first", Some(100.0), "ratio.rate");
+    assert_eq!(ratio["rounds"].as_array().map(Vec::len), Some(2));
+    assert!(ratio["value"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    assert!(value(&json, "rpc", Some(100.0), "memory") > 0.0, "something is kept of each");
+    assert_eq!(figure(&json, "rpc", Some(1.0), "round_trip.p99")["samples"], 400);
+    assert_eq!(json["settings"]["connections"], serde_json::json!([1, 100]));
+    let Some(table) = good("conns --counts 2,3 -n 200 -r 1 --warm-up 0") else { return };
+    assert!(table.contains("to first") && table.contains("memory, B"), "{table}");
+}
+
+#[test]
+fn options_that_make_no_sense_end_with_a_reason() {
+    for (options, reason) in [
+        ("load --load 0", "a share of the capacity"),
+        ("load --rate fast", "calls per second"),
+        ("load --arrivals sometimes", "sometimes"),
+        ("idle --pause 11s", "1µs to 10s"),
+        ("conns --counts 0", "0 is not in 1..=4096"),
+        ("conns --address 127.0.0.1", "--provider verbs"),
+        ("idle --device rxe0", "--provider verbs"),
+    ] {
+        let output = bench(options);
+        let errors = text(&output.stderr);
+        if errors.contains("two threads that spin need two") {
+            continue;
+        }
+        assert!(!output.status.success(), "{options}: {errors}");
+        assert!(errors.contains(reason), "{options}: {errors}");
+    }
+}
