@@ -40,4 +40,5 @@ pub mod settings;
 pub mod site;
 pub mod stat;
 pub mod stop;
+pub mod verdict;
 pub mod wire;

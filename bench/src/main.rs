@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use rpcrdma_bench::args::{Cli, Mode};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::output;
 use rpcrdma_bench::session::Session;
+use rpcrdma_bench::verdict::Verdict;
+use rpcrdma_bench::{output, verdict};
 
 fn main() -> ExitCode {
     let mode = match Cli::try_parse() {
@@ -19,7 +20,10 @@ fn main() -> ExitCode {
         }
     };
     match run(&mode) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(verdict) => {
+            verdict.lines().iter().for_each(|line| eprintln!("rpcrdma-bench: {line}"));
+            verdict.exit_code()
+        }
         Err(error) => {
             eprintln!("rpcrdma-bench: {error}");
             ExitCode::FAILURE
@@ -27,8 +31,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures what is wished, and hands the outcome to the outputs.
-fn run(mode: &Mode) -> Result<(), BenchError> {
+/// Measures what is wished, hands the outcome to the outputs, and judges it.
+fn run(mode: &Mode) -> Result<Verdict, BenchError> {
     let outcome = mode.measure(&Session::new(mode.output()))?;
-    output::write(&*outcome, mode.output())
+    output::write(&*outcome, mode.output())?;
+    verdict::judge(&*outcome, mode.output())
 }

@@ -238,3 +238,54 @@ fn a_device_that_is_not_there_is_named_and_so_is_a_library_that_is_not_there() {
     let is_said = errors.contains("nonesuch0") || errors.contains(".so.1");
     assert!(is_said || errors.contains("no RDMA device"), "{errors}");
 }
+
+/// A short run of `floor` with these options: the exit code, and whether it was noisy.
+fn judged(options: &str) -> Option<(Option<i32>, bool, String)> {
+    good("floor")?;
+    let output = bench(&format!("floor -n 300 -r 2 --warm-up 10 {options}"));
+    let is_noisy = text(&output.stdout).contains("NOISY");
+    Some((output.status.code(), is_noisy, text(&output.stderr)))
+}
+
+#[test]
+fn a_condition_decides_the_exit_code_unless_the_run_is_noisy() {
+    for (condition, code, reason) in [
+        ("floor.round_trip.p50>1ns", 2, "failed: floor.round_trip.p50>1ns holds: it is"),
+        ("floor.round_trip.p50>1s", 0, ""),
+    ] {
+        let Some((ended, is_noisy, errors)) = judged(&format!("--fail-if {condition}")) else {
+            return;
+        };
+        if is_noisy {
+            assert_eq!(ended, Some(3), "{errors}");
+            assert!(errors.contains("noisy, no verdict: "), "{errors}");
+        } else {
+            assert_eq!(ended, Some(code), "{errors}");
+            assert!(errors.contains(reason), "{errors}");
+        }
+    }
+}
+
+#[test]
+fn noise_is_a_failure_only_when_asked() {
+    let Some((ended, _, errors)) = judged("") else { return };
+    assert_eq!((ended, errors.as_str()), (Some(0), ""));
+    let (ended, is_noisy, errors) = judged("--strict").expect("the machine is the same");
+    assert_eq!(ended, Some(if is_noisy { 3 } else { 0 }), "{errors}");
+}
+
+#[test]
+fn a_condition_on_a_figure_that_is_not_there_lists_those_that_are() {
+    let Some((ended, _, errors)) = judged("--fail-if rpc.round_trip.p50>1us") else { return };
+    assert_eq!(ended, Some(1), "{errors}");
+    assert!(errors.contains("no figure `rpc.round_trip.p50`"), "{errors}");
+    assert!(errors.contains("\n  floor.half_round_trip.p99 (ns)\n"), "{errors}");
+}
+
+#[test]
+fn a_condition_that_is_none_is_refused_before_anything_is_measured() {
+    let output = bench("floor --fail-if floor.round_trip.p50=1us");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("as in rpc.round_trip.p99>5us"), "{output:?}");
+    assert_eq!(text(&output.stdout), "");
+}

@@ -14,6 +14,7 @@ use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{End, Quota};
 use crate::settings::{self, Need, Wish};
+use crate::verdict::Condition;
 
 /// What one call does.
 #[derive(Debug, Clone, Args)]
@@ -200,9 +201,28 @@ pub struct OutputArgs {
     /// Also write the result as JSON to a file; `-` is --format json
     #[arg(short, long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Fail if a figure is so, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35';
+    /// several times. Names are those of --format csv
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<Condition>,
+    /// Fail if the machine was too noisy for the run to count; --fail-if implies it
+    #[arg(long)]
+    pub strict: bool,
     /// No progress on the terminal
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[cfg(test)]
+impl OutputArgs {
+    /// These options.
+    pub(crate) fn of(options: &[&str]) -> OutputArgs {
+        use clap::FromArgMatches;
+
+        let command = OutputArgs::augment_args(clap::Command::new("test"));
+        let matches = command.try_get_matches_from([&["test"], options].concat());
+        OutputArgs::from_arg_matches(&matches.expect("they parse")).expect("they parse")
+    }
 }
 
 /// How a result is printed.

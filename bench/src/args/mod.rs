@@ -104,7 +104,13 @@ Examples:
   rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
 
 Times are of closed loops: a request leaves when a reply has come. A run that another program
-disturbed is marked noisy; its ratios still mean something, its tails do not.";
+disturbed is marked noisy; its ratios still mean something, its tails do not.
+
+Exit codes:
+  0  measured, and what was asked of it holds
+  1  not measured: options, device, file
+  2  a --fail-if holds, or the mode itself found a regression
+  3  noisy: a verdict was asked for (--fail-if, --strict), and the run does not count";
 
 #[cfg(test)]
 mod tests {

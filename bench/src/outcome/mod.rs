@@ -48,6 +48,12 @@ pub trait Outcome {
     /// All of it for people, but the sentence.
     fn table(&self) -> String;
 
+    /// Why the mode itself calls the result bad, whatever was asked of its figures: a leak, a
+    /// regression. Each in a line; the program then ends with 2.
+    fn failures(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What JSON has beside the rest: an object, or null.
     fn detail(&self) -> Value {
         Value::Null
@@ -98,3 +104,75 @@ pub struct Line {
 
 /// The version of the JSON form: a later one reads an older one or says that it does not.
 pub const SCHEMA: u64 = 1;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cores::CorePair;
+    use crate::jitter::Jitter;
+
+    /// An outcome of no mode: two figures of a contender `a`, and one that is no number.
+    pub(crate) struct Odd {
+        pub(crate) scene: Scene,
+        pub(crate) latency: Latency,
+        pub(crate) failure: Option<String>,
+    }
+
+    impl Odd {
+        /// Of a run that is noisy for these reasons.
+        pub(crate) fn new(noise: &[&str]) -> Odd {
+            let cores = CorePair { client: 0, server: 1 };
+            let quiet =
+                Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
+            let mut latency = Latency::new();
+            [5, 7].iter().for_each(|ns| latency.record(*ns));
+            let scene = Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]);
+            let noise = noise.iter().map(|reason| (*reason).into()).collect();
+            Odd { scene: Scene { noise, ..scene }, latency, failure: None }
+        }
+    }
+
+    impl Outcome for Odd {
+        fn mode(&self) -> &str {
+            "odd"
+        }
+
+        fn what(&self) -> &str {
+            "odd: of the test"
+        }
+
+        fn scene(&self) -> &Scene {
+            &self.scene
+        }
+
+        fn settings(&self) -> Value {
+            json!({ "window": 3 })
+        }
+
+        fn figures(&self) -> Vec<Figure> {
+            let figure =
+                Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
+            let at = figure.clone().at(At::new("load", 0.5, Unit::Share));
+            let nothing = Figure::new("a/b", "ratio.rate", f64::NAN, Unit::Ratio, 0);
+            vec![figure, at, nothing]
+        }
+
+        fn distributions(&self) -> Vec<Distribution<'_>> {
+            vec![Distribution { name: "a".into(), latency: &self.latency }]
+        }
+
+        fn table(&self) -> String {
+            "a table\n".into()
+        }
+
+        fn failures(&self) -> Vec<String> {
+            self.failure.clone().into_iter().collect()
+        }
+
+        fn detail(&self) -> Value {
+            json!({ "extra": [1, 2] })
+        }
+    }
+}

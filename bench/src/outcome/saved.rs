@@ -127,70 +127,19 @@ pub fn write_figures(out: &mut String, figures: &[Figure]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cores::CorePair;
-    use crate::jitter::Jitter;
-    use crate::outcome::{At, Unit};
+    use crate::outcome::tests::Odd;
     use crate::output::json;
-
-    struct Odd(Scene, Latency);
-
-    impl Outcome for Odd {
-        fn mode(&self) -> &str {
-            "odd"
-        }
-
-        fn what(&self) -> &str {
-            "odd: of the test"
-        }
-
-        fn scene(&self) -> &Scene {
-            &self.0
-        }
-
-        fn settings(&self) -> Value {
-            serde_json::json!({ "window": 3 })
-        }
-
-        fn figures(&self) -> Vec<Figure> {
-            let figure =
-                Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
-            let at = figure.clone().at(At::new("load", 0.5, Unit::Share));
-            let nothing = Figure::new("a/b", "ratio.rate", f64::NAN, Unit::Ratio, 0);
-            vec![figure, at, nothing]
-        }
-
-        fn distributions(&self) -> Vec<Distribution<'_>> {
-            vec![Distribution { name: "a".into(), latency: &self.1 }]
-        }
-
-        fn table(&self) -> String {
-            String::new()
-        }
-
-        fn detail(&self) -> Value {
-            serde_json::json!({ "extra": [1, 2] })
-        }
-    }
-
-    fn odd() -> Odd {
-        let cores = CorePair { client: 0, server: 1 };
-        let quiet =
-            Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
-        let mut latency = Latency::new();
-        [5, 7].iter().for_each(|ns| latency.record(*ns));
-        Odd(Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]), latency)
-    }
 
     #[test]
     fn a_saved_result_is_read_back_as_it_was_and_saved_again_the_same() {
-        let odd = odd();
+        let odd = Odd::new(&[]);
         let text = json::text(&odd);
         let saved = Saved::parse(&text).expect("what was written");
         assert_eq!((saved.mode(), saved.what()), ("odd", "odd: of the test"));
         assert_eq!(saved.scene(), odd.scene());
         assert_eq!(saved.settings()["window"], 3);
         assert_eq!(saved.figures(), odd.figures()[..2], "and no figure that is no number");
-        assert_eq!(saved.distributions()[0].latency, &odd.1);
+        assert_eq!(saved.distributions()[0].latency, &odd.latency);
         assert_eq!(saved.detail(), odd.detail());
         assert_eq!(json::text(&saved), text);
         let table = saved.table();
@@ -199,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_no_result_is_refused_with_a_reason() {
-        let other = json::text(&odd()).replacen("\"schema\": 1", "\"schema\": 9", 1);
+        let other = json::text(&Odd::new(&[])).replacen("\"schema\": 1", "\"schema\": 9", 1);
         for (text, reason) in
             [("", "EOF"), ("{}", "no `schema`"), ("{\"schema\": 1}", "mode"), (&other, "schema 9")]
         {
