@@ -22,6 +22,7 @@ pub mod distance;
 pub mod env;
 pub mod error;
 pub mod floor;
+pub mod html;
 pub mod idle;
 pub mod jitter;
 pub mod latency;

@@ -1,0 +1,259 @@
+//! A plot: axes, lines, areas, marks and bars, drawn as SVG without colours of its own.
+//!
+//! What is drawn carries the colours of the light page; the style sheet knows them and puts others in
+//! their place where it is dark, and gives each line its dashes, so that none is known by colour alone.
+
+use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
+use plotters::prelude::*;
+
+use super::page::escape;
+use super::scale::{Scale, Tick};
+
+/// A plot of one or more series.
+#[derive(Debug)]
+pub struct Plot {
+    /// What is to be seen, for the caption.
+    pub title: String,
+    /// How to read it.
+    pub note: String,
+    /// The axis along the bottom, and what it shows.
+    pub x: (Scale, String),
+    /// The axis at the left, and what it shows.
+    pub y: (Scale, String),
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// A line across at this value of the bottom axis.
+    pub guide: Option<f64>,
+    /// Its form.
+    pub form: Form,
+}
+
+/// How a plot is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Numbers on both axes.
+    Wide,
+    /// So many names at the left, each with a row.
+    Rows(usize),
+}
+
+/// Something that is drawn in one colour.
+#[derive(Debug)]
+pub struct Series {
+    /// Whose.
+    pub name: String,
+    /// Which colour: the n-th.
+    pub colour: usize,
+    /// As what.
+    pub shape: Shape,
+}
+
+/// What a series looks like. All values are those of the axes.
+#[derive(Debug)]
+pub enum Shape {
+    /// A line through points.
+    Line(Vec<(f64, f64)>),
+    /// A line through points that are marked.
+    Marked(Vec<(f64, f64)>),
+    /// An area from the bottom up to the points.
+    Area(Vec<(f64, f64)>),
+    /// A point with a bar to either side: least, middle, greatest, and the row.
+    Interval(f64, f64, f64, f64),
+}
+
+impl Plot {
+    /// The plot with its caption and its legend.
+    pub fn figure(&self) -> String {
+        let (title, note) = (escape(&self.title), escape(&self.note));
+        let note =
+            if note.is_empty() { String::new() } else { format!("<p class=\"note\">{note}</p>") };
+        format!(
+            "<figure><figcaption><h3>{title}</h3>{note}{}</figcaption>\n\
+             <div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{title}\">{}</div></figure>\n",
+            self.legend(),
+            self.svg()
+        )
+    }
+
+    fn legend(&self) -> String {
+        let mut names: Vec<(usize, &str)> = Vec::new();
+        for series in &self.series {
+            if !names.iter().any(|(_, name)| *name == series.name) {
+                names.push((series.colour, &series.name));
+            }
+        }
+        if self.form != Form::Wide || names.is_empty() {
+            return String::new();
+        }
+        let item = |(colour, name): &(usize, &str)| {
+            let (r, g, b) = COLOURS[colour % COLOURS.len()];
+            format!(
+                "<li><svg class=\"key\" viewBox=\"0 0 32 8\" aria-hidden=\"true\"><polyline fill=\"none\" \
+                 stroke=\"#{r:02X}{g:02X}{b:02X}\" stroke-width=\"3\" points=\"0,4 32,4\"/></svg>{}</li>",
+                escape(name)
+            )
+        };
+        format!("<ul class=\"legend\">{}</ul>", names.iter().map(item).collect::<String>())
+    }
+
+    /// The drawing alone.
+    fn svg(&self) -> String {
+        let (width, height) = match self.form {
+            Form::Wide => (720, 340),
+            Form::Rows(rows) => (720, 80 + 38 * rows as u32),
+        };
+        let mut drawn = String::new();
+        {
+            let size = (width * FINE as u32, height * FINE as u32);
+            let root = SVGBackend::with_string(&mut drawn, size).into_drawing_area();
+            self.draw(&root).expect("a string takes whatever is written to it");
+        }
+        let body = drawn.split_once("<svg").and_then(|(_, rest)| rest.split_once('>'));
+        let body = body.map_or("", |(_, body)| body);
+        let title = escape(&self.title);
+        format!(
+            "<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\">{body}",
+            if self.form == Form::Wide { "plot" } else { "rows" },
+            width as i32 * FINE,
+            height as i32 * FINE
+        )
+    }
+
+    fn draw<B: DrawingBackend>(&self, root: &DrawingArea<B, plotters::coord::Shift>) -> Drawn<B> {
+        let left = match self.form {
+            Form::Wide => 76,
+            Form::Rows(_) => {
+                let longest = self.y.0.ticks.iter().map(|tick| tick.label.chars().count()).max();
+                24 + 7 * longest.unwrap_or(0).min(44) as i32
+            }
+        };
+        let (x, y) = (Places(&self.x.0.ticks), Places(&self.y.0.ticks));
+        let mut chart = ChartBuilder::on(root)
+            .margin_top(10 * FINE)
+            .margin_left(6 * FINE)
+            .margin_right(34 * FINE)
+            .margin_bottom(4 * FINE)
+            .x_label_area_size(46 * FINE)
+            .y_label_area_size(left * FINE)
+            .build_cartesian_2d(x, y)?;
+        let ink = rgb(INK);
+        let ink = TextStyle::from(("sans-serif", 15 * FINE).into_font()).color(&ink);
+        let grid = rgb(GRID).stroke_width(FINE as u32);
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(short(&self.x.1, 64))
+            .axis_desc_style(ink.clone())
+            .label_style(ink)
+            .axis_style(rgb(AXIS).stroke_width(FINE as u32))
+            .bold_line_style(grid)
+            .light_line_style(TRANSPARENT)
+            .set_all_tick_mark_size(4 * FINE)
+            .x_labels(64)
+            .y_labels(64);
+        match self.form {
+            Form::Wide => mesh.y_desc(short(&self.y.1, 36)),
+            Form::Rows(_) => mesh.disable_y_mesh(),
+        };
+        mesh.draw()?;
+        let to = |at: (f64, f64)| (self.x.0.place(at.0), self.y.0.place(at.1));
+        if let Some(at) = self.guide {
+            let x = self.x.0.place(at);
+            let line = vec![(x, 0.0), (x, 1.0)];
+            chart.draw_series([PathElement::new(line, rgb(INK).stroke_width(FINE as u32))])?;
+        }
+        for series in &self.series {
+            let colour = rgb(COLOURS[series.colour % COLOURS.len()]);
+            let line = colour.stroke_width(2 * FINE as u32);
+            match &series.shape {
+                Shape::Line(points) => {
+                    let points: Vec<_> = points.iter().map(|point| to(*point)).collect();
+                    chart.draw_series([PathElement::new(points, line)])?;
+                }
+                Shape::Marked(points) => {
+                    let points: Vec<_> = points.iter().map(|point| to(*point)).collect();
+                    chart.draw_series([PathElement::new(points.clone(), line)])?;
+                    let mark = |at| Circle::new(at, 4 * FINE, colour.filled());
+                    chart.draw_series(points.into_iter().map(mark))?;
+                }
+                Shape::Area(points) => {
+                    let outline: Vec<_> = points.iter().map(|point| to(*point)).collect();
+                    let ends =
+                        outline.last().zip(outline.first()).map(|(b, a)| [(b.0, 0.0), (a.0, 0.0)]);
+                    let area: Vec<_> =
+                        outline.iter().copied().chain(ends.into_iter().flatten()).collect();
+                    chart.draw_series([Polygon::new(area, colour.mix(0.18).filled())])?;
+                    chart.draw_series([PathElement::new(outline, line)])?;
+                }
+                Shape::Interval(low, middle, high, row) => {
+                    let at = |value| to((value, *row));
+                    let ends = vec![at(*low), at(*high)];
+                    chart.draw_series([PathElement::new(
+                        ends,
+                        colour.stroke_width(5 * FINE as u32),
+                    )])?;
+                    chart.draw_series([Circle::new(at(*middle), 7 * FINE, colour.filled())])?;
+                }
+            }
+        }
+        root.present()
+    }
+}
+
+/// A text of at most so many letters.
+pub fn short(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let begin: String = text.chars().take(most - 1).collect();
+    format!("{begin}\u{2026}")
+}
+
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+fn rgb((r, g, b): (u8, u8, u8)) -> RGBColor {
+    RGBColor(r, g, b)
+}
+
+/// An axis of places from 0 to 1, of which some are written.
+struct Places<'a>(&'a [Tick]);
+
+impl Ranged for Places<'_> {
+    type FormatOption = plotters::coord::ranged1d::NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        limit.0 + (f64::from(limit.1 - limit.0) * value).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.0.iter().map(|tick| tick.place).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..1.0
+    }
+}
+
+impl ValueFormatter<f64> for Places<'_> {
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.0.iter().find(|tick| tick.place == *value);
+        tick.map_or_else(String::new, |tick| tick.label.clone())
+    }
+}
+
+/// Units of the drawing in one of the page: coordinates are whole numbers.
+const FINE: i32 = 10;
+
+/// The colours of series, after Okabe and Ito: told apart by whoever does not see all colours. The
+/// style sheet has the same.
+pub const COLOURS: [(u8, u8, u8); 7] = [
+    (0x00, 0x72, 0xB2),
+    (0xD5, 0x5E, 0x00),
+    (0x00, 0x9E, 0x73),
+    (0xCC, 0x79, 0xA7),
+    (0x8A, 0x6D, 0x00),
+    (0x56, 0xB4, 0xE9),
+    (0x66, 0x66, 0x66),
+];
+const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
+const AXIS: (u8, u8, u8) = (0x77, 0x77, 0x77);
+const GRID: (u8, u8, u8) = (0xDD, 0xDD, 0xDD);
