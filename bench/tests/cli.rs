@@ -114,6 +114,19 @@ fn json_over_a_distance_has_every_count_and_every_time() {
 }
 
 #[test]
+fn a_page_of_html_is_written_beside_the_table() {
+    let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.html", std::process::id()));
+    let Some(table) = good(&format!("lat --html {}", path.display())) else { return };
+    let page = std::fs::read_to_string(&path).expect("it was written");
+    std::fs::remove_file(&path).expect("the file is ours");
+    assert!(table.contains("round trip, ns"), "{table}");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    for part in ["Quotients", "rpc/floor", "Round trips by percentile", "round by round"] {
+        assert!(page.contains(part), "no {part}");
+    }
+}
+
+#[test]
 fn a_configuration_file_is_taken_and_a_wrong_one_named() {
     let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.toml", std::process::id()));
     std::fs::write(&path, "[receive]\ninline = \"2KiB\"\n").expect("a writable place");

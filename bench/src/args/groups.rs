@@ -201,6 +201,9 @@ pub struct OutputArgs {
     /// Also write the result as JSON to a file; `-` is --format json
     #[arg(short, long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Also write the result as a page of HTML: plots and all figures in one file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Fail if a figure is so, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35';
     /// several times. Names are those of --format csv
     #[arg(long, value_name = "CONDITION")]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
+use crate::html;
 use crate::outcome::Outcome;
 use crate::session::say;
 
@@ -39,7 +40,7 @@ type Text = fn(&dyn Outcome) -> String;
 
 /// The files that are wished, each with its form.
 fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
-    let all: [(&Option<PathBuf>, Text); 1] = [(&args.json, json::text)];
+    let all: [(&Option<PathBuf>, Text); 2] = [(&args.json, json::text), (&args.html, html::text)];
     let wished = all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)));
     wished.filter(|(path, _)| *path != Path::new("-")).collect()
 }
