@@ -8,6 +8,7 @@
 //! Made for the command and for the criterion benches beside it, and for nobody else.
 #![deny(unsafe_code)]
 
+pub mod alloc;
 pub mod args;
 pub mod blocks;
 pub mod call;
@@ -16,6 +17,7 @@ pub mod cmp;
 pub mod conns;
 pub mod contest;
 pub mod cores;
+pub mod cost;
 pub mod device;
 pub mod dice;
 pub mod distance;

@@ -4,11 +4,15 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use rpcrdma_bench::alloc::Counting;
 use rpcrdma_bench::args::{Cli, Mode};
 use rpcrdma_bench::error::BenchError;
 use rpcrdma_bench::session::Session;
 use rpcrdma_bench::verdict::Verdict;
 use rpcrdma_bench::{output, verdict};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let mode = match Cli::try_parse() {

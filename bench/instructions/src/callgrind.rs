@@ -30,6 +30,18 @@ pub struct Where {
     pub begin: String,
     /// A part ends when this one is left; empty: with the program.
     pub end: String,
+    /// Also by address: [`Part::addresses`].
+    pub addresses: bool,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// What was counted.
+    pub count: Count,
+    /// Instructions of the program's own file by their addresses there, and how often each was
+    /// executed. Empty unless asked for.
+    pub addresses: Vec<(u64, u64)>,
 }
 
 /// Why nothing could be counted.
@@ -76,7 +88,7 @@ pub fn count<A: AsRef<OsStr>>(
     args: &[A],
     at: &Where,
     folder: &Path,
-) -> Result<Vec<Count>, CountError> {
+) -> Result<Vec<Part>, CountError> {
     let filed = |why| CountError::File(folder.to_owned(), why);
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(filed)?;
@@ -86,6 +98,9 @@ pub fn count<A: AsRef<OsStr>>(
     command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "-q"]);
     command.arg(option("--callgrind-out-file=", folder.join(OUT).as_os_str()));
     command.args(at.toggles.iter().map(|toggle| format!("--toggle-collect={toggle}")));
+    if at.addresses {
+        command.arg("--dump-instr=yes");
+    }
     if !at.begin.is_empty() {
         command.arg(format!("--zero-before={}", at.begin));
     }
@@ -107,7 +122,7 @@ pub fn count<A: AsRef<OsStr>>(
 }
 
 /// Reads the files of a run: `out.1`, `out.2`, ..., and one for the rest of the program.
-fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Count>, CountError> {
+fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Part>, CountError> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).map_err(|why| CountError::File(path.clone(), why))?;
         parse(&text, &program.to_string_lossy())
@@ -133,6 +148,7 @@ fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Count>, C
 /// Adds up the costs of one file.
 ///
 /// ```text
+///   positions: line        what stands before a cost: with addresses `instr line`
 ///   ob=/the/program        from here on, functions of this file
 ///   16 400                 line 16: 400 instructions
 ///   cob=/lib/libc.so.6     the next call goes there; without it to a function of the same file
@@ -142,16 +158,18 @@ fn parts(program: &Path, folder: &Path, is_parted: bool) -> Result<Vec<Count>, C
 ///
 /// # Errors
 /// If a line is none of these, or the sum is not the one that callgrind made.
-fn parse(text: &str, program: &str) -> Result<Count, CountError> {
+fn parse(text: &str, program: &str) -> Result<Part, CountError> {
     let strange = |line: &str| CountError::Strange(line.to_owned());
-    let mut count = Count::default();
-    let (mut is_own, mut called_own, mut is_behind_call) = (false, None, false);
-    let mut total = None;
-    let mut body = text.lines().skip_while(|line| !line.starts_with("events:"));
-    if body.next() != Some("events: Ir") {
+    let mut lines = text.lines();
+    let positions = lines.find_map(|line| line.strip_prefix("positions: "));
+    let positions = positions.ok_or_else(|| strange("no positions"))?.split(' ').count();
+    if lines.next() != Some("events: Ir") {
         return Err(strange("no events: Ir"));
     }
-    for line in body {
+    let mut part = Part::default();
+    let (mut is_own, mut called_own, mut is_behind_call) = (false, None, false);
+    let mut total = None;
+    for line in lines {
         if let Some(object) = line.strip_prefix("ob=") {
             is_own = object == program;
         } else if let Some(object) = line.strip_prefix("cob=") {
@@ -159,26 +177,44 @@ fn parse(text: &str, program: &str) -> Result<Count, CountError> {
         } else if let Some(calls) = line.strip_prefix("calls=") {
             let calls = calls.split(' ').next().and_then(|calls| calls.parse::<u64>().ok());
             if is_own && called_own.take() == Some(false) {
-                count.library_calls += calls.ok_or_else(|| strange(line))?;
+                part.count.library_calls += calls.ok_or_else(|| strange(line))?;
             }
             called_own = None;
             is_behind_call = true;
         } else if let Some(sum) = line.strip_prefix("totals:") {
             total = sum.trim().parse::<u64>().ok();
         } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-            let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<u64>().ok());
-            let cost = cost.ok_or_else(|| strange(line))?;
+            let cost = cost(line, positions).ok_or_else(|| strange(line))?;
             match (std::mem::take(&mut is_behind_call), is_own) {
                 (true, _) => {}
-                (false, true) => count.own += cost,
-                (false, false) => count.library += cost,
+                (false, true) => part.add_own(cost),
+                (false, false) => part.count.library += cost.1,
             }
         }
     }
-    if total != Some(count.own + count.library) {
-        return Err(strange(&format!("{count:?} of {total:?}")));
+    if total != Some(part.count.own + part.count.library) {
+        return Err(strange(&format!("{:?} of {total:?}", part.count)));
     }
-    Ok(count)
+    Ok(part)
+}
+
+impl Part {
+    fn add_own(&mut self, (address, cost): (Option<u64>, u64)) {
+        self.count.own += cost;
+        self.addresses.extend(address.map(|address| (address, cost)));
+    }
+}
+
+/// The address, if there is one, and the cost of a line.
+fn cost(line: &str, positions: usize) -> Option<(Option<u64>, u64)> {
+    let mut words = line.split(' ');
+    let first = words.next()?;
+    let cost = words.nth(positions - 1)?.parse().ok()?;
+    if positions == 1 {
+        return Some((None, cost));
+    }
+    let address = u64::from_str_radix(first.strip_prefix("0x")?, 16).ok()?;
+    Some((Some(address), cost))
 }
 
 fn option(name: &str, value: &OsStr) -> std::ffi::OsString {
@@ -241,17 +277,29 @@ totals: 1530
         // A line with a sign is a compressed position, which was not asked for.
         let text = TEXT.replace("+3 20", "19 0");
         let count = parse(&text, "/program").expect("it adds up");
-        assert_eq!(count, Count { own: 450, library: 1080, library_calls: 12 });
+        assert_eq!(count.count, Count { own: 450, library: 1080, library_calls: 12 });
+        assert!(count.addresses.is_empty());
         let foreign = parse(&text, "/lib/libc.so.6").expect("it adds up");
-        assert_eq!(foreign, Count { own: 900, library: 630, library_calls: 2 });
+        assert_eq!(foreign.count, Count { own: 900, library: 630, library_calls: 2 });
     }
 
     #[test]
     fn what_does_not_add_up_is_not_believed() {
         assert!(parse(TEXT.replace("totals: 1530", "totals: 1531").as_str(), "/program").is_err());
         assert!(parse("", "/program").is_err());
-        assert!(parse("events: Ir Bc\ntotals: 0\n", "/program").is_err());
-        assert!(parse("events: Ir\n", "/program").is_err());
-        assert!(parse("events: Ir\n16 x\ntotals: 0\n", "/program").is_err());
+        for wrong in ["events: Ir Bc\ntotals: 0\n", "events: Ir\n", "events: Ir\n16 x\ntotals: 0\n"]
+        {
+            assert!(parse(&format!("positions: line\n{wrong}"), "/program").is_err(), "{wrong}");
+        }
+        assert!(parse("positions: line\nevents: Ir\n16 3\ntotals: 3\n", "/program").is_ok());
+    }
+
+    #[test]
+    fn addresses_are_of_the_programs_own_file() {
+        let text = "positions: instr line\nevents: Ir\nob=/program\n0x1f 16 400\n\
+                    cob=/lib\ncalls=1 0x5 0\n0x20 17 9\nob=/lib\n0x5 0 9\ntotals: 409\n";
+        let part = parse(text, "/program").expect("it adds up");
+        assert_eq!(part.addresses, [(0x1f, 400)]);
+        assert_eq!(part.count, Count { own: 400, library: 9, library_calls: 1 });
     }
 }

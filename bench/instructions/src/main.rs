@@ -116,12 +116,13 @@ fn one(side: &str, how: &str) -> Result<Vec<Count>, CountError> {
     if how == APART {
         toggles.push("*outside_*".into());
     }
-    let at = Where { toggles, begin: "*begin_part*".into(), end: "*end_part*".into() };
+    let at =
+        Where { toggles, begin: "*begin_part*".into(), end: "*end_part*".into(), addresses: false };
     let counts = callgrind::count(&program, &[RUN, side, how], &at, &folder(&program, side, how))?;
     if counts.len() != CASES.len() {
         return Err(CountError::Strange(format!("{} parts", counts.len())));
     }
-    Ok(counts)
+    Ok(counts.iter().map(|part| part.count).collect())
 }
 
 /// Where callgrind writes: beside the program, and left there for `callgrind_annotate`.

@@ -16,7 +16,7 @@ use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::{conns, distance, idle, load};
+use crate::{conns, cost, distance, idle, load};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -90,6 +90,8 @@ modes! {
     Conns(conns),
     /// What a call takes after a pause, and what the pause costs, by idle policy
     Idle(idle),
+    /// What an RPC costs each side: instructions, allocations, system calls, doorbells, completions
+    Cost(cost),
 }
 
 const EXAMPLES: &str = "\

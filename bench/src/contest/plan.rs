@@ -187,22 +187,27 @@ impl Plan {
         round.saturating_mul(self.rounds.saturating_mul(contenders))
     }
 
-    /// What is measured, as a sentence for people.
-    pub fn sentence(&self) -> String {
+    /// The calls, in words for people.
+    pub fn calls(&self) -> String {
         let Load { window, connections, .. } = self.load;
         let many = if connections == 1 {
             String::new()
         } else {
             format!(" over {connections} connections")
         };
+        format!("{}, window {window}{many}", self.load.what())
+    }
+
+    /// What is measured, as a sentence for people.
+    pub fn sentence(&self) -> String {
         let round = match self.quota.end {
             End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
             End::Count(count) => format!("{count} round trips"),
         };
         format!(
-            "{}: {}, window {window}{many}, cores {}, {} rounds of {round}",
+            "{}: {}, cores {}, {} rounds of {round}",
             self.kind.name(),
-            self.load.what(),
+            self.calls(),
             self.cores,
             self.rounds
         )

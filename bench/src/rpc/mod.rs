@@ -93,7 +93,7 @@ impl<P: Provider> Rpc<P> {
 
     /// What both shards have counted of each call so far, on average.
     pub fn per_call(&self) -> PerCall {
-        let after = [self.caller.counters(), self.server.handle().stats()];
+        let after = self.counters();
         PerCall::new(&self.before, &after, self.caller.received())
     }
 
@@ -130,6 +130,56 @@ impl<P: Provider> Rpc<P> {
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
     }
 
+    /// What both shards have counted so far, the client's first.
+    pub fn counters(&self) -> [Snapshot; 2] {
+        [self.caller.counters(), self.server.handle().stats()]
+    }
+
+    /// Calls that have ended since the connections were made.
+    pub fn received(&self) -> u64 {
+        self.caller.received()
+    }
+
+    /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
+    /// to run its part of the round, and to count whatever it does meanwhile.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn counted<T: Send>(
+        &mut self,
+        quota: Quota,
+        around: impl Fn(&'static str, &mut dyn FnMut()) -> T + Sync,
+    ) -> Result<(Round, [T; 2]), BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let around = &around;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let mut parts = Some((Meter::new(quota), Idling::new(idle)));
+                let mut round = Err(BenchError::PeerGone { who: WHO });
+                let seen = around("client", &mut || {
+                    if let Some((meter, idling)) = parts.take() {
+                        round = caller.window(meter, idling, stop);
+                    }
+                });
+                round.map(|round| (round, seen))
+            },
+            move |stop| {
+                let mut idling = Some(Idling::new(idle));
+                let mut served = Ok(());
+                let seen = around("server", &mut || {
+                    if let Some(idling) = idling.take() {
+                        served = serve(server, idling, stop);
+                    }
+                });
+                served.map(|()| seen)
+            },
+        )?;
+        let (round, client) = outcome.client;
+        Ok((Round { preempted: outcome.preempted, ..round }, [client, outcome.server]))
+    }
+
     /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         let structure = self.config.recv_structure();
@@ -161,7 +211,7 @@ impl<P: Provider> Contender for Rpc<P> {
     }
 
     fn spent(&self) -> Vec<Spent> {
-        let after = [self.caller.counters(), self.server.handle().stats()];
+        let after = self.counters();
         let spent = |side: usize| {
             let (before, after) = (&self.before[side], &after[side]);
             let spent = [

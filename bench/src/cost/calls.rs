@@ -1,0 +1,121 @@
+//! System calls of the measured calls: strace runs this program once more and writes them down.
+//!
+//! Each thread marks where its part begins and ends by asking for a file that is not there: a
+//! system call that strace writes down with its name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The system calls of one thread, by name.
+pub type Calls = BTreeMap<String, u64>;
+
+/// Marks a place in what strace writes.
+pub fn mark(side: &str, place: Place) {
+    // Nobody has such a file; that is asked for it is all.
+    let _ = fs::metadata(name(side, place));
+}
+
+/// Where a mark stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// What comes behind is counted.
+    Begin,
+    /// What comes behind is not.
+    End,
+}
+
+/// Runs a program under strace and counts the system calls between the marks of each side.
+///
+/// # Errors
+/// Why they could not be counted, for people.
+pub fn count<const N: usize>(
+    program: &Path,
+    args: &[String],
+    sides: [&str; N],
+    folder: &Path,
+) -> Result<[Calls; N], String> {
+    let out = folder.join("strace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(&out).arg(program).args(args);
+    let ran = command.stdin(Stdio::null()).output();
+    let ran = ran.map_err(|_| "strace is missing: apt-get install strace".to_owned())?;
+    if !ran.status.success() {
+        let said = String::from_utf8_lossy(&ran.stderr);
+        return Err(format!("strace: {}", said.lines().next().unwrap_or("it failed")));
+    }
+    let text = fs::read_to_string(&out).map_err(|why| format!("{}: {why}", out.display()))?;
+    let counted = sides.map(|side| between(&text, side));
+    if counted.iter().any(Option::is_none) {
+        return Err("strace did not see the measured part".into());
+    }
+    Ok(counted.map(Option::unwrap_or_default))
+}
+
+/// The system calls of the thread that made the marks of this side, from one to the other.
+fn between(text: &str, side: &str) -> Option<Calls> {
+    let (begin, end) = (name(side, Place::Begin), name(side, Place::End));
+    let mut lines = text.lines();
+    let thread = lines.find(|line| line.contains(&begin))?.split(' ').next()?;
+    let mut calls = Calls::new();
+    for line in lines {
+        let Some(call) = line.strip_prefix(thread).and_then(|rest| rest.strip_prefix(' ')) else {
+            continue;
+        };
+        if call.contains(&end) {
+            return Some(calls);
+        }
+        // `<... futex resumed>` is the rest of a call that was counted, `---` a signal.
+        let call = call.trim_start();
+        if let Some((name, _)) = call.split_once('(')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            *calls.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    None
+}
+
+fn name(side: &str, place: Place) -> String {
+    format!("/rpcrdma-bench is not here/{side}/{place:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        let mark = |side, place| format!("statx(AT_FDCWD, \"{}\", 0) = -1", name(side, place));
+        [
+            "7 mmap(NULL, 4096) = 0x7f".to_owned(),
+            format!("7 {}", mark("client", Place::Begin)),
+            format!("8 {}", mark("server", Place::Begin)),
+            "7 write(1, \"x(\", 2) = 2".into(),
+            "8 ppoll([{fd=3}], 1 <unfinished ...>".into(),
+            "7 write(1, \"y\", 1) = 1".into(),
+            "8 <... ppoll resumed>) = 1 (in [0])".into(),
+            "7 --- SIGURG {si_signo=SIGURG} ---".into(),
+            "78 read(3, 4) = 4".into(),
+            format!("7 {}", mark("client", Place::End)),
+            "7 munmap(0x7f, 4096) = 0".into(),
+            format!("8 {}", mark("server", Place::End)),
+        ]
+        .join("\n")
+    }
+
+    #[test]
+    fn calls_between_the_marks_of_a_thread_are_counted_once() {
+        let calls = between(&text(), "client").expect("both marks are there");
+        assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("write".to_owned(), 2)]);
+        let calls = between(&text(), "server").expect("both marks are there");
+        assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("ppoll".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn without_both_marks_nothing_is_known() {
+        assert_eq!(between(&text(), "witness"), None);
+        let cut = text().rsplit_once('\n').expect("lines").0.to_owned();
+        assert_eq!(between(&cut, "server"), None);
+    }
+}
