@@ -36,6 +36,32 @@ impl CorePair {
         Ok(wish)
     }
 
+    /// How many pairs there are whose cores are all different, at least one.
+    pub fn most() -> usize {
+        (allowed_cores().len() / 2).max(1)
+    }
+
+    /// So many pairs whose cores are all different, the first as in [`CorePair::choose`].
+    ///
+    /// # Errors
+    /// When there are not as many cores, or the first pair is not to be had.
+    pub fn several(wish: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
+        let (mut left, topology) = (allowed_cores(), Topology::detect());
+        let all = left.len();
+        let mut pairs = vec![CorePair::choose(wish)?];
+        while pairs.len() < count {
+            left.retain(|core| !pairs.iter().any(|pair| pair.both().contains(core)));
+            if left.len() < 2 {
+                return Err(BenchError::Usage(format!(
+                    "{count} shards and as many clients need {} cores; this program may use {all}",
+                    2 * count
+                )));
+            }
+            pairs.push(pick(&left, &topology));
+        }
+        Ok(pairs)
+    }
+
     /// Both, the client's first.
     pub fn both(self) -> [u32; 2] {
         [self.client, self.server]
@@ -90,6 +116,18 @@ pub(crate) fn pick(allowed: &[u32], topology: &Topology) -> CorePair {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_pairs_share_no_core_and_too_many_are_refused() {
+        let most = CorePair::most();
+        let Ok(pairs) = CorePair::several(None, most) else { return };
+        let mut cores: Vec<u32> = pairs.iter().flat_map(|pair| pair.both()).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        assert_eq!(cores.len(), 2 * most);
+        let refused = CorePair::several(None, most + 1);
+        assert!(matches!(refused, Err(BenchError::Usage(_))), "{refused:?}");
+    }
 
     fn cores(count: u32) -> Topology {
         Topology::flat((0..count).collect())

@@ -1,4 +1,4 @@
-//! The modes `load`, `idle` and `conns` as a person types them: short runs, and what comes of them.
+//! The modes `load`, `idle`, `conns`, `cores` and `churn` as a person types them: short runs, and what comes of them.
 
 use std::process::{Command, Output};
 
@@ -128,12 +128,47 @@ fn connections_are_compared_with_the_first_number_of_them() {
 }
 
 #[test]
+fn shards_are_measured_as_far_as_the_cores_go_and_the_rest_is_said() {
+    let Some(table) = good("cores --shards 1 -n 400 -r 2 --warm-up 10") else { return };
+    assert!(table.starts_with("cores: echo of 64 bytes, 1 shard(s)"), "{table}");
+    assert!(table.contains("per core of it") && table.contains("efficiency"), "{table}");
+    let Some(json) = json("cores -n 400 -r 2 --warm-up 10") else { return };
+    assert!(value(&json, "rpc", Some(1.0), "rate") > 0.0);
+    let most = json["settings"]["shards"].as_array().expect("a list").len();
+    let is_said = json["notes"].to_string().contains("not measured");
+    assert_eq!(is_said, most == 1, "{}", json["notes"]);
+}
+
+#[test]
+fn connections_come_and_go_beside_a_load() {
+    let Some(json) = json("churn --churn 300 --standing 3 -t 0.6 -r 2 --warm-up 10") else {
+        return;
+    };
+    for side in ["still", "churn"] {
+        assert!(value(&json, side, None, "rate") > 0.0);
+        assert!(value(&json, side, None, "round_trip.p50") > 0.0);
+    }
+    let count = |name| value(&json, "connections", None, name);
+    assert!(count("made") > 0.0, "some were made in a second");
+    assert_eq!(count("failed"), 0.0);
+    assert_eq!(count("asked"), count("made"), "each of them came, and had gone at the end");
+    assert_eq!(figure(&json, "connections", None, "connect.p99")["samples"], count("made"));
+    assert_eq!(json["still"][0]["connections_made"], 0);
+    let Some(table) = good("churn -t 0.1 -r 1") else { return };
+    assert!(table.contains("churn / still, p99") && table.contains("to connect, us"), "{table}");
+}
+
+#[test]
 fn options_that_make_no_sense_end_with_a_reason() {
     for (options, reason) in [
         ("load --load 0", "a share of the capacity"),
         ("load --rate fast", "calls per second"),
         ("load --arrivals sometimes", "sometimes"),
         ("idle --pause 11s", "1µs to 10s"),
+        ("cores --shards 1024", "need 2048 cores"),
+        ("cores -k 3", "--connections"),
+        ("churn -n 5", "--seconds"),
+        ("churn --churn 0", "calls per second"),
         ("conns --counts 0", "0 is not in 1..=4096"),
         ("conns --address 127.0.0.1", "--provider verbs"),
         ("idle --device rxe0", "--provider verbs"),

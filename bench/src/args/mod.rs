@@ -16,7 +16,7 @@ use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::{conns, cost, distance, idle, load};
+use crate::{churn, conns, cost, distance, idle, load, shards};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -86,6 +86,10 @@ modes! {
     Distance(distance),
     /// Latency of calls that come when they come, at shares of the capacity: an open loop
     Load(load),
+    /// The rate of one shard, of two, and so on, each with a client and cores of its own
+    Cores(shards),
+    /// Round trips and rate while connections come and go
+    Churn(churn),
     /// What many connections on one shared receive queue cost: rate, round trip and memory
     Conns(conns),
     /// What a call takes after a pause, and what the pause costs, by idle policy

@@ -228,7 +228,7 @@ impl Measured {
 }
 
 /// A share of the capacity: `70%` or `0.7`.
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse::<f64>(),

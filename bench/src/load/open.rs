@@ -168,6 +168,49 @@ pub fn drive<S: System>(
     }
 }
 
+/// What a system did that was never idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filled {
+    /// Calls that ended within the time.
+    pub completed: u64,
+    /// The time, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+impl Filled {
+    /// Calls per second.
+    pub fn rate(&self) -> f64 {
+        per_second(self.completed, self.elapsed_ns)
+    }
+}
+
+/// Makes calls for such a time as often as the system takes one: what it can do at most.
+///
+/// # Errors
+/// What the system fails with.
+pub fn fill<S: System>(
+    system: &mut S,
+    time: Duration,
+    mut clock_ns: impl FnMut() -> u64,
+) -> Result<Filled, BenchError> {
+    let begin_ns = clock_ns();
+    let end_ns = begin_ns + nanos(time);
+    let mut filled = Filled { completed: 0, elapsed_ns: 0 };
+    loop {
+        let now = clock_ns();
+        let in_time = now < end_ns && !stop::is_wished();
+        while in_time && system.begin(0)? {}
+        let mut ended = 0;
+        system.poll(|_| ended += 1)?;
+        if in_time {
+            filled.completed += ended;
+            filled.elapsed_ns = clock_ns() - begin_ns;
+        } else if system.under_way() == 0 {
+            return Ok(filled);
+        }
+    }
+}
+
 /// A round while it runs.
 struct Tally {
     round: OpenRound,
@@ -390,6 +433,15 @@ mod tests {
         assert!((2_999..=3_001).contains(&round.offered), "{}", round.offered);
         assert!(round.response.summary(1.0).max_ns < 1_000.0, "the stall was before");
         assert_eq!(round.backlog_max, 0);
+    }
+
+    #[test]
+    fn a_system_that_is_kept_full_shows_its_rate_and_ends_empty() {
+        let time = Cell::new(0);
+        let mut fake = Fake::new(&time, 2_000, 0..0);
+        let filled = fill(&mut fake, Duration::from_millis(10), || time.get()).expect("it ends");
+        assert!((filled.rate() / 5e5 - 1.0).abs() < 0.01, "{filled:?}");
+        assert_eq!(fake.under_way(), 0);
     }
 
     #[test]

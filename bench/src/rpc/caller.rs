@@ -1,8 +1,11 @@
 //! The client's side: makes the calls, one by one or a window full, and inspects the replies.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use rpcrdma_engine::client::sink::Sink;
+use rpcrdma_engine::error::SetupError;
+use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
     CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, PeerId, Provider,
     Snapshot, Want,
@@ -283,6 +286,26 @@ impl<P: Provider> Caller<P> {
             return Err(BenchError::PeerGone { who: WHO });
         }
         Ok(())
+    }
+
+    /// Asks for a further connection, which no call of the load will use.
+    pub fn begin_connect(&mut self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+        self.client.begin_connect(to)
+    }
+
+    /// What became of it.
+    pub fn connected(&mut self, id: ConnectId) -> Option<Result<PeerId, ConnectError>> {
+        self.client.connected(id)
+    }
+
+    /// Ends a connection.
+    pub fn close(&mut self, peer: PeerId) {
+        self.client.handle().close(peer);
+    }
+
+    /// Connections there are, and those that come or go.
+    pub fn connections(&self) -> usize {
+        self.client.handle().connections()
     }
 
     /// Calls that have not ended.

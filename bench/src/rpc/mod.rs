@@ -4,6 +4,7 @@
 //! between the rounds of other contenders nobody polls them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,17 +19,21 @@ use crate::pair::{self, Stop};
 use crate::rounds::{Contender, Spent};
 
 mod caller;
+mod churn;
 mod count;
 mod idle;
 mod memory;
 mod message;
 mod server;
+mod several;
 mod ways;
 
 use caller::Caller;
+pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
 pub use count::{Counted, PerCall, count};
 use idle::Idling;
 use server::Server;
+pub use several::together;
 pub use ways::{PausedRound, Pauses};
 
 /// A client and a server with some connections between them, kept over all rounds.
@@ -40,12 +45,14 @@ pub struct Rpc<P: Provider> {
     timed: bool,
     caller: Caller<P>,
     server: Shard<P, Server>,
+    /// Where it listens.
+    address: SocketAddr,
     /// What both sides had counted before the first call.
     before: [Snapshot; 2],
     /// By how many bytes the process grew when they connected.
     grown: u64,
     // Last, so that the control plane outlives the shards.
-    _engine: Engine<P>,
+    _engine: Arc<Engine<P>>,
 }
 
 impl<P: Provider> Rpc<P> {
@@ -63,26 +70,48 @@ impl<P: Provider> Rpc<P> {
         load: &Load,
         timed: bool,
     ) -> Result<Rpc<P>, BenchError> {
-        let engine = Engine::new(provider, config.clone())?;
+        let engine = Arc::new(Engine::new(provider, config.clone())?);
         let address = engine.listen(at)?;
-        let mut server = on_core(cores.server, || {
-            let mut shard = engine.shard(Server::new(load))?;
-            let bulk = shard.turn(0).buffer();
-            shard.handler().serve_from(bulk)?;
-            Ok(shard)
-        })?;
+        let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let connections = load.connections;
         let resident = memory::resident();
         let peers = connect(&mut client, &mut server, address, connections, thread::yield_now)?;
+        let ends = Ends { client, server, peers, cores };
+        let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
+        rpc.grown = memory::resident().saturating_sub(resident);
+        rpc.timed = timed && load.window == 1;
+        Ok(rpc)
+    }
+
+    /// Puts connected ends together, when nothing is on its way any more.
+    fn assemble(
+        name: &'static str,
+        engine: Arc<Engine<P>>,
+        address: SocketAddr,
+        ends: Ends<P>,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
+        let Ends { mut client, mut server, peers, cores } = ends;
+        let config = engine.config().clone();
         let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
         settle(&mut client, &mut server, || Instant::now() < until);
-        let grown = memory::resident().saturating_sub(resident);
         let before = [client.handle().stats(), server.handle().stats()];
         let caller = Caller::new(client, peers, load)?;
-        let timed = timed && load.window == 1;
-        let (config, load) = (config.clone(), *load);
-        Ok(Rpc { name, cores, config, load, timed, caller, server, before, grown, _engine: engine })
+        let (load, timed, grown) = (*load, false, 0);
+        Ok(Rpc {
+            name,
+            cores,
+            config,
+            load,
+            timed,
+            caller,
+            server,
+            address,
+            before,
+            grown,
+            _engine: engine,
+        })
     }
 
     /// By how many bytes of memory the process grew when the connections were made, both ends and
@@ -223,6 +252,28 @@ impl<P: Provider> Contender for Rpc<P> {
         };
         vec![spent(0), spent(1)]
     }
+}
+
+/// A client and the server that it is connected with.
+struct Ends<P: Provider> {
+    client: Client<P>,
+    server: Shard<P, Server>,
+    peers: Vec<PeerId>,
+    cores: CorePair,
+}
+
+/// A server on its core.
+fn make_server<P: Provider>(
+    engine: &Engine<P>,
+    core: u32,
+    load: &Load,
+) -> Result<Shard<P, Server>, BenchError> {
+    on_core(core, || {
+        let mut shard = engine.shard(Server::new(load))?;
+        let bulk = shard.turn(0).buffer();
+        shard.handler().serve_from(bulk)?;
+        Ok(shard)
+    })
 }
 
 /// Fills the window, up to `until` calls in all, and polls once.
