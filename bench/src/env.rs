@@ -1,7 +1,9 @@
 //! The machine and the program, as a result must name them to be believed.
 
 use std::borrow::Cow;
+use std::env::args_os;
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rpcrdma_mempool::pin::CoreList;
 use rpcrdma_mempool::topology::Topology;
@@ -121,6 +123,17 @@ impl Machine {
             ),
         ]
     }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The program and its options, as they were typed.
+pub fn command() -> Vec<String> {
+    args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 fn read(path: &str) -> String {

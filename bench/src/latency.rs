@@ -107,6 +107,14 @@ impl Latency {
         &self.histogram
     }
 
+    /// The values as an HdrHistogram in its own form: V2, compressed, in base64.
+    pub fn to_base64(&self) -> String {
+        let mut bytes = Vec::new();
+        let written = V2DeflateSerializer::new().serialize(&self.histogram, &mut bytes);
+        written.expect("writing to memory does not fail");
+        BASE64.encode(bytes)
+    }
+
     /// The arithmetic mean, exactly; 0 without samples.
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
@@ -154,15 +162,12 @@ struct Kept {
 
 impl From<Latency> for Kept {
     fn from(latency: Latency) -> Kept {
-        let mut bytes = Vec::new();
-        let written = V2DeflateSerializer::new().serialize(&latency.histogram, &mut bytes);
-        written.expect("writing to memory does not fail");
         Kept {
             samples: latency.count(),
             min_ns: latency.min_ns,
             max_ns: latency.max_ns,
             sum_ns: u64::try_from(latency.sum_ns).unwrap_or(u64::MAX),
-            hdr: BASE64.encode(bytes),
+            hdr: latency.to_base64(),
         }
     }
 }

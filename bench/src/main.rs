@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 
 /// Measures what is wished, hands the outcome to the outputs, and judges it.
 fn run(mode: &Mode) -> Result<Verdict, BenchError> {
+    output::try_files(mode.output())?;
     let outcome = mode.measure(&Session::new(mode.output()))?;
     output::write(&*outcome, mode.output())?;
     verdict::judge(&*outcome, mode.output())

@@ -221,7 +221,8 @@ const NOISY: u8 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{At, tests::Odd};
+    use crate::outcome::At;
+    use crate::outcome::tests::Odd;
 
     fn holds(text: &str) -> Result<bool, String> {
         let figures = [

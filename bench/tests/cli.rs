@@ -182,6 +182,92 @@ fn json_has_every_figure_by_its_name_with_unit_and_samples() {
     assert_eq!(json["distributions"][1]["latency"]["samples"], 300);
 }
 
+/// What a parser of `ib_send_lat` reads: the row under the names of the columns.
+fn columns(text: &str) -> Vec<(String, f64)> {
+    let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
+    let head = lines.next().expect("a line with the names of the columns");
+    let head = head.replace("% percentile", "%").replace("BW ", "BW");
+    let row = lines.next().expect("a row");
+    let numbers = row.split_whitespace().map(|word| word.parse::<f64>().expect("a number"));
+    let all: Vec<_> = head.split_whitespace().map(str::to_owned).zip(numbers).collect();
+    assert_eq!(all.len(), row.split_whitespace().count(), "a name for each number");
+    let rest: Vec<&str> = lines.collect();
+    assert!(rest.len() == 1 && rest[0].bytes().all(|byte| byte == b'-'), "{rest:?}");
+    all
+}
+
+const IB_SEND_LAT: &str = include_str!("peers/ib_send_lat-4.5-64.txt");
+
+#[test]
+fn a_parser_of_ib_send_lat_reads_the_round_trip_of_an_rpc() {
+    let theirs = columns(IB_SEND_LAT);
+    assert_eq!((theirs[0].1, theirs[4].1), (64.0, 13.15), "the parser is one of ib_send_lat");
+    let head = IB_SEND_LAT.lines().find(|line| line.starts_with(" #bytes")).expect("a table");
+    let Some(printed) = good("lat --format perftest") else { return };
+    assert!(printed.lines().any(|line| line == head), "{printed}");
+    let ours = columns(&printed);
+    let names =
+        |all: &[(String, f64)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&ours), names(&theirs));
+    let value = |name: &str| ours.iter().find(|(of, _)| of == name).expect("a column").1;
+    assert_eq!((value("#bytes"), value("#iterations")), (64.0, 300.0));
+    let rising =
+        ["t_min[usec]", "t_typical[usec]", "99%[usec]", "99.9%[usec]", "t_max[usec]"].map(value);
+    assert!(rising.is_sorted() && rising[0] > 0.0, "{printed}");
+}
+
+#[test]
+fn a_parser_of_ib_send_bw_reads_a_rate() {
+    let Some(printed) = good("bw -s 4KiB --format perftest") else { return };
+    let ours = columns(&printed);
+    let names: Vec<&str> = ours.iter().map(|(name, _)| name.as_str()).collect();
+    let expected =
+        ["#bytes", "#iterations", "BWpeak[MB/sec]", "BWaverage[MB/sec]", "MsgRate[Mpps]"];
+    assert_eq!(names, expected, "{printed}");
+    let (average, rate) = (ours[3].1, ours[4].1);
+    let of_rate = rate * 1e6 * 4096.0 / f64::from(1 << 20);
+    assert!((average / of_rate - 1.0).abs() < 0.01, "{printed}");
+    assert!(ours[2].1 >= average, "{printed}");
+}
+
+#[test]
+fn a_sweep_has_no_form_in_perftest() {
+    if good("floor").is_none() {
+        return;
+    }
+    let options = "distance --op read -s 4KiB --delay 5us -n 10 -r 1 --format perftest";
+    let output = bench(options);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no form for distance"), "{output:?}");
+}
+
+#[test]
+fn csv_has_a_line_for_every_figure_of_json() {
+    let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.csv", std::process::id()));
+    let Some(json) = good(&format!("rate -k 3 --format json --csv {}", path.display())) else {
+        return;
+    };
+    let csv = std::fs::read_to_string(&path).expect("the file was written");
+    std::fs::remove_file(&path).expect("the file is ours");
+    let json: Value = serde_json::from_str(&json).expect("nothing but JSON");
+    let figures = json["figures"].as_array().expect("a list");
+    assert!(
+        csv.starts_with("mode,of,axis,at,figure,value,unit,samples\nrate,floor,,,rate,"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), figures.len() + 1);
+    assert!(csv.contains("\nrate,\"rpc, one\",,,rate,"), "{csv}");
+}
+
+#[test]
+fn an_hdr_log_has_the_samples_of_every_contender() {
+    let Some(log) = good("raw --hdr -") else { return };
+    let intervals: Vec<&str> = log.lines().filter(|line| line.starts_with("Tag=")).collect();
+    let tags: Vec<&str> = intervals.iter().filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(tags, ["Tag=floor", "Tag=raw"], "{log}");
+    assert!(intervals.iter().all(|line| line.contains(",HISTFA")), "{log}");
+}
+
 #[test]
 fn json_in_a_file_leaves_the_table_on_the_output() {
     let path = std::env::temp_dir().join(format!("rpcrdma-bench-{}.json", std::process::id()));
@@ -200,6 +286,7 @@ fn a_file_that_cannot_be_written_is_named() {
     }
     let output = bench("floor -n 10 -r 1 --json /nowhere/result.json");
     assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stdout), "", "nothing is measured for nothing");
     assert!(text(&output.stderr).contains("/nowhere/result.json"), "{output:?}");
 }
 

@@ -204,6 +204,12 @@ pub struct OutputArgs {
     /// Also write the result as a page of HTML: plots and all figures in one file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Also write every figure to a file: a line each, with its unit and its sample count
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Also write every sample to a file: a log of HdrHistogram
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
     /// Fail if a figure is so, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35';
     /// several times. Names are those of --format csv
     #[arg(long, value_name = "CONDITION")]
@@ -235,4 +241,10 @@ pub enum Format {
     Table,
     /// Everything, for programs
     Json,
+    /// A line for each figure, for spreadsheets
+    Csv,
+    /// A log of every sample, for the tools of HdrHistogram
+    Hdr,
+    /// The table of ib_send_lat, or of ib_send_bw for a rate, for programs that read theirs
+    Perftest,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::cores::CorePair;
-use crate::env::{Build, Machine};
+use crate::env::{self, Build, Machine};
 use crate::jitter::{self, Jitter};
 use crate::stop;
 
@@ -29,6 +29,12 @@ pub struct Scene {
     /// Whether the run was ended before it was done: the figures are of what was measured so far.
     #[serde(default)]
     pub interrupted: bool,
+    /// When it was measured: the end of the run, in milliseconds since 1970.
+    #[serde(default)]
+    pub ended_ms: u64,
+    /// The command, as it was typed.
+    #[serde(default)]
+    pub command: Vec<String>,
 }
 
 /// How often a contender lost its core.
@@ -72,6 +78,8 @@ impl Scene {
             jitter_after: after,
             noise: noise(&[before, after].concat(), lost),
             interrupted: stop::is_wished(),
+            ended_ms: env::now_ms(),
+            command: env::command(),
         }
     }
 

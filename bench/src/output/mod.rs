@@ -1,8 +1,11 @@
 //! The outputs: what an outcome is printed as, and what is written to files.
 
+mod csv;
+mod hdr;
 pub mod json;
+mod perftest;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use crate::args::{Format, OutputArgs};
@@ -11,28 +14,46 @@ use crate::html;
 use crate::outcome::Outcome;
 use crate::session::say;
 
-/// What is printed: `--json -` is another way to ask for JSON.
+/// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {
-    match args.json.as_deref() {
-        Some(path) if path == Path::new("-") => Format::Json,
-        _ => args.format,
+    let dashes = [(&args.json, Format::Json), (&args.csv, Format::Csv), (&args.hdr, Format::Hdr)];
+    let is_dash = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+    dashes.into_iter().find(|(path, _)| is_dash(path)).map_or(args.format, |(_, format)| format)
+}
+
+/// Tries the files that are wished, before anything is measured for nothing.
+///
+/// # Errors
+/// The first that cannot be written.
+pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
+    for (path, _) in files(args) {
+        let was_there = path.exists();
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
+        if !was_there {
+            // Left behind empty, it would look like a result.
+            let _ = fs::remove_file(path);
+        }
     }
+    Ok(())
 }
 
 /// Prints an outcome, and writes the files that are wished.
 ///
 /// # Errors
-/// What cannot be written.
+/// What cannot be written, or a form that the outcome does not have.
 pub fn write(outcome: &dyn Outcome, args: &OutputArgs) -> Result<(), BenchError> {
-    say(&match format(args) {
-        Format::Table => outcome.table(),
-        Format::Json => json::text(outcome),
-    })?;
     for (path, text) in files(args) {
         fs::write(path, text(outcome))
             .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
     }
-    Ok(())
+    say(&match format(args) {
+        Format::Table => outcome.table(),
+        Format::Json => json::text(outcome),
+        Format::Csv => csv::text(outcome),
+        Format::Hdr => hdr::text(outcome),
+        Format::Perftest => perftest::text(outcome)?,
+    })
 }
 
 /// What a file holds.
@@ -40,7 +61,12 @@ type Text = fn(&dyn Outcome) -> String;
 
 /// The files that are wished, each with its form.
 fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
-    let all: [(&Option<PathBuf>, Text); 2] = [(&args.json, json::text), (&args.html, html::text)];
+    let all: [(&Option<PathBuf>, Text); 4] = [
+        (&args.json, json::text),
+        (&args.csv, csv::text),
+        (&args.hdr, hdr::text),
+        (&args.html, html::text),
+    ];
     let wished = all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)));
     wished.filter(|(path, _)| *path != Path::new("-")).collect()
 }

@@ -97,6 +97,8 @@ pub fn sample(mode: &'static str, what: &str) -> Sample {
             jitter_after: [jitter(4), jitter(5)],
             noise: Vec::new(),
             interrupted: false,
+            ended_ms: 0,
+            command: Vec::new(),
         },
         settings: json!({
             "op": "echo", "size_bytes": 64, "window": 1, "rounds": 10, "cores": {"client": 4, "server": 5}
