@@ -152,7 +152,7 @@ impl EngineArgs {
 }
 
 /// How long a run is.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "The length of the run")]
 pub struct LengthArgs {
     /// Measured time of each contender, spread over the rounds [default: 2; distance: 0.3]
@@ -192,7 +192,7 @@ pub struct SeedArgs {
 }
 
 /// What becomes of the result.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// What is printed

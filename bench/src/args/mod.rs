@@ -12,6 +12,7 @@ pub use groups::{
 };
 pub use values::{Idle, Op, Over, Placement, Switch, Touch};
 
+use crate::cmp;
 use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
@@ -82,6 +83,8 @@ modes! {
     Rate(rate),
     /// Bytes per second of large reads or writes, beside raw and the floor
     Bw(bw),
+    /// Two or more of these in turns, peers like UCX and sockets, or earlier results
+    Cmp(cmp),
     /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
     Distance(distance),
     /// Latency of calls that come when they come, at shares of the capacity: an open loop

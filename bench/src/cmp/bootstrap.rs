@@ -6,10 +6,12 @@
 //! machine which was busy for half of a run makes the interval wide, and one that was busy for all
 //! of it is not noticed.
 
+use serde::Serialize;
+
 use crate::rounds::median;
 
 /// A ratio and what it may as well be.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// The median of the rounds of one over the median of the rounds of the other.
     pub value: f64,

@@ -19,7 +19,7 @@ use crate::error::BenchError;
 use crate::floor::Floor;
 use crate::jitter::{self, Jitter};
 use crate::outcome::{Lost, Scene};
-use crate::raw::Raw;
+use crate::raw::{Posting, Raw};
 use crate::rounds::{self, Contender, Series};
 use crate::rpc::Rpc;
 use crate::session::Session;
@@ -92,6 +92,50 @@ pub fn plan_of(mode: &Mode) -> Option<Result<Plan, BenchError>> {
     })
 }
 
+/// The options that the contests share, of a mode that is one; `None` of another.
+pub fn args_of(mode: &Mode) -> Option<PlanArgs<'_>> {
+    let (contest, length) = match mode {
+        Mode::Floor(args) => (&args.contest, &args.length),
+        Mode::Raw(args) => (&args.contest, &args.length),
+        Mode::Lat(args) => (&args.contest, &args.length),
+        Mode::Rate(args) => (&args.contest, &args.length),
+        Mode::Bw(args) => (&args.contest, &args.length),
+        _ => return None,
+    };
+    Some(PlanArgs { contest, length, sends_per_post: &[], stat: None })
+}
+
+/// The contender that a contest is about, without those it is measured against, and what it uses.
+///
+/// # Errors
+/// If it is not to be had.
+pub fn alone(
+    plan: &Plan,
+    device: &DeviceArgs,
+) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
+    match device.provider {
+        Over::Fabric => alone_on(&Fabrics::new(&plan.config), plan),
+        Over::Verbs => alone_on(&Device::open(device, &plan.config)?, plan),
+    }
+}
+
+fn alone_on<S: Site>(
+    site: &S,
+    plan: &Plan,
+) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
+    let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+    if plan.kind != Kind::Floor {
+        field.notes.extend(site.notes());
+    }
+    match plan.kind {
+        Kind::Floor => field.add_floor(plan),
+        Kind::Raw => field.add_raw(plan, plan.postings[0], site)?,
+        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, site)?,
+    }
+    let Field { mut contenders, notes } = field;
+    Ok((contenders.pop().expect("one was added above"), notes))
+}
+
 /// Measures over the provider that the options name.
 ///
 /// # Errors
@@ -125,23 +169,20 @@ struct Field {
 }
 
 fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
-    let (cores, timed) = (plan.cores, plan.is_timed());
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
     if plan.load.shape.data_len() > LONG {
         field.notes.push(LONG_NOTE.into());
     }
-    field.contenders.push(Box::new(Floor::new(cores, plan.traffic(), timed)));
+    field.add_floor(plan);
     if plan.kind == Kind::Floor {
         return Ok(field);
     }
     field.notes.extend(site.notes());
     for posting in &plan.postings {
-        let raw = Raw::new(&site.open()?, site.at(), cores, plan.traffic(), *posting, timed)?;
-        field.notes.extend(raw.notes());
-        field.contenders.push(Box::new(raw));
+        field.add_raw(plan, *posting, site)?;
     }
     if let Some(path) = &plan.stat {
-        field.contenders.push(Box::new(Stat::new(path, cores)?));
+        field.contenders.push(Box::new(Stat::new(path, plan.cores)?));
     }
     if plan.kind == Kind::Raw {
         return Ok(field);
@@ -155,6 +196,24 @@ fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
 }
 
 impl Field {
+    fn add_floor(&mut self, plan: &Plan) {
+        let floor = Floor::new(plan.cores, plan.traffic(), plan.is_timed());
+        self.contenders.push(Box::new(floor));
+    }
+
+    fn add_raw<S: Site>(
+        &mut self,
+        plan: &Plan,
+        posting: Posting,
+        site: &S,
+    ) -> Result<(), BenchError> {
+        let (cores, timed) = (plan.cores, plan.is_timed());
+        let raw = Raw::new(&site.open()?, site.at(), cores, plan.traffic(), posting, timed)?;
+        self.notes.extend(raw.notes());
+        self.contenders.push(Box::new(raw));
+        Ok(())
+    }
+
     fn add_rpc<S: Site>(
         &mut self,
         name: &'static str,

@@ -223,7 +223,8 @@ impl Outcome for Report {
 }
 
 impl ContenderReport {
-    fn figures(&self) -> Vec<Figure> {
+    /// Its numbers, and those of its rounds.
+    pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         if let Some(median_ns) = self.median_ns {
             let Samples { all, rounds } = &self.samples;

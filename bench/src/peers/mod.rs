@@ -62,22 +62,18 @@ pub struct Telling {
 /// What can be told of a round, and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// The shortest round trip.
-    Min,
     /// The median round trip.
-    P50,
-    /// 90 % of them took no longer.
-    P90,
+    Median,
+    /// The arithmetic mean.
+    Mean,
     /// 99 % of them took no longer.
     P99,
     /// 99.9 % of them took no longer.
     P999,
-    /// 99.99 % of them took no longer.
-    P9999,
+    /// The shortest round trip.
+    Min,
     /// The longest one.
     Max,
-    /// The arithmetic mean.
-    Mean,
     /// Round trips a second.
     Rate,
     /// Data in 10^9 bytes a second.
@@ -85,16 +81,14 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// All of them: what stands first is the better one to compare by.
-    pub const ALL: [Measure; 10] = [
-        Measure::P50,
+    /// All of them.
+    pub const ALL: [Measure; 8] = [
+        Measure::Median,
         Measure::Mean,
-        Measure::P90,
         Measure::P99,
         Measure::P999,
-        Measure::P9999,
-        Measure::Max,
         Measure::Min,
+        Measure::Max,
         Measure::Rate,
         Measure::Data,
     ];
@@ -102,14 +96,12 @@ impl Measure {
     /// The name of the figure in a result.
     pub fn name(self) -> &'static str {
         match self {
-            Measure::Min => "round_trip.min",
-            Measure::P50 => "round_trip.p50",
-            Measure::P90 => "round_trip.p90",
+            Measure::Median => "round_trip.median",
+            Measure::Mean => "round_trip.mean",
             Measure::P99 => "round_trip.p99",
             Measure::P999 => "round_trip.p99.9",
-            Measure::P9999 => "round_trip.p99.99",
+            Measure::Min => "round_trip.min",
             Measure::Max => "round_trip.max",
-            Measure::Mean => "round_trip.mean",
             Measure::Rate => "rate",
             Measure::Data => "data",
         }

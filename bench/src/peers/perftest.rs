@@ -66,7 +66,7 @@ impl Kind for IbSendLat {
         let telling =
             |(measure, half_us)| Telling { measure, value: whole_ns(half_us), samples: count };
         let figures = [
-            (Measure::P50, median),
+            (Measure::Median, median),
             (Measure::Mean, mean),
             (Measure::Min, min),
             (Measure::P99, p99),
@@ -140,7 +140,7 @@ mod tests {
             let found = told.figures.iter().find(|one| one.measure == measure);
             found.expect("it is told").value.round()
         };
-        assert_eq!((told.count, of(Measure::Min), of(Measure::P50)), (2000, 24_380.0, 26_300.0));
+        assert_eq!((told.count, of(Measure::Min), of(Measure::Median)), (2000, 24_380.0, 26_300.0));
         assert_eq!((of(Measure::Mean), of(Measure::Max)), (1_271_480.0, 36_076_020.0));
         assert_eq!((of(Measure::P99), of(Measure::P999)), (24_224_580.0, 32_691_400.0));
     }

@@ -137,6 +137,11 @@ impl Contender for Sockets {
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
         let Sockets { kind, cores, window, timed, client, server, shutters, exchanged } = self;
         let (who, from, window, timed) = (kind.name(), *exchanged, *window, *timed);
+        // A warm-up of thousands would take longer than the round where each is a sleep.
+        let quota = match kind.waiting {
+            Waiting::Spin => quota,
+            Waiting::Block => Quota { warm_up: quota.warm_up.min(SLEEPS), ..quota },
+        };
         let [client_shutter, server_shutter] = shutters;
         let outcome = pair::run(
             *cores,
@@ -440,6 +445,8 @@ const SHORTEST: usize = 2 * NUMBER;
 const FILL: u8 = 0xa5;
 /// No message has this number.
 const GOODBYE: u64 = u64::MAX;
+/// Round trips of a warm-up, of sides that sleep.
+const SLEEPS: u64 = 200;
 /// One message in so many is looked at as a whole.
 const WHOLE_EVERY: u64 = 1024;
 

@@ -273,6 +273,37 @@ mod tests {
         };
         assert_eq!(each_ns(&told(Measure::Mean, 500.0)), Some(500.0));
         assert_eq!(each_ns(&told(Measure::Rate, 1e6)), Some(500.0));
-        assert_eq!(each_ns(&told(Measure::P50, 500.0)), None);
+        assert_eq!(each_ns(&told(Measure::Median, 500.0)), None);
+    }
+
+    /// Where the tools are installed: other machines have nothing to run.
+    #[test]
+    fn tools_that_are_installed_are_run_and_understood() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let ucx = || Box::new(parsed::<crate::peers::ucx::Ucx>());
+        let pingpong = || Box::new(parsed::<crate::peers::libfabric::FiPingpong>());
+        let messages = Task { wanted: Wanted::Messages, ..TASK };
+        let kinds: [(Box<dyn Kind>, Task, Measure); 3] = [
+            (ucx(), TASK, Measure::Median),
+            (ucx(), messages, Measure::Data),
+            (pingpong(), TASK, Measure::Mean),
+        ];
+        for (kind, task, measure) in kinds {
+            let name = kind.name();
+            if absence(&*kind).is_some() {
+                continue;
+            }
+            let mut tool = Tool::new(kind, task, cores).expect("it is there");
+            for _ in 0..2 {
+                let quota = Quota { warm_up: 10, end: End::Count(2000) };
+                let told = tool.round(quota).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(told.count, 2000, "{name}");
+                assert!(told.figures.iter().any(|one| one.measure == measure && one.value > 0.0));
+            }
+        }
+    }
+
+    fn parsed<P: clap::Parser>() -> P {
+        P::try_parse_from([""; 0]).expect("everything has a default")
     }
 }

@@ -78,7 +78,7 @@ impl Kind for Ucx {
         let telling = |measure, value, samples| Telling { measure, value, samples };
         let figures = match task.wanted {
             Wanted::RoundTrips => vec![
-                telling(Measure::P50, whole_ns(median), count.min(LAST)),
+                telling(Measure::Median, whole_ns(median), count.min(LAST)),
                 telling(Measure::Mean, whole_ns(mean), count),
             ],
             Wanted::Messages => vec![
@@ -149,7 +149,7 @@ mod tests {
             )
             .expect("it is what version 1.13 prints");
         assert_eq!(told.count, 200_000);
-        assert_eq!(value(&told, Measure::P50), (222.0, 2048));
+        assert_eq!(value(&told, Measure::Median), (222.0, 2048));
         assert_eq!(value(&told, Measure::Mean), (5578.0, 200_000));
     }
 

@@ -1,0 +1,85 @@
+//! Comparisons as a person types them: what is printed, where, and how they end.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(options: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(options.split_whitespace())
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program prints text")
+}
+
+/// A short run's standard output; `None` on a machine with one core, which the program refuses.
+fn good(options: &str) -> Option<String> {
+    let output = bench(&format!("{options} -n 300 -r 2 --warm-up 10"));
+    let errors = text(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return None;
+    }
+    assert!(output.status.success(), "{options}: {errors}");
+    assert_eq!(errors, "", "nothing of the progress goes into a pipe");
+    Some(text(&output.stdout))
+}
+
+/// A file for one test.
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("rpcrdma-bench-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn two_sides_are_compared_with_an_interval() {
+    let Some(table) = good("cmp lat unix") else { return };
+    assert!(table.starts_with("cmp: lat beside unix: echo of 64 bytes, window 1"), "{table}");
+    for part in ["whole round trip", "lat, over", "95 % interval", "136 bytes there and 120 back"] {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+    assert!(table.contains("fewer than 6 rounds"), "there are two\n{table}");
+}
+
+#[test]
+fn a_saved_result_is_a_side() {
+    let file = scratch("saved.json");
+    let Some(_) = good(&format!("raw --json {}", file.display())) else { return };
+    let json = good(&format!("cmp floor {}#floor --json -", file.display()));
+    let json: Value = serde_json::from_str(&json.expect("as before")).expect("nothing but JSON");
+    std::fs::remove_file(&file).expect("it was written");
+    let first = &json["comparisons"][0];
+    assert_eq!((&first["paired"], &first["figure"]), (&false.into(), &"round_trip.median".into()));
+    let labels: Vec<&Value> = json["distributions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|distribution| &distribution["name"])
+        .collect();
+    assert_eq!(labels.len(), 2, "{labels:?}");
+}
+
+#[test]
+fn a_peer_that_is_not_installed_is_named_with_its_package() {
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["cmp", "lat", "ucx"])
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("the program was built for this test");
+    let errors = text(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("apt-get install ucx-utils"), "{errors}");
+}
+
+#[test]
+fn a_side_that_is_none_is_refused_with_a_list_of_those_that_are() {
+    let output = bench("cmp lat grpc");
+    let errors = text(&output.stderr);
+    if !errors.contains("two threads that spin need two") {
+        assert!(errors.contains("`grpc` is no side") && errors.contains("fi_pingpong"), "{errors}");
+    }
+}
