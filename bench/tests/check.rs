@@ -8,9 +8,11 @@ use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Library, Seen};
 use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
-use rpcrdma_bench::check::{Checkup, args::CheckArgs};
+use rpcrdma_bench::check::{Args, Checkup, Report, measure};
 use rpcrdma_bench::cores::CorePair;
 use rpcrdma_bench::jitter::Jitter;
+use rpcrdma_bench::session::Session;
+use rpcrdma_bench::verdict::{Verdict, judge};
 
 /// Answers for a recorded host.
 #[derive(Clone)]
@@ -455,10 +457,15 @@ fn a_long_rnr_timer_is_a_warning_and_few_retries_a_hint() {
     assert_eq!(of("1280us", 7), Severity::Warning);
 }
 
+fn report(checkup: Checkup, strict: bool) -> Report {
+    Report::new(checkup, &plain(), strict)
+}
+
 #[test]
 fn the_hosts_answers_are_json_for_a_program() {
-    let checkup = look("spoiled", &spoiled(), &verbs());
-    let json = serde_json::to_value(&checkup).expect("strings and numbers");
+    let json =
+        rpcrdma_bench::output::json::text(&report(look("spoiled", &spoiled(), &verbs()), false));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["mode"], "check");
     assert_eq!(json["verdict"]["reach"], "fabric");
     let findings = json["sections"].as_array().expect("sections").iter();
@@ -467,6 +474,9 @@ fn the_hosts_answers_are_json_for_a_program() {
     let governor = findings.find(|found| found["name"] == "governor").expect("it is found");
     assert_eq!(governor["severity"], "warning");
     assert!(governor["fix"]["command"].as_str().expect("a command").contains("performance"));
+    let errors =
+        json["figures"].as_array().expect("figures").iter().find(|one| one["name"] == "errors");
+    assert!(errors.is_some_and(|figure| figure["value"].as_f64() > Some(0.0)));
 }
 
 #[test]
@@ -482,30 +492,47 @@ fn a_host_without_any_file_is_looked_at_all_the_same() {
 #[derive(clap::Parser)]
 struct Options {
     #[command(flatten)]
-    check: CheckArgs,
+    check: Args,
+}
+
+fn options(words: &[&str]) -> Args {
+    let words = ["check"].iter().chain(words);
+    <Options as clap::Parser>::try_parse_from(words).expect("options").check
 }
 
 #[test]
-fn the_exit_is_0_unless_a_verdict_is_asked_for() {
-    let parse = |options: &[&str]| {
-        let words = ["check"].iter().chain(options);
-        <Options as clap::Parser>::try_parse_from(words).expect("options").check
+fn nothing_fails_unless_a_verdict_is_asked_for() {
+    let verdict = |checkup: Checkup, words: &[&str]| {
+        let options = options(words).output;
+        judge(&report(checkup, options.strict), &options).expect("no condition is wrong")
     };
-    let all = [Severity::Ok, Severity::Hint, Severity::Warning, Severity::Error];
-    assert_eq!(all.map(|worst| parse(&[]).code(worst)), [0, 0, 0, 0]);
-    assert_eq!(all.map(|worst| parse(&["--strict"]).code(worst)), [0, 0, 3, 2]);
+    let bad = || look("spoiled", &spoiled(), &verbs());
+    assert_eq!(verdict(bad(), &[]), Verdict::Good);
+    assert!(matches!(verdict(bad(), &["--strict"]), Verdict::Failed(why) if why.len() == 3));
+    let warned = || look("laptop", &laptop(), &plain());
+    assert_eq!(verdict(warned(), &[]), Verdict::Good);
+    assert!(matches!(verdict(warned(), &["--strict"]), Verdict::Noisy(why) if why.len() == 2));
+    let wanted = Wanted { cores: "4,5".parse().ok(), ..verbs() };
+    assert_eq!(verdict(look("tuned", &tuned(), &wanted), &["--strict"]), Verdict::Good);
+}
+
+#[test]
+fn a_condition_on_the_number_of_errors_is_a_verdict_too() {
+    let checkup = look("spoiled", &spoiled(), &verbs());
+    let options = options(&["--fail-if", "check.errors>0"]).output;
+    let verdict = judge(&report(checkup, false), &options).expect("there is such a figure");
+    assert!(matches!(verdict, Verdict::Failed(_)), "{verdict:?}");
 }
 
 #[test]
 fn this_machine_is_looked_at_without_harm() {
-    let options = <Options as clap::Parser>::try_parse_from(["check", "--no-probe"]);
-    let checkup = options.expect("options").check.look().expect("a profile");
+    let report = measure(&options(&["--no-probe"]), &Session::silent()).expect("a profile");
+    let checkup = &report.checkup;
     assert!(checkup.findings().count() > 10, "{}", checkup.table());
     assert!(!checkup.findings().any(|finding| finding.name == "jitter"), "nobody spun");
 }
 
 #[test]
 fn a_profile_that_does_not_exist_is_an_error() {
-    let options = <Options as clap::Parser>::try_parse_from(["check", "--profile", "fast"]);
-    assert!(options.expect("options").check.look().is_err());
+    assert!(measure(&options(&["--profile", "fast"]), &Session::silent()).is_err());
 }

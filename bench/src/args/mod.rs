@@ -17,7 +17,7 @@ use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::{churn, conns, cost, distance, idle, load, shards};
+use crate::{check, churn, conns, cost, distance, idle, load, shards};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -99,10 +99,13 @@ modes! {
     Idle(idle),
     /// What an RPC costs each side: instructions, allocations, system calls, doorbells, completions
     Cost(cost),
+    /// This host: what would spoil a measurement or a deployment, and the command that mends it
+    Check(check),
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  rpcrdma-bench check                     what this machine can show, and what to mend first
   rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
   rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
   rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections

@@ -1,21 +1,24 @@
 //! The options of `check`, and its run.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use serde_json::{Value, json};
 
-use super::Checkup;
 use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
+use super::Checkup;
+use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::cores::CorePair;
 use crate::error::BenchError;
+use crate::jitter::Jitter;
+use crate::outcome::{Better, Distribution, Figure, Outcome, Scene, Unit};
+use crate::session::Session;
 
 /// What `check` looks at, and how it ends.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct CheckArgs {
+pub struct Args {
     /// Check a profile against the host: latency, storage, laptop
     /// [default: latency, for both ends of a benchmark]
     #[arg(long, value_name = "NAME")]
@@ -23,71 +26,157 @@ pub struct CheckArgs {
     /// Check a configuration file against the host: its memory, its cores, its device
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub config: Option<PathBuf>,
-    /// An RDMA device has to be there: without it, what a device lacks is only a warning
-    #[arg(long)]
-    pub verbs: bool,
-    /// The device, as ibv_devices names it
-    #[arg(short, long, value_name = "NAME")]
-    pub device: Option<String>,
-    /// An address of the device
-    #[arg(short, long, value_name = "ADDRESS")]
-    pub address: Option<IpAddr>,
-    /// The cores to be used, as in 2,3 [default: those of the file, or picked]
-    #[arg(short, long, value_name = "C,S")]
-    pub cores: Option<CorePair>,
     /// Do not spin for a quarter of a second to see the jitter of the cores
     #[arg(long)]
     pub no_probe: bool,
     /// Where the files of the host begin: a copy of another's /proc, /sys, /etc
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub root: PathBuf,
-    /// End with 2 if there is an error, with 3 if there is a warning
-    #[arg(long)]
-    pub strict: bool,
-    /// Write JSON in place of the table
-    #[arg(long)]
-    pub json: bool,
+    /// The cores to be used.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// The device that has to be there; over the fabric, what one lacks is only a warning.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
-impl CheckArgs {
-    /// Looks at the host.
-    ///
-    /// # Errors
-    /// If the configuration is none.
-    pub fn look(&self) -> Result<Checkup, BenchError> {
-        let source = match (&self.config, &self.profile) {
-            (Some(path), _) => Source::File(path.clone()),
-            (None, Some(name)) => Source::Profile(name.clone()),
-            (None, None) => Source::Default,
+/// Looks at the host.
+///
+/// # Errors
+/// If the configuration is none, or options contradict each other.
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    args.device.check()?;
+    let wanted = wanted(args)?;
+    session.announce(&format!("check: {}", wanted.title()))?;
+    let this = This { probe: !args.no_probe && args.root == Path::new("/") };
+    let host = Host::new(&args.root, &this);
+    let checkup = Checkup::new(&host, &wanted);
+    Ok(Report::new(checkup, &wanted, args.output.strict))
+}
+
+/// What the options ask of the host.
+fn wanted(args: &Args) -> Result<Wanted, BenchError> {
+    let source = match (&args.config, &args.profile) {
+        (Some(path), _) => Source::File(path.clone()),
+        (None, Some(name)) => Source::Profile(name.clone()),
+        (None, None) => Source::Default,
+    };
+    let mut wanted = Wanted::new(source)
+        .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
+    let DeviceArgs { provider, device, address } = &args.device;
+    wanted.verbs |= *provider == Over::Verbs;
+    if device.is_some() || address.is_some() {
+        (wanted.device, wanted.address) = (device.clone(), *address);
+    }
+    wanted.cores = args.cores.cores;
+    Ok(wanted)
+}
+
+/// What was found, as the outcome of a mode.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was found.
+    pub checkup: Checkup,
+    what: String,
+    scene: Scene,
+    settings: Value,
+    is_strict: bool,
+}
+
+impl Report {
+    /// What was found; when a verdict is asked for, errors fail and warnings make a run count for
+    /// nothing.
+    pub fn new(checkup: Checkup, wanted: &Wanted, is_strict: bool) -> Report {
+        let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
+        let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
+        let jitter = checkup.jitter.unwrap_or_else(|| cores.both().map(unseen));
+        let mut scene = Scene::new(cores, Vec::new(), [jitter; 2], &[]);
+        scene.noise = match checkup.count(Severity::Error) {
+            0 => lines(&checkup, Severity::Warning),
+            _ => Vec::new(),
         };
-        let mut wanted = Wanted::new(source)
-            .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
-        wanted.verbs |= self.verbs || self.device.is_some() || self.address.is_some();
-        if self.device.is_some() || self.address.is_some() {
-            (wanted.device, wanted.address) = (self.device.clone(), self.address);
+        Report {
+            what: format!("check: {}", wanted.title()),
+            settings: json!({
+                "configuration": wanted.title(),
+                "memory_bytes": wanted.memory_len(),
+                "verbs": wanted.verbs,
+                "device": wanted.device,
+                "address": wanted.address,
+            }),
+            scene,
+            checkup,
+            is_strict,
         }
-        wanted.cores = self.cores;
-        let this = This { probe: !self.no_probe && self.root == Path::new("/") };
-        Ok(Checkup::new(&Host::new(&self.root, &this), &wanted))
+    }
+}
+
+/// Findings that are so bad, each in a line.
+fn lines(checkup: &Checkup, severity: Severity) -> Vec<String> {
+    let bad = checkup.findings().filter(|found| found.severity == severity);
+    bad.map(|found| format!("{}: {}", found.name, found.seen)).collect()
+}
+
+impl Outcome for Report {
+    fn mode(&self) -> &str {
+        "check"
     }
 
-    /// The exit code for what was found.
-    pub fn code(&self, worst: Severity) -> u8 {
-        match worst {
-            Severity::Error if self.strict => 2,
-            Severity::Warning if self.strict => 3,
-            _ => 0,
-        }
+    fn what(&self) -> &str {
+        &self.what
+    }
+
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn settings(&self) -> Value {
+        self.settings.clone()
+    }
+
+    /// How many findings there are of each kind.
+    fn figures(&self) -> Vec<Figure> {
+        let all = self.checkup.findings().count() as u64;
+        let figure = |(name, severity): (&'static str, Severity)| {
+            let count = self.checkup.count(severity) as f64;
+            Figure::new("check", name, count, Unit::Count, all).better(Better::Lower)
+        };
+        let kinds = [
+            ("errors", Severity::Error),
+            ("warnings", Severity::Warning),
+            ("hints", Severity::Hint),
+        ];
+        kinds.map(figure).to_vec()
+    }
+
+    fn distributions(&self) -> Vec<Distribution<'_>> {
+        Vec::new()
+    }
+
+    fn table(&self) -> String {
+        self.checkup.table()
+    }
+
+    fn failures(&self) -> Vec<String> {
+        if self.is_strict { lines(&self.checkup, Severity::Error) } else { Vec::new() }
+    }
+
+    fn detail(&self) -> Value {
+        let Checkup { sections, verdict, .. } = &self.checkup;
+        json!({ "sections": sections, "verdict": verdict })
     }
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench check                         what this machine can show today, and what spoils it
-  rpcrdma-bench check --config rpcrdma.toml   whether a deployment would run here
-  rpcrdma-bench check --verbs --strict        for a script: is RDMA ready on this host
-  rpcrdma-bench check --json | jq .verdict    for a program to read
+  rpcrdma-bench check                               what this machine can show today
+  rpcrdma-bench check --config rpcrdma.toml         whether a deployment would run here
+  rpcrdma-bench check --provider verbs --strict     for a script: is RDMA ready on this host
+  rpcrdma-bench check --format json | jq .verdict   for a program to read
 
 Nothing is changed: every finding comes with the command that mends it, for you to run. The exit is
-0 whatever was found; with --strict it is 2 if something will not work and 3 if something spoils a
+0 whatever was found; with --strict it is 2 if something will not work, and 3 if something spoils a
 measurement.";

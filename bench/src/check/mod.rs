@@ -8,7 +8,7 @@
 //! Everything is read through [`Host`], so that a copy of another machine's files is looked at as
 //! this one is. Nothing is changed.
 
-pub mod args;
+mod args;
 mod cores;
 pub mod device;
 pub mod finding;
@@ -22,30 +22,28 @@ mod time;
 pub mod verdict;
 pub mod wanted;
 
-use rpcrdma_config::units::Length;
 use serde::Serialize;
+
+pub use self::args::{Args, Report, measure};
 
 use self::device::Device;
 use self::finding::{Finding, Severity};
 use self::host::Host;
 use self::verdict::Verdict;
 use self::wanted::Wanted;
+use crate::jitter::Jitter;
 
 /// What was found, by subject, and what it comes to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Checkup {
-    /// The version of this format.
-    pub schema: u32,
-    /// `check`
-    pub mode: &'static str,
-    /// What was looked at.
-    pub what: String,
     /// The machine in a line.
     pub machine: String,
     /// What was found.
     pub sections: Vec<Section>,
     /// What it comes to.
     pub verdict: Verdict,
+    /// What a thread saw that spun on each core, if one was let.
+    pub jitter: Option<[Jitter; 2]>,
 }
 
 /// Findings of one kind.
@@ -62,11 +60,12 @@ impl Checkup {
     pub fn new(host: &Host<'_>, wanted: &Wanted) -> Checkup {
         let section = |title: &str, findings| Section { title: title.to_owned(), findings };
         let devices = Device::all(host);
+        let jitter = time::probe(host, wanted);
         let mut sections = vec![
             section("Machine", system::findings(host)),
             section("Cores", cores::findings(host, wanted)),
             section("Power", power::findings(host, wanted)),
-            section("Time", time::findings(host, wanted)),
+            section("Time", time::findings(host, jitter.as_ref())),
             section("Memory", memory::findings(host, wanted)),
             section("RDMA", device::findings(host, wanted, &devices)),
         ];
@@ -78,16 +77,10 @@ impl Checkup {
         let findings: Vec<Finding> =
             sections.iter().flat_map(|section| section.findings.iter().cloned()).collect();
         Checkup {
-            schema: 1,
-            mode: "check",
-            what: format!(
-                "looked at this host for {}, {} per shard",
-                wanted.title(),
-                Length(wanted.config.shard_memory_len().next_multiple_of(1024))
-            ),
             machine: machine(host),
             verdict: Verdict::new(host, wanted, &devices, &findings),
             sections,
+            jitter,
         }
     }
 

@@ -10,7 +10,6 @@ impl Checkup {
     pub fn table(&self) -> String {
         let mut out = String::new();
         line(&mut out, 0, &self.machine);
-        line(&mut out, 0, &self.what);
         for Section { title, findings } in &self.sections {
             line(&mut out, 0, "");
             line(&mut out, 0, title);

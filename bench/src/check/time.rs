@@ -6,16 +6,19 @@ use super::wanted::Wanted;
 use crate::cores::CorePair;
 use crate::jitter::Jitter;
 
-/// The clock, the tick, and the jitter of the cores that are to be used.
-pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
-    let cores = wanted.cores(host);
-    let probed = match cores[..] {
+/// What a thread sees that spins on the first two cores to be used, if one may.
+pub fn probe(host: &Host<'_>, wanted: &Wanted) -> Option<[Jitter; 2]> {
+    match wanted.cores(host)[..] {
         [client, server, ..] => host.ask().jitter(CorePair { client, server }),
         _ => None,
-    };
+    }
+}
+
+/// The clock, the tick, and the jitter of the cores that are to be used.
+pub fn findings(host: &Host<'_>, probed: Option<&[Jitter; 2]>) -> Vec<Finding> {
     let mut found = vec![clock(host)];
-    found.extend(tick(host, probed.as_ref()));
-    found.extend(probed.map(|probed| jitter(host, &probed)));
+    found.extend(tick(host, probed));
+    found.extend(probed.map(|probed| jitter(host, probed)));
     found
 }
 

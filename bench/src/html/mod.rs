@@ -33,8 +33,15 @@ pub fn text(outcome: &dyn Outcome) -> String {
     for plot in plots.iter().flatten() {
         body.push_str(&plot.figure());
     }
+    let has_plots = plots.iter().any(|plots| !plots.is_empty());
+    if !has_plots {
+        scene::write_table(&mut body, outcome);
+    }
     figures::write_spread(&mut body, &figures);
     figures::write_all(&mut body, &figures);
+    if has_plots {
+        scene::write_table(&mut body, outcome);
+    }
     scene::write_settings(&mut body, outcome);
     scene::write_scene(&mut body, outcome);
     page::page(&format!("{}: {}", outcome.mode(), outcome.what()), &body)

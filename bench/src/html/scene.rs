@@ -45,6 +45,18 @@ pub fn write_head(out: &mut String, outcome: &dyn Outcome) {
     }
 }
 
+/// What is printed on a terminal: what a mode has to say beside its figures is in it.
+pub fn write_table(out: &mut String, outcome: &dyn Outcome) {
+    let table = outcome.table();
+    if !table.trim().is_empty() {
+        let table = escape(table.trim_matches('\n'));
+        let _ = writeln!(
+            out,
+            "<h2>As printed</h2>\n<div class=\"scroll\" tabindex=\"0\"><pre>{table}</pre></div>"
+        );
+    }
+}
+
 /// Every setting, by its path.
 pub fn write_settings(out: &mut String, outcome: &dyn Outcome) {
     let mut facts = Vec::new();

@@ -79,6 +79,7 @@ fn every_figure_stands_in_the_page_with_its_unit_and_its_samples() {
     assert!(page.contains("60\u{202f}000"), "samples");
     assert!(page.contains("size_bytes") && page.contains("cores.client"), "settings");
     assert!(page.contains("rings of 64 slots"), "notes");
+    assert!(page.contains("what is printed of lat"), "the table");
 }
 
 #[test]

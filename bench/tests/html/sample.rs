@@ -51,7 +51,7 @@ impl Outcome for Sample {
     }
 
     fn table(&self) -> String {
-        String::new()
+        format!("what is printed of {}\n", self.what)
     }
 }
 
