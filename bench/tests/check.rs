@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rpcrdma_bench::args::Cli;
 use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Library, Seen};
 use rpcrdma_bench::check::verdict::Reach;
@@ -300,12 +301,27 @@ fn whatever_is_wrong_comes_with_its_reason_and_a_command() {
             let is_well = finding.severity == Severity::Ok;
             assert_eq!(finding.fix.is_none(), is_well, "{finding:?}");
             if let Some(fix) = &finding.fix {
-                assert!(is_shell(&fix.command), "{fix:?}");
+                assert!(is_shell(&fix.command) && is_ours_right(&fix.command), "{fix:?}");
             }
         }
         assert!(!checkup.verdict.next.is_empty() && !checkup.verdict.sentences.is_empty());
         assert!(checkup.verdict.next.iter().all(|command| is_shell(command)));
+        let wrong = checkup.verdict.next.iter().find(|command| !is_ours_right(command));
+        assert_eq!(wrong, None);
     }
+}
+
+/// Whether this program takes it, if it is a command of this program.
+fn is_ours_right(command: &str) -> bool {
+    if !command.starts_with("rpcrdma-bench ") {
+        return true;
+    }
+    let parts = command.split('"').enumerate();
+    let words = parts.flat_map(|(at, part)| match at % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    <Cli as clap::Parser>::try_parse_from(words).is_ok()
 }
 
 /// Whether a shell can read it.

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::Checkup;
 use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
-use super::Checkup;
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::cores::CorePair;
 use crate::error::BenchError;

@@ -100,10 +100,11 @@ impl Reach {
         let device = device.unwrap_or_default();
         match self {
             Reach::Nothing => vec!["nproc".to_owned()],
-            Reach::Fabric => vec!["rpcrdma-bench lat".to_owned()],
+            Reach::Fabric => vec!["rpcrdma-bench cmp".to_owned()],
             Reach::SoftRoce | Reach::Nic => vec![
                 format!("rpcrdma-bench lat --provider verbs --device {device}"),
-                "rpcrdma-bench lat".to_owned(),
+                format!("rpcrdma-bench cmp \"lat --provider verbs --device {device}\" ib_send_lat"),
+                "rpcrdma-bench cmp".to_owned(),
             ],
         }
     }

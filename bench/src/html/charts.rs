@@ -254,16 +254,17 @@ pub fn words(name: &str) -> String {
     match name {
         "rate" => "Round trips a second".to_owned(),
         "data" => "Data a second".to_owned(),
-        "median" => "Round trip, median".to_owned(),
-        "ratio.median" => "quotient of the medians".to_owned(),
-        "ratio.rate" => "quotient of the rates".to_owned(),
+        "ratio" => "quotient".to_owned(),
+        other if other.starts_with("ratio.") => {
+            format!("quotient, {}", other.trim_start_matches("ratio.").replace('_', " "))
+        }
         other => other.replace(['_', '.'], " "),
     }
 }
 
 /// What is worth a line over the points of a sweep, or over the rounds.
 const SWEPT: &[(&str, Unit)] = &[
-    ("median", Unit::Ns),
+    ("round_trip.median", Unit::Ns),
     ("round_trip.p50", Unit::Ns),
     ("round_trip.p99", Unit::Ns),
     ("latency.p50", Unit::Ns),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::charts::words;
 use super::page::escape;
-use super::ratios::{Quotient, quotients};
+use super::ratios::{Quotient, first_of_each, quotients};
 use super::value;
 use crate::outcome::{Figure, Unit};
 
@@ -20,9 +20,9 @@ pub fn write_headline(out: &mut String, figures: &[Figure]) {
         cards.push(card(of, main, &beside));
     }
     let all = quotients(figures);
-    let main = all.iter().filter(|one| one.figure.at.is_none()).take(CARDS_MAX);
+    let whole = all.iter().filter(|one| one.figure.at.is_none());
     cards.truncate(CARDS_MAX);
-    cards.extend(main.map(ratio_card));
+    cards.extend(first_of_each(whole).into_iter().take(CARDS_MAX).map(ratio_card));
     if !cards.is_empty() {
         let _ = writeln!(out, "<ul class=\"cards\">{}</ul>", cards.join("\n"));
     }
@@ -181,7 +181,7 @@ fn plain(value: f64) -> String {
 
 /// What a contender is known by, the first that it has.
 const MAIN: [&str; 9] = [
-    "median",
+    "round_trip.median",
     "round_trip.p50",
     "latency.p50",
     "rate",
@@ -202,8 +202,9 @@ const BESIDE: [&str; 7] = [
     "data",
 ];
 /// Figures of the side-by-side table, and their heads.
-const SPREAD: [(&str, &str, &str); 9] = [
+const SPREAD: [(&str, &str, &str); 10] = [
     ("round_trip.", "min", "min"),
+    ("round_trip.", "mean", "mean"),
     ("round_trip.", "p50", "p50"),
     ("round_trip.", "p90", "p90"),
     ("round_trip.", "p99", "p99"),

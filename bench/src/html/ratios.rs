@@ -19,12 +19,9 @@ pub struct Quotient<'a> {
 pub fn quotients(figures: &[Figure]) -> Vec<Quotient<'_>> {
     let is_part =
         |name: &str| ENDS.iter().any(|(low, high, _)| name.ends_with(low) || name.ends_with(high));
-    let of_two = figures.iter().filter(|one| {
-        one.unit == Unit::Ratio
-            && one.of.contains('/')
-            && !is_part(&one.name)
-            && one.name != "paired"
-    });
+    let of_two = figures
+        .iter()
+        .filter(|one| one.unit == Unit::Ratio && one.of.contains('/') && !is_part(&one.name));
     let quotient = |figure| {
         let ends = ENDS.iter().find_map(|(low, high, sure)| {
             Some((end(figures, figure, low)?, end(figures, figure, high)?, *sure))
@@ -41,8 +38,26 @@ pub fn quotients(figures: &[Figure]) -> Vec<Quotient<'_>> {
             is_confidence: found.is_some_and(|(.., sure)| sure),
         }
     };
-    // What neighbouring rounds say is a second opinion of the same quotient.
-    of_two.filter(|one| !one.name.ends_with(".paired")).map(quotient).collect()
+    // What neighbouring rounds say is a second opinion of the same quotient, and the bare `ratio` is
+    // that which stands first under its own name.
+    let is_other = |one: &&Figure| !one.name.ends_with(".paired") && one.name != "ratio";
+    of_two.filter(is_other).map(quotient).collect()
+}
+
+/// The first quotient of each two: what is to be looked at first.
+pub fn first_of_each<'a, 'b>(
+    quotients: impl Iterator<Item = &'b Quotient<'a>>,
+) -> Vec<&'b Quotient<'a>>
+where
+    'a: 'b,
+{
+    let mut first: Vec<&Quotient<'_>> = Vec::new();
+    for one in quotients {
+        if first.iter().all(|known| known.figure.of != one.figure.of) {
+            first.push(one);
+        }
+    }
+    first
 }
 
 fn end(figures: &[Figure], of: &Figure, part: &str) -> Option<f64> {
@@ -55,7 +70,11 @@ fn end(figures: &[Figure], of: &Figure, part: &str) -> Option<f64> {
 /// All quotients without points of a sweep, drawn below each other.
 pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     let all = quotients(figures);
-    let shown: Vec<&Quotient<'_>> = all.iter().filter(|one| one.figure.at.is_none()).collect();
+    let mut shown: Vec<&Quotient<'_>> =
+        all.iter().filter(|one| one.figure.at.is_none() && one.figure.value > 0.0).collect();
+    if shown.len() > ROWS_MAX {
+        shown = first_of_each(shown.into_iter());
+    }
     if shown.is_empty() {
         return Vec::new();
     }
@@ -99,6 +118,8 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
     }]
 }
 
+/// With more rows, only the first quotient of each two is drawn.
+const ROWS_MAX: usize = 12;
 /// Letters of a name beside a row.
 const NAME_MAX: usize = 42;
 /// How the ends of intervals are named, and whether they are those of confidence.

@@ -122,6 +122,9 @@ fn an_interval_of_confidence_is_told_from_the_spread_of_rounds() {
     assert!(page("cmp").contains("95 % interval") && !page("lat").contains("95 % interval"));
     assert!(page("lat").contains("from the least to the greatest of the rounds"));
     assert!(page("cmp").contains("0.671 to 0.699"));
+    // One row and one card for each two, not one for each name of it.
+    assert_eq!(page("cmp").matches("<div class=\"name\">rpc/tcp socket</div>").count(), 1);
+    assert_eq!(page("cmp").matches("rpc/tcp socket median").count(), 1);
 }
 
 #[test]
