@@ -5,6 +5,7 @@ use std::time::Duration;
 use quanta::Clock;
 
 use crate::latency::Latency;
+use crate::stop;
 
 /// How long a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl Meter {
         self.latency.record(self.clock.delta_as_nanos(from, to));
         self.completed += 1;
         self.ended = to;
-        self.completed < self.count_max && to < self.deadline
+        self.completed < self.count_max && to < self.deadline && !self.is_interrupted()
     }
 
     /// Takes `count` round trips that are not timed one by one. False when it is enough.
@@ -116,7 +117,7 @@ impl Meter {
         }
         self.completed += count;
         self.ended = now;
-        self.completed < self.count_max && now < self.deadline
+        self.completed < self.count_max && now < self.deadline && !stop::is_wished()
     }
 
     /// The clock, in ticks of its own.
@@ -133,6 +134,12 @@ impl Meter {
             latency: self.latency,
             preempted: 0,
         }
+    }
+
+    /// Whether somebody wants the program to end; asked once in [`CLOCK_EVERY`] round trips.
+    #[inline]
+    fn is_interrupted(&self) -> bool {
+        self.completed.is_multiple_of(CLOCK_EVERY) && stop::is_wished()
     }
 
     #[cold]
@@ -158,7 +165,7 @@ fn ticks(clock: &Clock, time: Duration) -> u64 {
     (time.as_nanos() as f64 / ns_per_tick) as u64
 }
 
-/// Untimed round trips between two looks at the clock.
+/// Untimed round trips between two looks at the clock, and timed ones between two at [`stop`].
 pub const CLOCK_EVERY: u64 = 256;
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::latency::Latency;
 use crate::meter::{Quota, Round};
+use crate::stop;
 
 /// Something to be measured against others.
 pub trait Contender {
@@ -148,6 +149,10 @@ pub fn interleave<C: Contender>(
         .collect();
     let mut done = 0;
     for round in 0..rounds {
+        // The first is made in any case, shortened by the meters: nobody is left without a figure.
+        if round > 0 && stop::is_wished() {
+            break;
+        }
         for turn in 0..contenders.len() {
             let index = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
             all[index].rounds.push(contenders[index].round(quota)?);

@@ -1,16 +1,31 @@
 //! Ctrl-C: a run that is asked to end ends early, with what it has measured so far.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
-/// Whether somebody has asked the program to end. Meters and loops over rounds look at it; no loop
-/// over single round trips does.
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// Whether somebody has asked the program to end. Meters look at it now and then, loops over rounds
+/// each time; nobody does for every round trip.
 pub fn is_wished() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Asks the program to end with what it has.
-pub fn wish() {
-    STOP.store(true, Ordering::Relaxed);
+/// Makes the first Ctrl-C, or SIGTERM, a wish, and the second one the end.
+///
+/// # Errors
+/// If the system does not let it.
+pub fn on_ctrl_c() -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the second signal finds the flag set that the first one has left.
+        flag::register_conditional_shutdown(signal, ENDED_BY + signal, Arc::clone(&STOP))?;
+        flag::register(signal, Arc::clone(&STOP))?;
+    }
+    Ok(())
 }
 
-static STOP: AtomicBool = AtomicBool::new(false);
+static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// How a shell says that a program was ended by a signal.
+const ENDED_BY: i32 = 128;

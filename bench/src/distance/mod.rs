@@ -33,6 +33,7 @@ use crate::meter::{End, Quota};
 use crate::rounds;
 use crate::rpc::{self, PerCall, Rpc};
 use crate::session::Session;
+use crate::stop;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -153,10 +154,17 @@ pub fn measure(args: &Args, session: &Session) -> Result<DistanceReport, BenchEr
     let before = jitter::probe(plan.cores, PROBE_TIME)?;
     let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = 0;
+    let is_over = |measured: &[Measured]| stop::is_wished() && !measured.is_empty();
     for shape in shapes {
+        if is_over(&measured) {
+            break;
+        }
         let counted = ways.map(|way| count(plan, shape, way)).into_iter();
         let counted = counted.collect::<Result<Vec<Count>, BenchError>>()?;
         for &delay in &plan.delays {
+            if is_over(&measured) {
+                break;
+            }
             let run = run(plan, shape, delay, &counted, |more| progress.step(done + more))?;
             done += plan.rounds * ways.len() as u32;
             notes = run.notes;
