@@ -1,44 +1,59 @@
 //! `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor of the machine.
 #![deny(unsafe_code)]
 
+use std::env;
+use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use rpcrdma_bench::alloc::Counting;
-use rpcrdma_bench::args::{Cli, Mode};
+use rpcrdma_bench::args::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::session::Session;
-use rpcrdma_bench::verdict::Verdict;
-use rpcrdma_bench::{output, verdict};
+use rpcrdma_bench::session::{Session, say};
+use rpcrdma_bench::{output, pages, recipe, stop, verdict};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
-    let mode = match Cli::try_parse() {
-        Ok(cli) => cli.mode(),
+    let ended = typed().and_then(|words| match Cli::try_parse_from(words) {
+        Ok(cli) => run(cli.task()),
         Err(shown) => {
             // Help and version are no failures; if the terminal is gone, nobody reads either.
             let _ = shown.print();
-            return if shown.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            Ok(if shown.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
-    };
-    match run(&mode) {
-        Ok(verdict) => {
-            verdict.lines().iter().for_each(|line| eprintln!("rpcrdma-bench: {line}"));
-            verdict.exit_code()
+    });
+    ended.unwrap_or_else(|error| {
+        eprintln!("rpcrdma-bench: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// What was typed, with the recipe that it names.
+fn typed() -> Result<Vec<OsString>, BenchError> {
+    recipe::applied(&Cli::command(), env::args_os().collect())
+}
+
+fn run(task: Task) -> Result<ExitCode, BenchError> {
+    match task {
+        Task::Mode(mode) => measure(&mode),
+        Task::Completions { shell } => {
+            say(&pages::completions(&mut Cli::command(), shell)).map(|()| ExitCode::SUCCESS)
         }
-        Err(error) => {
-            eprintln!("rpcrdma-bench: {error}");
-            ExitCode::FAILURE
-        }
+        Task::Man => say(&pages::man(&Cli::command())).map(|()| ExitCode::SUCCESS),
     }
 }
 
 /// Measures what is wished, hands the outcome to the outputs, and judges it.
-fn run(mode: &Mode) -> Result<Verdict, BenchError> {
+fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
+    let failed = |error: io::Error| BenchError::Usage(format!("no signals: {error}"));
+    stop::on_ctrl_c().map_err(failed)?;
     output::try_files(mode.output())?;
     let outcome = mode.measure(&Session::new(mode.output()))?;
     output::write(&*outcome, mode.output())?;
-    verdict::judge(&*outcome, mode.output())
+    let verdict = verdict::judge(&*outcome, mode.output())?;
+    verdict.lines().iter().for_each(|line| eprintln!("rpcrdma-bench: {line}"));
+    Ok(verdict.exit_code())
 }

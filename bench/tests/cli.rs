@@ -1,6 +1,7 @@
 //! The command as a person types it: what it prints, where, and how it ends.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -388,4 +389,62 @@ fn a_condition_that_is_none_is_refused_before_anything_is_measured() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("as in rpc.round_trip.p99>5us"), "{output:?}");
     assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_what_was_measured_so_far() {
+    if good("floor").is_none() {
+        return;
+    }
+    let mut run = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["floor", "-t", "300", "-r", "3", "--warm-up", "10"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut out = BufReader::new(run.stdout.take().expect("it is piped"));
+    let mut sentence = String::new();
+    // It listens before it says what it does.
+    out.read_line(&mut sentence).expect("it is text");
+    let kill = format!("kill -INT {}", run.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    let mut table = String::new();
+    out.read_to_string(&mut table).expect("it is text");
+    let ended = run.wait().expect("it is ours");
+    assert_eq!(ended.code(), Some(0), "{table}");
+    assert!(table.contains("INTERRUPTED"), "{table}");
+    let row = table.lines().find(|line| line.starts_with("floor")).expect("a row");
+    let samples: u64 = row.split_whitespace().last().and_then(|n| n.parse().ok()).expect("a count");
+    assert!(samples > 0, "{table}");
+}
+
+#[test]
+fn a_recipe_is_taken_and_what_is_typed_wins() {
+    let path =
+        std::env::temp_dir().join(format!("rpcrdma-bench-{}-recipe.toml", std::process::id()));
+    let run = |recipe: &str, options: &str| {
+        std::fs::write(&path, recipe).expect("a writable place");
+        let output = bench(&format!("floor --recipe {} {options}", path.display()));
+        std::fs::remove_file(&path).expect("the file is ours");
+        output
+    };
+    let recipe = "iterations = 20\nwarm-up = 1\n[floor]\nrounds = 3\nformat = \"csv\"\n";
+    let taken = run(recipe, "");
+    if text(&taken.stderr).contains("two threads that spin need two") {
+        return;
+    }
+    assert!(text(&taken.stdout).contains(",ns,21\n"), "3 rounds of 7: {taken:?}");
+    let typed = run(recipe, "-r 1");
+    assert!(text(&typed.stdout).contains(",ns,20\n"), "1 round of 20: {typed:?}");
+    let wrong = run("\n[floor]\nruonds = 3\n", "");
+    assert_eq!(wrong.status.code(), Some(1));
+    let expected = format!("{}, line 3: `floor` has no option --ruonds", path.display());
+    assert!(text(&wrong.stderr).contains(&expected), "{wrong:?}");
+}
+
+#[test]
+fn completions_and_the_man_page_are_printed() {
+    let man = bench("man");
+    assert!(man.status.success() && text(&man.stdout).contains(".TH rpcrdma-bench 1"), "{man:?}");
+    let bash = bench("completions bash");
+    assert!(bash.status.success() && text(&bash.stdout).contains("complete -F"), "{bash:?}");
 }

@@ -217,6 +217,9 @@ pub struct OutputArgs {
     /// Fail if the machine was too noisy for the run to count; --fail-if implies it
     #[arg(long)]
     pub strict: bool,
+    /// Take values of options from a recipe: quick, thorough, nic, or a file
+    #[arg(long, value_name = "NAME|FILE", help_heading = "Recipes")]
+    pub recipe: Option<String>,
     /// No progress on the terminal
     #[arg(short, long)]
     pub quiet: bool,

@@ -1,6 +1,7 @@
 //! The command line: a subcommand for every mode, each with options of its own beside shared ones.
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 mod groups;
 pub mod parse;
@@ -28,15 +29,44 @@ use crate::{check, churn, conns, cost, distance, idle, load, shards};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
     #[command(subcommand)]
-    mode: Option<Mode>,
+    task: Option<Task>,
     #[command(flatten)]
     lat: lat::Args,
 }
 
+/// What is to be done.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Task {
+    /// To measure.
+    #[command(flatten)]
+    Mode(Box<Mode>),
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// Which one
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the man page, of every mode and option
+    #[command(after_help = MAN_EXAMPLES)]
+    Man,
+}
+
 impl Cli {
     /// What is to be done: `lat` if nothing is said.
+    pub fn task(self) -> Task {
+        self.task.unwrap_or_else(|| Task::Mode(Box::new(Mode::Lat(self.lat))))
+    }
+
+    /// What is to be measured.
+    ///
+    /// # Panics
+    /// If it is another task: for tests and benches, which know what they ask for.
     pub fn mode(self) -> Mode {
-        self.mode.unwrap_or(Mode::Lat(self.lat))
+        match self.task() {
+            Task::Mode(mode) => *mode,
+            other => panic!("{other:?} measures nothing"),
+        }
     }
 }
 
@@ -103,6 +133,14 @@ modes! {
     Check(check),
 }
 
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench completions bash > /etc/bash_completion.d/rpcrdma-bench
+  rpcrdma-bench completions fish > ~/.config/fish/completions/rpcrdma-bench.fish";
+const MAN_EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench man | man -l -
+  rpcrdma-bench man > /usr/local/share/man/man1/rpcrdma-bench.1";
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench check                     what this machine can show, and what to mend first
@@ -114,9 +152,12 @@ Examples:
   rpcrdma-bench floor -w 32               what this machine can do at best
   rpcrdma-bench lat --json - | jq .       for a program to read
   rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
+  rpcrdma-bench --recipe quick            in a few seconds; thorough and nic are others
+  rpcrdma-bench lat --fail-if 'rpc/floor.ratio.median>1.35'   as a test: see exit codes
 
 Times are of closed loops: a request leaves when a reply has come. A run that another program
-disturbed is marked noisy; its ratios still mean something, its tails do not.
+disturbed is marked noisy; its ratios still mean something, its tails do not. Ctrl-C ends a run
+early and prints what was measured so far.
 
 Exit codes:
   0  measured, and what was asked of it holds
