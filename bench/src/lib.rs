@@ -45,6 +45,8 @@ pub mod session;
 pub mod settings;
 pub mod shards;
 pub mod site;
+pub mod soak;
+pub mod starve;
 pub mod stat;
 pub mod stop;
 pub mod verdict;

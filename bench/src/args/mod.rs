@@ -18,7 +18,7 @@ use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::session::Session;
-use crate::{check, churn, conns, cost, distance, idle, load, shards};
+use crate::{check, churn, conns, cost, distance, idle, load, shards, soak, starve};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -131,6 +131,10 @@ modes! {
     Cost(cost),
     /// This host: what would spoil a measurement or a deployment, and the command that mends it
     Check(check),
+    /// One load for minutes or hours: whether memory, descriptors or latency rise
+    Soak(soak),
+    /// More calls wanted than the server can grant, and some of them slow: who suffers
+    Starve(starve),
 }
 
 const COMPLETIONS_EXAMPLES: &str = "\

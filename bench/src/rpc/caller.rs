@@ -6,6 +6,7 @@ use std::time::Duration;
 use rpcrdma_engine::client::sink::Sink;
 use rpcrdma_engine::error::SetupError;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
+use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
     CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, PeerId, Provider,
     Snapshot, Want,
@@ -218,6 +219,11 @@ impl<P: Provider> Caller<P> {
         let replies = &mut self.replies;
         let was_busy = self.client.poll(now, |done| replies.take(done));
         self.replies.failure.take().map_or(Ok(was_busy), Err)
+    }
+
+    /// In whose hands everything of the client's shard is.
+    pub fn audit(&mut self) -> Audit {
+        self.client.shard().audit()
     }
 
     /// What the client's shard has counted.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
+use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
 use crate::contest::Load;
@@ -32,6 +33,7 @@ use caller::Caller;
 pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
 pub use count::{Counted, PerCall, count};
 use idle::Idling;
+pub use memory::resident;
 use server::Server;
 pub use several::together;
 pub use ways::{PausedRound, Pauses};
@@ -162,6 +164,20 @@ impl<P: Provider> Rpc<P> {
     /// What both shards have counted so far, the client's first.
     pub fn counters(&self) -> [Snapshot; 2] {
         [self.caller.counters(), self.server.handle().stats()]
+    }
+
+    /// What is not at home in the pools of both shards: slots, messages, segments, buffers, windows;
+    /// and Receives that are neither posted nor on their way there. Between rounds only.
+    pub fn out(&mut self) -> u64 {
+        let out = |audit: Audit| {
+            let receives = audit.receives_home + audit.receives_posted + audit.receives_refill;
+            let held = [audit.send, audit.headers, audit.messages, audit.windows];
+            let lent = [audit.spares, audit.bulk, audit.landing];
+            let held = held.into_iter().map(|one| one.total.saturating_sub(one.home));
+            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
+            held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
+        };
+        (out(self.caller.audit()) + out(self.server.audit())) as u64
     }
 
     /// Calls that have ended since the connections were made.
