@@ -451,6 +451,21 @@ mod tests {
     }
 
     #[test]
+    fn the_server_keeps_as_many_receives_for_calls_as_the_sentence_says() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        for options in ["", "--over 1 --credits 8"] {
+            let args = args(options);
+            let config = config(&args).expect("it adds up");
+            let at = "127.0.0.1:0".parse().expect("an address");
+            let crowd = Crowd::new(rpcrdma_engine::Fabric::new(), at, &args, &config, cores);
+            let crowd = crowd.expect("the engine has room");
+            let audit = crowd.server.audit();
+            assert_eq!(audit.grant_receives, args.granted(), "{options}");
+            assert!(audit.granted <= args.granted(), "{options}: {}", audit.granted);
+        }
+    }
+
+    #[test]
     fn calls_wait_for_credits_where_too_few_are_granted() {
         let Some((fed, _)) = fed("", Slow::None) else { return };
         assert!(fed.tally.stalls.count() > 0);
