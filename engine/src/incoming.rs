@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{self as proto, ItemSet, LoneItem, PLAIN_HEADER_LEN, Piece, Place, Placed};
+use rpcrdma_proto::{self as proto, ItemSet, LoneItem, Piece, Place, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -20,13 +20,26 @@ pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 /// message has been dealt with. A placed segment can be taken out and kept.
 #[derive(Debug)]
 pub struct Incoming<'a> {
+    body: Body<'a>,
+}
+
+/// Where the bytes of a message are.
+#[derive(Debug)]
+enum Body<'a> {
+    /// Of a plain message: the payload is this.
+    Plain(&'a [u8]),
+    /// Of any other.
+    Mapped(Mapped<'a>),
+}
+
+/// A message of which a map says where its parts are.
+#[derive(Debug)]
+struct Mapped<'a> {
     pool: &'a mut RecvPool,
     buffers: &'a mut [RecvToken],
     /// Buffers that explicit RDMA has filled.
     landed: Landed<'a>,
-    /// Where everything is; `None` for a plain message, whose payload is `plain`.
-    map: Option<&'a mut Map>,
-    plain: Piece,
+    map: &'a mut Map,
     stats: &'a SharedStats,
 }
 
@@ -134,22 +147,13 @@ impl<'a> Incoming<'a> {
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
-        let plain = Piece { part: 0, segment: 0, offset: 0, len: 0 };
-        Incoming { pool, buffers, landed, map: Some(map), plain, stats }
+        Incoming { body: Body::Mapped(Mapped { pool, buffers, landed, map, stats }) }
     }
 
-    /// A message whose payload is what follows its header in the first segment.
+    /// A message that is its payload and nothing else.
     #[inline]
-    pub(crate) fn plain(
-        pool: &'a mut RecvPool,
-        buffer: &'a mut RecvToken,
-        byte_len: u32,
-        stats: &'a SharedStats,
-    ) -> Incoming<'a> {
-        let offset = PLAIN_HEADER_LEN as u32;
-        let plain = Piece { part: 0, segment: 0, offset, len: byte_len - offset };
-        let (buffers, landed) = (core::slice::from_mut(buffer), Landed::nothing());
-        Incoming { pool, buffers, landed, map: None, plain, stats }
+    pub(crate) fn plain(payload: &'a [u8]) -> Incoming<'a> {
+        Incoming { body: Body::Plain(payload) }
     }
 
     /// The payload stream: the RPC message without its placed items, from the transaction id on.
@@ -162,31 +166,30 @@ impl<'a> Incoming<'a> {
     /// The payload stream as one slice, if it is one: always so for short messages.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
-        match self.payload_pieces() {
-            [piece] => Some(self.bytes(piece)),
-            _ => None,
+        match &self.body {
+            Body::Plain(payload) => Some(payload),
+            Body::Mapped(mapped) => mapped.contiguous(),
         }
     }
 
     /// A reader of the payload stream, standing behind transaction id and message type.
     pub fn reader(&self) -> PayloadReader<'_> {
         let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };
-        let mut prefix = [0; 8];
         // The engine read these two words to learn that the message is a call.
-        let _ = reader.fixed_into(&mut prefix);
+        let _ = reader.skip(PREFIX_LEN);
         reader
     }
 
     /// The items that were placed outside of the payload stream, in stream order.
     pub fn placed(&self) -> impl ExactSizeIterator<Item = PlacedItem<'_>> {
-        let items = self.map.as_deref().map_or(&[][..], |map| &map.items);
+        let items = self.mapping().map_or(&[][..], |mapped| &mapped.map.items);
         items.iter().map(|&at| PlacedItem { incoming: self, at })
     }
 
     /// The Write chunks that were there for this message, by want, if it is a reply that has to use
     /// them: one of the base protocol.
     pub(crate) fn chunks(&self) -> Option<ItemSet> {
-        self.map.as_deref().and_then(|map| map.chunks)
+        self.mapping().and_then(|mapped| mapped.map.chunks)
     }
 
     /// Takes a segment of an item out of its receive buffer; a spare takes its place.
@@ -197,7 +200,47 @@ impl<'a> Incoming<'a> {
     /// # Errors
     /// [`TakeError`] says why not; the bytes can still be read and copied.
     pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
-        let map = self.map.as_deref_mut().ok_or(TakeError::NoSuchPiece)?;
+        match &mut self.body {
+            Body::Plain(_) => Err(TakeError::NoSuchPiece),
+            Body::Mapped(mapped) => mapped.take(item, piece),
+        }
+    }
+
+    /// Gives the sink of a want back, as far as its pieces were not taken.
+    pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        match &mut self.body {
+            Body::Plain(_) => None,
+            Body::Mapped(mapped) => mapped.take_sink(want),
+        }
+    }
+
+    /// The slice of the payload stream that comes after `at` others.
+    #[inline]
+    fn slice(&self, at: usize) -> Option<&[u8]> {
+        match &self.body {
+            Body::Plain(payload) => (at == 0).then_some(payload),
+            Body::Mapped(mapped) => Some(mapped.bytes(mapped.map.payload.get(at)?)),
+        }
+    }
+
+    fn mapping(&self) -> Option<&Mapped<'a>> {
+        match &self.body {
+            Body::Plain(_) => None,
+            Body::Mapped(mapped) => Some(mapped),
+        }
+    }
+}
+
+impl Mapped<'_> {
+    fn contiguous(&self) -> Option<&[u8]> {
+        match self.map.payload.as_slice() {
+            [piece] => Some(self.bytes(piece)),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
+        let Mapped { pool, buffers, landed, map, stats } = self;
         let entry = *map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
         if piece >= entry.count as usize {
             return Err(TakeError::NoSuchPiece);
@@ -211,46 +254,32 @@ impl<'a> Incoming<'a> {
         if offset != 0 {
             return Err(TakeError::Shared { offset });
         }
-        if part == IN_LOANS {
-            let loan = self.landed.loans.get_mut(segment as usize).and_then(Option::take);
-            let mut loan = loan.ok_or(TakeError::Taken)?;
-            map.taken[at] = true;
-            self.stats.taken.add(1);
-            loan.truncate(len as usize);
-            return Ok(loan);
-        }
-        let buffer = &mut self.buffers[part as usize];
-        let Some(mut loan) = self.pool.detach(buffer, segment as usize) else {
-            self.stats.spares_out.add(1);
-            return Err(TakeError::NoSpare);
+        let mut loan = if part == IN_LOANS {
+            let loan = landed.loans.get_mut(segment as usize).and_then(Option::take);
+            loan.ok_or(TakeError::Taken)?
+        } else {
+            let Some(loan) = pool.detach(&mut buffers[part as usize], segment as usize) else {
+                stats.spares_out.add(1);
+                return Err(TakeError::NoSpare);
+            };
+            loan
         };
         map.taken[at] = true;
-        self.stats.taken.add(1);
+        stats.taken.add(1);
         loan.truncate(len as usize);
         Ok(loan)
     }
 
-    /// Gives the sink of a want back, as far as its pieces were not taken.
-    pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
+    fn take_sink(&mut self, want: usize) -> Option<Sink> {
         let sink = self.landed.take_sink(want)?;
-        if let Some(map) = self.map.as_deref_mut() {
-            let items = map.items.iter().filter(|item| item.index as usize == want);
-            for item in items {
-                let pieces = item.first as usize..(item.first + item.count) as usize;
-                for at in pieces.filter(|&at| map.pieces[at].part == IN_LOANS) {
-                    map.taken[at] = true;
-                }
+        let Map { items, pieces, taken, .. } = &mut *self.map;
+        for item in items.iter().filter(|item| item.index as usize == want) {
+            let range = item.first as usize..(item.first + item.count) as usize;
+            for at in range.filter(|&at| pieces[at].part == IN_LOANS) {
+                taken[at] = true;
             }
         }
         Some(sink)
-    }
-
-    #[inline]
-    fn payload_pieces(&self) -> &[Piece] {
-        match self.map.as_deref() {
-            None => core::slice::from_ref(&self.plain),
-            Some(map) => &map.payload,
-        }
     }
 
     #[cold]
@@ -269,6 +298,9 @@ impl<'a> Incoming<'a> {
         &segment[range]
     }
 }
+
+/// Bytes of a message that the engine reads: transaction id and message type.
+const PREFIX_LEN: usize = 8;
 
 /// Memory that explicit RDMA has filled for one message.
 #[derive(Debug)]
@@ -379,8 +411,8 @@ impl<'a> PlacedItem<'a> {
     pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let incoming = self.incoming;
         let ItemAt { first, count, .. } = self.at;
-        (first as usize..(first + count) as usize).map(move |at| match incoming.map.as_deref() {
-            Some(map) if !map.taken[at] => incoming.bytes(&map.pieces[at]),
+        (first as usize..(first + count) as usize).map(move |at| match incoming.mapping() {
+            Some(mapped) if !mapped.map.taken[at] => mapped.bytes(&mapped.map.pieces[at]),
             _ => &[],
         })
     }
@@ -398,9 +430,9 @@ impl<'a> Iterator for PayloadStream<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let piece = self.incoming.payload_pieces().get(self.next)?;
+        let slice = self.incoming.slice(self.next)?;
         self.next += 1;
-        Some(self.incoming.bytes(piece))
+        Some(slice)
     }
 }
 

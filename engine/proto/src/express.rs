@@ -29,13 +29,13 @@ impl Connection {
     /// Takes a transmission if it is a plain message that breaks no rule; else nothing has changed
     /// and it is to be handed to [`Connection::on_transmission`].
     ///
-    /// `transmission` is all of it, in one piece.
+    /// `transmission` is all of it, in one piece. What is returned beside the message is its payload.
     #[inline]
-    pub fn on_plain_message(
+    pub fn on_plain_message<'a>(
         &mut self,
         ledger: &mut ShardLedger,
-        transmission: &[u8],
-    ) -> Option<Plain> {
+        transmission: &'a [u8],
+    ) -> Option<(Plain, &'a [u8])> {
         let (header, payload) = transmission.split_first_chunk::<PLAIN_HEADER_LEN>()?;
         let prefix = payload.first_chunk::<8>()?;
         if header[4..8] != self.vers.to_be_bytes() || header[12..] != [0; 16] {
@@ -46,11 +46,12 @@ impl Connection {
         }
         let xid = word(header, 0);
         let credit = word(header, 8);
-        match word(prefix, 4) {
-            CALL => self.on_plain_call(ledger, xid, credit),
-            REPLY => self.on_plain_reply(ledger, xid, credit),
-            _ => None,
-        }
+        let plain = match word(prefix, 4) {
+            CALL => self.on_plain_call(ledger, xid, credit)?,
+            REPLY => self.on_plain_reply(ledger, xid, credit)?,
+            _ => return None,
+        };
+        Some((plain, payload))
     }
 
     #[inline]

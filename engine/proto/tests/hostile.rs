@@ -329,6 +329,10 @@ proptest! {
             let expected = general.receive(&bytes);
             let before = state(&short);
             let taken = short.conn.on_plain_message(&mut short.ledger, &bytes);
+            let taken = taken.map(|(plain, payload)| {
+                assert_eq!(payload, &bytes[PLAIN_HEADER_LEN..]);
+                plain
+            });
             match (taken, expected) {
                 (Some(Plain::Call(to)), Ingress::Call(message)) => {
                     prop_assert!(message.is_plain());
@@ -425,7 +429,7 @@ fn the_first_message_takes_the_general_way() {
     assert_eq!(server.conn.on_plain_message(&mut server.ledger, &bytes), None);
     assert!(matches!(server.receive(&bytes), Ingress::Call(_)));
     let taken = server.conn.on_plain_message(&mut server.ledger, &bytes);
-    assert!(matches!(taken, Some(Plain::Call(_))), "the grant has grown with the first call");
+    assert!(matches!(taken, Some((Plain::Call(_), _))), "the grant has grown with the first call");
 }
 
 fn encoded(side: &Side, plan: &InlinePlan) -> [u8; PLAIN_HEADER_LEN] {

@@ -227,8 +227,8 @@ mod a_server {
             let answer = report(&mut server, &msg(10, second, false, 8));
             assert_eq!(words(&answer)[..2], [10, second]);
             assert_eq!(words(&answer)[3..], [4, 1, 1, 2]);
-            let taken =
-                server.conn.on_plain_message(&mut server.ledger, &msg(11, second, false, 8));
+            let other = msg(11, second, false, 8);
+            let taken = server.conn.on_plain_message(&mut server.ledger, &other);
             assert_eq!(taken, None);
             assert!(matches!(server.receive(&msg(12, first, false, 8)), Ingress::Call(_)));
         }

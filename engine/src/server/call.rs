@@ -10,8 +10,8 @@ use crate::shard::peers::PeerId;
 #[derive(Debug)]
 pub struct Call<'a> {
     peer: PeerId,
-    address: SocketAddr,
     xid: u32,
+    address: &'a SocketAddr,
     incoming: Incoming<'a>,
 }
 
@@ -19,14 +19,15 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn new(
         peer: PeerId,
-        address: SocketAddr,
+        address: &'a SocketAddr,
         xid: u32,
         incoming: Incoming<'a>,
     ) -> Call<'a> {
-        Call { peer, address, xid, incoming }
+        Call { peer, xid, address, incoming }
     }
 
     /// Who calls.
+    #[inline]
     pub fn peer(&self) -> PeerId {
         self.peer
     }
@@ -34,10 +35,11 @@ impl<'a> Call<'a> {
     /// Where the caller is, as the connection manager says. On RDMA a client does not choose its
     /// port, so one that comes back comes from another (RFC 8267).
     pub fn address(&self) -> SocketAddr {
-        self.address
+        *self.address
     }
 
     /// The transaction id, unique among the open calls of this peer.
+    #[inline]
     pub fn xid(&self) -> u32 {
         self.xid
     }
@@ -46,12 +48,14 @@ impl<'a> Call<'a> {
 impl<'a> Deref for Call<'a> {
     type Target = Incoming<'a>;
 
+    #[inline]
     fn deref(&self) -> &Incoming<'a> {
         &self.incoming
     }
 }
 
 impl<'a> DerefMut for Call<'a> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Incoming<'a> {
         &mut self.incoming
     }

@@ -95,8 +95,8 @@ impl<P: Provider> Core<P> {
             Start::Two if self.is_free_to_choose() => self.life.negotiation_until(now),
             _ => self.life.opening_until(now),
         };
-        let peer = Peer::new(conn, id, qp_num, asked, address, until);
-        self.peers.insert(peer);
+        let peer = Peer::new(conn, id, qp_num, asked, until);
+        self.peers.insert(peer, address);
         self.io.bind(id.index, attached.qp);
         let Some(peer) = self.peers.at(id.index) else { return };
         if let Some(send) = peer.conn.begin()

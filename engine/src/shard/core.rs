@@ -67,7 +67,7 @@ pub(crate) struct Core<P: Provider> {
     pub hold: Hold,
     /// An answer from another thread for which no send slot was free.
     pub unanswered: Option<(Ticket, Finished)>,
-    /// Turns since there was something to do.
+    /// Turns since there was something to do, while Receives are to be posted.
     idle: u32,
     /// What all of the above lives in: dropped last.
     pub regions: Regions<P>,
@@ -158,15 +158,14 @@ impl<P: Provider> Core<P> {
     }
 
     /// Does everything there is to do at `now`, once. True if there was something.
+    ///
+    /// A turn without anything is a load for each thing that there could be, and few branches.
+    #[inline]
     pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         let mut busy = false;
         if self.handle.bell().answer() {
             busy = true;
-            // Who is told to close a connection has sent before what it sent before.
-            if self.hold.is_on() {
-                self.flush(now, handler);
-            }
-            self.read_letters(now, handler);
+            self.on_bell(now, handler);
         }
         if self.is_due(now) {
             self.flush(now, handler);
@@ -175,36 +174,15 @@ impl<P: Provider> Core<P> {
         if let Err(error) = self.io.poll(&mut self.batch) {
             self.lose_all(CloseReason::Queue(error), now, handler);
         }
-        if self.hold.is_on() {
-            let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
-            self.hold.on_polled(self.batch.iter().filter(is_receive).count());
-        }
-        if !self.waiting.is_empty() {
-            self.serve_waiting(now, handler);
+        if self.waiting.len() | usize::from(self.hold.is_on()) != 0 {
+            self.before_batch(now, handler);
         }
         if !self.batch.is_empty() {
             busy = true;
-            self.stats.completions.add(self.batch.len() as u64);
-            if self.batch.len() > 1 {
-                self.glance();
-            }
-            for at in 0..self.batch.len() {
-                let completion = self.batch[at];
-                self.on_completion(completion, now, handler);
-            }
-            if self.has_legs() {
-                self.settle(handler);
-            }
-            // What was answered leaves first. The Receives that it takes to refill are a reserve
-            // of the budget, so that none that was granted is missing meanwhile.
-            if self.is_due(now) {
-                self.flush(now, handler);
-            }
+            self.take_in(now, handler);
         }
-        // In chains, or when there is nothing better to do: the budget has a reserve.
-        self.idle = if busy { 0 } else { self.idle.saturating_add(1) };
-        if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
-            self.top_up();
+        if self.refill.len() | self.pool.free() != 0 {
+            self.refill_if_due(busy);
         }
         // Messages that came before the end of their connection go first, but one that waits for a
         // slot does not keep the ends of others for long.
@@ -234,6 +212,69 @@ impl<P: Provider> Core<P> {
             self.tick(now, handler);
         }
         busy
+    }
+
+    /// Other threads have left something.
+    #[cold]
+    fn on_bell<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        // Who is told to close a connection has sent before what it sent before.
+        if self.hold.is_on() {
+            self.flush(now, handler);
+        }
+        self.read_letters(now, handler);
+    }
+
+    /// The hold learns how many messages have come together, and those that wait go first.
+    #[cold]
+    fn before_batch<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        if self.hold.is_on() {
+            let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
+            self.hold.on_polled(self.batch.iter().filter(is_receive).count());
+        }
+        self.serve_waiting(now, handler);
+    }
+
+    /// Posts Receives in chains, or when there is nothing better to do: the budget has a reserve.
+    #[inline]
+    fn refill_if_due(&mut self, busy: bool) {
+        self.idle = if busy { 0 } else { self.idle + 1 };
+        if self.refill.len() >= REFILL_CHAIN || self.idle >= IDLE_TURNS {
+            self.idle = 0;
+            self.top_up();
+        }
+    }
+
+    /// Deals with all that was polled, and sends the answers.
+    #[inline(never)]
+    fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        let count = self.batch.len();
+        self.stats.completions.add(count as u64);
+        if count > 1 {
+            self.glance();
+        }
+        let mut received = 0;
+        for at in 0..count {
+            let wc = &self.batch[at];
+            if Io::<P::Queues>::work(wc.wr_id) == Work::Recv
+                && wc.status == WcStatus::Success
+                && let Some(token) = self.io.take_recv(wc.wr_id)
+            {
+                let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                received += 1;
+                self.on_receive(token, came, wc.qp_num, now, handler);
+            } else {
+                self.on_other(at, now, handler);
+            }
+        }
+        self.stats.received.add(received);
+        if self.has_legs() {
+            self.settle(handler);
+        }
+        // What was answered leaves first. The Receives that it takes to refill are a reserve of the
+        // budget, so that none that was granted is missing meanwhile.
+        if self.is_due(now) {
+            self.flush(now, handler);
+        }
     }
 
     /// The queues are of no use any more: the shard ends, and is given no more connections.
@@ -308,24 +349,19 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    #[inline]
-    fn on_completion<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
-        match Io::<P::Queues>::work(wc.wr_id) {
-            Work::Recv => {
-                let Some(token) = self.io.take_recv(wc.wr_id) else {
-                    self.stats.failed_completions.add(1);
-                    return;
-                };
-                if wc.status == WcStatus::Success {
-                    let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
-                    self.on_receive(token, came, wc.qp_num, now, handler);
-                } else {
-                    self.free_buffer(token);
-                    self.on_failure(wc, now, handler);
-                }
-            }
-            Work::Sent(seq) => self.on_sent(wc, seq, now, handler),
+    /// A completion that brings no message.
+    #[cold]
+    fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
+        let wc = self.batch[at];
+        if let Work::Sent(seq) = Io::<P::Queues>::work(wc.wr_id) {
+            return self.on_sent(wc, seq, now, handler);
         }
+        let Some(token) = self.io.take_recv(wc.wr_id) else {
+            // It was never posted, or is completed a second time.
+            return self.stats.failed_completions.add(1);
+        };
+        self.free_buffer(token);
+        self.on_failure(wc, now, handler);
     }
 
     fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, seq: u32, now: u64, handler: &mut H) {
@@ -377,7 +413,7 @@ impl<P: Provider> Core<P> {
     /// Whether the legs of explicit RDMA have anything to do.
     #[inline]
     fn has_legs(&self) -> bool {
-        !self.outbox.ripe.is_empty() || !self.fetches.is_idle()
+        self.outbox.ripe.len() | self.fetches.waiting() != 0
     }
 
     /// Whether the legs of explicit RDMA can go on before anything else has happened. What a program

@@ -227,10 +227,10 @@ impl Fetches {
         !self.here.is_empty()
     }
 
-    /// Whether there is nothing to deliver and nothing to read.
+    /// Calls that are to be delivered or read.
     #[inline]
-    pub fn is_idle(&self) -> bool {
-        self.line.is_empty() && self.here.is_empty()
+    pub fn waiting(&self) -> usize {
+        self.line.len() + self.here.len()
     }
 
     /// Frees a place whose buffers have been given back.

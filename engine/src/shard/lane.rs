@@ -8,9 +8,16 @@
 
 use super::message::Queue;
 
-/// The sends of one queue pair.
+/// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Lane {
+    /// Work requests posted.
+    posted: u32,
+    /// Work requests known to be complete.
+    done: u32,
+    /// The last signaled work request.
+    signaled: u32,
     /// Laid out, not posted in full.
     pub pending: Queue,
     /// Posted, memory still in the device's hands.
@@ -19,12 +26,6 @@ pub(crate) struct Lane {
     pub ready: bool,
     /// Reports and messages between the transports since `pending` was last empty.
     pub unsolicited: u32,
-    /// Work requests posted.
-    posted: u32,
-    /// Work requests known to be complete.
-    done: u32,
-    /// The last signaled work request.
-    signaled: u32,
 }
 
 impl Lane {

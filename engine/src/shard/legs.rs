@@ -136,8 +136,8 @@ impl<P: Provider> Core<P> {
         while let Some(place) = self.fetches.pop_here() {
             let Core { fetches, peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
             let fetch = fetches.at(place);
-            let owner = fetch.owner.and_then(|(id, to)| Some((peers.named(id)?, to)));
-            if let Some((peer, to)) = owner
+            let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
+            if let Some(((peer, address), to)) = owner
                 && peer.phase == Phase::Up
             {
                 if !outbox.has_slot_for(&peer.lane) {
@@ -152,7 +152,13 @@ impl<P: Provider> Core<P> {
                     Ok(()) => {
                         let (buffers, landed) = fetch.landed();
                         let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                        deliver((peer, outbox), (to, kept), incoming, (life, handle), handler);
+                        deliver(
+                            (peer, address, outbox),
+                            (to, kept),
+                            incoming,
+                            (life, handle),
+                            handler,
+                        );
                     }
                 }
             }

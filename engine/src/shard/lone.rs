@@ -26,7 +26,7 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) -> bool {
         let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
-        let Some(peer) = peers.at(index) else { return false };
+        let Some((peer, address)) = peers.with_address(index) else { return false };
         let first = first_segment(pool, token, byte_len);
         let lone = peer.conn.on_lone_message(&mut outbox.ledger, byte_len, first);
         let Some(lone) = lone else { return false };
@@ -37,7 +37,7 @@ impl<P: Provider> Core<P> {
         let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
         match kind {
             LoneKind::Call(to) => {
-                deliver((peer, outbox), (to, kept), incoming, (life, handle), handler);
+                deliver((peer, address, outbox), (to, kept), incoming, (life, handle), handler);
             }
             LoneKind::Reply(finished) => {
                 stats.calls_done.add(1);

@@ -342,7 +342,7 @@ impl Outbox {
     /// Whether any peer has pending messages.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.express.is_empty()
+        self.ready.len() | self.express.len() == 0
     }
 
     /// Whether what is pending is short, and waits in no lane.

@@ -4,7 +4,7 @@
 //!   Opening ──properties known──▶ Up ──▶ Closing ──sends drained──▶ free, next generation
 //! ```
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::Connection;
 
@@ -20,28 +20,29 @@ pub struct PeerId {
     pub(crate) generation: u32,
 }
 
-/// One connection of a shard. Laid out as written: what every message needs is in the first lines.
+/// One connection of a shard. Laid out as written: what every message needs is in the first line
+/// of the connection and in the line behind it.
 #[repr(C)]
 pub(crate) struct Peer {
     pub conn: Connection,
     pub phase: Phase,
-    pub lane: Lane,
+    pub id: PeerId,
+    pub qp_num: u32,
     /// Calls delivered to the handler and not answered.
     pub open_calls: u32,
+    /// Messages of the peer that wait for a send slot.
+    pub waiting: u32,
+    pub lane: Lane,
     /// Own calls that have memory exposed.
     pub exposed: u32,
     /// Calls of the peer whose data are being fetched.
     pub fetching: u32,
-    /// Messages of the peer that wait for a send slot.
-    pub waiting: u32,
     /// When one of them was passed over last: the number of the scan.
     pub passed_over: u64,
     /// The completion behind which nothing has come, and since when.
     pub stuck: Option<(u32, u64)>,
     /// Why the connection has ended, if the handler has still to be told.
     pub untold: Option<CloseReason>,
-    pub id: PeerId,
-    pub qp_num: u32,
     /// Until when the open group may stand open.
     pub group_until: Option<u64>,
     /// Since when a request for changes of properties waits for its answer.
@@ -50,8 +51,6 @@ pub(crate) struct Peer {
     pub connect: Option<Asked>,
     /// Whether it is asked for once more when it is gone.
     pub again: bool,
-    /// Where the other end is.
-    pub address: SocketAddr,
 }
 
 impl Peer {
@@ -60,7 +59,6 @@ impl Peer {
         id: PeerId,
         qp_num: u32,
         connect: Option<Asked>,
-        address: SocketAddr,
         until: u64,
     ) -> Peer {
         let phase = Phase::Opening { until };
@@ -82,13 +80,16 @@ impl Peer {
             group_until: None,
             asking_since: None,
             again: false,
-            address,
         }
     }
 }
 
 /// Where a connection stands.
+///
+/// With so many values that it has no use for, a place without a connection is marked here and
+/// nowhere else: whether there is one that is up is one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
 pub(crate) enum Phase {
     /// Connected; the properties of the peer are not known yet.
     Opening {
@@ -117,23 +118,27 @@ const QP_NUM_BITS: u32 = 24;
 const LEAF_BITS: u32 = 10;
 const LEAF: usize = 1 << LEAF_BITS;
 
+/// In the place of an address where there is no connection.
+const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
 /// All connections of a shard.
 pub(crate) struct Peers {
-    slots: Box<[Slot]>,
+    slots: Box<[Option<Peer>]>,
+    /// How often each place was used.
+    generations: Box<[u32]>,
+    /// Where the other ends are: lent together with the connection, and seldom looked at.
+    addresses: Box<[SocketAddr]>,
     free: Vec<u32>,
     /// From queue pair number to peer: upper bits, then lower bits.
     table: Vec<Option<Box<[u32; LEAF]>>>,
 }
 
-struct Slot {
-    generation: u32,
-    peer: Option<Peer>,
-}
-
 impl Peers {
     pub fn new(peers_max: usize) -> Peers {
         Peers {
-            slots: (0..peers_max).map(|_| Slot { generation: 0, peer: None }).collect(),
+            slots: (0..peers_max).map(|_| None).collect(),
+            generations: vec![0; peers_max].into(),
+            addresses: vec![NOWHERE; peers_max].into(),
             free: (0..peers_max as u32).rev().collect(),
             table: (0..1usize << (QP_NUM_BITS - LEAF_BITS)).map(|_| None).collect(),
         }
@@ -142,7 +147,7 @@ impl Peers {
     /// The name that the next connection will have. `None` if there is no room for one.
     pub fn vacancy(&self) -> Option<PeerId> {
         let index = *self.free.last()?;
-        Some(PeerId { index, generation: self.slots[index as usize].generation })
+        Some(PeerId { index, generation: self.generations[index as usize] })
     }
 
     /// Whether a queue pair number has no more bits than devices give out.
@@ -154,22 +159,23 @@ impl Peers {
     ///
     /// # Panics
     /// If its queue pair cannot be named.
-    pub fn insert(&mut self, peer: Peer) {
+    pub fn insert(&mut self, peer: Peer, address: SocketAddr) {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
         let leaf = &mut self.table[(peer.qp_num >> LEAF_BITS) as usize];
         leaf.get_or_insert_with(|| Box::new([NONE; LEAF]))[peer.qp_num as usize % LEAF] =
             peer.id.index;
-        let slot = &mut self.slots[peer.id.index as usize];
-        slot.peer = Some(peer);
+        self.addresses[peer.id.index as usize] = address;
+        let index = peer.id.index as usize;
+        self.slots[index] = Some(peer);
     }
 
     /// Takes a connection out; its name is stale from now on.
     pub fn remove(&mut self, index: u32) -> Option<Peer> {
-        let slot = &mut self.slots[index as usize];
-        let peer = slot.peer.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
+        let peer = self.slots[index as usize].take()?;
+        let generation = &mut self.generations[index as usize];
+        *generation = generation.wrapping_add(1);
         self.free.push(index);
         if let Some(leaf) = &mut self.table[(peer.qp_num >> LEAF_BITS) as usize] {
             leaf[peer.qp_num as usize % LEAF] = NONE;
@@ -188,25 +194,37 @@ impl Peers {
     /// The connection in this place.
     #[inline]
     pub fn at(&mut self, index: u32) -> Option<&mut Peer> {
-        self.slots[index as usize].peer.as_mut()
+        self.slots[index as usize].as_mut()
+    }
+
+    /// As [`Peers::at`], with the address of the other end.
+    #[inline]
+    pub fn with_address(&mut self, index: u32) -> Option<(&mut Peer, &SocketAddr)> {
+        let address = self.addresses.get(index as usize)?;
+        Some((self.slots.get_mut(index as usize)?.as_mut()?, address))
+    }
+
+    /// As [`Peers::named`], with the address of the other end.
+    pub fn named_with_address(&mut self, id: PeerId) -> Option<(&mut Peer, &SocketAddr)> {
+        self.with_address(id.index).filter(|(peer, _)| peer.id == id)
     }
 
     /// All connections, for whoever counts them.
     pub fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.slots.iter().filter_map(|slot| slot.peer.as_ref())
+        self.slots.iter().flatten()
     }
 
     /// Touches both places of a connection that every message needs.
     #[inline]
     pub fn glance(&self, index: u32) -> u32 {
-        let peer = self.slots[index as usize].peer.as_ref();
+        let peer = self.slots[index as usize].as_ref();
         peer.map_or(0, |peer| peer.open_calls ^ peer.conn.inflow().granted())
     }
 
     /// The connection of this name. `None` if it has ended.
     #[inline]
     pub fn named(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.slots.get_mut(id.index as usize)?.peer.as_mut().filter(|peer| peer.id == id)
+        self.slots.get_mut(id.index as usize)?.as_mut().filter(|peer| peer.id == id)
     }
 
     /// The number of connections that there can be.

@@ -1,5 +1,7 @@
 //! The way in: completion, transmission, group, call or reply, and the buffer back to the device.
 
+use std::net::SocketAddr;
+
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
     CallId, Complete, Control, Ingress, Part, Plain, PropertyOutcome, Received, ReplyTo, Via,
@@ -70,7 +72,6 @@ impl<P: Provider> Core<P> {
         now: u64,
         handler: &mut H,
     ) {
-        self.stats.received.add(1);
         let Some(index) = self.peers.find(qp_num) else {
             self.stats.late.add(1);
             self.free_buffer(token);
@@ -91,31 +92,31 @@ impl<P: Provider> Core<P> {
     pub(super) fn receive<H: Handler>(
         &mut self,
         index: u32,
-        mut token: RecvToken,
+        token: RecvToken,
         came: Came,
         now: u64,
         handler: &mut H,
     ) {
-        let byte_len = came.byte_len;
         let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
-        let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
-        let first = first_segment(pool, &token, byte_len);
-        let is_short = first.len() == byte_len as usize;
+        let Some((peer, address)) = peers.with_address(index) else {
+            return self.free_buffer(token);
+        };
+        let first = first_segment(pool, &token, came.byte_len);
         if peer.phase != Phase::Up || came.invalidated.is_some() {
             return self.receive_other(index, token, came, now, handler);
         }
-        if !is_short {
-            return self.receive_long(index, token, came, now, handler);
-        }
-        match peer.conn.on_plain_message(&mut outbox.ledger, first) {
-            Some(Plain::Call(to)) => {
-                let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
-                let asked = (to, &NOTHING_OFFERED);
-                deliver((peer, outbox), asked, incoming, (life, handle), handler);
+        let plain = match first.len() == came.byte_len as usize {
+            true => peer.conn.on_plain_message(&mut outbox.ledger, first),
+            false => None,
+        };
+        match plain {
+            Some((Plain::Call(to), payload)) => {
+                let (incoming, asked) = (Incoming::plain(payload), (to, &NOTHING_OFFERED));
+                deliver((peer, address, outbox), asked, incoming, (life, handle), handler);
             }
-            Some(Plain::Reply(finished)) => {
+            Some((Plain::Reply(finished), payload)) => {
                 stats.calls_done.add(1);
-                let incoming = Incoming::plain(pool, &mut token, byte_len, stats);
+                let incoming = Incoming::plain(payload);
                 handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
             }
             None => return self.receive_long(index, token, came, now, handler),
@@ -333,9 +334,12 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) {
         let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
-        let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
+        let Some((peer, address)) = peers.with_address(index) else { return };
+        if peer.phase != Phase::Up {
+            return;
+        }
         let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
-        deliver((peer, outbox), (to, kept), incoming, (life, handle), handler);
+        deliver((peer, address, outbox), (to, kept), incoming, (life, handle), handler);
     }
 
     pub(super) fn deliver_reply<H: Handler>(
@@ -378,7 +382,7 @@ impl<P: Provider> Core<P> {
 /// stops.
 #[inline]
 pub(super) fn deliver<H: Handler>(
-    (peer, outbox): (&mut Peer, &mut Outbox),
+    (peer, address, outbox): (&mut Peer, &SocketAddr, &mut Outbox),
     (to, kept): (ReplyTo, &KeptOffer),
     incoming: Incoming<'_>,
     (life, handle): (&Life, &ShardHandle),
@@ -388,7 +392,7 @@ pub(super) fn deliver<H: Handler>(
     let Some(slot) = slot else { return refuse(peer, outbox, &to) };
     outbox.stats.calls_in.add(1);
     peer.open_calls += 1;
-    let call = Call::new(peer.id, peer.address, to.xid, incoming);
+    let call = Call::new(peer.id, address, to.xid, incoming);
     let payload = Payload::begin(outbox, slot, to.xid, REPLY);
     let reply = Reply::new(payload, peer, to, kept, handle.shard());
     let _answer = handler.on_call(call, reply);

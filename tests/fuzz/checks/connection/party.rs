@@ -412,7 +412,7 @@ impl Party {
         let payload = wire.get(PLAIN_HEADER_LEN..).unwrap_or_default();
         match conn.on_plain_message(ledger, wire) {
             None => return false,
-            Some(Plain::Call(to)) => {
+            Some((Plain::Call(to), _)) => {
                 if is_lawful {
                     peer.delivered(to.xid, payload);
                 }
@@ -423,7 +423,7 @@ impl Party {
                     lead: wire.into(),
                 });
             }
-            Some(Plain::Reply(Finished { token })) => {
+            Some((Plain::Reply(Finished { token }), _)) => {
                 let found = self.calls.iter().find(|(_, open)| open.token == token);
                 let xid = *found.expect("only an open call is answered").0;
                 let open = self.calls.remove(&xid).expect("it was just found");
