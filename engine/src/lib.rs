@@ -19,6 +19,7 @@ pub mod error;
 pub mod fabric;
 pub mod incoming;
 mod io;
+mod landed;
 pub mod payload;
 pub mod provider;
 pub mod server;

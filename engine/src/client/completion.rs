@@ -2,7 +2,8 @@
 
 use crate::client::sink::Sink;
 use crate::error::CallError;
-use crate::incoming::{Incoming, Landed};
+use crate::incoming::Incoming;
+use crate::landed::Landed;
 use crate::shard::peers::PeerId;
 
 /// A call is over: its reply, or why there is none.

@@ -20,8 +20,7 @@ use super::message::Messages;
 use super::news::News;
 use super::outbox::Outbox;
 use super::owing::Owing;
-use super::peers::{PeerId, Peers, Phase};
-use super::rx::Came;
+use super::peers::{PeerId, Peers};
 use super::turn::{Turn, release};
 use super::waiting::WaitingRoom;
 use super::windows::{Way, Windows};
@@ -31,7 +30,7 @@ use crate::control::Attachment;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
 use crate::io::{Io, Refill, Work};
-use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WcStatus, WorkCompletion};
+use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WorkCompletion};
 use crate::server::handler::Handler;
 use crate::server::ticket::{Finished, KeptOffer, Ticket};
 use crate::stats::{SharedStats, Stats};
@@ -62,7 +61,7 @@ pub(crate) struct Core<P: Provider> {
     pub handle: ShardHandle,
     pub stats: SharedStats,
     pub arrivals: Arc<Inbox<Arrival<P>>>,
-    batch: WcBatch,
+    pub batch: WcBatch,
     pub news: News,
     pub hold: Hold,
     /// An answer from another thread for which no send slot was free.
@@ -244,39 +243,6 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Deals with all that was polled, and sends the answers.
-    #[inline(never)]
-    fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        let count = self.batch.len();
-        self.stats.completions.add(count as u64);
-        if count > 1 {
-            self.glance();
-        }
-        let mut received = 0;
-        for at in 0..count {
-            let wc = &self.batch[at];
-            if Io::<P::Queues>::work(wc.wr_id) == Work::Recv
-                && wc.status == WcStatus::Success
-                && let Some(token) = self.io.take_recv(wc.wr_id)
-            {
-                let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
-                received += 1;
-                self.on_receive(token, came, wc.qp_num, now, handler);
-            } else {
-                self.on_other(at, now, handler);
-            }
-        }
-        self.stats.received.add(received);
-        if self.has_legs() {
-            self.settle(handler);
-        }
-        // What was answered leaves first. The Receives that it takes to refill are a reserve of the
-        // budget, so that none that was granted is missing meanwhile.
-        if self.is_due(now) {
-            self.flush(now, handler);
-        }
-    }
-
     /// The queues are of no use any more: the shard ends, and is given no more connections.
     #[cold]
     fn lose_all<H: Handler>(&mut self, why: CloseReason, now: u64, handler: &mut H) {
@@ -330,73 +296,12 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
-    /// while the first of them is dealt with.
-    #[inline]
-    fn glance(&self) {
-        for completion in &self.batch {
-            if let Some(index) = self.peers.find(completion.qp_num) {
-                core::hint::black_box(self.peers.glance(index));
-            }
-        }
-    }
-
     /// A buffer that nobody needs any more: to be posted with the next chain of Receives.
     #[inline]
     pub fn free_buffer(&mut self, token: RecvToken) {
         if let Err(full) = self.refill.try_push(token) {
             self.pool.put(full.element());
         }
-    }
-
-    /// A completion that brings no message.
-    #[cold]
-    fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
-        let wc = self.batch[at];
-        if let Work::Sent(seq) = Io::<P::Queues>::work(wc.wr_id) {
-            return self.on_sent(wc, seq, now, handler);
-        }
-        let Some(token) = self.io.take_recv(wc.wr_id) else {
-            // It was never posted, or is completed a second time.
-            return self.stats.failed_completions.add(1);
-        };
-        self.free_buffer(token);
-        self.on_failure(wc, now, handler);
-    }
-
-    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, seq: u32, now: u64, handler: &mut H) {
-        let Some(index) = self.peers.find(wc.qp_num) else {
-            self.stats.late.add(1);
-            return;
-        };
-        let Some(peer) = self.peers.at(index) else { return };
-        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, seq) {
-            self.stats.late.add(1);
-            return;
-        }
-        if matches!(peer.phase, Phase::Closing { .. }) {
-            self.finish_close(index, handler);
-        } else if wc.status != WcStatus::Success {
-            self.on_failure(wc, now, handler);
-        } else if matches!(peer.phase, Phase::Refused { .. }) {
-            self.see_off(index, now, handler);
-        } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
-            self.outbox.wake(&mut peer.lane, index);
-        }
-    }
-
-    /// A work request failed: only its name, its status and its queue pair are known.
-    #[cold]
-    fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
-        self.stats.failed_completions.add(1);
-        let Some(index) = self.peers.find(wc.qp_num) else {
-            self.stats.late.add(1);
-            return;
-        };
-        // Whoever has moved the queue pair to the error state knows more than that it is there.
-        let is_flushed = wc.status == WcStatus::Flushed;
-        let said = if is_flushed { self.news.reason(self.io.queues(), wc.qp_num) } else { None };
-        self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
     }
 
     /// Gives loans that left with a message back to their pools. Those that were dropped elsewhere
@@ -412,7 +317,7 @@ impl<P: Provider> Core<P> {
 
     /// Whether the legs of explicit RDMA have anything to do.
     #[inline]
-    fn has_legs(&self) -> bool {
+    pub(super) fn has_legs(&self) -> bool {
         self.outbox.ripe.len() | self.fetches.waiting() != 0
     }
 

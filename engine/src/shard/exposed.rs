@@ -21,7 +21,8 @@ use super::message::{Bulk, PIECES_MAX};
 use super::prepare::{Parts, first_segment};
 use super::windows::{Exposer, Grant, Windows};
 use crate::error::CallError;
-use crate::incoming::{Buffers, Landed, Landing, Map};
+use crate::incoming::{Buffers, Map};
+use crate::landed::{Landed, Landing};
 use crate::provider::SendOp;
 
 /// Pieces of memory that one call exposes to be written to.

@@ -17,7 +17,8 @@ use rpcrdma_xdr::rpc::MsgType;
 use super::message::{Body, REQUESTS_MAX};
 use super::peers::PeerId;
 use super::prepare::{Parts, first_segment};
-use crate::incoming::{Buffers, Landed, Map};
+use crate::incoming::{Buffers, Map};
+use crate::landed::Landed;
 use crate::provider::{Remote, SendOp};
 use crate::server::ticket::KeptOffer;
 

@@ -16,7 +16,8 @@ use super::peers::Phase;
 use super::rx::{deliver, refuse};
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
-use crate::incoming::{Buffers, Incoming, Landed};
+use crate::incoming::{Buffers, Incoming};
+use crate::landed::Landed;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
 

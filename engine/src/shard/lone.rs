@@ -10,7 +10,8 @@ use super::peers::Peer;
 use super::prepare::first_segment;
 use super::rx::deliver;
 use crate::client::completion::Completion;
-use crate::incoming::{Incoming, Landed};
+use crate::incoming::Incoming;
+use crate::landed::Landed;
 use crate::provider::{Provider, SendOp};
 use crate::server::handler::Handler;
 

@@ -8,6 +8,7 @@
 pub(crate) mod admit;
 #[doc(hidden)]
 pub mod audit;
+mod batch;
 pub(crate) mod close;
 pub(crate) mod core;
 pub(crate) mod exposed;

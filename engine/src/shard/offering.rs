@@ -6,7 +6,7 @@ use super::exposed::{Exposure, Exposures};
 use super::windows::{Exposer, Grant, NoKey};
 use crate::client::sink::Sink;
 use crate::error::CallRefused;
-use crate::incoming::Landing;
+use crate::landed::Landing;
 
 /// There is no window, no buffer or no place left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,105 @@
+//! A batch: what one poll of the completion queue has brought, dealt with in order.
+
+use super::core::Core;
+use super::peers::Phase;
+use super::rx::Came;
+use crate::error::CloseReason;
+use crate::io::{Io, Work};
+use crate::provider::{Provider, WcStatus, WorkCompletion};
+use crate::server::handler::Handler;
+
+impl<P: Provider> Core<P> {
+    /// Deals with all that was polled, and sends the answers.
+    #[inline(never)]
+    pub(super) fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        let count = self.batch.len();
+        self.stats.completions.add(count as u64);
+        if count > 1 {
+            self.glance();
+        }
+        let mut received = 0;
+        for at in 0..count {
+            let wc = &self.batch[at];
+            if Io::<P::Queues>::work(wc.wr_id) == Work::Recv
+                && wc.status == WcStatus::Success
+                && let Some(token) = self.io.take_recv(wc.wr_id)
+            {
+                let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                received += 1;
+                self.on_receive(token, came, wc.qp_num, now, handler);
+            } else {
+                self.on_other(at, now, handler);
+            }
+        }
+        self.stats.received.add(received);
+        if self.has_legs() {
+            self.settle(handler);
+        }
+        // What was answered leaves first. The Receives that it takes to refill are a reserve of the
+        // budget, so that none that was granted is missing meanwhile.
+        if self.is_due(now) {
+            self.flush(now, handler);
+        }
+    }
+
+    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
+    /// while the first of them is dealt with.
+    #[inline]
+    fn glance(&self) {
+        for completion in &self.batch {
+            if let Some(index) = self.peers.find(completion.qp_num) {
+                core::hint::black_box(self.peers.glance(index));
+            }
+        }
+    }
+
+    /// A completion that brings no message.
+    #[cold]
+    fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
+        let wc = self.batch[at];
+        if let Work::Sent(seq) = Io::<P::Queues>::work(wc.wr_id) {
+            return self.on_sent(wc, seq, now, handler);
+        }
+        let Some(token) = self.io.take_recv(wc.wr_id) else {
+            // It was never posted, or is completed a second time.
+            return self.stats.failed_completions.add(1);
+        };
+        self.free_buffer(token);
+        self.on_failure(wc, now, handler);
+    }
+
+    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, seq: u32, now: u64, handler: &mut H) {
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        let Some(peer) = self.peers.at(index) else { return };
+        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, seq) {
+            self.stats.late.add(1);
+            return;
+        }
+        if matches!(peer.phase, Phase::Closing { .. }) {
+            self.finish_close(index, handler);
+        } else if wc.status != WcStatus::Success {
+            self.on_failure(wc, now, handler);
+        } else if matches!(peer.phase, Phase::Refused { .. }) {
+            self.see_off(index, now, handler);
+        } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
+            self.outbox.wake(&mut peer.lane, index);
+        }
+    }
+
+    /// A work request failed: only its name, its status and its queue pair are known.
+    #[cold]
+    fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        self.stats.failed_completions.add(1);
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        // Whoever has moved the queue pair to the error state knows more than that it is there.
+        let is_flushed = wc.status == WcStatus::Flushed;
+        let said = if is_flushed { self.news.reason(self.io.queues(), wc.qp_num) } else { None };
+        self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
+    }
+}
