@@ -67,7 +67,7 @@ pub fn judge(outcome: &dyn Outcome, args: &OutputArgs) -> Result<Verdict, BenchE
     for condition in &args.fail_if {
         failures.extend(condition.holds(&figures)?);
     }
-    let is_asked = args.strict || !args.fail_if.is_empty();
+    let is_asked = args.strict || !args.fail_if.is_empty() || outcome.wants_verdict();
     let noise = &outcome.scene().noise;
     if is_asked && !noise.is_empty() {
         return Ok(Verdict::Noisy(noise.clone()));
@@ -99,8 +99,7 @@ impl Verdict {
 impl Condition {
     /// Why the condition holds; `None` if it does not.
     fn holds(&self, figures: &[Figure]) -> Result<Option<String>, BenchError> {
-        let found = figures.iter().find(|figure| figure.id() == self.figure);
-        let figure = found.ok_or_else(|| unknown(&self.figure, figures))?;
+        let figure = named(&self.figure, figures)?;
         let limit = self.limit.of(figure)?;
         let Figure { value, unit, samples, .. } = figure;
         let holds = match self.is {
@@ -179,6 +178,20 @@ impl Limit {
         let text =
             format!("--fail-if: {id} is in {}: {number}{} is not", unit.symbol(), suffix.text);
         Err(BenchError::Usage(text))
+    }
+}
+
+/// The figure of this name, or the only one whose name ends with it: `ratio` for `a/b.ratio`.
+fn named<'a>(name: &str, figures: &'a [Figure]) -> Result<&'a Figure, BenchError> {
+    if let Some(figure) = figures.iter().find(|figure| figure.id() == name) {
+        return Ok(figure);
+    }
+    let is_end =
+        |figure: &&Figure| figure.id().strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    let mut ends = figures.iter().filter(is_end);
+    match (ends.next(), ends.next()) {
+        (Some(figure), None) => Ok(figure),
+        _ => Err(unknown(name, figures)),
     }
 }
 

@@ -83,3 +83,38 @@ fn a_side_that_is_none_is_refused_with_a_list_of_those_that_are() {
         assert!(errors.contains("`grpc` is no side") && errors.contains("fi_pingpong"), "{errors}");
     }
 }
+
+/// A short comparison with these options: its exit code, and whether the run was noisy.
+fn judged(options: &str) -> Option<(Option<i32>, bool, String)> {
+    good("floor")?;
+    let output = bench(&format!("cmp {options} -n 3000 -r 8 --warm-up 10"));
+    let is_noisy = text(&output.stdout).contains("NOISY");
+    Some((output.status.code(), is_noisy, text(&output.stderr)))
+}
+
+#[test]
+fn the_ratio_decides_the_exit_code_unless_the_run_is_noisy() {
+    for (options, code) in [
+        ("floor unix --fail-if ratio>1000", 0),
+        ("unix floor --fail-if ratio>0.001", 2),
+        ("floor unix --regression 5%", 0),
+        ("unix floor --regression 5%", 2),
+    ] {
+        let Some((ended, is_noisy, errors)) = judged(options) else { return };
+        let expected = if is_noisy { 3 } else { code };
+        assert_eq!(ended, Some(expected), "{options}: {errors}");
+        assert_eq!(errors.is_empty(), expected == 0, "{options}: {errors}");
+    }
+}
+
+#[test]
+fn a_ratio_of_many_pairs_has_to_be_named() {
+    let Some((ended, _, errors)) = judged("floor unix tcp --fail-if ratio>1") else { return };
+    assert_eq!(ended, Some(1), "{errors}");
+    assert!(
+        errors.contains("floor/unix.ratio ") && errors.contains("floor/tcp.ratio "),
+        "{errors}"
+    );
+    let Some((ended, ..)) = judged("floor unix tcp --fail-if floor/tcp.ratio>1000") else { return };
+    assert!(matches!(ended, Some(0 | 3)));
+}

@@ -88,6 +88,18 @@ impl Comparison {
         }
     }
 
+    /// That it is worse by more than that share, in words.
+    pub fn regression_sentence(&self, allowed: f64) -> String {
+        let Comparison { of, to, ratio: Interval { value, low, high }, .. } = self;
+        format!(
+            "{of} over {to}, {}: worse by at least {:.1} %, {:.1} % are allowed (ratio {value:.3}, \
+             {low:.3} to {high:.3})",
+            self.short(),
+            self.regression() * 100.0,
+            allowed * 100.0
+        )
+    }
+
     /// What it comes to, in words.
     pub fn verdict(&self) -> String {
         let Interval { value, .. } = self.ratio;

@@ -46,6 +46,9 @@ pub struct Args {
     /// they can. One side alone is compared with every peer that is installed.
     #[arg(value_name = "SIDE")]
     pub sides: Vec<String>,
+    /// Exit with 2 if a first ratio is worse by more than this, and so is all of its interval: 5%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub regression: Option<f64>,
     /// Where the threads and the processes run.
     #[command(flatten)]
     pub cores: CoreArgs,
@@ -90,7 +93,8 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let (measured, scene) = run(entrants, notes, cores, rounds, quota, session)?;
     let order = if is_bandwidth(&sides) { Order::DataFirst } else { Order::RateFirst };
     let comparisons = compare(&measured, order, args.seed.seed)?;
-    Ok(Report { what, settings, scene, measured, comparisons, absent })
+    let allowed = args.regression;
+    Ok(Report { what, settings, scene, measured, comparisons, absent, allowed })
 }
 
 /// The sides that run, and those that cannot.
@@ -229,6 +233,16 @@ fn compare(
     Ok(comparisons)
 }
 
+/// A share: `5%` or `0.05`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().map(|number| number / unit);
+    share.ok().filter(|share| (0.0..=10.0).contains(share)).ok_or("a share, as in 5%".into())
+}
+
 const SECONDS: Duration = Duration::from_secs(2);
 /// With every peer that is there.
 const SECONDS_OF_MANY: Duration = Duration::from_secs(1);
@@ -243,15 +257,26 @@ Examples:
   rpcrdma-bench cmp lat 'lat --idle block'            two settings of the engine
   rpcrdma-bench cmp rate 'rate -k 1024'               one connection and many
   rpcrdma-bench cmp bw 'ucx am'                       bandwidth beside active messages of UCX
-  rpcrdma-bench cmp lat saved:yesterday.json    today and then
+  rpcrdma-bench cmp lat saved:yesterday.json --regression 5%
   rpcrdma-bench cmp 'lat --provider verbs' ib_send_lat
 
 The first side is above the line: a ratio of round trips below 1 says that it is faster. The
-interval holds the ratio with 95 % by bootstrap over the rounds.";
+interval holds the ratio with 95 % by bootstrap over the rounds. In --fail-if, `ratio` is the first
+ratio of the only pair, and `ratio.low` and `ratio.high` are the ends of its interval.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_or_a_number() {
+        for (text, value) in [("5%", 0.05), ("0.05", 0.05), ("0%", 0.0), ("12.5 %", 0.125)] {
+            assert_eq!(share(text), Ok(value), "{text}");
+        }
+        for wrong in ["", "%", "-5%", "x", "2000%", "NaN"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn one_side_alone_meets_every_peer_that_is_there() {

@@ -24,6 +24,8 @@ pub struct Report {
     pub comparisons: Vec<Vec<Comparison>>,
     /// Peers that are not there, and how they are had.
     pub absent: Vec<String>,
+    /// By which share the first ratio of a pair may be worse, if that is to be judged.
+    pub allowed: Option<f64>,
 }
 
 /// How it was compared.
@@ -83,6 +85,17 @@ impl Outcome for Report {
         }
         self.scene.write_noise(&mut out);
         out
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let Some(allowed) = self.allowed else { return Vec::new() };
+        let firsts = self.comparisons.iter().filter_map(|pair| pair.first());
+        let worse = firsts.filter(|one| one.regression() > allowed);
+        worse.map(|one| one.regression_sentence(allowed)).collect()
+    }
+
+    fn wants_verdict(&self) -> bool {
+        self.allowed.is_some()
     }
 
     fn detail(&self) -> Value {
@@ -242,6 +255,7 @@ mod tests {
             measured,
             comparisons,
             absent: vec!["ucx_perftest is not installed".into()],
+            allowed: None,
         }
     }
 
@@ -271,6 +285,20 @@ mod tests {
         let table = report(&[("a", ONE), ("b", TWO), ("c", ONE)]).table();
         assert!(!table.contains("\n                  mean"), "{table}");
         assert!(table.contains("no difference seen"), "{table}");
+    }
+
+    #[test]
+    fn a_regression_is_one_if_all_of_the_interval_is_beyond_what_is_allowed() {
+        let judged = |first, second, allowed| {
+            Report { allowed, ..report(&[("a", first), ("b", second)]) }.failures()
+        };
+        assert_eq!(judged(TWO, ONE, None), [""; 0], "nobody asked");
+        assert_eq!(judged(ONE, TWO, Some(0.0)), [""; 0], "it is better");
+        assert_eq!(judged(ONE, ONE, Some(0.0)), [""; 0], "it is the same");
+        let failures = judged(TWO, ONE, Some(0.05));
+        assert!(failures[0].starts_with("a over b, median: worse by at least 9"), "{failures:?}");
+        let low = report(&[("a", TWO), ("b", ONE)]).comparisons[0][0].regression();
+        assert_eq!(judged(TWO, ONE, Some(low)), [""; 0], "the edge is allowed");
     }
 
     #[test]

@@ -54,6 +54,11 @@ pub trait Outcome {
         Vec::new()
     }
 
+    /// Whether the mode was asked for a verdict of its own, which a noisy run cannot have.
+    fn wants_verdict(&self) -> bool {
+        false
+    }
+
     /// What JSON has beside the rest: an object, or null.
     fn detail(&self) -> Value {
         Value::Null
