@@ -11,10 +11,12 @@
 //!
 //! RFC 5531 headers with AUTH_NONE; data is an XDR opaque of variable length.
 
+use serde::{Deserialize, Serialize};
+
 use crate::args::Op;
 
 /// What one call carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// What it does.
     pub op: Op,

@@ -17,6 +17,7 @@ use crate::site::Site;
 pub struct Device {
     verbs: Verbs,
     address: IpAddr,
+    far: Option<SocketAddr>,
 }
 
 impl Device {
@@ -25,6 +26,18 @@ impl Device {
     /// # Errors
     /// If there is none, its libraries are missing, or it has no address to listen on.
     pub fn open(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
+        if args.connect.is_some() {
+            let text = "this mode runs both ends itself: --connect is for lat, rate, bw and load";
+            return Err(BenchError::Usage(text.into()));
+        }
+        Device::towards(args, config)
+    }
+
+    /// The same for a client whose server may be on another host.
+    ///
+    /// # Errors
+    /// If there is none, its libraries are missing, or it has no address.
+    pub fn towards(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
         let mut options = VerbsOptions::from(config.verbs());
         if args.device.is_some() || args.address.is_some() {
             (options.device, options.address) = (args.device.clone(), args.address);
@@ -35,7 +48,7 @@ impl Device {
         let address = address.or_else(|| address_of(name)).ok_or_else(|| {
             BenchError::Usage(format!("{name} has no IPv4 address; name one: --address"))
         })?;
-        Ok(Device { verbs, address })
+        Ok(Device { verbs, address, far: args.connect })
     }
 }
 
@@ -48,6 +61,10 @@ impl Site for Device {
 
     fn at(&self) -> SocketAddr {
         SocketAddr::new(self.address, 0)
+    }
+
+    fn far(&self) -> Option<SocketAddr> {
+        self.far
     }
 
     fn notes(&self) -> Vec<String> {

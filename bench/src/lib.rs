@@ -41,6 +41,7 @@ pub mod raw;
 pub mod recipe;
 pub mod rounds;
 pub mod rpc;
+pub mod serve;
 pub mod session;
 pub mod settings;
 pub mod shards;

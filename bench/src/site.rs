@@ -22,6 +22,11 @@ pub trait Site {
     /// Where servers listen; a free port is taken.
     fn at(&self) -> SocketAddr;
 
+    /// Where a server on another host is asked to answer, in place of one here.
+    fn far(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// The device and its settings, for the report.
     fn notes(&self) -> Vec<String>;
 }

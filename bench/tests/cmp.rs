@@ -118,3 +118,15 @@ fn a_ratio_of_many_pairs_has_to_be_named() {
     let Some((ended, ..)) = judged("floor unix tcp --fail-if floor/tcp.ratio>1000") else { return };
     assert!(matches!(ended, Some(0 | 3)));
 }
+
+#[test]
+fn a_server_needs_a_device_and_says_so() {
+    let output = bench("serve");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("lives inside one process"), "{errors}");
+    let output = bench("lat --connect 127.0.0.1");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("--connect is for --provider verbs"), "{errors}");
+}

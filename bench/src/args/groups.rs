@@ -1,6 +1,6 @@
 //! Groups of options that modes share: the call, the engine, the device, the length, the output.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::call::Shape;
 use crate::cores::CorePair;
 use crate::error::BenchError;
 use crate::meter::{End, Quota};
+use crate::serve::far;
 use crate::settings::{self, Need, Wish};
 use crate::verdict::Condition;
 
@@ -97,6 +98,9 @@ pub struct DeviceArgs {
     /// An address of the device, where the server listens [default: its first IPv4 address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
+    /// The server is `rpcrdma-bench serve` on another host: for lat, rate, bw and load
+    #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = far::address)]
+    pub connect: Option<SocketAddr>,
 }
 
 impl DeviceArgs {
@@ -107,6 +111,11 @@ impl DeviceArgs {
     pub fn check(&self) -> Result<(), BenchError> {
         if self.provider == Over::Fabric && (self.device.is_some() || self.address.is_some()) {
             let text = "--device and --address are for --provider verbs";
+            return Err(BenchError::Usage(text.into()));
+        }
+        if self.provider == Over::Fabric && self.connect.is_some() {
+            let text = "the software fabric lives inside one process, and no other host can be \
+                reached over it: --connect is for --provider verbs";
             return Err(BenchError::Usage(text.into()));
         }
         Ok(())

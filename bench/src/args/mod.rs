@@ -17,6 +17,7 @@ use crate::cmp;
 use crate::contest::{bw, floor, lat, rate, raw};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
+use crate::serve;
 use crate::session::Session;
 use crate::{check, churn, conns, cost, distance, idle, load, shards, soak, starve};
 
@@ -115,6 +116,8 @@ modes! {
     Bw(bw),
     /// Two or more of these in turns, peers like UCX and sockets, or earlier results
     Cmp(cmp),
+    /// The other end on another host, for clients with --connect
+    Serve(serve),
     /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
     Distance(distance),
     /// Latency of calls that come when they come, at shares of the capacity: an open loop

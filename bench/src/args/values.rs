@@ -1,6 +1,7 @@
 //! What options may be set to: operations, ways, policies, providers.
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// What carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -12,7 +13,8 @@ pub enum Over {
 }
 
 /// What one call does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Op {
     /// A call without arguments and a reply without results
     Null,
@@ -37,7 +39,8 @@ impl Op {
 }
 
 /// How data travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Placement {
     /// In the payload stream, copied by the program
     Inline,
@@ -65,7 +68,8 @@ pub enum Switch {
 }
 
 /// What the receiver of data does with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Touch {
     /// Nothing
     None,

@@ -66,7 +66,7 @@ fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     };
     let mut wanted = Wanted::new(source)
         .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
-    let DeviceArgs { provider, device, address } = &args.device;
+    let DeviceArgs { provider, device, address, .. } = &args.device;
     wanted.verbs |= *provider == Over::Verbs;
     if device.is_some() || address.is_some() {
         (wanted.device, wanted.address) = (device.clone(), *address);

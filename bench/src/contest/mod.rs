@@ -5,6 +5,7 @@
 //!   options ──▶ plan ──▶ contenders: floor, raw, ... ──▶ probe, rounds, probe ──▶ report
 //! ```
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::jitter::{self, Jitter};
 use crate::outcome::{Lost, Scene};
 use crate::raw::{Posting, Raw};
 use crate::rounds::{self, Contender, Series};
-use crate::rpc::Rpc;
+use crate::rpc::{Distant, Rpc};
 use crate::session::Session;
 use crate::site::{Fabrics, Site};
 use crate::stat::Stat;
@@ -115,7 +116,7 @@ pub fn alone(
 ) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
     match device.provider {
         Over::Fabric => alone_on(&Fabrics::new(&plan.config), plan),
-        Over::Verbs => alone_on(&Device::open(device, &plan.config)?, plan),
+        Over::Verbs => alone_on(&Device::towards(device, &plan.config)?, plan),
     }
 }
 
@@ -130,7 +131,10 @@ fn alone_on<S: Site>(
     match plan.kind {
         Kind::Floor => field.add_floor(plan),
         Kind::Raw => field.add_raw(plan, plan.postings[0], site)?,
-        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, site)?,
+        Kind::Lat | Kind::Rate | Kind::Bw => match site.far() {
+            Some(server) => field.add_distant(plan, server, site)?,
+            None => field.add_rpc("rpc", plan, &plan.load, site)?,
+        },
     }
     let Field { mut contenders, notes } = field;
     Ok((contenders.pop().expect("one was added above"), notes))
@@ -144,7 +148,7 @@ pub fn measure(plan: &Plan, device: &DeviceArgs, session: &Session) -> Result<Re
     session.announce(&plan.sentence())?;
     match device.provider {
         Over::Fabric => measure_on(&Fabrics::new(&plan.config), plan, session),
-        Over::Verbs => measure_on(&Device::open(device, &plan.config)?, plan, session),
+        Over::Verbs => measure_on(&Device::towards(device, &plan.config)?, plan, session),
     }
 }
 
@@ -170,6 +174,12 @@ struct Field {
 
 fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+    if let Some(server) = site.far() {
+        // Its other end is not in this program: neither has the floor one, nor raw.
+        field.notes.extend(site.notes());
+        field.add_distant(plan, server, site)?;
+        return Ok(field);
+    }
     if plan.load.shape.data_len() > LONG {
         field.notes.push(LONG_NOTE.into());
     }
@@ -211,6 +221,19 @@ impl Field {
         let raw = Raw::new(&site.open()?, site.at(), cores, plan.traffic(), posting, timed)?;
         self.notes.extend(raw.notes());
         self.contenders.push(Box::new(raw));
+        Ok(())
+    }
+
+    fn add_distant<S: Site>(
+        &mut self,
+        plan: &Plan,
+        server: SocketAddr,
+        site: &S,
+    ) -> Result<(), BenchError> {
+        let Plan { cores, config, load, .. } = plan;
+        let rpc = Distant::new(site.open()?, server, *cores, config, load, plan.is_timed())?;
+        self.notes.extend(rpc.notes());
+        self.contenders.push(Box::new(rpc));
         Ok(())
     }
 

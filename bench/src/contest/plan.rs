@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::PlanArgs;
 use crate::args::{CallArgs, Op, Placement, Touch};
@@ -66,7 +66,7 @@ impl Kind {
 }
 
 /// What the engine is given to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// What one call carries.
     pub shape: Shape,
@@ -126,6 +126,10 @@ impl Plan {
     pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
         let PlanArgs { contest, length, .. } = args;
         contest.device.check()?;
+        if contest.device.connect.is_some() && matches!(kind, Kind::Floor | Kind::Raw) {
+            let text = "both ends of it are in this program: --connect is for lat, rate, bw, load";
+            return Err(BenchError::Usage(format!("{}: {text}", kind.name())));
+        }
         let load = load(kind, args)?;
         let need = Need {
             data_len: load.shape.data_len(),

@@ -12,6 +12,8 @@ mod report;
 
 use std::time::Duration;
 
+use rpcrdma_engine::Provider;
+
 use arrivals::Law;
 use open::{Offer, OpenRound};
 pub use report::{LoadReport, PointReport};
@@ -22,10 +24,10 @@ use crate::device::Device;
 use crate::dice::Dice;
 use crate::error::BenchError;
 use crate::jitter;
-use crate::meter::{End, Round};
+use crate::meter::{End, Quota, Round};
 use crate::outcome::{At, Outcome, Unit};
 use crate::rounds::median;
-use crate::rpc::Rpc;
+use crate::rpc::{Distant, Rpc};
 use crate::session::Session;
 use crate::site::{Fabrics, Site};
 use crate::stop;
@@ -165,7 +167,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<impl Outcome + use<>, B
     match args.contest.device.provider {
         Over::Fabric => measure_on(&Fabrics::new(&plan.base.config), &plan, session),
         Over::Verbs => {
-            measure_on(&Device::open(&args.contest.device, &plan.base.config)?, &plan, session)
+            measure_on(&Device::towards(&args.contest.device, &plan.base.config)?, &plan, session)
         }
     }
 }
@@ -176,7 +178,10 @@ fn measure_on<S: Site>(
     session: &Session,
 ) -> Result<LoadReport, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
-    let mut rpc = Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?;
+    let mut rpc: Box<dyn Loaded> = match site.far() {
+        Some(server) => Box::new(Distant::new(site.open()?, server, *cores, config, load, false)?),
+        None => Box::new(Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?),
+    };
     let notes = site.notes().into_iter().chain(rpc.notes()).collect();
     let progress = session.progress(rounds * (plan.points.len() as u32 + 1), plan.expected());
     let before = jitter::probe(*cores, PROBE_TIME)?;
@@ -207,6 +212,46 @@ fn measure_on<S: Site>(
     drop(progress);
     let after = jitter::probe(*cores, PROBE_TIME)?;
     Ok(LoadReport::new(plan, capacity, measured, notes, [before, after]))
+}
+
+/// A client with its server, wherever that is.
+trait Loaded {
+    /// A round of the closed loop.
+    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError>;
+
+    /// A round of the open loop.
+    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError>;
+
+    /// What it uses.
+    fn notes(&self) -> Vec<String>;
+}
+
+impl<P: Provider> Loaded for Rpc<P> {
+    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        Rpc::closed(self, quota)
+    }
+
+    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
+        Rpc::open(self, offer)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Rpc::notes(self)
+    }
+}
+
+impl<P: Provider> Loaded for Distant<P> {
+    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        Distant::closed(self, quota)
+    }
+
+    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
+        Distant::open(self, offer)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Distant::notes(self)
+    }
 }
 
 /// The order of a round: forwards, then backwards.

@@ -68,12 +68,7 @@ impl<P: Provider> Rpc<P> {
         let idle = config.engine().idle;
         let outcome = pair::run(
             *cores,
-            move |stop| {
-                let clock = Ticks::new();
-                let start = clock.raw();
-                let now_ns = || clock.delta_as_nanos(start, clock.raw());
-                drive(&mut Due { caller, stop }, offer, now_ns)
-            },
+            move |stop| offered(caller, offer, stop),
             move |stop| serve(server, Idling::new(idle), stop),
         )?;
         Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
@@ -96,6 +91,18 @@ impl<P: Provider> Rpc<P> {
         let cpu = [client_cpu, server_cpu];
         Ok(PausedRound { cpu, preempted: outcome.preempted, ..round })
     }
+}
+
+/// Offers calls on the calling thread.
+pub(super) fn offered<P: Provider>(
+    caller: &mut Caller<P>,
+    offer: &Offer,
+    stop: &Stop,
+) -> Result<OpenRound, BenchError> {
+    let clock = Ticks::new();
+    let start = clock.raw();
+    let now_ns = || clock.delta_as_nanos(start, clock.raw());
+    drive(&mut Due { caller, stop }, offer, now_ns)
 }
 
 /// The caller of an open loop.

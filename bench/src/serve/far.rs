@@ -1,0 +1,151 @@
+//! A server on another host, as the client's process sees it.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rpcrdma_config::Config;
+
+use super::agree::{Lines, PORT, Read1, Wish, Word};
+use crate::contest::Load;
+use crate::error::BenchError;
+use crate::pair::Stop;
+
+/// A server on another host that has agreed to answer.
+#[derive(Debug)]
+pub struct Far {
+    lines: Lines,
+}
+
+impl Far {
+    /// Asks a server to answer such calls. Returns where it listens over RDMA.
+    ///
+    /// # Errors
+    /// If nobody is there, or it refuses: why.
+    pub fn ask(
+        server: SocketAddr,
+        load: &Load,
+        config: &Config,
+    ) -> Result<(Far, SocketAddr), BenchError> {
+        let stream = TcpStream::connect_timeout(&server, PATIENCE).map_err(|error| {
+            failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}"))
+        })?;
+        let prepared = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(LOOK)));
+        let mut far = Far { lines: Lines::new(stream) };
+        prepared
+            .and_then(|()| far.lines.say(&Wish::new(load, config)))
+            .map_err(|error| failed(&error))?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            match far.lines.hear::<Word>() {
+                Ok(Read1::Line(Word::At(at))) => return Ok((far, at)),
+                Ok(Read1::Line(Word::Refused(why) | Word::Failed(why))) => {
+                    return Err(failed(&format!("{server} refuses: {why}")));
+                }
+                Ok(Read1::Nothing) => {}
+                Ok(Read1::Gone) => return Err(failed(&format!("{server} hung up"))),
+                Err(error) => {
+                    let text = format!("{server} is no `rpcrdma-bench serve`: {error}");
+                    return Err(failed(&text));
+                }
+            }
+        }
+        Err(failed(&format!("{server} does not answer")))
+    }
+
+    /// Watches over it for a round, until the other thread stops.
+    ///
+    /// # Errors
+    /// If it goes, or has failed: why.
+    pub fn watch(&mut self, stop: &Stop) -> Result<(), BenchError> {
+        self.quick().map_err(|error| failed(&error))?;
+        while !stop.is_set() {
+            match self.lines.hear::<Word>() {
+                Ok(Read1::Nothing) => thread::sleep(LOOK),
+                Ok(Read1::Line(Word::Failed(why) | Word::Refused(why))) => {
+                    return Err(failed(&why));
+                }
+                Ok(Read1::Line(Word::At(_))) | Err(_) | Ok(Read1::Gone) => {
+                    return Err(failed(&"it has gone"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn quick(&self) -> std::io::Result<()> {
+        self.lines.stream().set_nonblocking(true)
+    }
+}
+
+/// The address of a server: `HOST`, `HOST:PORT`.
+///
+/// # Errors
+/// If the name is not known.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let found = if text.contains(':') && bare.parse::<std::net::Ipv6Addr>().is_err() {
+        text.to_socket_addrs()
+    } else {
+        (bare, PORT).to_socket_addrs()
+    };
+    let mut found = found.map_err(|error| format!("{text}: {error}"))?;
+    found.next().ok_or_else(|| format!("{text}: nobody has this name"))
+}
+
+fn failed(what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who: WHO, what: what.to_string() }
+}
+
+const WHO: &str = "the server";
+/// Until a server is there, and has set itself up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at the connection.
+const LOOK: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port_or_gets_the_usual_one() {
+        let of = |text| address(text).expect("an address");
+        assert_eq!(of("127.0.0.1:7"), "127.0.0.1:7".parse().expect("one"));
+        assert_eq!(of("127.0.0.1"), SocketAddr::new(Ipv4Addr::LOCALHOST.into(), PORT));
+        assert_eq!(of("::1").port(), PORT);
+        assert_eq!(of("[::1]").port(), PORT);
+        assert_eq!(of("[::1]:9").port(), 9);
+        assert!(address("").is_err() || address("no.such.host.invalid").is_err());
+    }
+
+    #[test]
+    fn somebody_else_is_not_taken_for_a_server() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let at = listener.local_addr().expect("it is bound");
+        let other = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("one comes");
+            std::io::Write::write_all(&mut stream, b"220 mail\n").expect("it reads");
+            stream
+        });
+        let config = Config::profile("latency").expect("it comes with the engine");
+        let call = crate::call::Shape::new(crate::args::Op::Null, 0, 0);
+        let load = Load {
+            shape: call,
+            placement: crate::args::Placement::Inline,
+            window: 1,
+            connections: 1,
+            touch: crate::args::Touch::None,
+            sinks: 0,
+        };
+        let error = Far::ask(at, &load, &config).expect_err("it is a mail server");
+        assert!(error.to_string().contains("is no `rpcrdma-bench serve`"), "{error}");
+        drop(other.join());
+        let error = Far::ask(at, &load, &config).expect_err("nobody is there any more");
+        assert!(error.to_string().contains("no `rpcrdma-bench serve` answers"), "{error}");
+    }
+}
