@@ -358,7 +358,7 @@ mod tests {
         let table = report(&[series("raw", &[300], 0)], Vec::new()).table();
         let row = table.lines().find(|line| line.starts_with("raw, client")).unwrap_or_default();
         let figures: Vec<&str> = row.split_whitespace().skip(2).collect();
-        assert_eq!(figures, ["0.250", "1.000", "1.062"], "{table}");
+        assert_eq!(figures, ["0.250", "1.000", "1.062", "16"], "{table}");
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl Report {
         line(
             out,
             format_args!(
-                "{:<16}{:>14}{:>14}{:>14}{:>14}",
-                "per second", "median", "lowest", "highest", "data, GB/s"
+                "{:<16}{:>14}{:>14}{:>14}{:>14}{:>14}",
+                "per second", "median", "lowest", "highest", "data, GB/s", "samples"
             ),
         );
         for contender in &self.contenders {
@@ -56,7 +56,11 @@ impl Report {
             let high = rates().fold(0.0, f64::max);
             let [median, low, high] = [contender.rate, low, high].map(count);
             let (name, data) = (contender.name, contender.data_gb_per_s);
-            line(out, format_args!("{name:<16}{median:>14}{low:>14}{high:>14}{data:>14.3}"));
+            let samples = contender.completed();
+            line(
+                out,
+                format_args!("{name:<16}{median:>14}{low:>14}{high:>14}{data:>14.3}{samples:>14}"),
+            );
         }
     }
 
@@ -95,13 +99,18 @@ impl Report {
         line(
             out,
             format_args!(
-                "{:<24}{:>12}{:>12}{:>14}",
-                "for each round trip", "doorbells", "Sends", "completions"
+                "{:<24}{:>12}{:>12}{:>14}{:>14}",
+                "for each round trip", "doorbells", "Sends", "completions", "samples"
             ),
         );
-        for Spent { name, side, doorbells, sends, completions, .. } in &self.spent {
+        for Spent { name, side, doorbells, sends, completions, round_trips } in &self.spent {
             let name = format!("{name}, {side}");
-            line(out, format_args!("{name:<24}{doorbells:>12.3}{sends:>12.3}{completions:>14.3}"));
+            line(
+                out,
+                format_args!(
+                    "{name:<24}{doorbells:>12.3}{sends:>12.3}{completions:>14.3}{round_trips:>14}"
+                ),
+            );
         }
     }
 }
