@@ -220,7 +220,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
     /// Fail if a figure is so, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35';
-    /// several times. Names are those of --format csv
+    /// several times. A contender or a quotient, a dot, and a figure, as --format csv lists them
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
     /// Fail if the machine was too noisy for the run to count; --fail-if implies it
@@ -257,6 +257,8 @@ pub enum Format {
     Csv,
     /// A log of every sample, for the tools of HdrHistogram
     Hdr,
+    /// A page with plots, for a browser
+    Html,
     /// The table of ib_send_lat, or of ib_send_bw for a rate, for programs that read theirs
     Perftest,
 }

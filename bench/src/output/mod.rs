@@ -16,7 +16,12 @@ use crate::session::say;
 
 /// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {
-    let dashes = [(&args.json, Format::Json), (&args.csv, Format::Csv), (&args.hdr, Format::Hdr)];
+    let dashes = [
+        (&args.json, Format::Json),
+        (&args.csv, Format::Csv),
+        (&args.hdr, Format::Hdr),
+        (&args.html, Format::Html),
+    ];
     let is_dash = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
     dashes.into_iter().find(|(path, _)| is_dash(path)).map_or(args.format, |(_, format)| format)
 }
@@ -52,6 +57,7 @@ pub fn write(outcome: &dyn Outcome, args: &OutputArgs) -> Result<(), BenchError>
         Format::Json => json::text(outcome),
         Format::Csv => csv::text(outcome),
         Format::Hdr => hdr::text(outcome),
+        Format::Html => html::text(outcome),
         Format::Perftest => perftest::text(outcome)?,
     })
 }
@@ -69,4 +75,37 @@ fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
     ];
     let wished = all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)));
     wished.filter(|(path, _)| *path != Path::new("-")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dash_is_the_standard_output_and_no_file() {
+        for (option, expected) in [
+            ("--json", Format::Json),
+            ("--csv", Format::Csv),
+            ("--hdr", Format::Hdr),
+            ("--html", Format::Html),
+        ] {
+            let args = OutputArgs::of(&[option, "-"]);
+            assert_eq!((format(&args), files(&args).len()), (expected, 0), "{option}");
+            let args = OutputArgs::of(&[option, "a.file"]);
+            assert_eq!((format(&args), files(&args).len()), (Format::Table, 1), "{option}");
+        }
+    }
+
+    #[test]
+    fn trying_a_file_leaves_nothing_behind_and_spoils_nothing() {
+        let path = std::env::temp_dir().join(format!("rpcrdma-try-{}.json", std::process::id()));
+        let name = path.to_str().expect("a name in ASCII");
+        try_files(&OutputArgs::of(&["--json", name])).expect("a writable place");
+        assert!(!path.exists());
+        fs::write(&path, "an older result").expect("a writable place");
+        try_files(&OutputArgs::of(&["--json", name])).expect("a writable file");
+        let kept = fs::read_to_string(&path).expect("it is still there");
+        fs::remove_file(&path).expect("the file is ours");
+        assert_eq!(kept, "an older result");
+    }
 }
