@@ -176,7 +176,7 @@ fn measure_on<S: Site>(
     for round in 0..*rounds {
         let (offer, seed) = (plan.offer(capacity, dice.roll()), dice.roll());
         for turn in 0..2 {
-            if stop::is_wished() && round > 0 {
+            if stop::is_wished() {
                 break;
             }
             let side = if round % 2 == 0 { turn } else { 1 - turn };

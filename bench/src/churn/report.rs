@@ -36,8 +36,11 @@ impl SideReport {
         SideReport { name, latency, churned, rounds: Vec::new() }
     }
 
-    /// Takes a round in.
+    /// Takes a round in, unless it was ended before it had both its halves.
     pub fn take(&mut self, round: ChurnRound) {
+        if round.filled.elapsed_ns == 0 || round.open.offered == 0 {
+            return;
+        }
         self.latency.merge(&round.open.response);
         self.churned.merge(&round.churned);
         self.rounds.push(round);

@@ -43,6 +43,11 @@ impl PointReport {
         PointReport { connections, grown, rate, single, latency }
     }
 
+    /// Whether anything was measured: a run may be ended before it was this number's turn.
+    pub fn has_samples(&self) -> bool {
+        !self.rate.rounds.is_empty()
+    }
+
     /// Takes a round in: one with many under way, one with calls one after the other.
     pub fn take(&mut self, rate: Round, single: Round) {
         self.latency.merge(&single.latency);

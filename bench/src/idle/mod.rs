@@ -188,7 +188,7 @@ fn measure_on<S: Site>(
     for round in 0..plan.rounds {
         let seed = dice.roll();
         for turn in 0..points.len() {
-            if stop::is_wished() && round > 0 {
+            if stop::is_wished() {
                 break;
             }
             let index = if round % 2 == 0 { turn } else { points.len() - 1 - turn };
@@ -201,6 +201,7 @@ fn measure_on<S: Site>(
         }
     }
     drop(progress);
+    points.retain(PointReport::has_samples);
     let after = jitter::probe(plan.cores, PROBE_TIME)?;
     Ok(IdleReport::new(plan, points, notes, [before, after]))
 }

@@ -38,6 +38,11 @@ impl PointReport {
         PointReport { policy, pause, latency: Latency::new(), rounds: Vec::new() }
     }
 
+    /// Whether anything was measured: a run may be ended before it was this point's turn.
+    pub fn has_samples(&self) -> bool {
+        !self.rounds.is_empty()
+    }
+
     /// Takes a round in.
     pub fn take(&mut self, round: PausedRound) {
         self.latency.merge(&round.latency);

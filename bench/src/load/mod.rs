@@ -194,7 +194,7 @@ fn measure_on<S: Site>(
     for round in 0..*rounds {
         let seeds: Vec<u64> = plan.points.iter().map(|_| dice.roll()).collect();
         for turn in turns(plan.points.len() + 1, round) {
-            if stop::is_wished() && round > 0 {
+            if stop::is_wished() {
                 break;
             }
             match turn.checked_sub(1) {
@@ -210,6 +210,7 @@ fn measure_on<S: Site>(
         }
     }
     drop(progress);
+    measured.points.retain(PointReport::has_samples);
     let after = jitter::probe(*cores, PROBE_TIME)?;
     Ok(LoadReport::new(plan, capacity, measured, notes, [before, after]))
 }

@@ -399,6 +399,16 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_was_refused_once_is_no_lateness_of_the_generator() {
+        // Two at a time, and each takes longer than the next two need to come.
+        let offer = offer(1e6, 100);
+        let round = run(|time| Fake { window: 2, ..Fake::new(time, 3_000, 0..0) }, &offer);
+        assert!(round.backlog_max > 0);
+        assert!(round.lateness.count() < 10, "{} of {}", round.lateness.count(), round.offered);
+        assert!(round.lateness.summary(1.0).max_ns <= 10.0);
+    }
+
+    #[test]
     fn what_is_offered_is_achieved_while_the_server_keeps_up() {
         let round = run(|time| Fake::new(time, 200, 0..0), &offer(1e6, 10_000));
         assert!((round.offered_rate() / 1e6 - 1.0).abs() < 0.001, "{}", round.offered_rate());

@@ -43,8 +43,17 @@ impl PointReport {
         PointReport { point, response, lateness, rounds: Vec::new() }
     }
 
-    /// Takes a round in. The generator's lateness is kept of all rounds together.
+    /// Whether anything was measured: a run may be ended before it was this point's turn.
+    pub fn has_samples(&self) -> bool {
+        !self.rounds.is_empty()
+    }
+
+    /// Takes a round in, unless it was ended before it began. The generator's lateness is kept of
+    /// all rounds together.
     pub fn take(&mut self, mut round: OpenRound) {
+        if round.offered == 0 {
+            return;
+        }
         self.response.merge(&round.response);
         self.lateness.merge(&round.lateness);
         round.lateness = Latency::new();

@@ -139,7 +139,7 @@ fn measure_on<S: Site>(
     let mut done = 0;
     for round in 0..*rounds {
         for turn in 0..contenders.len() {
-            if stop::is_wished() && round > 0 {
+            if stop::is_wished() {
                 break;
             }
             let index = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
@@ -149,6 +149,7 @@ fn measure_on<S: Site>(
         }
     }
     drop(progress);
+    points.retain(PointReport::has_samples);
     let after = probe()?;
     Ok(CoresReport::new(plan, points, notes, [before, after]))
 }

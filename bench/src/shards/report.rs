@@ -35,6 +35,11 @@ impl PointReport {
         PointReport { pairs: pairs.to_vec(), rounds: Vec::new() }
     }
 
+    /// Whether anything was measured: a run may be ended before it was this number's turn.
+    pub fn has_samples(&self) -> bool {
+        !self.rounds.is_empty()
+    }
+
     /// Takes a round in: what each shard did.
     pub fn take(&mut self, round: Vec<Round>) {
         self.rounds.push(round);
