@@ -95,8 +95,8 @@ impl PointReport {
             };
             figures.push(ratio("ratio.rate", value).rounds(rounds));
             figures.push(ratio("ratio.rate.paired", paired));
-            figures.push(ratio("ratio.rate.low", low));
-            figures.push(ratio("ratio.rate.high", high));
+            figures.push(ratio("ratio.rate.lowest", low));
+            figures.push(ratio("ratio.rate.highest", high));
         }
         figures.into_iter().map(|figure| figure.at(self.at())).collect()
     }
