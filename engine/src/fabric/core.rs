@@ -11,7 +11,7 @@ use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
 use super::ring::{Body, Consumer, Refusal};
-use super::srq::Srq;
+use super::srq::{Head, Srq};
 use crate::provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
 
 /// A published request, remembered until its slot comes back.
@@ -73,22 +73,46 @@ impl Core {
         if self.delay_ns == 0 { 0 } else { self.clock.now_ns() }
     }
 
-    /// Matches a message with the oldest Receive.
+    /// Matches a message with the oldest Receive if that is simple: a message in its slot, for a
+    /// queue pair that receives, that fits in the first part of a Receive. False, and nothing is
+    /// done, otherwise: [`Core::arrive`] knows what then.
     #[inline(always)]
+    pub(super) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
+        let Some(recv) = self.srq.front() else { return false };
+        if self.qps.find(body.dst).is_none_or(|qp| qp.state == State::Error)
+            || !dma::deliver(body, recv.first, &self.keys)
+        {
+            return false;
+        }
+        let wr_id = recv.wr_id;
+        self.srq.pop();
+        out.push(WorkCompletion {
+            wr_id,
+            qp_num: body.dst,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Recv,
+            byte_len: body.byte_len,
+            invalidated: None,
+        });
+        true
+    }
+
+    /// Matches a message with the oldest Receive.
     pub(super) fn arrive(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
         let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);
         };
-        let Some((recv, sgl)) = self.srq.front() else {
+        let Some(&Head { wr_id, .. }) = self.srq.front() else {
             return Arrival::NoReceive { patience: qp.peer_rnr_retry };
         };
-        let (status, arrival) = if u64::from(body.byte_len) > recv.room {
+        let list = self.srq.list();
+        let (status, arrival) = if !dma::has_room(list, body.byte_len) {
             (WcStatus::LocalLength, Arrival::Refused(Refusal::TooLong))
         } else {
             let outcome = if body.pieces == 0 {
-                dma::deliver(body, sgl, &self.keys)
+                dma::scatter(body, list, &self.keys)
             } else {
-                match rx.fetch(|| dma::fetch(body, sgl, &self.keys)) {
+                match rx.fetch(|| dma::fetch(body, list, &self.keys)) {
                     Some(outcome) => outcome,
                     None => return Arrival::Refused(Refusal::Gone),
                 }
@@ -104,7 +128,7 @@ impl Core {
         };
         self.srq.pop();
         out.push(WorkCompletion {
-            wr_id: recv.wr_id,
+            wr_id,
             qp_num: body.dst,
             status,
             opcode: WcOpcode::Recv,

@@ -47,6 +47,24 @@ pub(super) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
     if byte_len as usize > INLINE_LEN {
         return refer(sgl, keys, body);
     }
+    body.pieces = 0;
+    if let [sge] = sgl {
+        let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
+        // SAFETY: the caller vouches for the source, and for `byte_len` being its length. That fits
+        // in the slot, which no program can name in an `Sge`, so that they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, body.bytes.as_mut_ptr(), byte_len as usize) };
+    } else {
+        // SAFETY: passed on.
+        unsafe { gather_parts(sgl, body) };
+    }
+}
+
+/// As [`gather`], from any number of places.
+///
+/// # Safety
+/// As for [`gather`]; all fit in the slot.
+#[inline(never)]
+unsafe fn gather_parts(sgl: &[Sge], body: &mut Body) {
     let mut place = body.bytes.as_mut_ptr();
     for sge in sgl {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
@@ -56,7 +74,6 @@ pub(super) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
         unsafe { std::ptr::copy_nonoverlapping(from, place, len) };
         place = place.wrapping_add(len);
     }
-    body.pieces = 0;
 }
 
 /// As [`gather`], for a request that may have to wait for the data of a Read: only what was posted
@@ -87,29 +104,38 @@ pub(super) fn refer(sgl: &[Sge], keys: &KeyCache, body: &mut Body) {
     body.pieces = count;
 }
 
-/// Copies the message in a slot to the memory of a Receive that is long enough for it.
+/// Copies the message in a slot to the first part of a Receive; false, and nothing is done, if it is
+/// not in the slot, or that part is too short for it or must not be written.
 #[inline(always)]
-pub(super) fn deliver(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
-    if let Some(Lent(sge)) = to.first()
+pub(super) fn deliver(body: &Body, Lent(sge): Lent, keys: &KeyCache) -> bool {
+    let is_possible = body.pieces == 0
         && body.byte_len <= sge.length.min(INLINE_LEN as u32)
-        && keys.allows(sge, Access::LOCAL_WRITE)
-    {
+        && keys.allows(&sge, Access::LOCAL_WRITE);
+    if is_possible {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
         // SAFETY: the source is the slot's own bytes, no fewer than `byte_len`. The destination was
         // lent and lies in a region registered for writing, which no slot does.
         unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), to, body.byte_len as usize) };
-        return Ok(());
     }
-    deliver_in_parts(body, to, keys)
+    is_possible
 }
 
-/// As [`deliver`], to a Receive in several parts.
-#[inline(never)]
-fn deliver_in_parts(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
+/// Copies the message in a slot to a Receive that is long enough for it, in as many parts as it
+/// takes.
+pub(super) fn scatter(body: &Body, to: &[Lent], keys: &KeyCache) -> Result<(), DmaError> {
     let mut scatter = Scatter { keys, left: to, at: 0 };
     let len = (body.byte_len as usize).min(INLINE_LEN);
     // SAFETY: the source is the slot's own bytes.
     unsafe { scatter.put(body.bytes.as_ptr(), len) }
+}
+
+/// Whether a list takes so many bytes.
+pub(super) fn has_room(to: &[Lent], byte_len: u32) -> bool {
+    let mut room = 0_u64;
+    to.iter().any(|Lent(sge)| {
+        room += u64::from(sge.length);
+        room >= byte_len.into()
+    }) || byte_len == 0
 }
 
 /// Copies a message from the memory of the peer to that of a Receive that is long enough for it.

@@ -97,7 +97,7 @@ impl KeyCache {
     }
 
     /// Whether the bytes of `sge` may be used so.
-    #[inline]
+    #[inline(always)]
     pub(super) fn allows(&self, sge: &Sge, access: Access) -> bool {
         let Some(slot) = self.find(sge.lkey) else { return false };
         // Below the base wraps around to a huge offset.

@@ -171,31 +171,43 @@ impl Lane {
         while taken < budget && !out.is_full() {
             self.rx.prefetch_front();
             let Some(body) = self.rx.front() else { break };
-            if core.delay_ns != 0 {
-                if now < self.rx.published_at().saturating_add(core.delay_ns) {
-                    break;
-                }
-                self.rx.stamp_taken(now);
+            if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
+                break;
             }
             self.acked = newer(self.acked, body.acks());
-            let dst = body.dst;
             taken += 1;
-            if body.op != OP_SEND {
-                if self.carry_out(core, out, now) {
-                    continue;
-                }
-                return taken - 1;
-            }
-            let arrival = core.arrive(&self.rx, body, out);
-            if !self.settle(core, out, now, (dst, arrival)) {
+            if body.op == OP_SEND && core.arrive_short(body, out) {
+                self.rx.release();
+            } else if !self.receive_other(core, out, now) {
                 return taken - 1;
             }
         }
         taken
     }
 
+    /// Whether the front has travelled long enough; if so, says when it is taken.
+    #[cold]
+    fn has_come(&self, delay_ns: u64, now: u64) -> bool {
+        if now < self.rx.published_at().saturating_add(delay_ns) {
+            return false;
+        }
+        self.rx.stamp_taken(now);
+        true
+    }
+
+    /// Takes the front, whatever it is. False if it waits for a Receive.
+    #[inline(never)]
+    fn receive_other(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+        let Some(body) = self.rx.front() else { return true };
+        if body.op != OP_SEND {
+            return self.carry_out(core, out, now);
+        }
+        let dst = body.dst;
+        let arrival = core.arrive(&self.rx, body, out);
+        self.settle(core, out, now, (dst, arrival))
+    }
+
     /// Gives the front back as it has ended. False if it waits for a Receive.
-    #[inline(always)]
     fn settle(
         &mut self,
         core: &mut Core,

@@ -1,15 +1,17 @@
-//! Posting anything but plain Sends: what waits, what is carried out here, what goes to the peer.
+//! Posting: plain Sends that leave at once, and anything else: what waits, what is carried out here,
+//! what goes to the peer.
 #![expect(unsafe_code, reason = "whoever posts has promised to leave the memory alone")]
 
 use rpcrdma_mempool::Access;
 
 use super::core::{Core, Posted};
 use super::dma;
+use super::keys::KeyCache;
 use super::lane::{Lane, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
-use super::qp::{Fate, State, must_wait, opcode_of};
+use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
 use super::queues::message_len;
-use super::ring::Body;
-use crate::provider::{Remote, SendFlags, SendOp, SendWr};
+use super::ring::{Body, INLINE_LEN};
+use crate::provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 /// What a queue pair takes.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +31,60 @@ pub(super) enum NotTaken {
     Full,
     /// It breaks a limit of the device.
     Invalid,
+}
+
+/// Posts plain Sends to a queue pair that is not in the error state, as long as each can leave at
+/// once, and returns how many. What stops it is for [`post`].
+///
+/// # Safety
+/// That of `post_send`.
+#[inline(always)]
+pub(super) unsafe fn post_plain(
+    (lane, qp, keys): (&mut Lane, &mut QueuePair, &mut KeyCache),
+    limits: Limits,
+    wrs: &[SendWr<'_>],
+    now: u64,
+) -> usize {
+    if qp.state != State::Ready || !lane.is_open() || limits.send_sge == 0 {
+        return 0;
+    }
+    let (dst, num) = (qp.peer, qp.num);
+    for (taken, wr) in wrs.iter().enumerate() {
+        let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
+        let is_short = wr.flags.contains(SendFlags::INLINE) && wr.sgl.len() == 1;
+        if !is_plain || !is_short && !is_long_and_allowed(wr, limits, keys) {
+            return taken;
+        }
+        let byte_len = match wr.sgl {
+            [sge] => sge.length,
+            sgl => sgl.iter().map(|sge| sge.length).sum(),
+        };
+        let is_too_long = is_short && byte_len > INLINE_LEN as u32;
+        if is_too_long || qp.outstanding >= limits.send_depth || !lane.tx.has_room() {
+            return taken;
+        }
+        qp.outstanding += 1;
+        let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+        let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
+        let is_published = lane.push(posted, now, |body| {
+            (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
+            // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+            unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+        });
+        debug_assert!(is_published, "there is room");
+        qp.sent_until = Some(lane.tx.head());
+    }
+    wrs.len()
+}
+
+/// Whether a Send that is not a single piece to be copied now breaks no limit and names memory that
+/// may be read.
+#[inline(never)]
+fn is_long_and_allowed(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> bool {
+    keys.refresh();
+    message_len(wr, limits.send_sge).is_some()
+        && (wr.flags.contains(SendFlags::INLINE)
+            || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty())))
 }
 
 /// Posts one request to a queue pair that is not in the error state.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
 use super::core::{Core, Posted};
-use super::dma::{self, Lent, PIECES_MAX};
+use super::dma::{Lent, PIECES_MAX};
 use super::endpoint::Endpoint;
-use super::lane::{Lane, OP_SEND, Outlook};
+use super::lane::{Lane, Outlook};
 use super::port::{Port, Progress};
 use super::post::{self, Limits, NotTaken};
 use super::qp::{Fate, QpTable, QueuePair, State};
@@ -27,8 +27,8 @@ use super::ring::INLINE_LEN;
 use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
-    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker,
-    WcBatch, WcOpcode, Window, WindowId,
+    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch,
+    WcOpcode, Window, WindowId,
 };
 
 /// The queues of one shard on the software fabric.
@@ -114,63 +114,25 @@ impl Queues for FabricQueues {
     }
 
     unsafe fn post_send(&mut self, qp: FabricQp, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        self.core.keys.refresh();
         if !self.core.opening.is_empty() {
             self.open();
         }
         let now = self.core.now_if_delayed();
-        let Core { qps, keys, backlog, .. } = &mut self.core;
+        let Core { qps, keys, .. } = &mut self.core;
         let Some(qp) = qps.find(qp.0).filter(|qp| qp.state != State::Error) else {
             return self.post_to_failed(qp.0, wrs);
         };
-        let lane = &mut self.lanes[qp.lane as usize];
+        let (num, index) = (qp.num, qp.lane as usize);
+        let lane = &mut self.lanes[index];
         let before = lane.tx.head();
+        // SAFETY: the caller's promise is passed on.
+        let taken = unsafe { post::post_plain((lane, qp, keys), self.limits, wrs, now) };
         let mut outcome = Ok(());
-        for (taken, wr) in wrs.iter().enumerate() {
-            if !matches!(wr.op, SendOp::Send) || wr.flags.contains(SendFlags::FENCE) {
-                let (num, lane) = (qp.num, qp.lane as usize);
-                // SAFETY: the caller's promise is passed on.
-                return unsafe { self.post_rest((num, lane), (wrs, taken), before, now) };
-            }
-            let Some(byte_len) = message_len(wr, self.limits.send_sge) else {
-                outcome = Err(PostError::Invalid { taken });
-                break;
-            };
-            if qp.outstanding >= self.limits.send_depth {
-                outcome = Err(PostError::QueueFull { taken });
-                break;
-            }
-            qp.outstanding += 1;
-            let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
-            let is_allowed = wr.flags.contains(SendFlags::INLINE)
-                || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
-            let dst = qp.peer;
-            if qp.state == State::Ready && is_allowed {
-                let (wr_id, opcode) = (wr.wr_id, WcOpcode::Send);
-                let posted = Posted { wr_id, qp_num: qp.num, covers, fate, opcode };
-                let is_published = lane.push(posted, now, |body| {
-                    (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
-                    // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
-                    unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
-                });
-                if is_published {
-                    qp.sent_until = Some(lane.tx.head());
-                    continue;
-                }
-            }
-            let fate = if is_allowed { fate } else { Fate::Protection };
-            backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |request| {
-                let body = &mut request.body;
-                (body.dst, body.op, body.byte_len, body.pieces) = (dst, OP_SEND, byte_len, 0);
-                if is_allowed {
-                    // SAFETY: as above.
-                    unsafe { dma::keep(wr, byte_len, keys, body) };
-                }
-            });
-            if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
-                lane.enqueue(qp.num);
-            }
+        if taken < wrs.len() {
+            // SAFETY: the caller's promise is passed on.
+            outcome = unsafe { self.post_rest((num, index), (wrs, taken), now) };
         }
+        let lane = &self.lanes[index];
         if lane.tx.head() != before {
             lane.peer.doze.poke();
         }
@@ -273,7 +235,8 @@ impl FabricQueues {
         }
     }
 
-    /// Posts what is left of a chain, beginning with a request that is no plain Send.
+    /// Posts what is left of a chain, beginning with a request that is no plain Send or cannot
+    /// leave at once.
     ///
     /// # Safety
     /// That of `post_send`.
@@ -283,9 +246,9 @@ impl FabricQueues {
         &mut self,
         (num, lane): (u32, usize),
         (wrs, first): (&[SendWr<'_>], usize),
-        before: u32,
         now: u64,
     ) -> Result<(), PostError> {
+        self.core.keys.refresh();
         let mut outcome = Ok(());
         let lane = &mut self.lanes[lane];
         for (taken, wr) in wrs.iter().enumerate().skip(first) {
@@ -298,9 +261,6 @@ impl FabricQueues {
             if outcome.is_err() {
                 break;
             }
-        }
-        if lane.tx.head() != before {
-            lane.peer.doze.poke();
         }
         outcome
     }

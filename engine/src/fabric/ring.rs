@@ -95,13 +95,22 @@ pub(super) struct Producer {
 unsafe impl Send for Producer {}
 
 /// A slot that nobody else looks at until it is published.
-pub(super) struct Vacant<'a>(&'a mut Producer);
+pub(super) struct Vacant<'a> {
+    producer: &'a mut Producer,
+    slot: &'a Slot,
+}
 
 impl Producer {
     /// The next slot, if there is one.
     #[inline]
     pub(super) fn claim(&mut self) -> Option<Vacant<'_>> {
-        self.has_room().then_some(Vacant(self))
+        if !self.has_room() {
+            return None;
+        }
+        let slot = self.slots.wrapping_add((self.head & self.mask) as usize);
+        // SAFETY: as in `slot`; the producer, and with it `ring`, is borrowed as long as the slot.
+        let slot = unsafe { &*slot };
+        Some(Vacant { producer: self, slot })
     }
 
     /// Whether a slot can be claimed.
@@ -221,7 +230,7 @@ impl Vacant<'_> {
     /// What the slot will carry. Holds whatever an earlier lap left there.
     #[inline]
     pub(super) fn body(&mut self) -> &mut Body {
-        let body = self.0.slot(self.0.head).body.with_mut(|body| body);
+        let body = self.slot.body.with_mut(|body| body);
         // SAFETY: the slot is less than a ring's length ahead of `freed`, so the consumer has
         // released it, and the ack that said so was loaded with acquire. It does not look at it
         // again before it is published, and `self` is the only way to it until then.
@@ -231,7 +240,7 @@ impl Vacant<'_> {
     /// When it was published, in ns, for a ring with a delay.
     #[inline]
     pub(super) fn stamp(&mut self, now_ns: u64) {
-        let producer = &self.0;
+        let producer = &self.producer;
         if let Some(at) = producer.ring.published_at.get((producer.head & producer.mask) as usize) {
             at.store(now_ns, Ordering::Relaxed);
         }
@@ -240,7 +249,7 @@ impl Vacant<'_> {
     /// Which memory of the consumer it is about.
     #[inline]
     pub(super) fn aim(&mut self, addr: u64) {
-        let producer = &self.0;
+        let producer = &self.producer;
         let place = &producer.ring.remotes[(producer.head & producer.mask) as usize];
         place.store(addr, Ordering::Relaxed);
     }
@@ -249,10 +258,9 @@ impl Vacant<'_> {
     #[inline]
     pub(super) fn publish(mut self, acks: Acks) {
         self.body().acks = acks;
-        let producer = self.0;
-        let turn = producer.head.wrapping_add(1);
-        producer.slot(producer.head).turn.store(turn, Ordering::Release);
-        producer.head = turn;
+        let turn = self.producer.head.wrapping_add(1);
+        self.slot.turn.store(turn, Ordering::Release);
+        self.producer.head = turn;
     }
 }
 

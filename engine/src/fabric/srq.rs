@@ -19,13 +19,14 @@ pub(super) struct Srq {
     end: u32,
 }
 
-/// A Receive without its scatter list.
+/// A Receive with as much of its scatter list as a short message needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     /// As posted.
     pub wr_id: WrId,
-    /// The sum of the lengths of its list.
-    pub room: u64,
+    /// The first entry of its list; of an empty list one that names nothing.
+    pub first: Lent,
+    /// Entries of the whole list.
     count: u32,
 }
 
@@ -34,7 +35,8 @@ impl Srq {
         let places = depth.next_power_of_two();
         let sge_max = sge_max as usize;
         Srq {
-            heads: (0..places).map(|_| Head { wr_id: WrId(0), room: 0, count: 0 }).collect(),
+            heads: vec![Head { wr_id: WrId(0), first: Lent::default(), count: 0 }; places as usize]
+                .into_boxed_slice(),
             sges: vec![Lent::default(); places as usize * sge_max].into_boxed_slice(),
             sge_max,
             depth,
@@ -59,12 +61,12 @@ impl Srq {
                 return Err(PostError::QueueFull { taken });
             }
             let index = (self.end & self.mask) as usize;
-            let mut room = 0;
-            for (place, sge) in self.sges[index * self.sge_max..].iter_mut().zip(wr.sgl) {
-                room += u64::from(sge.length);
+            let places = &mut self.sges[index * self.sge_max..][..wr.sgl.len()];
+            for (place, sge) in places.iter_mut().zip(wr.sgl) {
                 *place = lend(*sge);
             }
-            self.heads[index] = Head { wr_id: wr.wr_id, room, count: wr.sgl.len() as u32 };
+            let first = places.first().copied().unwrap_or_default();
+            self.heads[index] = Head { wr_id: wr.wr_id, first, count: wr.sgl.len() as u32 };
             self.end = self.end.wrapping_add(1);
         }
         Ok(())
@@ -72,14 +74,17 @@ impl Srq {
 
     /// The Receive that the next message meets.
     #[inline]
-    pub(super) fn front(&self) -> Option<(Head, &[Lent])> {
+    pub(super) fn front(&self) -> Option<&Head> {
         if self.oldest == self.end {
             return None;
         }
+        self.heads.get((self.oldest & self.mask) as usize)
+    }
+
+    /// The scatter list of the front.
+    pub(super) fn list(&self) -> &[Lent] {
         let index = (self.oldest & self.mask) as usize;
-        let head = self.heads[index];
-        let first = index * self.sge_max;
-        Some((head, &self.sges[first..first + head.count as usize]))
+        &self.sges[index * self.sge_max..][..self.heads[index].count as usize]
     }
 
     /// Takes the front out.

@@ -8,7 +8,13 @@ use crate::fabric::ring::{Body, Refusal, Vacant};
 use crate::provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 impl Lane {
-    /// Publishes a slot that `fill` has written. False if the ring is full or others wait.
+    /// Whether a new request may go before all others: none waits.
+    #[inline]
+    pub(in crate::fabric) fn is_open(&self) -> bool {
+        self.chores & CHORE_SEND == 0
+    }
+
+    /// Publishes a slot that `fill` has written, in a lane that is open. False if the ring is full.
     #[inline(always)]
     pub(in crate::fabric) fn push(
         &mut self,
@@ -16,13 +22,11 @@ impl Lane {
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        if self.chores & CHORE_SEND != 0 {
-            return false;
-        }
+        debug_assert!(self.is_open(), "requests keep their order");
         self.publish(posted, now, |slot| fill(slot.body()))
     }
 
-    /// As [`Lane::push`], for any request that goes to the peer.
+    /// As [`Lane::push`], for any request that goes to the peer, in any lane.
     pub(in crate::fabric) fn push_op(
         &mut self,
         qp: &mut QueuePair,
@@ -30,7 +34,7 @@ impl Lane {
         now: u64,
         fill: impl FnOnce(&mut Body),
     ) -> bool {
-        if self.chores & CHORE_SEND != 0 || !self.tx.has_room() {
+        if !self.is_open() || !self.tx.has_room() {
             return false;
         }
         self.publish_op(qp, (posted, op), now, fill);
