@@ -134,17 +134,30 @@ impl Lane {
         // Housekeeping waits for the next poll.
         let budget = if self.is_streaming { budget } else { 1 };
         let taken = self.receive(core, out, now, budget);
-        if self.is_streaming || taken == 0 || core.delay_ns != 0 {
+        let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
+        if is_due || core.delay_ns != 0 {
             self.housekeep(core, out, now, taken == 0);
         }
         self.is_streaming = taken > 0;
+        if taken > 0 {
+            self.quiet = 0;
+        }
         if self.chores != 0 {
             self.do_chores(core, out, now);
         }
     }
 
-    /// Acknowledges what was taken and completes what was acknowledged.
+    /// Whether there is nothing to say to the peer, nothing that it has said, and it is there.
     #[inline]
+    fn is_still(&self) -> bool {
+        self.announced == self.rx.next()
+            && self.acked.taken() == self.tx.freed()
+            && newer(self.acked, self.tx.acks()) == self.acked
+            && !self.rx.is_closed()
+    }
+
+    /// Acknowledges what was taken and completes what was acknowledged.
+    #[inline(never)]
     fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
         let unsaid = self.rx.next().wrapping_sub(self.announced);
         self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
@@ -176,7 +189,7 @@ impl Lane {
             }
             self.acked = newer(self.acked, body.acks());
             taken += 1;
-            if body.op == OP_SEND && core.arrive_short(body, out) {
+            if body.op == OP_SEND && body.pieces == 0 && core.arrive_short(body, out) {
                 self.rx.release();
             } else if !self.receive_other(core, out, now) {
                 return taken - 1;

@@ -62,6 +62,13 @@ impl<P: Provider> Core<P> {
     /// Posts Receives until every buffer at home is posted again, or the device refuses.
     #[inline]
     pub fn top_up(&mut self) {
+        if self.pool.free() > 0 || !self.refill.is_empty() {
+            self.post_receives();
+        }
+    }
+
+    #[inline(never)]
+    fn post_receives(&mut self) {
         while self.pool.free() > 0 || !self.refill.is_empty() {
             while !self.refill.is_full()
                 && let Some(token) = self.pool.take()
