@@ -141,7 +141,7 @@ impl Core {
     /// Completes a request that wants it.
     pub(super) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
         if let Some(qp) = self.qps.find(posted.qp_num) {
-            qp.outstanding -= u32::from(posted.covers);
+            qp.outstanding -= posted.covers;
         }
         let completion = WorkCompletion {
             wr_id: posted.wr_id,

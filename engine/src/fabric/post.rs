@@ -60,7 +60,7 @@ pub(super) unsafe fn post_plain(
             sgl => sgl.iter().map(|sge| sge.length).sum(),
         };
         let is_too_long = is_short && byte_len > INLINE_LEN as u32;
-        if is_too_long || qp.outstanding >= limits.send_depth || !lane.tx.has_room() {
+        if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !lane.tx.has_room() {
             return taken;
         }
         qp.outstanding += 1;
@@ -103,7 +103,7 @@ pub(super) unsafe fn post(
     let reads_max = core.reads_max;
     let Core { qps, keys, .. } = &mut *core;
     let Some(qp) = qps.find(num) else { return Ok(()) };
-    if qp.outstanding >= limits.send_depth {
+    if u32::from(qp.outstanding) >= limits.send_depth {
         return Err(NotTaken::Full);
     }
     qp.outstanding += 1;
@@ -116,7 +116,7 @@ pub(super) unsafe fn post(
     let is_allowed =
         wr.flags.contains(SendFlags::INLINE) || wr.sgl.iter().all(|sge| keys.allows(sge, needed));
     let mut fate = if is_allowed { fate } else { Fate::Protection };
-    let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads, reads_max);
+    let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads.into(), reads_max);
     let peer = qp.peer;
     if is_allowed && qp.state == State::Ready && !qp.is_waiting && !waits_for_reads {
         let posted =

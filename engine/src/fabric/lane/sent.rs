@@ -290,7 +290,7 @@ impl Lane {
             self.say_goodbye(peer);
             return Turn::Done;
         }
-        if request.must_wait(qp.reads, core.reads_max) {
+        if request.must_wait(qp.reads.into(), core.reads_max) {
             // Whoever completes the Read puts it into the line again.
             (qp.state, qp.is_waiting) = (State::Held, false);
             return Turn::Done;
