@@ -122,7 +122,7 @@ fn a_page_of_html_is_written_beside_the_table() {
     std::fs::remove_file(&path).expect("the file is ours");
     assert!(table.contains("round trip, ns"), "{table}");
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
-    for part in ["Quotients", "rpc/floor", "Round trips by percentile", "round by round"] {
+    for part in ["Quotients", "rpc/floor", "Times by percentile", "round by round"] {
         assert!(page.contains(part), "no {part}");
     }
 }

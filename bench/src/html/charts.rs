@@ -6,7 +6,7 @@ use super::value;
 use crate::latency::Latency;
 use crate::outcome::{Curve, Distribution, Figure, Line, Outcome, Unit};
 
-/// How the round trips are spread: as a histogram, and by percentiles.
+/// How the times are spread: as a histogram, and by percentiles.
 pub fn distributions(outcome: &dyn Outcome) -> Vec<Plot> {
     let all = outcome.distributions();
     let timed: Vec<&Distribution<'_>> = all.iter().filter(|one| one.latency.count() > 0).collect();
@@ -21,17 +21,19 @@ pub fn distributions(outcome: &dyn Outcome) -> Vec<Plot> {
         _ => format!(" {shown} of {} are shown.", timed.len()),
     };
     let timed: Vec<&Distribution<'_>> = (0..shown).map(pick).collect();
-    vec![histogram(&timed, &left_out), percentiles(&timed, &left_out)]
+    let step_ns = outcome.scene().clock_step_ns;
+    vec![histogram(&timed, step_ns, &left_out), percentiles(&timed, &left_out)]
 }
 
 /// The share of the samples in each step of time; both axes logarithmic, so that one sample in a
 /// million is seen.
-fn histogram(timed: &[&Distribution<'_>], left_out: &str) -> Plot {
+fn histogram(timed: &[&Distribution<'_>], step_ns: f64, left_out: &str) -> Plot {
     let ends = timed
         .iter()
         .flat_map(|one| [one.latency.min_ns() as f64, one.latency.quantile_ns(1.0) as f64]);
     let x = Scale::log(ends, Unit::Ns);
-    let bins: Vec<Vec<f64>> = timed.iter().map(|one| shares(one.latency, &x)).collect();
+    let count = bins_of(&x, step_ns);
+    let bins: Vec<Vec<f64>> = timed.iter().map(|one| shares(one.latency, &x, count)).collect();
     let least = bins.iter().flatten().copied().filter(|share| *share > 0.0).fold(1.0, f64::min);
     // The rarest stand above the axis.
     let y = Scale::log([least * 0.7, 1.0].into_iter(), Unit::Share);
@@ -42,13 +44,13 @@ fn histogram(timed: &[&Distribution<'_>], left_out: &str) -> Plot {
     });
     let series = series.collect();
     Plot {
-        title: "Distribution of round trips".to_owned(),
+        title: "Distribution of times".to_owned(),
         note: format!(
             "Every sample from the shortest to the longest; the share of all that falls into each of \
-             {BINS} equal factors of time.{left_out}"
+             {count} equal factors of time.{left_out}"
         ),
         series,
-        x: (x, "round trip".to_owned()),
+        x: (x, "time, there and back".to_owned()),
         y: (y, "share of samples".to_owned()),
         guide: None,
         form: Form::Wide,
@@ -57,7 +59,7 @@ fn histogram(timed: &[&Distribution<'_>], left_out: &str) -> Plot {
 
 /// The steps of a histogram: an outline for each run of bins that have something in them.
 fn areas(shares: &[f64], x: &Scale, ground: f64) -> Vec<Vec<(f64, f64)>> {
-    let width = 1.0 / BINS as f64;
+    let width = 1.0 / shares.len() as f64;
     let bins: Vec<(usize, f64)> = shares.iter().copied().enumerate().collect();
     let runs = bins.chunk_by(|a, b| (a.1 > 0.0) == (b.1 > 0.0)).filter(|run| run[0].1 > 0.0);
     let outline = |run: &[(usize, f64)]| {
@@ -70,12 +72,20 @@ fn areas(shares: &[f64], x: &Scale, ground: f64) -> Vec<Vec<(f64, f64)>> {
     runs.map(outline).collect()
 }
 
-/// The share of the samples in each bin of an axis.
-fn shares(latency: &Latency, x: &Scale) -> Vec<f64> {
-    let mut counts = vec![0u64; BINS];
+/// How many bins an axis has: many, and none narrower than the step of the clock, or there would be
+/// some that no sample can fall into.
+fn bins_of(x: &Scale, step_ns: f64) -> usize {
+    let (low, high) = (x.value(0.0), x.value(1.0));
+    let fitting = (high / low).ln() / (step_ns / low).ln_1p();
+    if fitting.is_finite() { (fitting as usize).clamp(BINS_MIN, BINS_MAX) } else { BINS_MAX }
+}
+
+/// The share of the samples in each of so many bins of an axis.
+fn shares(latency: &Latency, x: &Scale, bins: usize) -> Vec<f64> {
+    let mut counts = vec![0u64; bins];
     for step in latency.histogram().iter_recorded() {
-        let at = (x.place(step.value_iterated_to() as f64) * BINS as f64) as usize;
-        counts[at.min(BINS - 1)] += step.count_since_last_iteration();
+        let at = (x.place(step.value_iterated_to() as f64) * bins as f64) as usize;
+        counts[at.min(bins - 1)] += step.count_since_last_iteration();
     }
     let all = latency.count().max(1) as f64;
     counts.into_iter().map(|count| count as f64 / all).collect()
@@ -95,13 +105,13 @@ fn percentiles(timed: &[&Distribution<'_>], left_out: &str) -> Plot {
         shape: Shape::Line(line),
     });
     Plot {
-        title: "Round trips by percentile".to_owned(),
+        title: "Times by percentile".to_owned(),
         note: format!(
             "So many of the samples took no longer. Each line ends at its longest sample.{left_out}"
         ),
         series: series.collect(),
         x: (x, "percentile".to_owned()),
-        y: (y, "round trip".to_owned()),
+        y: (y, "time, there and back".to_owned()),
         guide: None,
         form: Form::Wide,
     }
@@ -274,5 +284,46 @@ const SWEPT: &[(&str, Unit)] = &[
 ];
 /// More lines cannot be told apart.
 const SERIES_MAX: usize = 7;
-const BINS: usize = 96;
+const BINS_MAX: usize = 96;
+const BINS_MIN: usize = 16;
 const POINTS: u32 = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bin_is_narrower_than_the_step_of_the_clock() {
+        let x = Scale::log([100.0, 2000.0].into_iter(), Unit::Ns);
+        let fine = bins_of(&x, 0.5);
+        let coarse = bins_of(&x, 10.0);
+        assert_eq!(fine, BINS_MAX);
+        let first = x.value(1.0 / coarse as f64) - x.value(0.0);
+        assert!(first >= 10.0 && coarse > BINS_MIN, "{coarse} bins, the first of {first} ns");
+        // A clock that has not told its step, or one as coarse as everything, is no reason to fail.
+        assert_eq!(
+            [0.0, f64::NAN, 1e12].map(|step| bins_of(&x, step)),
+            [BINS_MAX, BINS_MAX, BINS_MIN]
+        );
+    }
+
+    #[test]
+    fn a_line_of_percentiles_ends_at_the_longest_sample() {
+        let mut latency = Latency::new();
+        (1..=1000).for_each(|ns| latency.record(ns));
+        latency.record(1_234_567);
+        let line = by_percentile(&latency, &Scale::tail(1001));
+        assert_eq!(line.first().map(|point| point.1), Some(1.0));
+        assert_eq!(line.last().map(|point| point.1), Some(1_234_567.0));
+        let median = line.iter().rfind(|point| point.0 <= 2.0).expect("half of them").1;
+        assert!((495.0..=505.0).contains(&median), "{median}");
+    }
+
+    #[test]
+    fn runs_of_a_histogram_stand_on_the_ground() {
+        let x = Scale::log([1.0, 10_000.0].into_iter(), Unit::Ns);
+        let areas = areas(&[0.0, 0.5, 0.25, 0.0, 0.25], &x, 0.001);
+        assert_eq!(areas.iter().map(Vec::len).collect::<Vec<_>>(), [6, 4]);
+        assert!(areas.iter().all(|area| area[0].1 == 0.001 && area[area.len() - 1].1 == 0.001));
+    }
+}

@@ -106,7 +106,7 @@ fn each_mode_has_the_plots_that_its_outcome_has_data_for() {
             .filter_map(|part| part.split_once("</h3>").map(|(title, _)| title.to_owned()))
             .collect()
     };
-    let distribution = ["Distribution of round trips", "Round trips by percentile"];
+    let distribution = ["Distribution of times", "Times by percentile"];
     let rounds = "Round trip, median, round by round";
     assert_eq!(titles("lat"), [&["Quotients"], &distribution[..], &[rounds]].concat());
     assert_eq!(titles("load"), [&["Latency against load"], &distribution[..]].concat());
