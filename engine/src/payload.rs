@@ -22,15 +22,24 @@ pub struct Payload<'a> {
     outbox: &'a mut Outbox,
     /// The slot written to, until the message is handed on.
     slot: Option<SendSlot>,
-    /// Bytes written to it.
+    /// Where in the slot writing goes on; its end if nothing more can be written.
     at: usize,
-    /// Bytes in the slots before.
+}
+
+/// What a message under construction has beside its last slot. One of them a shard, since one
+/// message is written at a time: a builder that brought it along would be lines of the cache to be
+/// written with every message.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// Whether there is anything of it, an origin apart.
+    is_begun: bool,
+    is_reply: bool,
+    /// In a reply: where in the call the operation began that produced what follows.
+    origin: u32,
+    /// Bytes in the slots before the last.
     before: usize,
     /// Bytes of bulk, with their padding.
     bulk_len: u32,
-    /// In a reply: where in the call the operation began that produced what follows.
-    origin: u32,
-    is_reply: bool,
     /// The message that holds the slots before and the bulk, if there are any.
     message: Option<u32>,
     refused: Option<CallRefused>,
@@ -47,16 +56,18 @@ impl<'a> Payload<'a> {
     ) -> Payload<'a> {
         let words = u64::from(xid) << 32 | u64::from(kind);
         slot.payload_mut()[..8].copy_from_slice(&words.to_be_bytes());
-        Payload {
-            outbox,
-            slot: Some(slot),
-            at: 8,
-            before: 0,
-            bulk_len: 0,
-            origin: 0,
-            is_reply: kind == REPLY,
-            message: None,
-            refused: None,
+        if outbox.draft.is_begun {
+            Payload::forget(outbox);
+        }
+        (outbox.draft.is_reply, outbox.draft.origin) = (kind == REPLY, 0);
+        Payload { outbox, slot: Some(slot), at: 8 }
+    }
+
+    /// What is left of a message that its program has forgotten.
+    #[cold]
+    fn forget(outbox: &mut Outbox) {
+        if let Some(message) = core::mem::take(&mut outbox.draft).message {
+            outbox.release(message);
         }
     }
 
@@ -91,7 +102,6 @@ impl<'a> Payload<'a> {
         if bytes.len().is_multiple_of(4)
             && let Some(slot) = &mut self.slot
             && let Some(room) = slot.payload_mut().get_mut(self.at..end)
-            && self.refused.is_none()
         {
             room.copy_from_slice(bytes);
             self.at = end;
@@ -117,81 +127,90 @@ impl<'a> Payload<'a> {
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
             len += piece.len();
             if body.pieces.try_push(piece).is_err() {
-                self.refused = Some(CallRefused::TooManyPieces);
+                self.refuse(CallRefused::TooManyPieces);
                 return;
             }
         }
         let pieces = (body.pieces.len() - first) as u32;
         let Ok(len) = u32::try_from(len) else {
-            self.refused = Some(CallRefused::PayloadTooLong);
+            self.refuse(CallRefused::PayloadTooLong);
             return;
         };
         self.put_u32(len);
+        let Draft { is_reply, origin, bulk_len, .. } = self.outbox.draft;
         // wire.md E16: an item without bytes is never taken out of the stream; in a reply it uses up
         // the memory that was offered for it.
-        if len == 0 && !self.is_reply {
+        if len == 0 && !is_reply {
             return;
         }
         let padded = len.checked_next_multiple_of(4);
-        let Some(bulk_len) = padded.and_then(|len| self.bulk_len.checked_add(len)) else {
-            self.refused = Some(CallRefused::PayloadTooLong);
+        let Some(bulk_len) = padded.and_then(|len| bulk_len.checked_add(len)) else {
+            self.refuse(CallRefused::PayloadTooLong);
             return;
         };
-        let item = BulkItem { position: self.position(), len, origin: self.origin, pieces };
+        let item = BulkItem { position: self.position(), len, origin, pieces };
         let body = self.outbox.messages.body_mut(message);
         if body.items.try_push(Item { item, first: first as u8 }).is_err() {
-            self.refused = Some(CallRefused::TooManyPieces);
+            self.refuse(CallRefused::TooManyPieces);
             return;
         }
-        self.bulk_len = bulk_len;
+        self.outbox.draft.bulk_len = bulk_len;
     }
 
     /// The position in the unreduced XDR stream: what follows is written there.
     pub fn position(&self) -> u32 {
-        self.written() + self.bulk_len
+        self.written() + self.outbox.draft.bulk_len
     }
 
     /// What is placed from now on is a result of the operation that began there in the call.
     pub(crate) fn set_origin(&mut self, origin: u32) {
-        self.origin = origin;
+        self.outbox.draft.origin = origin;
     }
 
     /// Bytes written, placed data not counted.
     pub(crate) fn written(&self) -> u32 {
-        (self.before + self.at) as u32
+        (self.outbox.draft.before + self.at) as u32
     }
 
+    #[inline]
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         self.outbox
     }
 
-    /// The outbox and the slot, if the message is one slot of payload and nothing else.
-    #[inline]
-    pub(crate) fn plain(&mut self) -> Option<&mut Outbox> {
-        (self.message.is_none() && self.refused.is_none()).then_some(&mut *self.outbox)
+    /// The number of the shard.
+    pub(crate) fn shard(&self) -> u32 {
+        self.outbox.shard
     }
 
-    /// Sends the message, which is a plain one.
+    /// The outbox and the length of the message, if that is one slot of payload and nothing else.
+    #[inline]
+    pub(crate) fn plain(&mut self) -> Option<(&mut Outbox, u32)> {
+        (!self.outbox.draft.is_begun).then_some((&mut *self.outbox, self.at as u32))
+    }
+
+    /// Sends the message, which is a plain one. Nothing is left to be given back.
     #[inline]
     pub(crate) fn send_plain<const N: usize>(&mut self, peer: &mut Peer, header: &[u8; N]) {
         let Some(slot) = self.slot.take() else { return };
-        let len = self.written();
-        self.outbox.send_plain(&mut peer.lane, peer.id.index, slot, header, len);
+        let Peer { lane, id, .. } = peer;
+        self.outbox.send_plain(lane, id.index, slot, header, self.at as u32);
     }
 
     /// The outbox and the item, if the message is one slot of payload and one item.
     #[inline]
     pub(crate) fn lone(&mut self) -> Option<(&mut Outbox, BulkItem)> {
-        let message = self.message.filter(|_| self.refused.is_none() && self.slot.is_some())?;
+        let Draft { message, refused, .. } = self.outbox.draft;
+        let message = message.filter(|_| refused.is_none() && self.slot.is_some())?;
         let item = self.outbox.lone_item(message)?.item;
         Some((&mut *self.outbox, item))
     }
 
-    /// Sends the message, which has a lone item.
+    /// Sends the message, which has a lone item. Nothing is left to be given back.
     #[inline]
     pub(crate) fn send_lone(&mut self, peer: &mut Peer, plan: &LonePlan) {
         let len = self.written();
-        if let Some((message, slot)) = self.message.take().zip(self.slot.take()) {
+        if let Some((message, slot)) = self.outbox.draft.message.take().zip(self.slot.take()) {
+            self.outbox.draft = Draft::default();
             self.outbox.send_lone(peer, (message, slot, len), plan);
         }
     }
@@ -200,7 +219,7 @@ impl<'a> Payload<'a> {
     #[cold]
     pub(crate) fn assemble(&mut self) -> Result<u32, CallRefused> {
         let message = self.message();
-        if let Some(why) = self.refused {
+        if let Some(why) = self.outbox.draft.refused {
             return Err(why);
         }
         let message = message.ok_or(CallRefused::Busy)?;
@@ -218,7 +237,7 @@ impl<'a> Payload<'a> {
     /// Takes a message back that could not be laid out: nothing more can be written.
     #[cold]
     pub(crate) fn give_up(&mut self, why: CallRefused) -> CallRefused {
-        self.refused = Some(why);
+        self.refuse(why);
         why
     }
 
@@ -227,26 +246,34 @@ impl<'a> Payload<'a> {
         if let Some(slot) = self.slot.take() {
             self.outbox.send.put(slot);
         }
-        if let Some(message) = self.message.take() {
-            self.outbox.release(message);
-        }
+        Payload::forget(self.outbox);
     }
 
     /// Lets go of an assembled message: it is on its way.
     #[cold]
     pub(crate) fn submitted(&mut self) {
-        self.message = None;
+        self.outbox.draft = Draft::default();
+    }
+
+    /// Writing ends here: sending returns why.
+    #[cold]
+    fn refuse(&mut self, why: CallRefused) {
+        self.outbox.draft.refused = Some(why);
+        self.outbox.draft.is_begun = true;
+        self.at = self.slot.as_ref().map_or(self.at, SendSlot::payload_len);
     }
 
     /// The message that holds what is more than one slot.
     fn message(&mut self) -> Option<u32> {
-        if self.message.is_none() {
-            self.message = self.outbox.messages.begin();
+        if self.outbox.draft.message.is_none() {
+            let message = self.outbox.messages.begin();
+            self.outbox.draft.message = message;
+            self.outbox.draft.is_begun = true;
         }
-        if self.message.is_none() {
-            self.refused = Some(CallRefused::Busy);
+        if self.outbox.draft.message.is_none() {
+            self.refuse(CallRefused::Busy);
         }
-        self.message
+        self.outbox.draft.message
     }
 
     /// Writes what does not fit the slot, or is not a multiple of four.
@@ -257,7 +284,7 @@ impl<'a> Payload<'a> {
     }
 
     fn put_raw(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.refused.is_none() {
+        while !bytes.is_empty() && self.outbox.draft.refused.is_none() {
             let Some(slot) = &mut self.slot else { return };
             let room = &mut slot.payload_mut()[self.at..];
             let part = bytes.len().min(room.len());
@@ -276,7 +303,7 @@ impl<'a> Payload<'a> {
         let Some(message) = self.message() else { return };
         let slots = &mut self.outbox.messages.body_mut(message).slots;
         if slots.remaining_capacity() < 2 {
-            self.refused = Some(CallRefused::PayloadTooLong);
+            self.refuse(CallRefused::PayloadTooLong);
             return;
         }
         let taken = slots.len() + 1;
@@ -284,12 +311,12 @@ impl<'a> Payload<'a> {
             // With every slot that there is in its hands it waits for nobody.
             let has_all = taken == self.outbox.send.capacity();
             let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
-            self.refused = Some(why);
+            self.refuse(why);
             return;
         };
         let slots = &mut self.outbox.messages.body_mut(message).slots;
         slots.extend(self.slot.replace(next));
-        self.before += self.at;
+        self.outbox.draft.before += self.at;
         self.at = 0;
     }
 }
@@ -297,7 +324,7 @@ impl<'a> Payload<'a> {
 impl Drop for Payload<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.slot.is_some() || self.message.is_some() {
+        if self.slot.is_some() || self.outbox.draft.is_begun {
             self.abandon();
         }
     }

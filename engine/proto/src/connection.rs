@@ -99,6 +99,8 @@ pub struct Connection {
     pub(crate) peer: u32,
     /// Payload bytes of the longest reply that may come in one RDMA_MSG.
     pub(crate) reply_room: u32,
+    /// Payload bytes of the longest RDMA_MSG that the peer can receive.
+    pub(crate) plain_room: u32,
     pub(crate) credits: CreditLedger,
     pub(crate) inflow: Inflow,
     pub(crate) group: GroupAssembler,
@@ -144,6 +146,7 @@ impl Connection {
             vers,
             peer,
             reply_room: 0,
+            plain_room: 0,
             credits: CreditLedger::new(settings.credits_requested),
             inflow: Inflow::new(settings.credits_granted_max),
             exchange: PropertyExchange::new(settings.structure.total_len()),
@@ -431,9 +434,10 @@ impl Connection {
         }
     }
 
-    /// Works out what a reply has room for, after the limits of either side have changed.
-    pub(crate) fn note_reply_room(&mut self) {
+    /// Works out what plain messages have room for, after the limits of either side have changed.
+    pub(crate) fn note_room(&mut self) {
         let len = self.limits().send_size.min(self.exchange.own_recv_size());
         self.reply_room = len - InlinePlan::HEADER_LEN;
+        self.plain_room = self.limits().recv_size - InlinePlan::HEADER_LEN;
     }
 }

@@ -117,12 +117,14 @@ impl Connection {
             Optional::UpdProp(update) => self.exchange.on_updprop(update),
             Optional::ReqProp(request) => {
                 let answer = self.exchange.on_reqprop(request, &self.settings);
-                self.note_reply_room();
+                self.note_room();
                 let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
                 return Ingress::Control(Control { became_ready, answer });
             }
             Optional::RespProp(answer) => {
-                return match self.exchange.on_resprop(incoming.xid, answer) {
+                let outcome = self.exchange.on_resprop(incoming.xid, answer);
+                self.note_room();
+                return match outcome {
                     Some(outcome) => Ingress::Settled(outcome),
                     None => self.ignore(Ignored::UnaskedProperties),
                 };
@@ -130,7 +132,7 @@ impl Connection {
             // All other operations were dealt with above.
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
-        self.note_reply_room();
+        self.note_room();
         match applied {
             Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
             Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),

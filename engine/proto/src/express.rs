@@ -8,7 +8,7 @@ use rpcrdma_xdr::rpc::MsgType;
 
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, Finished, ShardLedger};
-use crate::ingress::{ReplyTo, Via};
+use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, Stamp};
 use crate::settings::Role;
@@ -30,7 +30,7 @@ impl Connection {
     /// and it is to be handed to [`Connection::on_transmission`].
     ///
     /// `transmission` is all of it, in one piece. What is returned beside the message is its payload.
-    #[inline]
+    #[inline(always)]
     pub fn on_plain_message<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -54,7 +54,7 @@ impl Connection {
         Some((plain, payload))
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_plain_call(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
         if self.role == Role::Client {
             return None;
@@ -64,7 +64,7 @@ impl Connection {
         self.idle_messages = 0;
         self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
-        Some(Plain::Call(ReplyTo { xid, credits: 1, rsbuf: 1, via: Via::Msg, handle: None }))
+        Some(Plain::Call(ReplyTo::plain(xid)))
     }
 
     #[inline]
@@ -89,7 +89,8 @@ impl Connection {
         payload: u32,
         reply_payload_max: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        if reply_payload_max > self.reply_room || payload > self.plain_room() {
+        debug_assert_eq!(self.plain_room, self.limits().recv_size - PLAIN_HEADER_LEN as u32);
+        if reply_payload_max > self.reply_room || payload > self.plain_room {
             return None;
         }
         let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
@@ -117,17 +118,12 @@ impl Connection {
         to: &ReplyTo,
         payload: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        if payload > self.plain_room() || self.invalidated(to).is_some() {
+        debug_assert_eq!(self.plain_room, self.limits().recv_size - PLAIN_HEADER_LEN as u32);
+        if payload > self.plain_room || self.invalidated(to).is_some() {
             return None;
         }
         self.settle(ledger, to);
         Some(header(to.xid, self.stamp(Direction::Reply)))
-    }
-
-    /// Payload bytes of the longest plain message that the peer can receive.
-    #[inline]
-    fn plain_room(&self) -> u32 {
-        self.limits().recv_size - PLAIN_HEADER_LEN as u32
     }
 }
 

@@ -283,6 +283,15 @@ pub struct ReplyTo {
     pub handle: Option<u32>,
 }
 
+impl ReplyTo {
+    /// Of a plain call: everything but its xid is always the same.
+    #[inline]
+    #[must_use]
+    pub const fn plain(xid: u32) -> Self {
+        Self { xid, credits: 1, rsbuf: 1, via: Via::Msg, handle: None }
+    }
+}
+
 /// Why a transmission was ignored. Each has its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

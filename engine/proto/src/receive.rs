@@ -315,7 +315,7 @@ impl Connection {
             self.accepted = true;
             self.ready = true;
             self.exchange.on_accepted();
-            self.note_reply_room();
+            self.note_room();
         }
     }
 

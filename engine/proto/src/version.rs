@@ -184,7 +184,7 @@ impl Connection {
             let limits = PeerLimits::version_one(self.private.as_ref(), &self.settings);
             self.exchange.leave_out(limits);
         }
-        self.note_reply_room();
+        self.note_room();
     }
 
     /// ERR_VERS before anything else: our first message had a version that the peer does not speak.

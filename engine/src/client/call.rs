@@ -62,7 +62,6 @@ pub struct CallBuilder<'a> {
     /// Where the operation begins that is being written.
     operation: u32,
     reply_payload_max: u32,
-    submitted: bool,
 }
 
 impl<'a> CallBuilder<'a> {
@@ -95,7 +94,6 @@ impl<'a> CallBuilder<'a> {
                 id,
                 operation: 0,
                 reply_payload_max,
-                submitted: false,
             }),
             Err(why) => {
                 outbox.send.put(slot);
@@ -191,8 +189,8 @@ impl<'a> CallBuilder<'a> {
     /// home to their pools.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
-        let (len, reply_max) = (self.payload.written(), self.reply_payload_max);
-        if let Some(outbox) = self.payload.plain()
+        let reply_max = self.reply_payload_max;
+        if let Some((outbox, len)) = self.payload.plain()
             && outbox.wants.is_empty()
             && let (conn, ledger) = (&mut self.peer.conn, &mut outbox.ledger)
             && let Some(header) = conn.begin_plain_call(ledger, self.id, len, reply_max)
@@ -202,7 +200,8 @@ impl<'a> CallBuilder<'a> {
         } else if !self.send_lone() {
             self.send_planned()?;
         }
-        self.submitted = true;
+        // Nothing is left to be taken back.
+        core::mem::forget(self);
         Ok(())
     }
 
@@ -223,7 +222,7 @@ impl<'a> CallBuilder<'a> {
             self.payload.send_lone(self.peer, &plan);
             return true;
         }
-        let Some(outbox) = self.payload.plain() else { return false };
+        let Some((outbox, _)) = self.payload.plain() else { return false };
         let [want] = &outbox.wants[..] else { return false };
         let call = LoneCall::Wants(want.as_demand(lens.0));
         let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
@@ -376,11 +375,9 @@ fn begin_exposed(
 impl Drop for CallBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.submitted {
-            let outbox = self.payload.outbox();
-            outbox.wants.clear();
-            self.peer.conn.finish_call(&mut outbox.ledger, self.id);
-        }
+        let outbox = self.payload.outbox();
+        outbox.wants.clear();
+        self.peer.conn.finish_call(&mut outbox.ledger, self.id);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use rpcrdma_proto::{ReplyDemand, ReplyTo};
+use rpcrdma_proto::{Offer, PLAIN_HEADER_LEN, ReplyDemand, ReplyTo};
 
 use super::ticket::{KeptOffer, Ticket};
 use crate::error::CallRefused;
@@ -14,9 +14,16 @@ use crate::shard::peers::Peer;
 pub struct Reply<'a> {
     payload: Payload<'a>,
     peer: &'a mut Peer,
-    to: ReplyTo,
-    kept: &'a KeptOffer,
-    shard: u32,
+    xid: u32,
+    /// What is to be kept of the call beside that; `None` of a plain one.
+    asked: Option<Asked<'a>>,
+}
+
+/// What a call that is not plain has asked of its reply.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub to: &'a ReplyTo,
+    pub kept: &'a KeptOffer,
 }
 
 /// Proof that a call was answered, deferred or refused. The lifetime keeps it from being returned
@@ -30,11 +37,10 @@ impl<'a> Reply<'a> {
     pub(crate) fn new(
         payload: Payload<'a>,
         peer: &'a mut Peer,
-        to: ReplyTo,
-        kept: &'a KeptOffer,
-        shard: u32,
+        xid: u32,
+        asked: Option<Asked<'a>>,
     ) -> Reply<'a> {
-        Reply { payload, peer, to, kept, shard }
+        Reply { payload, peer, xid, asked }
     }
 
     /// The payload, to be written from behind transaction id and message type.
@@ -56,10 +62,13 @@ impl<'a> Reply<'a> {
     ///
     /// Cost: a header of a few words in front of the payload; no copy.
     #[inline]
-    pub fn send(self) -> Answer<'a> {
-        match self.try_send() {
-            Ok(answer) => answer,
-            Err((reply, _)) => reply.refuse(),
+    pub fn send(mut self) -> Answer<'a> {
+        if let Some(header) = self.begin_plain() {
+            return self.send_plain(&header);
+        }
+        match self.send_other() {
+            Ok(()) => self.answered(),
+            Err(_) => self.refuse(),
         }
     }
 
@@ -69,22 +78,11 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// [`CallRefused`] says what is in the way.
     #[inline]
-    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
-        let len = self.payload.written();
-        if self.kept.is_empty()
-            && let Some(outbox) = self.payload.plain()
-            && let conn = &mut self.peer.conn
-            && let Some(header) = conn.begin_plain_reply(&mut outbox.ledger, &self.to, len)
-        {
-            outbox.stats.replies_out.add(1);
-            self.payload.send_plain(self.peer, &header);
-            return Ok(self.answered());
+        if let Some(header) = self.begin_plain() {
+            return Ok(self.send_plain(&header));
         }
-        if self.send_lone() {
-            return Ok(self.answered());
-        }
-        match self.send_planned() {
+        match self.send_other() {
             Ok(()) => Ok(self.answered()),
             Err(why) => Err((self, why)),
         }
@@ -92,7 +90,9 @@ impl<'a> Reply<'a> {
 
     /// Keeps the right to answer for later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
-        let ticket = Ticket::new(self.peer.id, self.shard, self.to, self.kept.clone());
+        let offer = self.asked.map_or(KeptOffer::none(), |asked| asked.kept.clone());
+        let shard = self.payload.shard();
+        let ticket = Ticket::new(self.peer.id, shard, self.to(), offer);
         (Answer(PhantomData), ticket)
     }
 
@@ -100,27 +100,61 @@ impl<'a> Reply<'a> {
     /// there is a send slot for this.
     pub fn refuse(mut self) -> Answer<'a> {
         self.payload.abandon();
+        let to = self.to();
         let outbox = self.payload.outbox();
-        let report = self.peer.conn.refuse(&mut outbox.ledger, &self.to);
+        let report = self.peer.conn.refuse(&mut outbox.ledger, &to);
         outbox.answer(self.peer, &report);
         self.answered()
     }
 
+    /// Which call it answers, and what it may use for that.
+    #[inline]
+    fn to(&self) -> ReplyTo {
+        self.asked.map_or(ReplyTo::plain(self.xid), |asked| *asked.to)
+    }
+
+    /// Plans a reply that is one slot of payload, to a call that has offered nothing for it.
+    #[inline]
+    fn begin_plain(&mut self) -> Option<[u8; PLAIN_HEADER_LEN]> {
+        if self.asked.is_some_and(|asked| !asked.kept.is_empty()) {
+            return None;
+        }
+        let to = self.to();
+        let (outbox, len) = self.payload.plain()?;
+        self.peer.conn.begin_plain_reply(&mut outbox.ledger, &to, len)
+    }
+
+    #[inline]
+    fn send_plain(self, header: &[u8; PLAIN_HEADER_LEN]) -> Answer<'a> {
+        let Reply { mut payload, peer, .. } = self;
+        payload.outbox().stats.replies_out.add(1);
+        payload.send_plain(peer, header);
+        // Nothing is left to be given back.
+        core::mem::forget(payload);
+        answered(peer)
+    }
+
     #[inline]
     fn answered(self) -> Answer<'a> {
-        self.peer.open_calls = self.peer.open_calls.saturating_sub(1);
-        Answer(PhantomData)
+        answered(self.peer)
+    }
+
+    /// Sends a reply that is not plain.
+    #[inline(never)]
+    fn send_other(&mut self) -> Result<(), CallRefused> {
+        if self.send_lone() { Ok(()) } else { self.send_planned() }
     }
 
     /// Sends a reply that brings a lone item to a call that wants one; false if it is not that.
     #[inline(never)]
     fn send_lone(&mut self) -> bool {
-        let Some(direction) = self.kept.direction() else { return false };
+        let Some(asked) = self.asked else { return false };
+        let Some(direction) = asked.kept.direction() else { return false };
         let len = self.payload.written();
         let Some((outbox, item)) = self.payload.lone() else { return false };
         let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
         let both = (&item, direction);
-        let plan = self.peer.conn.begin_lone_reply(ledger, &self.to, len, both, means);
+        let plan = self.peer.conn.begin_lone_reply(ledger, asked.to, len, both, means);
         let Some(plan) = plan else { return false };
         outbox.stats.replies_out.add(1);
         self.payload.send_lone(self.peer, &plan);
@@ -132,18 +166,19 @@ impl<'a> Reply<'a> {
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;
         let payload = self.payload.written();
+        let (to, asked) = (self.to(), self.asked);
         let outbox = self.payload.outbox();
         let demand = ReplyDemand {
             payload,
             items: &outbox.items(message),
-            offer: self.kept.offer(),
+            offer: asked.map_or(Offer::None, |asked| asked.kept.offer()),
             gather_max: outbox.gather_max,
             copy_max: outbox.send.payload_len() as u32,
         };
         let conn = &mut self.peer.conn;
-        let laid_out = match conn.begin_reply(&mut outbox.ledger, &self.to, &demand) {
+        let laid_out = match conn.begin_reply(&mut outbox.ledger, &to, &demand) {
             Ok(plan) => {
-                outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(&self.to))
+                outbox.lay_out(message, conn, plan).inspect_err(|_| conn.withdraw_reply(&to))
             }
             Err(why) => Err(CallRefused::Protocol(why)),
         };
@@ -156,4 +191,11 @@ impl<'a> Reply<'a> {
         self.payload.submitted();
         Ok(())
     }
+}
+
+/// A call less that waits for its answer.
+#[inline]
+fn answered<'a>(peer: &mut Peer) -> Answer<'a> {
+    peer.open_calls = peer.open_calls.saturating_sub(1);
+    Answer(PhantomData)
 }

@@ -97,7 +97,7 @@ impl<P: Provider> Core<P> {
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(first_xid);
         let peers_max = budget.peers as usize;
-        let outbox = Outbox::new(
+        let mut outbox = Outbox::new(
             (send, headers, zero),
             Messages::new(budget.messages as usize),
             exposures,
@@ -106,6 +106,7 @@ impl<P: Provider> Core<P> {
             (budget.gather, budget.scatter),
             (budget.depths.inline_len, peers_max),
         );
+        outbox.shard = shard;
         let (_, buffers) = outbox.exposures.for_calls();
         let most = Use { reads: budget.explicit.reading_max, buffers };
         let fetches = Fetches::new(budget.explicit.fetches as usize, peers_max, most);

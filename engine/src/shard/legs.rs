@@ -20,6 +20,7 @@ use crate::incoming::{Buffers, Incoming};
 use crate::landed::Landed;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
+use crate::server::reply::Asked;
 
 impl<P: Provider> Core<P> {
     /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
@@ -135,7 +136,7 @@ impl<P: Provider> Core<P> {
     /// Hands calls up whose data are here, as many as there are send slots to answer them.
     fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
         while let Some(place) = self.fetches.pop_here() {
-            let Core { fetches, peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
+            let Core { fetches, peers, pool, outbox, map, kept, stats, life, .. } = self;
             let fetch = fetches.at(place);
             let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
             if let Some(((peer, address), to)) = owner
@@ -153,13 +154,8 @@ impl<P: Provider> Core<P> {
                     Ok(()) => {
                         let (buffers, landed) = fetch.landed();
                         let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                        deliver(
-                            (peer, address, outbox),
-                            (to, kept),
-                            incoming,
-                            (life, handle),
-                            handler,
-                        );
+                        let asked = (to.xid, Some(Asked { to: &to, kept }));
+                        deliver((peer, address, outbox), asked, incoming, life, handler);
                     }
                 }
             }

@@ -14,6 +14,7 @@ use crate::incoming::Incoming;
 use crate::landed::Landed;
 use crate::provider::{Provider, SendOp};
 use crate::server::handler::Handler;
+use crate::server::reply::Asked;
 
 impl<P: Provider> Core<P> {
     /// Delivers a transmission of a peer that is up, if it is a message with a lone item that breaks
@@ -26,7 +27,7 @@ impl<P: Provider> Core<P> {
         byte_len: u32,
         handler: &mut H,
     ) -> bool {
-        let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
+        let Core { peers, pool, outbox, map, kept, stats, life, .. } = self;
         let Some((peer, address)) = peers.with_address(index) else { return false };
         let first = first_segment(pool, token, byte_len);
         let lone = peer.conn.on_lone_message(&mut outbox.ledger, byte_len, first);
@@ -38,7 +39,8 @@ impl<P: Provider> Core<P> {
         let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
         match kind {
             LoneKind::Call(to) => {
-                deliver((peer, address, outbox), (to, kept), incoming, (life, handle), handler);
+                let asked = (to.xid, Some(Asked { to: &to, kept }));
+                deliver((peer, address, outbox), asked, incoming, life, handler);
             }
             LoneKind::Reply(finished) => {
                 stats.calls_done.add(1);

@@ -15,10 +15,13 @@ use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
 use crate::client::call::{WANTS_MAX, Wanted};
 use crate::error::CallRefused;
+use crate::payload::Draft;
 use crate::stats::SharedStats;
 
 /// Everything a message needs on its way out, short of the queue pair.
 pub(crate) struct Outbox {
+    /// The number of the shard.
+    pub shard: u32,
     pub send: SendPool,
     pub headers: Pool<Headers>,
     pub zero: ZeroPage,
@@ -35,6 +38,8 @@ pub(crate) struct Outbox {
     pub leaked: u64,
     /// What own calls have exposed.
     pub exposures: Exposures,
+    /// What the message under construction has beside its last slot.
+    pub draft: Draft,
     /// What the call under construction wants of its reply.
     pub wants: Vec<Wanted>,
     /// Those who wait for messages that have completed, or were given up.
@@ -81,6 +86,7 @@ impl Outbox {
         let leaked = 0;
         let ripe = Vec::with_capacity(messages.len());
         Outbox {
+            shard: 0,
             send,
             headers,
             zero,
@@ -92,6 +98,7 @@ impl Outbox {
             returned,
             leaked,
             exposures,
+            draft: Draft::default(),
             wants: Vec::with_capacity(WANTS_MAX),
             ripe,
             inline_len,
@@ -113,13 +120,21 @@ impl Outbox {
         slot.header_mut(N).copy_from_slice(header);
         let header_len = N as u32;
         let is_short = header_len + payload_len <= self.inline_len;
+        let express = Express { peer, header_len, payload_len, slot };
         // Behind what is pending it would overtake.
         if is_short && lane.pending.front().is_none() && !self.express.is_full() {
-            self.express.push(Express { peer, header_len, payload_len, slot });
+            self.express.push(express);
         } else {
-            let message = self.message(slot, header_len, payload_len);
-            self.enqueue(lane, peer, message);
+            self.send_in_line(lane, express);
         }
+    }
+
+    /// Sends a message behind what is pending in its lane.
+    #[inline(never)]
+    fn send_in_line(&mut self, lane: &mut Lane, express: Express) {
+        let Express { peer, header_len, payload_len, slot } = express;
+        let message = self.message(slot, header_len, payload_len);
+        self.enqueue(lane, peer, message);
     }
 
     /// Empties the list of short messages when not all of them were taken (a bit for each that

@@ -13,9 +13,6 @@ use super::outbox::Outbox;
 use crate::incoming::Map;
 use crate::server::ticket::KeptOffer;
 
-/// Of a call that has offered nothing for its reply.
-pub(crate) static NOTHING_OFFERED: KeptOffer = KeptOffer::none();
-
 /// The transmissions of one message.
 pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
 

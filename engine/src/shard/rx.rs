@@ -10,10 +10,9 @@ use rpcrdma_proto::{
 
 use super::close::Life;
 use super::core::Core;
-use super::letters::ShardHandle;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
-use super::prepare::{NOTHING_OFFERED, Whole, first_segment, prepare_call, prepare_reply};
+use super::prepare::{Whole, first_segment, prepare_call, prepare_reply};
 use super::turn::REPLY;
 use super::waiting::Waiting;
 use crate::client::completion::Completion;
@@ -24,8 +23,7 @@ use crate::payload::Payload;
 use crate::provider::Provider;
 use crate::server::call::Call;
 use crate::server::handler::Handler;
-use crate::server::reply::Reply;
-use crate::server::ticket::KeptOffer;
+use crate::server::reply::{Asked, Reply};
 
 /// What a completion says of a message.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +62,7 @@ pub(super) enum Fate {
 
 impl<P: Provider> Core<P> {
     /// A transmission has arrived.
-    #[inline]
+    #[inline(always)]
     pub fn on_receive<H: Handler>(
         &mut self,
         token: RecvToken,
@@ -88,8 +86,9 @@ impl<P: Provider> Core<P> {
         self.receive(index, token, came, now, handler);
     }
 
-    /// A transmission has arrived, and a slot is free to answer it.
-    #[inline]
+    /// A transmission has arrived, and a slot is free to answer it. In the way of every message, and
+    /// so a part of whoever calls it.
+    #[inline(always)]
     pub(super) fn receive<H: Handler>(
         &mut self,
         index: u32,
@@ -98,7 +97,7 @@ impl<P: Provider> Core<P> {
         now: u64,
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, stats, life, handle, .. } = &mut *self;
+        let Core { peers, pool, outbox, stats, life, .. } = &mut *self;
         let Some((peer, address)) = peers.with_address(index) else {
             return self.free_buffer(token);
         };
@@ -112,8 +111,8 @@ impl<P: Provider> Core<P> {
         };
         match plain {
             Some((Plain::Call(to), payload)) => {
-                let (incoming, asked) = (Incoming::plain(payload), (to, &NOTHING_OFFERED));
-                deliver((peer, address, outbox), asked, incoming, (life, handle), handler);
+                let (incoming, ends) = (Incoming::plain(payload), (peer, address, outbox));
+                deliver(ends, (to.xid, None), incoming, life, handler);
             }
             Some((Plain::Reply(finished), payload)) => {
                 stats.calls_done.add(1);
@@ -334,13 +333,14 @@ impl<P: Provider> Core<P> {
         buffers: &mut [RecvToken],
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, map, kept, stats, life, handle, .. } = self;
+        let Core { peers, pool, outbox, map, kept, stats, life, .. } = self;
         let Some((peer, address)) = peers.with_address(index) else { return };
         if peer.phase != Phase::Up {
             return;
         }
         let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
-        deliver((peer, address, outbox), (to, kept), incoming, (life, handle), handler);
+        let asked = (to.xid, Some(Asked { to: &to, kept }));
+        deliver((peer, address, outbox), asked, incoming, life, handler);
     }
 
     pub(super) fn deliver_reply<H: Handler>(
@@ -381,22 +381,24 @@ impl<P: Provider> Core<P> {
 
 /// Hands a call up, with a send slot for its answer; or refuses it, if there is none or the shard
 /// stops.
-#[inline]
-pub(super) fn deliver<H: Handler>(
-    (peer, address, outbox): (&mut Peer, &SocketAddr, &mut Outbox),
-    (to, kept): (ReplyTo, &KeptOffer),
-    incoming: Incoming<'_>,
-    (life, handle): (&Life, &ShardHandle),
+#[inline(always)]
+pub(super) fn deliver<'a, H: Handler>(
+    (peer, address, outbox): (&'a mut Peer, &'a SocketAddr, &'a mut Outbox),
+    (xid, asked): (u32, Option<Asked<'a>>),
+    incoming: Incoming<'a>,
+    life: &Life,
     handler: &mut H,
 ) {
     let slot = if life.is_stopping() { None } else { outbox.send.take() };
-    let Some(slot) = slot else { return refuse(peer, outbox, &to) };
+    let Some(slot) = slot else {
+        let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
+        return refuse(peer, outbox, &to);
+    };
     outbox.stats.calls_in.add(1);
     peer.open_calls += 1;
-    let call = Call::new(peer.id, address, to.xid, incoming);
-    let payload = Payload::begin(outbox, slot, to.xid, REPLY);
-    let reply = Reply::new(payload, peer, to, kept, handle.shard());
-    let _answer = handler.on_call(call, reply);
+    let call = Call::new(peer.id, address, xid, incoming);
+    let payload = Payload::begin(outbox, slot, xid, REPLY);
+    let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
 }
 
 /// A call that is not delivered: its caller is told that it failed.

@@ -10,7 +10,7 @@ use super::windows::Exposer;
 use crate::client::call::CallBuilder;
 use crate::error::CallRefused;
 use crate::payload::Payload;
-use crate::server::reply::{Answer, Reply};
+use crate::server::reply::{Answer, Asked, Reply};
 use crate::server::ticket::{Finished, Ticket};
 
 /// RPC message types (RFC 5531 section 9).
@@ -73,7 +73,8 @@ impl Turn<'_> {
         }
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
         let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
-        let _answer = answer(Reply::new(payload, peer, ticket.to, &ticket.offer, ticket.shard));
+        let asked = Asked { to: &ticket.to, kept: &ticket.offer };
+        let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
         Ok(())
     }
 

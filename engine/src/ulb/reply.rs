@@ -56,7 +56,6 @@ impl<'a> BoundReply<'a> {
     ///
     /// # Errors
     /// [`CallRefused`] says what is in the way.
-    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn try_send(self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
         self.reply.try_send()
     }
