@@ -1,4 +1,4 @@
-//! A global allocator that counts what one thread allocates while it is told to.
+//! A global allocator that counts what one thread allocates, how often while it is told to, and how much.
 #![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,6 +10,8 @@ pub struct Counting;
 thread_local! {
     /// Whether this thread counts, and what it has counted.
     static COUNT: Cell<(bool, u64)> = const { Cell::new((false, 0)) };
+    /// Bytes that this thread has allocated and not given back.
+    static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
 /// The number of allocations and deallocations that `work` does on this thread.
@@ -19,8 +21,16 @@ pub fn count(work: impl FnOnce()) -> u64 {
     COUNT.replace((false, 0)).1
 }
 
-fn note() {
+/// The bytes that `work` allocates on this thread and does not give back, beside what it returns.
+pub fn held<T>(work: impl FnOnce() -> T) -> (T, i64) {
+    let before = HELD.get();
+    let result = work();
+    (result, HELD.get() - before)
+}
+
+fn note(bytes: i64) {
     // A thread that is ending has no counter any more, and nobody asks for it.
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
     let _ = COUNT.try_with(|count| {
         let (counts, so_far) = count.get();
         count.set((counts, so_far + u64::from(counts)));
@@ -30,25 +40,25 @@ fn note() {
 // SAFETY: every call is handed on to the allocator of the system, as it is.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
+        note(layout.size() as i64);
         // SAFETY: the caller keeps the promises of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note();
+        note(layout.size() as i64);
         // SAFETY: the caller keeps the promises of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        note();
+        note(new_size as i64 - layout.size() as i64);
         // SAFETY: the caller keeps the promises of `realloc`.
         unsafe { System.realloc(block, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note();
+        note(-(layout.size() as i64));
         // SAFETY: the caller keeps the promises of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
