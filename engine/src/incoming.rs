@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{self as proto, ItemSet, LoneItem, Piece, Place, Placed};
+use rpcrdma_proto::{self as proto, Finder, ItemSet, LoneItem, Piece, Place, Placed};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -79,10 +79,29 @@ impl Map {
 
     /// Forgets the last message and notes where the payload of the next is.
     pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
+        self.clear();
+        self.add_payload(pieces);
+    }
+
+    /// Forgets the last message.
+    #[inline]
+    pub fn clear(&mut self) {
         self.payload.clear();
         self.items.clear();
         self.pieces.clear();
+        self.taken.clear();
         self.chunks = None;
+    }
+
+    /// Notes that the items which were found are all there are, and where the payload is.
+    #[inline]
+    pub fn finish(&mut self, payload: impl Iterator<Item = Piece>) {
+        self.taken.resize(self.pieces.len(), false);
+        self.add_payload(payload);
+    }
+
+    #[inline]
+    fn add_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
         for piece in pieces {
             debug_assert!(self.payload.len() < self.payload.capacity(), "sized by the budget");
             self.payload.push(piece);
@@ -136,6 +155,27 @@ impl Map {
         }
         self.taken.clear();
         self.taken.resize(self.pieces.len(), false);
+    }
+}
+
+impl Finder for Map {
+    #[inline]
+    fn item(&mut self, index: usize, position: u32, len: u32) {
+        // What names more than there can be is found bad in the end, and nothing grows for it.
+        if self.items.len() < self.items.capacity() {
+            let (first, position) = (self.pieces.len() as u32, Some(position));
+            self.items.push(ItemAt { index: index as u32, position, len, first, count: 0 });
+        }
+    }
+
+    #[inline]
+    fn piece(&mut self, piece: Piece) {
+        if self.pieces.len() < self.pieces.capacity()
+            && let Some(item) = self.items.last_mut()
+        {
+            item.count += 1;
+            self.pieces.push(piece);
+        }
     }
 }
 
@@ -460,5 +500,41 @@ impl<'a> PayloadReader<'a> {
         let (now, later) = self.slice.split_at(max.min(self.slice.len()));
         self.slice = later;
         Ok(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECE: Piece = Piece { part: 0, segment: 1, offset: 0, len: 4 };
+
+    #[test]
+    fn a_map_grows_for_nothing_that_it_is_told() {
+        let mut map = Map::new(3, 2);
+        for round in 0..2 {
+            map.clear();
+            let (pieces, items) = (map.pieces.capacity(), map.items.capacity());
+            for index in 0..10 {
+                map.item(index, 8, 40);
+                (0..10).for_each(|_| map.piece(PIECE));
+            }
+            map.finish(core::iter::once(PIECE));
+            assert_eq!((map.pieces.len(), map.items.len()), (pieces, items), "round {round}");
+            assert_eq!((map.pieces.capacity(), map.items.capacity()), (pieces, items));
+            assert_eq!((map.taken.len(), map.payload.len()), (pieces, 1));
+        }
+    }
+
+    #[test]
+    fn pieces_belong_to_the_item_before_them() {
+        let mut map = Map::new(8, 4);
+        map.clear();
+        for (index, count) in [(0, 2), (2, 1), (5, 3)] {
+            map.item(index, 8 * index as u32, 4);
+            (0..count).for_each(|_| map.piece(PIECE));
+        }
+        let found: Vec<_> = map.items.iter().map(|it| (it.index, it.first, it.count)).collect();
+        assert_eq!(found, [(0, 0, 2), (2, 2, 1), (5, 3, 3)]);
     }
 }

@@ -17,7 +17,7 @@ use crate::placement::direct::{WantSet, check_directions};
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan, Stamp};
 use crate::placement::plan::{GroupPlan, Transmission};
-use crate::placement::resolve::{Placed, Rule, resolve};
+use crate::placement::resolve::{Finder, Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
 use crate::settings::{Role, Settings};
@@ -280,12 +280,26 @@ impl Connection {
         message: &Message<'a>,
         parts: &[Part],
     ) -> Result<Placed<'a>, Violation> {
-        let Settings { structure, rpc_len_max: max, explicit, .. } = self.settings;
+        self.find_call(message, parts, &mut ())
+    }
+
+    /// As [`Connection::resolve_call`], and tells where the items placed by Send are, while they are
+    /// found: it costs no second walk.
+    ///
+    /// # Errors
+    /// As there; what the finder was told means nothing then.
+    pub fn find_call<'a>(
+        &self,
+        message: &Message<'a>,
+        parts: &[Part],
+        finder: &mut impl Finder,
+    ) -> Result<Placed<'a>, Violation> {
+        let Settings { structure, rpc_len_max: max, explicit, .. } = &self.settings;
         if message.via != Via::Xmt {
-            return chunks::resolve::resolve_call(message, max);
+            return chunks::resolve::resolve_call(message, *max);
         }
-        let rule = Rule::Request { explicit };
-        let placed = resolve(&structure, parts, message.dp, rule, max)?;
+        let rule = Rule::Request { explicit: *explicit };
+        let placed = resolve(structure, parts, message.dp, rule, *max, finder)?;
         check_directions(&message.rsd, u64::from(placed.virtual_len()))?;
         Ok(placed)
     }
@@ -302,6 +316,22 @@ impl Connection {
         parts: &[Part],
         offered: &Offered<'_>,
     ) -> Result<Placed<'a>, Violation> {
+        self.find_reply(ledger, id, (message, parts), offered, &mut ())
+    }
+
+    /// As [`Connection::resolve_reply`], and tells where the items placed by Send are, while they
+    /// are found.
+    ///
+    /// # Errors
+    /// As there; what the finder was told means nothing then.
+    pub fn find_reply<'a>(
+        &self,
+        ledger: &ShardLedger,
+        id: CallId,
+        (message, parts): (&Message<'a>, &[Part]),
+        offered: &Offered<'_>,
+        finder: &mut impl Finder,
+    ) -> Result<Placed<'a>, Violation> {
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
         let wants = match ledger.calls.find(id.xid(), self.peer) {
             Some((_, entry)) => entry.wants,
@@ -312,7 +342,8 @@ impl Connection {
             let offered = if wants.is_empty() { offered } else { &Offered::NONE };
             return chunks::resolve::resolve_reply(message, offered, max);
         }
-        resolve(structure, parts, message.dp, Rule::Response { wants: &wants, offered }, max)
+        let rule = Rule::Response { wants: &wants, offered };
+        resolve(structure, parts, message.dp, rule, max, finder)
     }
 
     /// Checks the first bytes of a message that was moved by explicit RDMA, once they are here.

@@ -3,7 +3,7 @@
 use rpcrdma_xdr::array::{Array, List};
 use rpcrdma_xdr::chunk::{ChunkLists, RdmaSegment, ReadList, WriteChunk, WriteList};
 use rpcrdma_xdr::header::{Body, Header, Optional};
-use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdLoc, RsdSet};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::CallId;
@@ -227,6 +227,17 @@ impl<'a> Message<'a> {
         self.count == 1 && self.dp.is_empty() && self.rsd.is_empty() && self.has_no_chunk()
     }
 
+    /// Whether there may be segments of memory in it.
+    #[inline]
+    fn shows_memory(&self) -> bool {
+        let has_item = |item: MsgItem<'_>| matches!(item.loc, Loc::Exrw(_));
+        let has_direction = |item: RsdItem<'_>| !matches!(item.loc, RsdLoc::Tbsn);
+        !self.has_no_chunk()
+            || self.dp.iter().any(has_item)
+            || self.rsd.iter().any(|set| set.items.iter().any(has_direction))
+    }
+
+    #[inline]
     fn has_no_chunk(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
@@ -246,7 +257,7 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
         let Self { xid, count: credits, rsbuf, via, .. } = *self;
-        let handle = if self.is_plain() { None } else { common_handle(self) };
+        let handle = if self.shows_memory() { common_handle(self) } else { None };
         ReplyTo { xid, credits, rsbuf, via, handle }
     }
 

@@ -73,7 +73,7 @@ pub use placement::item::BulkItem;
 pub use placement::layout::ItemSet;
 pub use placement::plan::{GroupPlan, Plan, Transmission};
 pub use placement::resolve::{
-    MessageBody, Piece, Place, Placed, PlacedItem, Segments, payload_pieces,
+    Finder, MessageBody, Piece, Place, Placed, PlacedItem, Segments, payload_pieces,
 };
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};

@@ -46,17 +46,19 @@ pub(crate) fn prepare_call(
     exposures: &Exposures,
 ) -> Result<Whole, Violation> {
     kept.clear();
-    let placed = conn.resolve_call(message, parts)?;
+    map.clear();
+    let placed = conn.find_call(message, parts, map)?;
     // wire.md W6: an offer of more than 512 bytes is more than a call may carry.
     if !kept.set(&message.offer()) {
         return Err(OFFER_TOO_LONG);
     }
-    match buffers_needed(&placed, exposures.for_calls())? {
-        0 => {}
-        needs => return Ok(Whole::Remote(needs)),
+    if !placed.is_here() {
+        match buffers_needed(&placed, exposures.for_calls())? {
+            0 => {}
+            needs => return Ok(Whole::Remote(needs)),
+        }
     }
-    map.set_payload(payload_pieces(&conn.settings().structure, parts));
-    map.set_items(&conn.settings().structure, &placed, &[], |_| 0);
+    map.finish(payload_pieces(&conn.settings().structure, parts));
     Ok(Whole::Here)
 }
 
@@ -78,8 +80,8 @@ pub(crate) fn prepare_reply(
         conn.resolve_reply(ledger, id, message, parts, &offered)?;
         return Ok(());
     }
-    let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
-    map.set_payload(payload_pieces(&conn.settings().structure, parts));
-    map.set_items(&conn.settings().structure, &placed, &[], |_| 0);
+    map.clear();
+    conn.find_reply(ledger, id, (message, parts), &Offered::NONE, map)?;
+    map.finish(payload_pieces(&conn.settings().structure, parts));
     Ok(())
 }

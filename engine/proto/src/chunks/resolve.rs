@@ -113,7 +113,11 @@ fn placed<'a>(
 ) -> Result<Placed<'a>, Violation> {
     match u32::try_from(stream + excised) {
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
-            Ok(Placed { items, body, payload_len, virtual_len })
+            let is_here = match &items {
+                Items::Read { reads } => reads.is_empty(),
+                Items::Listed { .. } | Items::Written { .. } => true,
+            };
+            Ok(Placed { items, body, payload_len, virtual_len, is_here })
         }
         _ => Err(Violation::BadHeader("the message is longer than is accepted")),
     }

@@ -242,25 +242,6 @@ impl Want {
     }
 }
 
-/// The directions of a call, by operation.
-pub(crate) type Directions<'a> = ArrayVec<RsdItem<'a>, { MITEMS_MAX as usize }>;
-
-/// The sets of directions of a call's wants.
-pub(crate) fn sets_of<'a>(
-    wants: &[Want],
-    items: &'a [RsdItem<'a>],
-) -> ArrayVec<RsdSet<'a>, { MITEMS_MAX as usize }> {
-    let mut rest = items;
-    ranges(wants)
-        .map(|group| {
-            let (these, others) = rest.split_at(group.len().min(rest.len()));
-            rest = others;
-            let (begin, end) = group.first().map_or((0, 0), |want| (want.begin, want.end));
-            RsdSet { begin, end, items: Array::from_slice(these) }
-        })
-        .collect()
-}
-
 /// Checks the directions of a received call against its virtual length (wire.md E23, E40).
 ///
 /// # Errors

@@ -109,7 +109,13 @@ impl ItemSet {
 
     /// The members, in rising order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..MITEMS_MAX as usize).filter(move |index| self.contains(*index))
+        let mut left = self.0;
+        core::iter::from_fn(move || {
+            let index = left.trailing_zeros();
+            // The lowest bit goes.
+            left &= left.checked_sub(1)?;
+            Some(index as usize)
+        })
     }
 
     /// How many there are.

@@ -9,22 +9,20 @@
 
 use core::ops::Range;
 
-use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::{Array, Wire};
 use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
-use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use rpcrdma_xdr::numbers::{opttype, proc, size};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
-use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq};
+use rpcrdma_xdr::rtr::transmit::XmtCont;
 
 use crate::chunks::write::{RemoteWrite, WriteCursor};
 use crate::chunks::{CallLists, ReplyLists};
 use crate::demand::{Exposed, Want};
-use crate::placement::direct::{self, Directions, sets_of};
+use crate::placement::direct;
 use crate::placement::exrw;
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan, Stamp};
@@ -270,8 +268,6 @@ impl<'a> GroupPlan<'a> {
             let cont = XmtCont { xnum: transmission.index, itype, pslen };
             return header(Body::Optional(Optional::XmtCont(cont))).encode(writer);
         }
-        let mut dp = ArrayVec::<MsgItem<'_>, { MITEMS_MAX as usize }>::new();
-        let mut walk = self.start;
         match self.form {
             Form::Msg(_) => header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
             Form::ChunkCall(lists) => {
@@ -283,26 +279,48 @@ impl<'a> GroupPlan<'a> {
                 lists.encode(self.items, self.direct, self.stream, writer)
             }
             Form::Request { wants, offered, rsbuf } => {
-                let apart = self.placed.union(self.direct).iter();
-                dp.extend(apart.map(|index| self.entry(index, &mut walk, structure)));
-                let items: Directions<'_> = wants
-                    .iter()
-                    .enumerate()
-                    .map(|(index, want)| {
-                        let list = || self.exposed.wants.of(offered, index);
-                        want.direction(offered.contains(index).then(list))
-                    })
-                    .collect();
-                let rsd = sets_of(wants, &items);
-                let (dp, rsd) = (Array::from_slice(&dp), Array::from_slice(&rsd));
-                let req = XmtReq { dp, rsd, count: self.count, rsbuf, pslen };
-                header(Body::Optional(Optional::XmtReq(req))).encode(writer)
+                self.encode_words(stamp, writer)?;
+                self.encode_request(structure, (wants, offered), writer)?;
+                [self.count, rsbuf, pslen].into_iter().try_for_each(|word| writer.put_u32(word))
             }
             Form::Response { rsd } => {
                 self.encode_words(stamp, writer)?;
                 self.encode_response(structure, &rsd, pslen, writer)
             }
         }
+    }
+
+    /// A transmit request from its procedure on, up to the directions: item by item, since a list of
+    /// as many as there can be is kilobytes to be moved.
+    fn encode_request(
+        &self,
+        structure: &RecvStructure,
+        (wants, offered): (&[Want], ItemSet),
+        writer: &mut Writer<'_>,
+    ) -> Result<(), NoRoom> {
+        let optinfo_len = self.header_len.saturating_sub(size::OPTIONAL as u32);
+        let apart = self.placed.union(self.direct);
+        for word in [proc::OPTIONAL, opttype::XMTREQ, optinfo_len, apart.len()] {
+            writer.put_u32(word)?;
+        }
+        let mut walk = self.start;
+        for index in apart.iter() {
+            self.entry(index, &mut walk, structure).encode(writer)?;
+        }
+        writer.put_u32(direct::ranges(wants).count() as u32)?;
+        let mut index = 0;
+        for set in direct::ranges(wants) {
+            let (begin, end) = set.first().map_or((0, 0), |want| (want.begin, want.end));
+            for word in [begin, end, set.len() as u32] {
+                writer.put_u32(word)?;
+            }
+            for want in set {
+                let list = || self.exposed.wants.of(offered, index);
+                want.direction(offered.contains(index).then(list)).encode(writer)?;
+                index += 1;
+            }
+        }
+        Ok(())
     }
 
     /// A transmit response from its procedure on: its items stand where the directions were, with

@@ -58,6 +58,25 @@ pub struct Placed<'a> {
     pub(crate) body: Option<MessageBody<'a>>,
     pub(crate) payload_len: u32,
     pub(crate) virtual_len: u32,
+    /// Whether nothing of it is in the memory of the caller.
+    pub(crate) is_here: bool,
+}
+
+/// Whoever wants to know where the items placed by Send are, as they are found. What was found of a
+/// message that turns out to be bad means nothing.
+pub trait Finder {
+    /// The next item, by its place among the items of the header, its position and its length.
+    fn item(&mut self, index: usize, position: u32, len: u32);
+
+    /// The next piece of the item.
+    fn piece(&mut self, piece: Piece);
+}
+
+/// Nobody.
+impl Finder for () {
+    fn item(&mut self, _index: usize, _position: u32, _len: u32) {}
+
+    fn piece(&mut self, _piece: Piece) {}
 }
 
 /// Where the header describes the items.
@@ -140,6 +159,7 @@ pub fn resolve<'a>(
     items: Array<'a, MsgItem<'a>>,
     rule: Rule<'_>,
     rpc_len_max: u32,
+    finder: &mut impl Finder,
 ) -> Result<Placed<'a>, Violation> {
     let payload: u64 = parts.iter().map(|part| u64::from(part.payload_len)).sum();
     let mut check = Check::new(structure, parts, payload);
@@ -147,7 +167,7 @@ pub fn resolve<'a>(
         check_count(items.len(), wants)?;
     }
     for (index, item) in items.iter().enumerate() {
-        check.item(index, &item, rule)?;
+        check.item(index, &item, rule, finder)?;
     }
     check.distinct(items)?;
     let virtual_len = payload + check.excised;
@@ -156,7 +176,8 @@ pub fn resolve<'a>(
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
             let is_reply = matches!(rule, Rule::Response { .. });
             let items = Items::Listed { items, is_reply };
-            Ok(Placed { items, body: None, payload_len: payload as u32, virtual_len })
+            let (payload_len, is_here) = (payload as u32, is_reply || !check.is_remote);
+            Ok(Placed { items, body: None, payload_len, virtual_len, is_here })
         }
         _ => Err(Violation::BadHeader("the message is longer than is accepted")),
     }
@@ -190,6 +211,13 @@ impl<'a> Placed<'a> {
     #[must_use]
     pub fn body(&self) -> Option<MessageBody<'a>> {
         self.body
+    }
+
+    /// Whether there is nothing to be fetched from the memory of the caller.
+    #[inline]
+    #[must_use]
+    pub fn is_here(&self) -> bool {
+        self.is_here
     }
 
     /// Bytes of the payload stream of all transmissions.
@@ -322,18 +350,25 @@ pub fn payload_pieces<'p>(
     structure: &'p RecvStructure,
     parts: &'p [Part],
 ) -> impl Iterator<Item = Piece> + 'p {
+    let first_len = structure.first_len();
     parts.iter().enumerate().flat_map(move |(index, part)| {
         let (begin, end) = (part.payload_start, part.payload_end());
-        structure.segments().filter_map(move |segment| {
+        let part = index as u32;
+        // Nearly all payload lies in the first segment, and most transmissions of a group have none.
+        let is_first = end <= first_len;
+        let first = Piece { part, segment: 0, offset: begin, len: end - begin };
+        let first = (is_first && begin < end).then_some(first);
+        let others = (!is_first).then(|| structure.segments()).into_iter().flatten();
+        first.into_iter().chain(others.filter_map(move |segment| {
             let from = begin.max(segment.start);
             let to = end.min(segment.start + segment.length);
             (from < to).then(|| Piece {
-                part: index as u32,
+                part,
                 segment: segment.index,
                 offset: from - segment.start,
                 len: to - from,
             })
-        })
+        }))
     })
 }
 
@@ -357,17 +392,26 @@ struct Check<'s> {
     /// The number used last; all so far are increasing unless `shuffled`.
     last: Option<u32>,
     shuffled: bool,
+    /// Whether an item is in the memory of the peer.
+    is_remote: bool,
 }
 
 impl<'s> Check<'s> {
     fn new(structure: &'s RecvStructure, parts: &'s [Part], payload: u64) -> Self {
         // [V2]: xid and direction come first, and are never excised.
         let previous_end = 8;
-        let (excised, last, shuffled) = (0, None, false);
-        Self { structure, parts, payload, excised, previous_end, last, shuffled }
+        let (excised, last, shuffled, is_remote) = (0, None, false, false);
+        Self { structure, parts, payload, excised, previous_end, last, shuffled, is_remote }
     }
 
-    fn item(&mut self, index: usize, item: &MsgItem<'_>, rule: Rule<'_>) -> Result<(), Violation> {
+    #[inline]
+    fn item(
+        &mut self,
+        index: usize,
+        item: &MsgItem<'_>,
+        rule: Rule<'_>,
+        finder: &mut impl Finder,
+    ) -> Result<(), Violation> {
         let kind = ItemKind::of(&item.loc);
         match rule {
             Rule::Request { .. } => kind.check_in_request()?,
@@ -377,6 +421,7 @@ impl<'s> Check<'s> {
             Loc::TooShort | Loc::NoItem => Ok(()),
             Loc::Exrw(segments) => {
                 self.position(item)?;
+                self.is_remote = true;
                 match rule {
                     Rule::Request { explicit: true } => exrw::check_read(item.length, segments),
                     Rule::Request { explicit: false } => {
@@ -390,7 +435,8 @@ impl<'s> Check<'s> {
             }
             Loc::Tbsn { offset, segments } => {
                 self.position(item)?;
-                self.segments(item, offset, segments)
+                finder.item(index, item.disp, item.length);
+                self.segments(item, offset, segments, finder)
             }
         }
     }
@@ -416,6 +462,7 @@ impl<'s> Check<'s> {
         item: &MsgItem<'_>,
         offset: u32,
         segments: Tbsns<'_>,
+        finder: &mut impl Finder,
     ) -> Result<(), Violation> {
         let mut left = item.length;
         for (nth, number) in segments.iter().enumerate() {
@@ -439,6 +486,7 @@ impl<'s> Check<'s> {
                 return Err(self.bad_number(number));
             }
             left -= len;
+            finder.piece(Piece { part: transmission, segment: at.index, offset, len });
             self.shuffled |= self.last.is_some_and(|last| number <= last);
             self.last = Some(number);
         }
@@ -506,7 +554,7 @@ mod tests {
     }
 
     fn in_call<'a>(parts: &[Part], items: &'a [MsgItem<'a>]) -> Result<Placed<'a>, Violation> {
-        resolve(&structure(), parts, Array::from_slice(items), REQUEST, MAX)
+        resolve(&structure(), parts, Array::from_slice(items), REQUEST, MAX, &mut ())
     }
 
     fn segment(value: u32, max: u32) -> Option<Violation> {
@@ -621,7 +669,7 @@ mod tests {
         let items = [tbsn(8, 99, 0, &[0])];
         let resolved = |max| {
             let items = Array::from_slice(&items);
-            resolve(&structure(), &[part(40, 1400)], items, REQUEST, max).is_ok()
+            resolve(&structure(), &[part(40, 1400)], items, REQUEST, max, &mut ()).is_ok()
         };
         assert!(resolved(140));
         assert!(!resolved(139));
@@ -781,7 +829,7 @@ mod tests {
                 .map(|(disp, length, offset, numbers)| tbsn(*disp, *length, *offset, numbers))
                 .collect();
             let array = Array::from_slice(&encoded);
-            let resolved = resolve(&structure, &parts, array, REQUEST, MAX);
+            let resolved = resolve(&structure, &parts, array, REQUEST, MAX, &mut ());
             let segments: Vec<_> = structure.segments().collect();
             let bytes = resolved.ok().map(|placed| {
                 let bytes_of = |piece: Piece| {
