@@ -370,7 +370,8 @@ impl<Q: Queues> Io<Q> {
                     sge: Sge::default(),
                     flags: SendFlags::empty(),
                 };
-                let is_last = !whole && request + 1 == head.requests;
+                let is_awaited =
+                    !whole && request + 1 == head.requests && outbox.is_awaited(message);
                 let is_inline =
                     whole && head.header_len + head.payload_len <= self.depths.inline_len;
                 if whole {
@@ -382,7 +383,7 @@ impl<Q: Queues> Io<Q> {
                 unsignaled += 1;
                 let holds = !is_inline
                     && (unsignaled >= HOLD_MAX || outbox.send.free() < self.depths.low_water);
-                if is_last || holds || self.is_due(unsignaled) {
+                if is_awaited || holds || self.is_due(unsignaled) {
                     link.flags |= SendFlags::SIGNALED;
                     unsignaled = 0;
                 }

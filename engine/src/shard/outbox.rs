@@ -174,6 +174,18 @@ impl Outbox {
         index
     }
 
+    /// Whether somebody waits for the end of a message, or for memory that it holds: a program for
+    /// its loans, all for many slots. One slot, and bytes that are sent again and again, can wait for
+    /// a later completion.
+    #[inline]
+    pub fn is_awaited(&self, message: u32) -> bool {
+        let is_loan = |piece: &Bulk| matches!(piece, Bulk::Loan(_));
+        let body = self.messages.body(message);
+        self.messages.head(message).after != After::Nobody
+            || body.slots.len() > 1
+            || body.pieces.iter().any(is_loan)
+    }
+
     /// Gives a message up, or back after it left.
     #[inline]
     pub fn release(&mut self, index: u32) {
