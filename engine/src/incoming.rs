@@ -4,7 +4,9 @@ use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{self as proto, Finder, ItemSet, LoneItem, Piece, Place, Placed};
+use rpcrdma_proto::{
+    self as proto, Finder, ItemSet, LoneItem, Part, Piece, Place, Placed, payload_pieces,
+};
 use rpcrdma_xdr::RecvStructure;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
@@ -95,9 +97,17 @@ impl Map {
 
     /// Notes that the items which were found are all there are, and where the payload is.
     #[inline]
-    pub fn finish(&mut self, payload: impl Iterator<Item = Piece>) {
+    pub fn finish(&mut self, structure: &RecvStructure, parts: &[Part]) {
         self.taken.resize(self.pieces.len(), false);
-        self.add_payload(payload);
+        let first_len = structure.first_len();
+        // Nearly all payload lies in the first segment, and most parts of a group have none.
+        if parts.iter().any(|part| part.payload_end() > first_len) {
+            return self.add_payload(payload_pieces(structure, parts));
+        }
+        for (part, it) in parts.iter().enumerate().filter(|(_, it)| it.payload_len > 0) {
+            let (part, offset, len) = (part as u32, it.payload_start, it.payload_len);
+            self.payload.push(Piece { part, segment: 0, offset, len });
+        }
     }
 
     #[inline]
@@ -519,7 +529,8 @@ mod tests {
                 map.item(index, 8, 40);
                 (0..10).for_each(|_| map.piece(PIECE));
             }
-            map.finish(core::iter::once(PIECE));
+            let part = Part { buffer: 0, byte_len: 40, payload_start: 36, payload_len: 4 };
+            map.finish(&RecvStructure::single(4096), &[part]);
             assert_eq!((map.pieces.len(), map.items.len()), (pieces, items), "round {round}");
             assert_eq!((map.pieces.capacity(), map.items.capacity()), (pieces, items));
             assert_eq!((map.taken.len(), map.payload.len()), (pieces, 1));

@@ -107,12 +107,18 @@ impl Connection {
     /// The way of a call by the extension, in so many transmissions at most.
     fn route_xmt(&self, call_max: u32, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let (own, peer) = (&self.settings, self.limits());
-        let reply_max = match (own.rtr & peer.rtr).contains(RtrSupport::XCONT) {
-            true => own.response_rx_max.min(peer.response_sx_limit),
-            false => 1,
-        };
+        let reply_max = self.reply_count_max();
         let own_recv_size = self.exchange.own_recv_size();
         xmt::Limits { peer, own, own_recv_size, call_max, reply_max }.route(demand)
+    }
+
+    /// The most transmissions that a reply to us may have.
+    pub(crate) fn reply_count_max(&self) -> u32 {
+        let (own, peer) = (&self.settings, self.limits());
+        match (own.rtr & peer.rtr).contains(RtrSupport::XCONT) {
+            true => own.response_rx_max.min(peer.response_sx_limit),
+            false => 1,
+        }
     }
 
     /// The way of a call without the extension that exposes nothing: all of it in one message, and

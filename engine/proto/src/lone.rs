@@ -6,11 +6,13 @@
 //!   call that wants one         XMTREQ  | no item | one direction, TBSN |
 //!   reply that brings one       XMTRESP | item |
 //! ```
+//! What a call wants may be longer: then its reply takes the general way, and the call the short one.
 //! As with plain messages ([`crate::express`]), whatever is not exactly that, or breaks a rule, takes
 //! the general way, which alone knows what to say about it. Both ways leave the connection in the
 //! same state and put the same bytes on the wire, which tests compare.
 
 use rpcrdma_xdr::cursor::pad_len;
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, placement, proc, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
@@ -23,7 +25,7 @@ use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::{ItemKind, WantKind, WantSet};
 use crate::placement::inline::{Direction, Stamp};
 use crate::placement::item::BulkItem;
-use crate::placement::layout::places_items;
+use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
 use crate::settings::Role;
 
@@ -259,37 +261,40 @@ impl Connection {
         if !is_forward || !both.contains(CALL_OPERATIONS) || !payload.is_multiple_of(4) {
             return None;
         }
-        let (wants, zeros) = match call {
+        let (wants, zeros, reply_count) = match call {
             LoneCall::Brings(item) => {
                 let room = self.exchange.own_recv_size() - size::HEADER_MIN as u32;
                 let zeros = self.lone_zeros(BRINGING_LEN, payload, item, means)?;
-                (reply_payload_max <= room).then_some((WantSet::NONE, zeros))?
+                (reply_payload_max <= room).then_some((WantSet::NONE, zeros, 1))?
             }
             LoneCall::Wants(want) => {
                 let is_wanted = want.kind == WantKind::Tbsn && want.pieces == 0;
                 let is_within = want.begin < want.end && want.end <= payload;
-                let is_here = self.lone_reply_fits(reply_payload_max, want);
                 let is_there = self.lone_call_fits(payload, means);
-                (is_wanted && is_within && is_here && is_there).then_some((WantSet::SENT, 0))?
+                if !is_wanted || !is_within || !is_there {
+                    return None;
+                }
+                (WantSet::SENT, 0, self.lone_reply_count(reply_payload_max, want)?)
             }
         };
-        self.take_for_call(ledger, id, (1, 1), wants, true).ok()?;
+        self.take_for_call(ledger, id, (1, reply_count), wants, true).ok()?;
         let Stamp { vers, credit } = self.stamp(Direction::Call);
-        let front = [id.xid(), vers, credit, proc::OPTIONAL, opttype::XMTREQ];
-        let [a, b, c, d, e] = front;
-        Some(match call {
-            LoneCall::Brings(item) => {
-                let [f, g, h, i, j, k] = words_of(item);
-                let rest = [0, 1, 1, payload];
-                let [l, m, n, o] = rest;
+        let (xid, proc, op, kind) = (id.xid(), proc::OPTIONAL, opttype::XMTREQ, placement::TBSN);
+        Some(match *call {
+            // [RTR] 7.3: our items begin at the start of their first segment.
+            LoneCall::Brings(BulkItem { position: at, len, .. }) => {
                 let info = BRINGING_INFO;
-                LonePlan::new([a, b, c, d, e, info, 1, f, g, h, i, j, k, l, m, n, o], zeros)
+                let words = [
+                    xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 0, 1, 1, payload,
+                ];
+                LonePlan::new(words, zeros)
             }
-            LoneCall::Wants(want) => {
-                let Want { begin, end, min_len, .. } = *want;
-                let (info, kind) = (WANTING_INFO, placement::TBSN);
-                let words =
-                    [a, b, c, d, e, info, 0, 1, begin, end, 1, min_len, kind, 1, 1, payload];
+            LoneCall::Wants(Want { begin, end, min_len: min, .. }) => {
+                let (info, rsbuf) = (WANTING_INFO, reply_count);
+                let words = [
+                    xid, vers, credit, proc, op, info, 0, 1, begin, end, 1, min, kind, 1, rsbuf,
+                    payload,
+                ];
                 LonePlan::new(words, zeros)
             }
         })
@@ -318,9 +323,9 @@ impl Connection {
         let zeros = self.lone_zeros(REPLY_LEN, payload, item, means)?;
         self.settle(ledger, to);
         let Stamp { vers, credit } = self.stamp(Direction::Reply);
-        let [f, g, h, i, j, k] = words_of(item);
         let (xid, proc, op, info) = (to.xid, proc::OPTIONAL, opttype::XMTRESP, REPLY_INFO);
-        let words = [xid, vers, credit, proc, op, info, 1, f, g, h, i, j, k, 1, payload];
+        let (BulkItem { position: at, len, .. }, kind) = (*item, placement::TBSN);
+        let words = [xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 1, payload];
         Some(LonePlan::new(words, zeros))
     }
 
@@ -349,14 +354,39 @@ impl Connection {
         (zeros <= means.zeros_max).then_some(zeros)
     }
 
-    /// Whether the longest reply to a call of a single want takes one transmission.
+    /// Transmissions of the longest reply to a call of a single want, if it may take so many.
     #[inline]
-    fn lone_reply_fits(&self, payload_max: u32, want: &Want) -> bool {
+    fn lone_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange.own_recv_size());
         let stream = payload_max.saturating_add(3) & !3;
         let header_len = REPLY_LEN as u32;
-        places_items(structure, usable)
-            && first_place(structure, usable, header_len, stream, want.max_len).is_some()
+        if !places_items(structure, usable) || want.max_len == 0 {
+            return None;
+        }
+        match first_place(structure, usable, header_len, stream, want.max_len) {
+            Some(_) => Some(1),
+            None => self.lone_reply_laid(stream, want.max_len),
+        }
+    }
+
+    /// As the general way counts them, where the item does not fit one segment.
+    fn lone_reply_laid(&self, stream: u32, len: u32) -> Option<u32> {
+        let (structure, usable) = (&self.settings.structure, self.exchange.own_recv_size());
+        let items = [BulkItem { position: 0, len, origin: 0, pieces: 1 }];
+        let mut placed = ItemSet::EMPTY;
+        placed.insert(0);
+        let demand = layout::Demand {
+            header_base: size::XMTRESP_MIN as u32,
+            stream,
+            stream_pieces: 1,
+            items: &items,
+            placed,
+            count_max: GROUP_MAX,
+            gather_max: u32::MAX,
+        };
+        let target = Target { structure, usable, placement: true };
+        let count = layout::lay(target, &demand).ok()?.count;
+        (count <= self.reply_count_max()).then_some(count)
     }
 
     /// Whether a call of a single want takes one transmission.
@@ -435,13 +465,6 @@ fn first_place(
 #[inline]
 fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> bool {
     header_len + RpcPrefix::LEN as u32 <= structure.first_len().min(usable)
-}
-
-/// An item of a header that lies in the first placement segment of all.
-#[inline]
-fn words_of(item: &BulkItem) -> [u32; 6] {
-    // [RTR] 7.3: our items begin at the start of their first segment.
-    [item.position, item.len, placement::TBSN, 0, 1, 0]
 }
 
 #[inline]

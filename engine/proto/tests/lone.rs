@@ -312,7 +312,7 @@ fn any_demand() -> impl Strategy<Value = Demanded> {
         1 => 0u32..6000,
     ];
     let reply = prop_oneof![4 => 0u32..900, 1 => 900u32..1000, 1 => 5000u32..5200];
-    let len = prop_oneof![1u32..10, PLACE - 4..PLACE + 4, 0u32..6000];
+    let len = prop_oneof![1u32..10, PLACE - 4..PLACE + 4, 0u32..6000, 0u32..80_000];
     let position = prop_oneof![4 => Just(8u32), 1 => 0u32..60];
     let places = (position, prop_oneof![Just(8u32), 0u32..60], prop_oneof![Just(40u32), 0u32..60]);
     let numbers = (1u32..4, 1u32..9, any::<bool>(), prop_oneof![Just(0u32), 0u32..3000]);
@@ -443,9 +443,11 @@ fn calls_take_the_short_way_up_to_its_edges() {
     let wants = Demanded { wants: true, ..demanded() };
     assert!(call(wants.clone()));
     assert!(call(Demanded { len: PLACE, ..wants.clone() }));
-    assert!(!call(Demanded { len: PLACE + 1, ..wants.clone() }), "its reply may take more");
+    assert!(call(Demanded { len: PLACE + 1, ..wants.clone() }), "its reply may have two segments");
     assert!(call(Demanded { reply: FIRST - 60, ..wants.clone() }));
-    assert!(!call(Demanded { reply: FIRST - 59, ..wants.clone() }));
+    assert!(call(Demanded { reply: FIRST - 59, ..wants.clone() }), "or be behind the first");
+    assert!(call(Demanded { len: 32 * PLACE, ..wants.clone() }), "or have all there are");
+    assert!(!call(Demanded { len: 32 * PLACE + 1, ..wants.clone() }), "but not more");
     assert!(call(Demanded { payload: FIRST + 2 * PLACE - 64, ..wants.clone() }));
     assert!(!call(Demanded { payload: FIRST + 2 * PLACE - 60, ..wants.clone() }), "two messages");
     assert!(!call(Demanded { end: 44, ..wants.clone() }), "beyond the call");

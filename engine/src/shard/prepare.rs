@@ -2,9 +2,7 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{RecvPool, RecvToken};
-use rpcrdma_proto::{
-    CallId, Connection, Message, NO_MARK, Offered, Part, Violation, payload_pieces,
-};
+use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
 use super::exposed::Exposures;
@@ -58,7 +56,7 @@ pub(crate) fn prepare_call(
             needs => return Ok(Whole::Remote(needs)),
         }
     }
-    map.finish(payload_pieces(&conn.settings().structure, parts));
+    map.finish(&conn.settings().structure, parts);
     Ok(Whole::Here)
 }
 
@@ -82,6 +80,6 @@ pub(crate) fn prepare_reply(
     }
     map.clear();
     conn.find_reply(ledger, id, (message, parts), &Offered::NONE, map)?;
-    map.finish(payload_pieces(&conn.settings().structure, parts));
+    map.finish(&conn.settings().structure, parts);
     Ok(())
 }

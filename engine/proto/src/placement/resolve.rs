@@ -350,25 +350,18 @@ pub fn payload_pieces<'p>(
     structure: &'p RecvStructure,
     parts: &'p [Part],
 ) -> impl Iterator<Item = Piece> + 'p {
-    let first_len = structure.first_len();
     parts.iter().enumerate().flat_map(move |(index, part)| {
         let (begin, end) = (part.payload_start, part.payload_end());
-        let part = index as u32;
-        // Nearly all payload lies in the first segment, and most transmissions of a group have none.
-        let is_first = end <= first_len;
-        let first = Piece { part, segment: 0, offset: begin, len: end - begin };
-        let first = (is_first && begin < end).then_some(first);
-        let others = (!is_first).then(|| structure.segments()).into_iter().flatten();
-        first.into_iter().chain(others.filter_map(move |segment| {
+        structure.segments().filter_map(move |segment| {
             let from = begin.max(segment.start);
             let to = end.min(segment.start + segment.length);
             (from < to).then(|| Piece {
-                part,
+                part: index as u32,
                 segment: segment.index,
                 offset: from - segment.start,
                 len: to - from,
             })
-        }))
+        })
     })
 }
 
