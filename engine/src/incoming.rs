@@ -1,15 +1,16 @@
 //! A message that has arrived: its payload stream and its placed items, where they landed.
 
+mod map;
+
 use core::ops::Range;
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
-use rpcrdma_proto::{
-    self as proto, Finder, ItemSet, LoneItem, Part, Piece, Place, Placed, payload_pieces,
-};
-use rpcrdma_xdr::RecvStructure;
+use rpcrdma_proto::{ItemSet, Piece};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
+pub(crate) use self::map::Map;
+use self::map::{IN_LOANS, ItemAt};
 use crate::client::sink::Sink;
 use crate::landed::Landed;
 use crate::stats::SharedStats;
@@ -44,149 +45,6 @@ struct Mapped<'a> {
     landed: Landed<'a>,
     map: &'a mut Map,
     stats: &'a SharedStats,
-}
-
-/// Where the parts of one message are. One of them a shard, filled for each message that needs it.
-#[derive(Debug)]
-pub(crate) struct Map {
-    payload: Vec<Piece>,
-    items: Vec<ItemAt>,
-    pieces: Vec<Piece>,
-    taken: Vec<bool>,
-    /// The Write chunks that were there for a reply of the base protocol.
-    chunks: Option<ItemSet>,
-}
-
-/// A placed item in the map.
-#[derive(Debug, Clone, Copy)]
-struct ItemAt {
-    index: u32,
-    position: Option<u32>,
-    len: u32,
-    first: u32,
-    count: u32,
-}
-
-impl Map {
-    /// Room for messages of `pieces_max` pieces in all; more are never needed.
-    pub fn new(pieces_max: usize, items_max: usize) -> Map {
-        Map {
-            payload: Vec::with_capacity(pieces_max),
-            items: Vec::with_capacity(items_max),
-            pieces: Vec::with_capacity(pieces_max),
-            taken: Vec::with_capacity(pieces_max),
-            chunks: None,
-        }
-    }
-
-    /// Forgets the last message and notes where the payload of the next is.
-    pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
-        self.clear();
-        self.add_payload(pieces);
-    }
-
-    /// Forgets the last message.
-    #[inline]
-    pub fn clear(&mut self) {
-        self.payload.clear();
-        self.items.clear();
-        self.pieces.clear();
-        self.taken.clear();
-        self.chunks = None;
-    }
-
-    /// Notes that the items which were found are all there are, and where the payload is.
-    #[inline]
-    pub fn finish(&mut self, structure: &RecvStructure, parts: &[Part]) {
-        self.taken.resize(self.pieces.len(), false);
-        let first_len = structure.first_len();
-        // Nearly all payload lies in the first segment, and most parts of a group have none.
-        if parts.iter().any(|part| part.payload_end() > first_len) {
-            return self.add_payload(payload_pieces(structure, parts));
-        }
-        for (part, it) in parts.iter().enumerate().filter(|(_, it)| it.payload_len > 0) {
-            let (part, offset, len) = (part as u32, it.payload_start, it.payload_len);
-            self.payload.push(Piece { part, segment: 0, offset, len });
-        }
-    }
-
-    #[inline]
-    fn add_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
-        for piece in pieces {
-            debug_assert!(self.payload.len() < self.payload.capacity(), "sized by the budget");
-            self.payload.push(piece);
-        }
-    }
-
-    /// Forgets the last message; the next has so many bytes of payload behind its header, and this
-    /// item.
-    #[inline]
-    pub fn set_lone(&mut self, (offset, len): (u32, u32), item: Option<LoneItem>) {
-        let payload = Piece { part: 0, segment: 0, offset, len };
-        self.set_payload(core::iter::once(payload));
-        self.taken.clear();
-        let Some(LoneItem { position, len, segment }) = item else { return };
-        let (index, position, first, count) = (0, Some(position), 0, 1);
-        self.items.push(ItemAt { index, position, len, first, count });
-        self.pieces.push(Piece { part: 0, segment, offset: 0, len });
-        self.taken.push(false);
-    }
-
-    /// Forgets the last message; the next is the first `len` bytes of these loans.
-    pub fn set_body(&mut self, loans: &[Option<Loan>], first: usize, len: u32) {
-        self.set_payload(pieces_of(loans, first, len));
-    }
-
-    /// Notes that the message is a reply of the base protocol, and which Write chunks it had.
-    pub fn set_chunks(&mut self, offered: ItemSet) {
-        self.chunks = Some(offered);
-    }
-
-    /// Notes where the items are that are not in the payload. `landing` tells of one that explicit
-    /// RDMA has moved in which of the loans it begins.
-    pub fn set_items(
-        &mut self,
-        structure: &RecvStructure,
-        placed: &Placed<'_>,
-        loans: &[Option<Loan>],
-        mut landing: impl FnMut(&proto::PlacedItem<'_>) -> usize,
-    ) {
-        for item in placed.iter() {
-            let first = self.pieces.len() as u32;
-            match item.at {
-                Place::Sent(_) => self.pieces.extend(item.pieces(structure)),
-                Place::Remote(_) | Place::Sink => {
-                    self.pieces.extend(pieces_of(loans, landing(&item), item.len));
-                }
-            }
-            let count = self.pieces.len() as u32 - first;
-            let (index, position, len) = (item.index as u32, item.position, item.len);
-            self.items.push(ItemAt { index, position, len, first, count });
-        }
-        self.taken.clear();
-        self.taken.resize(self.pieces.len(), false);
-    }
-}
-
-impl Finder for Map {
-    #[inline]
-    fn item(&mut self, index: usize, position: u32, len: u32) {
-        // What names more than there can be is found bad in the end, and nothing grows for it.
-        if self.items.len() < self.items.capacity() {
-            let (first, position) = (self.pieces.len() as u32, Some(position));
-            self.items.push(ItemAt { index: index as u32, position, len, first, count: 0 });
-        }
-    }
-
-    #[inline]
-    fn piece(&mut self, piece: Piece) {
-        if self.pieces.len() < self.pieces.capacity()
-            && let Some(item) = self.items.last_mut()
-        {
-            item.count += 1;
-            self.pieces.push(piece);
-        }
-    }
 }
 
 impl<'a> Incoming<'a> {
@@ -353,19 +211,6 @@ impl Mapped<'_> {
 /// Bytes of a message that the engine reads: transaction id and message type.
 const PREFIX_LEN: usize = 8;
 
-/// The first `len` bytes of the loans from `first` on.
-fn pieces_of(loans: &[Option<Loan>], first: usize, len: u32) -> impl Iterator<Item = Piece> {
-    let mut left = len;
-    loans.iter().enumerate().skip(first).map_while(move |(at, loan)| {
-        let len = left.min(loan.as_ref()?.len() as u32);
-        left -= len;
-        (len > 0).then_some(Piece { part: IN_LOANS, segment: at as u32, offset: 0, len })
-    })
-}
-
-/// In place of the number of a transmission: the segment is a buffer that explicit RDMA has filled.
-const IN_LOANS: u32 = u32::MAX;
-
 /// Why a segment could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError {
@@ -510,42 +355,5 @@ impl<'a> PayloadReader<'a> {
         let (now, later) = self.slice.split_at(max.min(self.slice.len()));
         self.slice = later;
         Ok(now)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PIECE: Piece = Piece { part: 0, segment: 1, offset: 0, len: 4 };
-
-    #[test]
-    fn a_map_grows_for_nothing_that_it_is_told() {
-        let mut map = Map::new(3, 2);
-        for round in 0..2 {
-            map.clear();
-            let (pieces, items) = (map.pieces.capacity(), map.items.capacity());
-            for index in 0..10 {
-                map.item(index, 8, 40);
-                (0..10).for_each(|_| map.piece(PIECE));
-            }
-            let part = Part { buffer: 0, byte_len: 40, payload_start: 36, payload_len: 4 };
-            map.finish(&RecvStructure::single(4096), &[part]);
-            assert_eq!((map.pieces.len(), map.items.len()), (pieces, items), "round {round}");
-            assert_eq!((map.pieces.capacity(), map.items.capacity()), (pieces, items));
-            assert_eq!((map.taken.len(), map.payload.len()), (pieces, 1));
-        }
-    }
-
-    #[test]
-    fn pieces_belong_to_the_item_before_them() {
-        let mut map = Map::new(8, 4);
-        map.clear();
-        for (index, count) in [(0, 2), (2, 1), (5, 3)] {
-            map.item(index, 8 * index as u32, 4);
-            (0..count).for_each(|_| map.piece(PIECE));
-        }
-        let found: Vec<_> = map.items.iter().map(|it| (it.index, it.first, it.count)).collect();
-        assert_eq!(found, [(0, 0, 2), (2, 2, 1), (5, 3, 3)]);
     }
 }

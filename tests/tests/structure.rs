@@ -141,6 +141,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/fabric/ring/slot.rs",
     "engine/src/fabric/srq.rs",
     "engine/src/incoming.rs",
+    "engine/src/incoming/map.rs",
     "engine/src/landed.rs",
     "engine/src/io.rs",
     "engine/src/payload.rs",
