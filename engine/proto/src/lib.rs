@@ -67,14 +67,13 @@ pub use ingress::{
 };
 pub use lone::{Lone, LoneCall, LoneDirection, LoneItem, LoneKind, LoneMeans, LonePlan};
 pub use placement::direct::WantKind;
+pub use placement::find::{Finder, payload_pieces};
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};
 pub use placement::item::BulkItem;
 pub use placement::layout::ItemSet;
 pub use placement::plan::{GroupPlan, Plan, Transmission};
-pub use placement::resolve::{
-    Finder, MessageBody, Piece, Place, Placed, PlacedItem, Segments, payload_pieces,
-};
+pub use placement::resolve::{MessageBody, Piece, Place, Placed, PlacedItem, Segments};
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};

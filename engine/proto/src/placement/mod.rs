@@ -3,6 +3,7 @@
 pub(crate) mod choice;
 pub mod direct;
 pub(crate) mod exrw;
+pub mod find;
 pub mod gather;
 pub mod inline;
 pub mod item;

@@ -20,6 +20,7 @@ use crate::error::Violation;
 use crate::group::Part;
 use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::exrw;
+use crate::placement::find::Finder;
 
 /// What the items of a message are checked against.
 #[derive(Debug, Clone, Copy)]
@@ -60,23 +61,6 @@ pub struct Placed<'a> {
     pub(crate) virtual_len: u32,
     /// Whether nothing of it is in the memory of the caller.
     pub(crate) is_here: bool,
-}
-
-/// Whoever wants to know where the items placed by Send are, as they are found. What was found of a
-/// message that turns out to be bad means nothing.
-pub trait Finder {
-    /// The next item, by its place among the items of the header, its position and its length.
-    fn item(&mut self, index: usize, position: u32, len: u32);
-
-    /// The next piece of the item.
-    fn piece(&mut self, piece: Piece);
-}
-
-/// Nobody.
-impl Finder for () {
-    fn item(&mut self, _index: usize, _position: u32, _len: u32) {}
-
-    fn piece(&mut self, _piece: Piece) {}
 }
 
 /// Where the header describes the items.
@@ -344,27 +328,6 @@ impl Iterator for ItemPieces<'_, '_> {
     }
 }
 
-/// Where the payload stream of a message is, in order. The parts are those of a received message:
-/// each payload lies within its received bytes.
-pub fn payload_pieces<'p>(
-    structure: &'p RecvStructure,
-    parts: &'p [Part],
-) -> impl Iterator<Item = Piece> + 'p {
-    parts.iter().enumerate().flat_map(move |(index, part)| {
-        let (begin, end) = (part.payload_start, part.payload_end());
-        structure.segments().filter_map(move |segment| {
-            let from = begin.max(segment.start);
-            let to = end.min(segment.start + segment.length);
-            (from < to).then(|| Piece {
-                part: index as u32,
-                segment: segment.index,
-                offset: from - segment.start,
-                len: to - from,
-            })
-        })
-    })
-}
-
 /// wire.md E25: exactly one item for each direction, none unsolicited.
 pub(crate) fn check_count(items: usize, wants: &WantSet) -> Result<(), Violation> {
     if items == wants.len() {
@@ -525,6 +488,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::placement::find::payload_pieces;
 
     const MAX: u32 = 1 << 20;
     const REQUEST: Rule<'static> = Rule::Request { explicit: false };

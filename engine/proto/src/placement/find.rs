@@ -1,0 +1,44 @@
+//! Finding: where the parts of a received message lie, piece by piece
+
+use rpcrdma_xdr::rtr::structure::RecvStructure;
+
+use crate::group::Part;
+use crate::placement::resolve::Piece;
+
+/// Whoever wants to know where the items placed by Send are, as they are found. What was found of a
+/// message that turns out to be bad means nothing.
+pub trait Finder {
+    /// The next item, by its place among the items of the header, its position and its length.
+    fn item(&mut self, index: usize, position: u32, len: u32);
+
+    /// The next piece of the item.
+    fn piece(&mut self, piece: Piece);
+}
+
+/// Nobody.
+impl Finder for () {
+    fn item(&mut self, _index: usize, _position: u32, _len: u32) {}
+
+    fn piece(&mut self, _piece: Piece) {}
+}
+
+/// Where the payload stream of a message is, in order. The parts are those of a received message:
+/// each payload lies within its received bytes.
+pub fn payload_pieces<'p>(
+    structure: &'p RecvStructure,
+    parts: &'p [Part],
+) -> impl Iterator<Item = Piece> + 'p {
+    parts.iter().enumerate().flat_map(move |(index, part)| {
+        let (begin, end) = (part.payload_start, part.payload_end());
+        structure.segments().filter_map(move |segment| {
+            let from = begin.max(segment.start);
+            let to = end.min(segment.start + segment.length);
+            (from < to).then(|| Piece {
+                part: index as u32,
+                segment: segment.index,
+                offset: from - segment.start,
+                len: to - from,
+            })
+        })
+    })
+}
