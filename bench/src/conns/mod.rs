@@ -166,8 +166,8 @@ Examples:
   rpcrdma-bench conns --counts 1,1024 --fail-if 'rpc/first@connections=1024.ratio.rate<0.85'
 
 Each number has an engine of its own, set up for as many connections. Calls go to the connections in
-turn. Memory is what the process has grown by when they connected, for each connection and end, with
-the pools that all share already there.";
+turn. Memory is only what the process has grown by when they connected, for each connection and end.
+Pools, and the tables that an engine makes for as many before, are not in it.";
 
 #[cfg(test)]
 mod tests {
