@@ -19,6 +19,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
+    /// One of `0..count`. The bias of a small count is one in 2^64 over `count`.
+    #[inline]
+    pub fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.roll()) * count as u128) >> 64) as usize
+    }
+
     /// A share above 0, up to 1 and with it.
     #[inline]
     pub fn share(&mut self) -> f64 {
@@ -47,6 +53,14 @@ mod tests {
         let published =
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!(first, published);
+    }
+
+    #[test]
+    fn every_one_of_a_count_is_reached_and_none_beyond() {
+        let mut dice = Dice::new(0);
+        let mut seen = [0u32; 7];
+        (0..7000).for_each(|_| seen[dice.below(7)] += 1);
+        assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use serde::Serialize;
 
+use crate::dice::Dice;
 use crate::rounds::median;
 
 /// A ratio and what it may as well be.
@@ -43,7 +44,7 @@ impl Interval {
         if !usable(of) || !usable(to) {
             return None;
         }
-        let mut draw = Draw::new(seed);
+        let mut draw = Dice::new(seed);
         let mut drawn = Drawn::default();
         let mut ratios: Vec<f64> =
             (0..RESAMPLES).map(|_| drawn.ratio(&mut draw, of, to, pairing)).collect();
@@ -79,7 +80,7 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn ratio(&mut self, draw: &mut Draw, of: &[f64], to: &[f64], pairing: Pairing) -> f64 {
+    fn ratio(&mut self, draw: &mut Dice, of: &[f64], to: &[f64], pairing: Pairing) -> f64 {
         self.of.clear();
         self.to.clear();
         match pairing {
@@ -114,29 +115,6 @@ fn quantile(sorted: &[f64], at: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
-/// Numbers by chance, the same for the same seed: Steele's and Vigna's SplitMix64.
-#[derive(Debug, Clone)]
-struct Draw(u64);
-
-impl Draw {
-    fn new(seed: u64) -> Draw {
-        Draw(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    /// One of `0..count`. The bias of a small count is one in 2^64 over `count`.
-    fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
-    }
-}
-
 /// Draws of rounds for one interval.
 pub const RESAMPLES: usize = 4000;
 /// How much of the ratios drawn lies in the interval.
@@ -150,12 +128,12 @@ mod tests {
     use super::*;
 
     /// Noise about 1: the sum of a few uniform numbers, as wide as wished.
-    fn noisy(draw: &mut Draw, about: f64, width: f64) -> f64 {
+    fn noisy(draw: &mut Dice, about: f64, width: f64) -> f64 {
         let sum: f64 = (0..4).map(|_| draw.below(1 << 32) as f64 / (1u64 << 32) as f64).sum();
         about * (1.0 + width * (sum / 4.0 - 0.5))
     }
 
-    fn series(draw: &mut Draw, rounds: usize, about: f64, width: f64) -> Vec<f64> {
+    fn series(draw: &mut Dice, rounds: usize, about: f64, width: f64) -> Vec<f64> {
         (0..rounds).map(|_| noisy(draw, about, width)).collect()
     }
 
@@ -165,14 +143,14 @@ mod tests {
 
     #[test]
     fn a_series_over_itself_is_exactly_one_when_paired() {
-        let rounds = series(&mut Draw::new(5), 10, 400.0, 0.3);
+        let rounds = series(&mut Dice::new(5), 10, 400.0, 0.3);
         let same = interval(&rounds, &rounds, Pairing::Paired);
         assert_eq!(same, Interval { value: 1.0, low: 1.0, high: 1.0 });
     }
 
     #[test]
     fn a_series_over_itself_contains_one_when_unpaired() {
-        let rounds = series(&mut Draw::new(5), 10, 400.0, 0.3);
+        let rounds = series(&mut Dice::new(5), 10, 400.0, 0.3);
         let same = interval(&rounds, &rounds, Pairing::Unpaired);
         assert!(same.value == 1.0 && same.contains(1.0), "{same:?}");
         assert!(same.low < 1.0 && same.high > 1.0, "{same:?}");
@@ -181,7 +159,7 @@ mod tests {
     #[test]
     fn a_tenth_more_is_found_under_small_noise() {
         for seed in 0..20 {
-            let mut draw = Draw::new(seed);
+            let mut draw = Dice::new(seed);
             let of = series(&mut draw, 10, 440.0, 0.05);
             let to = series(&mut draw, 10, 400.0, 0.05);
             for pairing in [Pairing::Paired, Pairing::Unpaired] {
@@ -194,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_tenth_more_is_not_claimed_under_great_noise() {
-        let mut draw = Draw::new(3);
+        let mut draw = Dice::new(3);
         let of = series(&mut draw, 10, 440.0, 2.0);
         let to = series(&mut draw, 10, 400.0, 2.0);
         let found = interval(&of, &to, Pairing::Unpaired);
@@ -204,7 +182,7 @@ mod tests {
     #[test]
     fn a_machine_that_changes_widens_unpaired_intervals_only() {
         // Rounds that met a machine of three speeds; one side takes a tenth more at each of them.
-        let mut draw = Draw::new(9);
+        let mut draw = Dice::new(9);
         let to: Vec<f64> = (0..12)
             .map(|round| 400.0 * f64::from(1 + round % 3) * noisy(&mut draw, 1.0, 0.02))
             .collect();
@@ -219,7 +197,7 @@ mod tests {
     /// How often in a hundred the true ratio lies in the interval.
     fn coverage(rounds: usize, pairing: Pairing, shared: f64) -> f64 {
         const RUNS: usize = 400;
-        let mut draw = Draw::new(2026);
+        let mut draw = Dice::new(2026);
         let mut covered = 0;
         for run in 0..RUNS {
             let (mut of, mut to) = (Vec::new(), Vec::new());
@@ -254,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_interval_and_another_one_about_the_same() {
-        let mut draw = Draw::new(8);
+        let mut draw = Dice::new(8);
         let (of, to) = (series(&mut draw, 10, 3.0, 0.5), series(&mut draw, 10, 2.0, 0.5));
         let with = |seed| Interval::of_medians(&of, &to, Pairing::Paired, seed);
         assert_eq!(with(7), with(7));
@@ -276,13 +254,5 @@ mod tests {
         {
             assert_eq!(Interval::of_medians(of, to, Pairing::Paired, 1), None, "{of:?} {to:?}");
         }
-    }
-
-    #[test]
-    fn draws_reach_every_round_and_none_beyond() {
-        let mut draw = Draw::new(0);
-        let mut seen = [0u32; 7];
-        (0..7000).for_each(|_| seen[draw.below(7)] += 1);
-        assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
     }
 }
