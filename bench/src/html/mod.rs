@@ -5,7 +5,7 @@
 //!           ─▶ distributions ─▶ plots ─▶ SVG ──────┼─▶ page: style and drawings inside, no script
 //!           ─▶ curves, rounds, ratios ─▶ SVG ──────┘
 //! ```
-//! What comes from outside - names, notes, settings - is text and nothing else: [`page::escape`].
+//! What comes from outside - names, notes, settings - is text and nothing else: `page::escape`.
 
 mod charts;
 mod figures;

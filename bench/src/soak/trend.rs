@@ -17,7 +17,7 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// The trend of samples at rising times. `None` of fewer than [`SAMPLES_MIN`].
+    /// The trend of samples at rising times. `None` of fewer than `SAMPLES_MIN`.
     pub fn of(samples: &[(f64, f64)]) -> Option<Trend> {
         let (first, last) = (samples.first()?.0, samples.last()?.0);
         if samples.len() < SAMPLES_MIN || last <= first {
