@@ -50,5 +50,7 @@ pub mod soak;
 pub mod starve;
 pub mod stat;
 pub mod stop;
+#[cfg(test)]
+mod testing;
 pub mod verdict;
 pub mod wire;

@@ -211,23 +211,11 @@ two cores it takes time of theirs, and the table shows it.";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<ChurnPlan, BenchError>> {
-        let options = ["churn"].into_iter().chain(options.split_whitespace());
-        let alone = Alone::try_parse_from(options).expect("it parses");
-        match ChurnPlan::new(&alone.args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, ChurnPlan::new)
     }
 
     #[test]

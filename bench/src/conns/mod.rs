@@ -171,23 +171,11 @@ Pools, and the tables that an engine makes for as many before, are not in it.";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<ConnsPlan, BenchError>> {
-        let options = ["conns"].into_iter().chain(options.split_whitespace());
-        let alone = Alone::try_parse_from(options).expect("it parses");
-        match ConnsPlan::new(&alone.args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, ConnsPlan::new)
     }
 
     #[test]

@@ -232,23 +232,11 @@ server's over pauses and calls together: 1 is a core for itself.";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<IdlePlan, BenchError>> {
-        let options = ["idle"].into_iter().chain(options.split_whitespace());
-        let alone = Alone::try_parse_from(options).expect("it parses");
-        match IdlePlan::new(&alone.args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, IdlePlan::new)
     }
 
     #[test]

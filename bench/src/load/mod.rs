@@ -324,23 +324,11 @@ it was while no backlog existed is shown, so that one can be told from the other
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<LoadPlan, BenchError>> {
-        let options = ["load"].into_iter().chain(options.split_whitespace());
-        let alone = Alone::try_parse_from(options).expect("it parses");
-        match LoadPlan::new(&alone.args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, LoadPlan::new)
     }
 
     #[test]

@@ -166,23 +166,11 @@ Times of many shards depend on which cores share a cache: --cores names the firs
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Alone {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<CoresPlan, BenchError>> {
-        let options = ["cores"].into_iter().chain(options.split_whitespace());
-        let alone = Alone::try_parse_from(options).expect("it parses");
-        match CoresPlan::new(&alone.args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, CoresPlan::new)
     }
 
     #[test]
