@@ -1,8 +1,8 @@
 //! Rules of the documents as a peer sees them that speaks raw transmissions: see docs/conformance.md.
 
 use rpcrdma_config::Raw;
-use rpcrdma_engine::Fabric;
 use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{Changes, Fabric};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
 use rpcrdma_tests::script::{Part, Script};
 use rpcrdma_tests::world::{Plan, World};
@@ -134,6 +134,29 @@ fn a_message_as_long_as_the_stated_size_is_received() {
         assert_eq!(reply[..4], xid.to_be_bytes());
         assert_eq!(Header::decode(&reply).expect("valid").0.body, Body::Msg(ChunkLists::EMPTY));
     }
+}
+
+// [XCHAR] 3.1
+#[test]
+fn a_smaller_size_that_is_asked_for_limits_what_is_sent_from_then_on() {
+    let mut scene = Scene::met();
+    let lens = |scene: &mut Scene, xid, reply| {
+        let script = Script::new(xid, &[], &[Part::Inline(reply)]);
+        scene.raw.send(&message(xid, 0, 16, &script.call_stream()));
+        scene.turns(50);
+        core::iter::from_fn(|| scene.raw.recv()).map(|bytes| bytes.len()).collect::<Vec<_>>()
+    };
+    assert!(lens(&mut scene, 1, 3000)[..].iter().all(|len| *len > 3000), "it takes that");
+    let peer = *scene.world.servers[0].handler().connected.last().expect("it is connected");
+    let (now, changes) = (scene.world.now, Changes::of(&[Property::RecvBufferSize(1024)]));
+    let mut turn = scene.world.servers[0].turn(now);
+    turn.request_properties(peer, &changes.expect("valid")).expect("it may change");
+    // The request, and the reply, of which some goes in any form that fits.
+    let short = lens(&mut scene, 2, 100);
+    assert!(short.len() == 2 && short.iter().all(|len| *len <= 1024), "{short:?}");
+    let long = lens(&mut scene, 3, 3000);
+    assert!(long.len() == 1 && long.iter().all(|len| *len <= 1024), "{long:?}");
+    assert!(scene.raw.is_connected());
 }
 
 // [V2] 2.3; wire.md B5

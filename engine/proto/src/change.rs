@@ -11,7 +11,7 @@
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
-use rpcrdma_xdr::header::{Body, Header, Optional};
+use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, RECV_BUFFER_SIZE_MIN};
 use rpcrdma_xdr::numbers::{VERSION_TWO, propid};
 use rpcrdma_xdr::property::{
@@ -189,6 +189,12 @@ pub(crate) struct Question {
 }
 
 impl PropertyExchange {
+    /// The number of the next question, 1 to 15: never that of the last one.
+    fn next_question(&mut self) -> u32 {
+        self.questions = self.questions % QUESTIONS + 1;
+        u32::from(self.questions)
+    }
+
     /// Asks for changes. A smaller receive buffer counts at once: the peer may have it the moment
     /// it reads the request (wire.md P11).
     fn ask(&mut self, xid: u32, changes: Changes) {
@@ -205,10 +211,22 @@ impl PropertyExchange {
         self.question = Some(Question { xid, changes, restore });
     }
 
-    /// Notes that the peer's buffers got smaller by its own will: a refusal does not undo that.
-    pub(crate) fn on_shrunk(&mut self, size: u32) {
-        if let Some(Question { restore: Some(restore), .. }) = &mut self.question {
-            *restore = size.min(*restore);
+    /// The peer's buffers got smaller by its own will, or stayed as they were. False if it says that
+    /// they grew, which is not believed. What it says while we ask for still smaller ones is kept for
+    /// the end of that question: a refusal does not undo it (\[XCHAR\] 3.1).
+    pub(crate) fn shrink(&mut self, size: u32) -> bool {
+        let limit = self.limits().recv_size;
+        match &mut self.question {
+            Some(Question { restore: Some(restore), .. }) if size <= *restore => {
+                *restore = size;
+                self.set_recv_size(size.min(limit));
+                true
+            }
+            _ if size <= limit => {
+                self.set_recv_size(size);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -248,9 +266,15 @@ impl PropertyExchange {
         Some(outcome)
     }
 
-    /// The outstanding question is refused as a whole. `None` if there is none, or it has another
-    /// xid.
-    pub(crate) fn on_refused(&mut self, xid: u32) -> Option<PropertyOutcome> {
+    /// An error that names the outstanding question refuses it as a whole. `None` if there is none,
+    /// or it has another xid.
+    pub(crate) fn on_error(&mut self, xid: u32, error: RdmaError) -> Option<PropertyOutcome> {
+        let outcome = self.on_refused(xid)?;
+        self.refuses_requests |= error == RdmaError::InvalOption;
+        Some(outcome)
+    }
+
+    fn on_refused(&mut self, xid: u32) -> Option<PropertyOutcome> {
         self.on_resprop(xid, &RespProp::default())
     }
 
@@ -271,34 +295,32 @@ impl Connection {
     /// [`PropertyError`]; nothing has changed then.
     pub fn request_properties(&mut self, changes: &Changes) -> Result<ControlSend, PropertyError> {
         self.check_changes(changes)?;
-        if !self.exchange.is_received() || self.exchange.refuses_requests {
+        if !self.exchange().is_received() || self.exchange().refuses_requests {
             return Err(PropertyError::PeerWithout);
         }
-        if let Some(Question { xid, .. }) = self.exchange.question {
+        if let Some(Question { xid, .. }) = self.exchange().question {
             return Err(PropertyError::Outstanding { xid });
         }
         // wire.md P1, P6
-        if let Some(id) = changes.ids.iter().find(|id| !self.exchange.may_change(*id)) {
+        if let Some(id) = changes.ids.iter().find(|id| !self.exchange().may_change(*id)) {
             return Err(PropertyError::Fixed(id));
         }
         // wire.md P9: an xid that no call ever has, and that no late answer names.
-        self.exchange.questions = self.exchange.questions.wrapping_add(1);
-        let turn = u32::from(self.exchange.questions) % (CONTROL_XIDS - 1);
-        let xid = self.control_xid() | (1 + turn);
-        self.exchange.ask(xid, *changes);
+        let xid = self.control_xid() | self.revise(|exchange, _| exchange.next_question());
+        self.revise(|exchange, _| exchange.ask(xid, *changes));
         Ok(ControlSend::ReqProp { xid, changes: *changes })
     }
 
     /// The peer did not answer [`Connection::request_properties`] in time, which counts as a refusal
     /// (wire.md P8). `None` if it had answered.
     pub fn on_reqprop_timeout(&mut self) -> Option<PropertyOutcome> {
-        self.exchange.on_silence()
+        self.revise(|exchange, _| exchange.on_silence())
     }
 
     /// Whether a request for changes is outstanding.
     #[must_use]
     pub fn is_asking(&self) -> bool {
-        self.exchange.question.is_some()
+        self.exchange().question.is_some()
     }
 
     /// Tells the peer of changes of our own properties. More is accepted from now on; less is asked
@@ -308,7 +330,7 @@ impl Connection {
     /// [`PropertyError`]; nothing has changed then.
     pub fn announce(&mut self, changes: &Changes) -> Result<ControlSend, PropertyError> {
         self.check_changes(changes)?;
-        if !self.exchange.is_sent() || !self.accepted {
+        if !self.exchange().is_sent() || !self.accepted {
             return Err(PropertyError::NotExchanged);
         }
         if let Some(id) = changes.ids.iter().find(|id| OWN_FIXED.contains(id)) {
@@ -349,6 +371,9 @@ impl Connection {
         }
     }
 }
+
+/// The xids of requests for changes.
+const QUESTIONS: u8 = CONTROL_XIDS as u8 - 1;
 
 /// Those of our properties that never change on a connection (wire.md P11, E21).
 pub(crate) const OWN_FIXED: [PropId; 3] =

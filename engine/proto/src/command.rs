@@ -9,7 +9,7 @@ use crate::chunks::route::{Ends, check_exposed};
 use crate::connection::{Connection, Finished, ShardLedger};
 use crate::credit::Shortage;
 use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, ReplyDemand};
-use crate::error::{SendError, Violation};
+use crate::error::{Misuse, SendError, Violation};
 use crate::ingress::{ControlSend, Ignored, ReplyTo, Via};
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, InlinePlan};
@@ -23,10 +23,10 @@ use crate::xmt;
 impl Connection {
     /// Starts the exchange of properties: the first message of a client.
     pub fn begin(&mut self) -> Option<ControlSend> {
-        if self.role == Role::Server || !self.settings.properties || self.exchange.is_sent() {
+        if self.role == Role::Server || !self.settings.properties || self.exchange().is_sent() {
             return None;
         }
-        self.exchange.on_sent();
+        self.revise(|exchange, _| exchange.on_sent());
         Some(ControlSend::ConnProp { xid: self.control_xid() })
     }
 
@@ -55,10 +55,10 @@ impl Connection {
     #[inline]
     pub fn route_call(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         if demand.is_plain()
-            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
-            && demand.reply_payload_max <= self.reply_room
+            && demand.payload <= self.plain_room()
+            && demand.reply_payload_max <= self.reply_room()
         {
-            return Ok(CallRoute::inline(demand.payload));
+            return Ok(CallRoute::inline(demand.payload, self.limits().recv_size));
         }
         self.route_other(demand)
     }
@@ -108,7 +108,7 @@ impl Connection {
     fn route_xmt(&self, call_max: u32, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
         let (own, peer) = (&self.settings, self.limits());
         let reply_max = self.reply_count_max();
-        let own_recv_size = self.exchange.own_recv_size();
+        let own_recv_size = self.exchange().own_recv_size();
         xmt::Limits { peer, own, own_recv_size, call_max, reply_max }.route(demand)
     }
 
@@ -128,7 +128,7 @@ impl Connection {
         let CallDemand { gather_max, copy_max, .. } = *demand;
         let lens = wants.iter().map(|want| u64::from(want.max_len).next_multiple_of(4));
         let reply = u64::from(reply_payload_max) + lens.sum::<u64>();
-        if reply > u64::from(self.reply_room) {
+        if reply > u64::from(self.reply_room()) {
             let bulk = wants.iter().fold(0, |sum: u32, want| sum.saturating_add(want.max_len));
             let (transmissions, limit) = (0, 1);
             let payload = reply_payload_max;
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     fn ends(&self) -> Ends<'_> {
-        let reply_size = self.reply_room + InlinePlan::HEADER_LEN;
+        let reply_size = self.reply_room() + InlinePlan::HEADER_LEN;
         let reply_first = reply_size.min(self.settings.first_segment_len());
         Ends { peer: self.limits(), interop: &self.settings.interop, reply_size, reply_first }
     }
@@ -147,7 +147,8 @@ impl Connection {
     /// Plans a call on its route, and takes its credits and the receives for its reply. From here
     /// on it ends with [`Connection::finish_call`].
     ///
-    /// `demand` is the one that was routed, `exposed` what the route named.
+    /// `demand` is the one that was routed, `exposed` what the route named. A route is for the
+    /// peer's buffers as they were then: if they are others now, the call is to be routed once more.
     ///
     /// # Errors
     /// [`SendError`]; nothing has changed then, and the call may be tried again.
@@ -160,6 +161,9 @@ impl Connection {
         route: &CallRoute,
         exposed: &Exposed<'a>,
     ) -> Result<Plan<'a>, SendError> {
+        if route.recv_size != self.limits().recv_size {
+            return Err(Misuse("the peer's buffers are others than the call was routed for").into());
+        }
         let wants = match (route.form, demand.wants) {
             (CallForm::Msg | CallForm::NoMsg, _) | (_, []) => WantSet::NONE,
             (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
@@ -256,9 +260,7 @@ impl Connection {
         to: &ReplyTo,
         demand: &ReplyDemand<'a>,
     ) -> Result<Plan<'a>, SendError> {
-        if demand.items.is_empty()
-            && demand.offer.is_none()
-            && demand.payload <= self.limits().recv_size - InlinePlan::HEADER_LEN
+        if demand.items.is_empty() && demand.offer.is_none() && demand.payload <= self.plain_room()
         {
             self.settle(ledger, to);
             let (xid, direction, payload) = (to.xid, Direction::Reply, demand.payload);

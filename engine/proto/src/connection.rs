@@ -99,13 +99,14 @@ pub struct Connection {
     pub(crate) vers: u32,
     pub(crate) peer: u32,
     /// Payload bytes of the longest reply that may come in one RDMA_MSG.
-    pub(crate) reply_room: u32,
+    reply_room: u32,
     /// Payload bytes of the longest RDMA_MSG that the peer can receive.
-    pub(crate) plain_room: u32,
+    plain_room: u32,
     pub(crate) credits: CreditLedger,
     pub(crate) inflow: Inflow,
     pub(crate) group: GroupAssembler,
-    pub(crate) exchange: PropertyExchange,
+    /// Changed by [`Connection::revise`] alone: both rooms follow from it.
+    exchange: PropertyExchange,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
     /// What the peer said while connecting.
@@ -207,6 +208,18 @@ impl Connection {
     #[must_use]
     pub fn reply_room(&self) -> u32 {
         self.reply_room
+    }
+
+    /// Payload bytes of the longest RDMA_MSG that the peer can receive.
+    #[inline]
+    pub(crate) fn plain_room(&self) -> u32 {
+        self.plain_room
+    }
+
+    /// The peer's properties, and how far their exchange is.
+    #[inline]
+    pub(crate) fn exchange(&self) -> &PropertyExchange {
+        &self.exchange
     }
 
     /// Transmissions of own calls that can be sent now.
@@ -371,7 +384,7 @@ impl Connection {
         if !due || self.exchange.is_sent() {
             return None;
         }
-        self.exchange.on_sent();
+        self.revise(|exchange, _| exchange.on_sent());
         Some(ControlSend::ConnProp { xid: self.control_xid() })
     }
 
@@ -466,10 +479,16 @@ impl Connection {
         }
     }
 
-    /// Works out what plain messages have room for, after the limits of either side have changed.
-    pub(crate) fn note_room(&mut self) {
+    /// Changes what is known of the peer, and with it what plain messages have room for: there is no
+    /// other way to either.
+    pub(crate) fn revise<R>(
+        &mut self,
+        change: impl FnOnce(&mut PropertyExchange, &Settings) -> R,
+    ) -> R {
+        let result = change(&mut self.exchange, &self.settings);
         let len = self.limits().send_size.min(self.exchange.own_recv_size());
         self.reply_room = len - InlinePlan::HEADER_LEN;
         self.plain_room = self.limits().recv_size - InlinePlan::HEADER_LEN;
+        result
     }
 }

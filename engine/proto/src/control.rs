@@ -113,18 +113,16 @@ impl Connection {
         }
         self.inflow.grow(&mut ledger.grants);
         let applied = match optional {
-            Optional::ConnProp(properties) => self.exchange.on_connprop(properties),
-            Optional::UpdProp(update) => self.exchange.on_updprop(update),
+            Optional::ConnProp(properties) => self.revise(|it, _| it.on_connprop(properties)),
+            Optional::UpdProp(update) => self.revise(|it, _| it.on_updprop(update)),
             Optional::ReqProp(request) => {
-                let answer = self.exchange.on_reqprop(request, &self.settings);
-                self.note_room();
+                let answer = self.revise(|exchange, own| exchange.on_reqprop(request, own));
                 let answer = Some(ControlSend::RespProp { xid: incoming.xid, answer });
                 return Ingress::Control(Control { became_ready, answer });
             }
             Optional::RespProp(answer) => {
-                let outcome = self.exchange.on_resprop(incoming.xid, answer);
-                self.note_room();
-                return match outcome {
+                let xid = incoming.xid;
+                return match self.revise(|exchange, _| exchange.on_resprop(xid, answer)) {
                     Some(outcome) => Ingress::Settled(outcome),
                     None => self.ignore(Ignored::UnaskedProperties),
                 };
@@ -132,15 +130,14 @@ impl Connection {
             // All other operations were dealt with above.
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
-        self.note_room();
         match applied {
             Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
             Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),
         }
         // wire.md B2: the server answers with the xid of the client's message.
-        let due = self.role == Role::Server && !self.exchange.is_sent();
+        let due = self.role == Role::Server && !self.exchange().is_sent();
         let answer = due.then(|| {
-            self.exchange.on_sent();
+            self.revise(|exchange, _| exchange.on_sent());
             ControlSend::ConnProp { xid: incoming.xid }
         });
         Ingress::Control(Control { became_ready, answer })
@@ -174,12 +171,11 @@ impl Connection {
             };
         }
         // wire.md B9: own questions come behind own calls.
-        if let Some(outcome) = self.exchange.on_refused(xid) {
-            self.exchange.refuses_requests |= error == RdmaError::InvalOption;
+        if let Some(outcome) = self.revise(|exchange, _| exchange.on_error(xid, error)) {
             return Ingress::Settled(outcome);
         }
-        let asked = self.role == Role::Client && self.exchange.is_sent();
-        if asked && xid == self.control_xid() && !self.exchange.is_received() {
+        let asked = self.role == Role::Client && self.exchange().is_sent();
+        if asked && xid == self.control_xid() && !self.exchange().is_received() {
             // wire.md B3: version two, without properties.
             let became_ready = !self.ready;
             if let Some(credit) = grant {
@@ -219,7 +215,7 @@ impl Connection {
             (true, Refusal::Reported(ReptInfo::BadSeq(_))) => RtrSupport::XCONT,
             _ => RtrSupport::XREQ,
         };
-        self.exchange.on_unsupported(operation);
+        self.revise(|exchange, _| exchange.on_unsupported(operation));
         Ingress::Again(id, refusal)
     }
 

@@ -162,12 +162,14 @@ pub struct CallRoute {
     pub(crate) stream: u32,
     /// Where everything lies in the peer's buffers.
     pub(crate) layout: Layout,
+    /// The bytes of a buffer of the peer for which it was found.
+    pub(crate) recv_size: u32,
 }
 
 impl CallRoute {
     /// One RDMA_MSG that is all payload, answered by one message.
     #[inline]
-    pub(crate) fn inline(payload: u32) -> Self {
+    pub(crate) fn inline(payload: u32, recv_size: u32) -> Self {
         Self {
             form: CallForm::Msg,
             items: ItemSet::EMPTY,
@@ -179,6 +181,7 @@ impl CallRoute {
             placed: ItemSet::EMPTY,
             stream: payload,
             layout: Layout::default(),
+            recv_size,
         }
     }
 

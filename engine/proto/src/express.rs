@@ -89,8 +89,7 @@ impl Connection {
         payload: u32,
         reply_payload_max: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        debug_assert_eq!(self.plain_room, self.limits().recv_size - PLAIN_HEADER_LEN as u32);
-        if reply_payload_max > self.reply_room || payload > self.plain_room {
+        if reply_payload_max > self.reply_room() || payload > self.plain_room() {
             return None;
         }
         let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
@@ -118,8 +117,7 @@ impl Connection {
         to: &ReplyTo,
         payload: u32,
     ) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        debug_assert_eq!(self.plain_room, self.limits().recv_size - PLAIN_HEADER_LEN as u32);
-        if payload > self.plain_room || self.invalidated(to).is_some() {
+        if payload > self.plain_room() || self.invalidated(to).is_some() {
             return None;
         }
         self.settle(ledger, to);

@@ -263,7 +263,7 @@ impl Connection {
         }
         let (wants, zeros, reply_count) = match call {
             LoneCall::Brings(item) => {
-                let room = self.exchange.own_recv_size() - size::HEADER_MIN as u32;
+                let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
                 let zeros = self.lone_zeros(BRINGING_LEN, payload, item, means)?;
                 (reply_payload_max <= room).then_some((WantSet::NONE, zeros, 1))?
             }
@@ -357,7 +357,7 @@ impl Connection {
     /// Transmissions of the longest reply to a call of a single want, if it may take so many.
     #[inline]
     fn lone_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
-        let (structure, usable) = (&self.settings.structure, self.exchange.own_recv_size());
+        let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let stream = payload_max.saturating_add(3) & !3;
         let header_len = REPLY_LEN as u32;
         if !places_items(structure, usable) || want.max_len == 0 {
@@ -371,7 +371,7 @@ impl Connection {
 
     /// As the general way counts them, where the item does not fit one segment.
     fn lone_reply_laid(&self, stream: u32, len: u32) -> Option<u32> {
-        let (structure, usable) = (&self.settings.structure, self.exchange.own_recv_size());
+        let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let items = [BulkItem { position: 0, len, origin: 0, pieces: 1 }];
         let mut placed = ItemSet::EMPTY;
         placed.insert(0);

@@ -165,7 +165,7 @@ pub struct PropertyExchange {
     structured: bool,
     /// The peer does not know requests for changes.
     pub(crate) refuses_requests: bool,
-    /// How many requests for changes were made, for their xids.
+    /// The number of the last request for changes, which is a part of its xid.
     pub(crate) questions: u8,
     /// Our request for changes that is outstanding (wire.md P8: one at a time).
     pub(crate) question: Option<Question>,
@@ -257,22 +257,13 @@ impl PropertyExchange {
                 continue;
             }
             match property {
-                Property::Default(PropId::RECV_BUFFER_SIZE)
-                    if default::RECV_BUFFER_SIZE <= self.limits.recv_size =>
-                {
-                    self.on_shrunk(default::RECV_BUFFER_SIZE);
-                    self.set_recv_size(default::RECV_BUFFER_SIZE);
+                Property::RecvBufferSize(size) => skipped += u32::from(!self.shrink(size)),
+                Property::Default(PropId::RECV_BUFFER_SIZE) => {
+                    skipped += u32::from(!self.shrink(default::RECV_BUFFER_SIZE));
                 }
-                Property::RecvBufferSize(size) if size <= self.limits.recv_size => {
-                    self.on_shrunk(size);
-                    self.set_recv_size(size);
-                }
-                Property::RecvBufferSize(_)
-                | Property::RecvStructure(_)
+                Property::RecvStructure(_)
                 | Property::BadStructure(_)
-                | Property::Default(PropId::RECV_BUFFER_SIZE | PropId::RECV_STRUCTURE) => {
-                    skipped += 1;
-                }
+                | Property::Default(PropId::RECV_STRUCTURE) => skipped += 1,
                 ref other => self.limits.set(other),
             }
         }

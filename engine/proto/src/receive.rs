@@ -312,11 +312,15 @@ impl Connection {
     #[inline]
     pub(crate) fn on_accepted(&mut self) {
         if !self.accepted {
-            self.accepted = true;
-            self.ready = true;
-            self.exchange.on_accepted();
-            self.note_room();
+            self.accept();
         }
+    }
+
+    #[cold]
+    fn accept(&mut self) {
+        self.accepted = true;
+        self.ready = true;
+        self.revise(|exchange, _| exchange.on_accepted());
     }
 
     /// Checks the first transmission of a message of the extension.

@@ -154,12 +154,13 @@ pub(crate) struct Laid {
     apart: Apart,
     stream: u32,
     layout: Layout,
+    recv_size: u32,
 }
 
 impl Laid {
     /// As the way of a call for whose reply these wants have memory.
     pub(crate) fn route(self, form: CallForm, wants: ItemSet, reply_count: u32) -> CallRoute {
-        let Self { apart: Apart { placed, direct }, stream, layout } = self;
+        let Self { apart: Apart { placed, direct }, stream, layout, recv_size } = self;
         CallRoute {
             form,
             items: direct,
@@ -171,11 +172,12 @@ impl Laid {
             placed,
             stream,
             layout,
+            recv_size,
         }
     }
 
     fn plan<'a>(self, form: Form<'a>, xid: u32, message: &Message<'_, 'a>) -> GroupPlan<'a> {
-        let Self { apart: Apart { placed, direct }, stream, layout } = self;
+        let Self { apart: Apart { placed, direct }, stream, layout, .. } = self;
         let &Message { items, gather_max, .. } = message;
         let exposed = Exposed::NONE;
         let sizes = Sizes { form, xid, stream, items, placed, direct, exposed, gather_max };
@@ -216,7 +218,7 @@ impl Message<'_, '_> {
         }
         let layout =
             layout.map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
-        Ok(Laid { apart, stream, layout })
+        Ok(Laid { apart, stream, layout, recv_size: self.peer.recv_size })
     }
 }
 

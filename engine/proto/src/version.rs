@@ -163,7 +163,7 @@ impl Connection {
     /// Whether the peer has stated its properties.
     #[must_use]
     pub fn knows_properties(&self) -> bool {
-        self.vers == VERSION_TWO && self.exchange.is_received()
+        self.vers == VERSION_TWO && self.exchange().is_received()
     }
 
     /// The first message of a peer decides the version: errors apart, and what is too short to be
@@ -180,11 +180,12 @@ impl Connection {
     /// Goes on in this version.
     pub(crate) fn set_version(&mut self, vers: u32) {
         self.vers = vers;
-        if vers == VERSION_ONE {
-            let limits = PeerLimits::version_one(self.private.as_ref(), &self.settings);
-            self.exchange.leave_out(limits);
-        }
-        self.note_room();
+        let private = self.private;
+        self.revise(|exchange, own| {
+            if vers == VERSION_ONE {
+                exchange.leave_out(PeerLimits::version_one(private.as_ref(), own));
+            }
+        });
     }
 
     /// ERR_VERS before anything else: our first message had a version that the peer does not speak.

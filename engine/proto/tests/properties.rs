@@ -199,6 +199,20 @@ fn silence_and_errors_refuse_all_of_it() {
 }
 
 #[test]
+fn questions_have_another_xid_than_the_last_one_for_ever() {
+    let changes = [Property::RequestRxLimit(8)];
+    let (mut server, mut last) = asking(&changes);
+    for turn in 0..1000 {
+        server.conn.on_reqprop_timeout().expect("outstanding");
+        let asked = server.conn.request_properties(&Changes::of(&changes).expect("valid"));
+        let Ok(ControlSend::ReqProp { xid, .. }) = asked else { panic!("{asked:?}") };
+        assert_ne!(xid, last, "question {turn}");
+        assert!((1 << 31 | 1..1 << 31 | 16).contains(&xid), "no call has it: {xid:#x}");
+        last = xid;
+    }
+}
+
+#[test]
 fn a_smaller_buffer_counts_from_the_request_on_and_no_longer_if_refused() {
     let changes = [Property::RecvBufferSize(2048)];
     let (mut server, xid) = asking(&changes);
@@ -213,6 +227,12 @@ fn a_smaller_buffer_counts_from_the_request_on_and_no_longer_if_refused() {
     server.receive(&updprop(&[Property::RecvBufferSize(1024)]));
     settled(server.receive(&resprop(xid, 0, 0b1, &[])));
     assert_eq!(server.conn.limits().recv_size, 1024);
+    // Not even if it is more than was asked for.
+    let (mut server, xid) = asking(&changes);
+    server.receive(&updprop(&[Property::RecvBufferSize(4096)]));
+    assert_eq!(server.conn.limits().recv_size, 2048, "the question stands");
+    settled(server.receive(&resprop(xid, 0, 0b1, &[])));
+    assert_eq!(server.conn.limits().recv_size, 4096);
     // A larger one counts when the peer has it.
     let (mut server, xid) = asking(&[Property::RecvBufferSize(16384)]);
     assert_eq!(server.conn.limits().recv_size, 8192);
@@ -527,13 +547,29 @@ impl Model {
 
     fn update(&mut self, values: &[(u32, Value)]) {
         for (id, value) in values {
-            let grows = *id == 1 && Self::plain(1, *value) > self.now[&1];
-            if self.changeable.contains(id) && !grows {
-                self.set(*id, *value);
-                if let (1, Some((_, Some(before)))) = (*id, &mut self.asked) {
-                    *before = Self::plain(1, *value);
-                }
+            if !self.changeable.contains(id) {
+                continue;
             }
+            if *id == 1 {
+                self.shrink(Self::plain(1, *value));
+            } else {
+                self.set(*id, *value);
+            }
+        }
+    }
+
+    /// What has grown is not believed; what counts beside a question for less is what was before it.
+    fn shrink(&mut self, size: u32) {
+        let now = self.now[&1];
+        match &mut self.asked {
+            Some((_, Some(before))) if size <= *before => {
+                *before = size;
+                self.now.insert(1, size.min(now));
+            }
+            _ if size <= now => {
+                self.now.insert(1, size);
+            }
+            _ => {}
         }
     }
 

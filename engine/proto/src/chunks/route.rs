@@ -193,6 +193,7 @@ impl Ends<'_> {
             placed: ItemSet::EMPTY,
             stream,
             layout: Layout::single(header_len, first_room),
+            recv_size: self.peer.recv_size,
         })
     }
 
