@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 
 use crate::provider::{
-    CqError, PostError, Queues, RecvWr, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch, WrId,
+    CqError, PostError, Queues, RecvWr, SendFlags, SendOp, SendWr, Taken, WC_BATCH, WcBatch, WrId,
 };
 use crate::shard::lane::Lane;
 use crate::shard::outbox::{Express, Outbox};
@@ -57,6 +57,17 @@ pub(crate) enum Flush {
     Gone,
     /// A work request breaks a limit of the device: a fault of ours.
     Invalid,
+}
+
+impl Flush {
+    #[cold]
+    fn after(why: PostError) -> Flush {
+        match why {
+            PostError::QueueFull => Flush::Refused,
+            PostError::QpGone => Flush::Gone,
+            PostError::Invalid => Flush::Invalid,
+        }
+    }
 }
 
 /// The queues of a shard together with what they hold.
@@ -138,10 +149,11 @@ impl<Q: Queues> Io<Q> {
         Some(unsafe { RecvToken::from_raw(raw) })
     }
 
-    /// Posts receive buffers in one chain. What the device does not take stays in `refill`.
-    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> Result<(), PostError> {
+    /// Posts receive buffers in one chain. What the device does not take stays in `refill`. True if
+    /// it took all of them, and there was no error.
+    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> bool {
         if refill.is_empty() {
-            return Ok(());
+            return true;
         }
         let chain: ArrayVec<RecvWr<'_>, REFILL_MAX> = refill
             .iter()
@@ -150,17 +162,13 @@ impl<Q: Queues> Io<Q> {
         // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
         // those that are taken the tokens go out of existence below, before anybody else runs, and
         // come back only from `take_recv`, when the completion was polled.
-        let result = unsafe { self.queues().post_srq_recv(&chain) };
-        let taken = match &result {
-            Ok(()) => chain.len(),
-            Err(error) => error.taken(),
-        };
+        let (taken, why) = unsafe { self.queues().post_srq_recv(&chain) }.of(chain.len());
         drop(chain);
         for token in refill.drain(..taken) {
             let index = token.index() as usize;
             self.posted[index] = Some(token.into_raw());
         }
-        result
+        why.is_none()
     }
 
     /// Posts the short messages that go ahead of the lanes, one chain for each run of messages to
@@ -185,14 +193,19 @@ impl<Q: Queues> Io<Q> {
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
             // SAFETY: the gather entry names a slot that `express` owns, and the request is inline,
             // so that it has been read on return.
-            if unsafe { self.queues().post_send(qp, &[wr]) }.is_ok() {
+            let (taken, why) = unsafe { self.queues().post_send(qp, &[wr]) }.of(1);
+            if taken == 1 {
                 peer.lane.on_posted(is_signaled);
                 outbox.stats.doorbells.add(1);
                 outbox.stats.sent.add(1);
                 outbox.stats.sent_inline.add(1);
                 outbox.send.put(express.slot);
+                if let Some(why) = why {
+                    outbox.note_trouble(&mut peer.lane, to, why);
+                }
                 return;
             }
+            // Why it was not taken comes out when it is tried again from its lane.
         }
         outbox.express.push(express);
         outbox.settle_express(peers, 0);
@@ -208,38 +221,45 @@ impl<Q: Queues> Io<Q> {
     fn flush_many(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
         let mut taken = 0_u64;
         let mut start = 0;
+        let mut trouble = None;
         while let Some(first) = outbox.express.get(start) {
             let to = first.peer;
             let rest = &outbox.express[start..];
             let run = rest.iter().take(CHAIN).take_while(|it| it.peer == to).count();
             if let Some(peer) = peers.at(to) {
                 let posted = self.post_express(&rest[..run], &mut peer.lane, &outbox.stats);
+                let (posted, why) = posted.of(run);
                 taken |= ((1 << posted) - 1) << start;
-                if posted < run {
+                if let Some(why) = why {
+                    trouble = Some((to, why));
                     // What comes behind must not overtake: it all goes by way of the lanes.
                     break;
                 }
             }
             start += run;
         }
-        if taken.count_ones() as usize != outbox.express.len() {
-            return outbox.settle_express(peers, taken);
+        if trouble.is_some() || taken.count_ones() as usize != outbox.express.len() {
+            outbox.settle_express(peers, taken);
+            if let Some((to, why)) = trouble
+                && let Some(peer) = peers.at(to)
+            {
+                outbox.note_trouble(&mut peer.lane, to, why);
+            }
+            return;
         }
         while let Some(Express { slot, .. }) = outbox.express.pop() {
             outbox.send.put(slot);
         }
     }
 
-    /// Posts short messages to one peer; returns how many the device took.
+    /// Posts short messages to one peer.
     #[inline]
-    fn post_express(&mut self, run: &[Express], lane: &mut Lane, stats: &SharedStats) -> usize {
-        let Some(qp) = run.first().and_then(|first| self.qps[first.peer as usize]) else {
-            return 0;
-        };
+    fn post_express(&mut self, run: &[Express], lane: &mut Lane, stats: &SharedStats) -> Taken {
         let room = self.depths.send_depth.saturating_sub(lane.outstanding()) as usize;
-        if room < run.len() {
-            return 0;
-        }
+        let qp = run.first().and_then(|first| self.qps[first.peer as usize]);
+        let Some(qp) = qp.filter(|_| room >= run.len()) else {
+            return Taken::with_error(0, PostError::QueueFull);
+        };
         let seq = lane.next_seq();
         let mut unsignaled = lane.unsignaled();
         let mut sges = [Sge::default(); CHAIN];
@@ -259,16 +279,15 @@ impl<Q: Queues> Io<Q> {
         let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..run.len()).map(wr).collect();
         // SAFETY: the gather entries name slots that `run` owns, and every request is inline, so
         // that they have been read on return.
-        let result = unsafe { self.queues().post_send(qp, &chain) };
-        // Why it took fewer comes out when the rest is tried again from its lane.
-        let taken = result.map_or_else(|error| error.taken(), |()| run.len());
+        let posted = unsafe { self.queues().post_send(qp, &chain) };
+        let (taken, _) = posted.of(run.len());
         for flags in &flags[..taken] {
             lane.on_posted(flags.contains(SendFlags::SIGNALED));
         }
         stats.doorbells.add(1);
         stats.sent.add(taken as u64);
         stats.sent_inline.add(taken as u64);
-        taken
+        posted
     }
 
     /// Posts what is pending in a lane, as many work requests as there is room for.
@@ -278,29 +297,27 @@ impl<Q: Queues> Io<Q> {
         loop {
             if lane.pending.front().is_none() {
                 lane.unsolicited = 0;
-                return Flush::Empty;
+                return lane.trouble.map_or(Flush::Empty, Flush::after);
             }
             let room = self.depths.send_depth.saturating_sub(lane.outstanding());
             if room == 0 {
                 return Flush::Full;
             }
             match self.post_chain(outbox, lane, qp, (room as usize).min(CHAIN)) {
-                Ok(()) => {}
-                Err(PostError::QueueFull { .. }) => return Flush::Refused,
-                Err(PostError::QpGone { .. }) => return Flush::Gone,
-                Err(PostError::Invalid { .. }) => return Flush::Invalid,
+                None => {}
+                Some(why) => return Flush::after(why),
             }
         }
     }
 
-    /// Posts the first work requests of a lane with one doorbell.
+    /// Posts the first work requests of a lane with one doorbell. Returns what went wrong.
     fn post_chain(
         &mut self,
         outbox: &mut Outbox,
         lane: &mut Lane,
         qp: Q::Qp,
         room: usize,
-    ) -> Result<(), PostError> {
+    ) -> Option<PostError> {
         let mut links = ArrayVec::<Link, CHAIN>::new();
         self.choose(outbox, lane, room, &mut links);
         let seq = lane.next_seq();
@@ -324,11 +341,7 @@ impl<Q: Queues> Io<Q> {
         // which state nobody touches any of that, until `on_sent` learns that its last sequence
         // number has completed; what never completes is leaked. A request with the inline flag was
         // copied on return.
-        let result = unsafe { self.queues().post_send(qp, &chain) };
-        let taken = match &result {
-            Ok(()) => chain.len(),
-            Err(error) => error.taken(),
-        };
+        let (taken, why) = unsafe { self.queues().post_send(qp, &chain) }.of(chain.len());
         let sends = chain[..taken].iter().filter(|wr| wr.op.is_send()).count();
         drop(chain);
         outbox.stats.doorbells.add(1);
@@ -349,7 +362,7 @@ impl<Q: Queues> Io<Q> {
                 lane.flight.push(&mut outbox.messages, link.message);
             }
         }
-        result
+        why
     }
 
     /// Chooses the next work requests of a lane and how they are signaled.
@@ -422,11 +435,13 @@ impl<Q: Queues> Io<Q> {
         let wr_id = WrId(SEND | u64::from(lane.next_seq()));
         let marker = SendWr::send(wr_id, &[], SendFlags::SIGNALED);
         // SAFETY: the marker names no memory.
-        let result = unsafe { self.queues().post_send(qp, &[marker]) };
-        if result.is_ok() {
+        let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);
+        // Whatever else is wrong with a device that has taken it: it completes, or the deadline of
+        // the connection's end passes. A second one would wait for the same.
+        if taken == 1 {
             lane.on_posted(true);
         }
-        result.is_ok()
+        taken == 1
     }
 
     /// Destroys the queues and takes every buffer home that the device had for receiving. All other

@@ -60,15 +60,19 @@ pub trait Queues: Send {
     /// `qp_num` are valid.
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError>;
 
-    /// Appends Receives to the shared receive queue. `Err` says how many were taken.
+    /// Appends Receives to the shared receive queue.
+    ///
+    /// What is taken completes once. What is not taken does not complete.
     ///
     /// # Safety
     /// The memory named by every `sgl` stays valid and untouched until the completion with this
     /// `wr_id` has been polled.
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError>;
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken;
 
-    /// Posts work requests to a queue pair, one doorbell for all. `Err` says how many were taken.
+    /// Posts work requests to a queue pair, one doorbell for all.
     ///
+    /// What is taken is carried out, or flushed, even if there was an error as well: a doorbell that
+    /// failed. What is not taken is neither carried out nor completed.
     /// A request with [`SendFlags::INLINE`] has been copied when the call returns.
     /// A queue pair in the error state takes requests, too, and completes them as flushed, behind
     /// all others: what it posted before is then out of the device's hands.
@@ -80,7 +84,7 @@ pub trait Queues: Send {
     /// writes to it. Memory that a [`SendOp::Bind`] opens to the peer stays valid, and is touched
     /// only as its rights leave room for, until an invalidation of its key has completed or the
     /// queue pair is destroyed.
-    unsafe fn post_send(&mut self, qp: Self::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError>;
+    unsafe fn post_send(&mut self, qp: Self::Qp, wr: &[SendWr<'_>]) -> Taken;
 
     /// A memory window, bound to nothing. Setup only. It is gone with the queues.
     ///
@@ -321,6 +325,6 @@ pub enum QueueEvent {
 
 pub use crate::waker::Waker;
 pub use crate::work::{
-    Bind, CqError, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch,
+    Bind, CqError, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH, WcBatch,
     WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };

@@ -207,37 +207,55 @@ pub enum WcStatus {
     Other(u32),
 }
 
-/// Why a post was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PostError {
-    /// The queue is full; the first `taken` requests were posted.
-    #[error("the queue is full after {taken} work requests")]
-    QueueFull {
-        /// How many requests were posted.
-        taken: usize,
-    },
-    /// The queue pair takes no requests; the first `taken` were posted.
-    #[error("the queue pair is not able to send; {taken} work requests were taken")]
-    QpGone {
-        /// How many requests were posted.
-        taken: usize,
-    },
-    /// A request breaks a limit of the device; those before it were posted.
-    #[error("work request {taken} breaks a limit of the device")]
-    Invalid {
-        /// How many requests were posted.
-        taken: usize,
-    },
+/// How many requests of a post the device has taken, and why no more.
+///
+/// A driver may fail after it has taken a request, or all of them, and may take fewer than it was
+/// given without a reason. What it has taken it carries out, and whoever posts it again has it
+/// carried out twice. So the number is always there, and is read together with the reason.
+#[must_use = "what the device has taken must not be posted again"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    count: usize,
+    why: Option<PostError>,
 }
 
-impl PostError {
-    /// How many requests were posted before the error.
-    pub fn taken(&self) -> usize {
-        let (PostError::QueueFull { taken }
-        | PostError::QpGone { taken }
-        | PostError::Invalid { taken }) = *self;
-        taken
+impl Taken {
+    /// The first `count` requests were taken, and there was no error.
+    #[inline]
+    pub fn without_error(count: usize) -> Taken {
+        Taken { count, why: None }
     }
+
+    /// The first `count` requests were taken, which may be all, and there was an error.
+    #[inline]
+    pub fn with_error(count: usize, why: PostError) -> Taken {
+        Taken { count, why: Some(why) }
+    }
+
+    /// Of a post of so many `requests`, how many were taken, and what went wrong. Never more than
+    /// there were; and fewer never without an error: then the queue counts as full.
+    #[inline]
+    #[must_use]
+    pub fn of(self, requests: usize) -> (usize, Option<PostError>) {
+        if self.count >= requests {
+            return (requests, self.why);
+        }
+        (self.count, Some(self.why.unwrap_or(PostError::QueueFull)))
+    }
+}
+
+/// What went wrong with a post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue has no room, or the device none for now.
+    #[error("the queue is full")]
+    QueueFull,
+    /// The queue pair takes no requests.
+    #[error("the queue pair is not able to send")]
+    QpGone,
+    /// The first request that was not taken breaks a limit of the device.
+    #[error("a work request breaks a limit of the device")]
+    Invalid,
 }
 
 /// The completion queue is unusable; every queue pair on it is lost.

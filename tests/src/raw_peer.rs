@@ -241,16 +241,13 @@ impl<P: Provider> RawPeer<P> {
         let wr = SendWr { wr_id: WrId(SEND), op, sgl: &sgl, flags: SendFlags::SIGNALED };
         // SAFETY: the slot's token goes into `sent` and comes back with the completion; sends of
         // one queue pair complete in order.
-        let posted = unsafe { self.queues.post_send(qp, &[wr]) };
-        match posted {
-            Ok(()) => self.sent.push_back(token),
-            Err(PostError::QpGone { .. }) => {
-                self.is_lost = true;
-                self.free.push(token);
-            }
-            Err(_) => self.free.push(token),
+        let (taken, why) = unsafe { self.queues.post_send(qp, &[wr]) }.of(1);
+        self.is_lost |= why == Some(PostError::QpGone);
+        match taken {
+            1 => self.sent.push_back(token),
+            _ => self.free.push(token),
         }
-        posted.is_ok()
+        taken == 1
     }
 
     /// Sends a header with what follows it.
@@ -297,7 +294,8 @@ impl<P: Provider> RawPeer<P> {
     fn post_sgl(&mut self, index: u32, sgl: &[Sge]) {
         let wr = RecvWr { wr_id: WrId(index.into()), sgl };
         // SAFETY: the buffer is looked at only between its completion and the next post.
-        unsafe { self.queues.post_srq_recv(&[wr]) }.expect("as many Receives as buffers");
+        let (taken, why) = unsafe { self.queues.post_srq_recv(&[wr]) }.of(1);
+        assert_eq!((taken, why), (1, None), "as many Receives as buffers");
     }
 }
 

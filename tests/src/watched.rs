@@ -21,7 +21,7 @@ use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
     DeviceCaps, Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr,
-    SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
+    SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
     WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
@@ -297,22 +297,22 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         result
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
         self.check_recv(wr);
         for sge in wr.iter().flat_map(|wr| wr.sgl) {
             fill(sge);
         }
         // SAFETY: the caller keeps the promises of `post_srq_recv`.
-        let result = unsafe { self.inner.post_srq_recv(wr) };
-        let taken = result.as_ref().map_or_else(PostError::taken, |()| wr.len());
+        let posted = unsafe { self.inner.post_srq_recv(wr) };
+        let (taken, _) = posted.of(wr.len());
         for wr in &wr[..taken] {
             self.receives.insert(wr.wr_id, wr.sgl.to_vec());
         }
         self.watch.receives.fetch_add(taken as i64, Ordering::Relaxed);
-        result
+        posted
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
         self.check_send(qp, wr);
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
@@ -320,8 +320,8 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         let posted: Vec<SendWr<'_>> = wr.iter().map(|wr| self.watch.posted(wr)).collect();
         // SAFETY: the caller keeps the promises of `post_send`; its memory is what it named.
         let result = unsafe { self.inner.post_send(qp, &posted) };
-        let taken = result.as_ref().map_or_else(PostError::taken, |()| wr.len());
-        assert!(!matches!(result, Err(PostError::Invalid { .. })), "{result:?}");
+        let (taken, why) = result.of(wr.len());
+        assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
         let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);
         let Some((&num, (_, sends))) = found else { return result };
         sends.extend(wr[..taken].iter().map(sent));

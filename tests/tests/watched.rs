@@ -51,7 +51,8 @@ impl Host {
         let wr = SendWr { wr_id: WrId(1), op, sgl, flags: SendFlags::SIGNALED };
         let qp = self.qp.expect("it is connected").qp;
         // SAFETY: the region lives as long as the queues, and nobody but these tests uses it.
-        unsafe { self.queues.post_send(qp, &[wr]) }.unwrap();
+        let posted = unsafe { self.queues.post_send(qp, &[wr]) };
+        assert_eq!(posted.of(1), (1, None));
     }
 
     fn bind(&mut self, access: Access) -> u32 {

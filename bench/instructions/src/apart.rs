@@ -9,7 +9,7 @@ use std::time::Duration;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker,
+    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, Waker,
     WcBatch, Window, WindowId,
 };
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
@@ -49,10 +49,7 @@ fn outside_poll_cq<Q: Queues>(queues: &mut Q, out: &mut WcBatch) -> Result<(), C
 /// # Safety
 /// As [`Queues::post_srq_recv`].
 #[inline(never)]
-unsafe fn outside_post_srq_recv<Q: Queues>(
-    queues: &mut Q,
-    wr: &[RecvWr<'_>],
-) -> Result<(), PostError> {
+unsafe fn outside_post_srq_recv<Q: Queues>(queues: &mut Q, wr: &[RecvWr<'_>]) -> Taken {
     // SAFETY: the caller keeps the promises of `post_srq_recv`.
     no_tail_call(unsafe { queues.post_srq_recv(wr) })
 }
@@ -60,11 +57,7 @@ unsafe fn outside_post_srq_recv<Q: Queues>(
 /// # Safety
 /// As [`Queues::post_send`].
 #[inline(never)]
-unsafe fn outside_post_send<Q: Queues>(
-    queues: &mut Q,
-    qp: Q::Qp,
-    wr: &[SendWr<'_>],
-) -> Result<(), PostError> {
+unsafe fn outside_post_send<Q: Queues>(queues: &mut Q, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
     // SAFETY: the caller keeps the promises of `post_send`.
     no_tail_call(unsafe { queues.post_send(qp, wr) })
 }
@@ -98,12 +91,12 @@ impl<Q: Queues> Queues for ApartQueues<Q> {
         outside_poll_cq(&mut self.0, out)
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
         // SAFETY: the caller keeps the promises of `post_srq_recv`.
         unsafe { outside_post_srq_recv(&mut self.0, wr) }
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
         // SAFETY: the caller keeps the promises of `post_send`.
         unsafe { outside_post_send(&mut self.0, qp, wr) }
     }

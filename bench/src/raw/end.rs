@@ -13,8 +13,8 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{
-    Provider, QueueAttr, Queues, RecvWr, SendFlags, SendWr, WC_BATCH, WcBatch, WcOpcode, WcStatus,
-    WorkCompletion, WrId,
+    Provider, QueueAttr, Queues, RecvWr, SendFlags, SendWr, Taken, WC_BATCH, WcBatch, WcOpcode,
+    WcStatus, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{
     Access, PageSize, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind,
@@ -185,7 +185,7 @@ impl<Q: Queues> End<Q> {
         };
         self.sent += count;
         self.doorbells += u64::from(count > 0);
-        posted.map_err(device)
+        all_taken(posted, count as usize)
     }
 
     /// Polls once, and touches and checks what has arrived: how many messages it was. Their
@@ -227,8 +227,9 @@ impl<Q: Queues> End<Q> {
             // its own completion.
             unsafe { self.queues.post_srq_recv(&requests) }
         };
+        let count = self.arrived.len();
         self.arrived.clear();
-        posted.map_err(device)
+        all_taken(posted, count)
     }
 
     /// Messages sent since the connection was made.
@@ -321,6 +322,15 @@ fn send_depth(window: u32) -> u32 {
 #[cold]
 fn device(error: impl std::fmt::Display) -> BenchError {
     BenchError::Device { who: WHO, what: error.to_string() }
+}
+
+/// What it posts there is room for.
+#[inline]
+fn all_taken(posted: Taken, requests: usize) -> Result<(), BenchError> {
+    match posted.of(requests) {
+        (_, None) => Ok(()),
+        (_, Some(why)) => Err(device(why)),
+    }
 }
 
 #[cold]

@@ -28,8 +28,8 @@ use self::plan::SplitMix;
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Waker,
-    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken,
+    Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
 /// Queues with faults.
@@ -116,7 +116,8 @@ impl<Q: Queues> Faulty<Q> {
         while let Some(recv) = self.withheld.pop_front() {
             let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
             // SAFETY: who posted it to us keeps the memory until the completion has been polled.
-            if unsafe { self.inner.post_srq_recv(&[wr]) }.is_err() {
+            let (taken, _) = unsafe { self.inner.post_srq_recv(&[wr]) }.of(1);
+            if taken == 0 {
                 self.withheld.push_front(recv);
                 return;
             }
@@ -266,10 +267,10 @@ impl<Q: Queues> Queues for Faulty<Q> {
         Ok(())
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
         if self.chance(self.plan.recv_refused_ppm) {
             FaultLog::note(&self.log.recvs_refused);
-            return Err(PostError::QueueFull { taken: 0 });
+            return Taken::with_error(0, PostError::QueueFull);
         }
         let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
         if self.chance(self.plan.recv_withheld_ppm) {
@@ -278,19 +279,19 @@ impl<Q: Queues> Queues for Faulty<Q> {
         }
         if !self.withheld.is_empty() || self.polls < self.withheld_until {
             self.withheld.extend(copies);
-            return Ok(());
+            return Taken::without_error(wr.len());
         }
         // SAFETY: the caller's promise is passed on.
-        let outcome = unsafe { self.inner.post_srq_recv(wr) };
-        let taken = outcome.as_ref().err().map_or(wr.len(), PostError::taken);
+        let posted = unsafe { self.inner.post_srq_recv(wr) };
+        let (taken, _) = posted.of(wr.len());
         self.posted.extend(copies.take(taken));
-        outcome
+        posted
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
         if self.chance(self.plan.send_refused_ppm) {
             FaultLog::note(&self.log.sends_refused);
-            return Err(PostError::QueueFull { taken: 0 });
+            return Taken::with_error(0, PostError::QueueFull);
         }
         if wr.len() < 2 || !self.chance(self.plan.send_cut_ppm) {
             // SAFETY: the caller's promise is passed on.
@@ -299,8 +300,8 @@ impl<Q: Queues> Queues for Faulty<Q> {
         let taken = 1 + self.random.below(wr.len() as u64 - 1) as usize;
         FaultLog::note(&self.log.sends_refused);
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.post_send(qp, &wr[..taken])? };
-        Err(PostError::QueueFull { taken })
+        let (taken, why) = unsafe { self.inner.post_send(qp, &wr[..taken]) }.of(taken);
+        Taken::with_error(taken, why.unwrap_or(PostError::QueueFull))
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {

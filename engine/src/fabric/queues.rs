@@ -27,8 +27,8 @@ use super::ring::INLINE_LEN;
 use super::{FabricHandle, MESSAGE_LEN_MAX};
 use crate::error::SetupError;
 use crate::provider::{
-    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch,
-    WcOpcode, Window, WindowId,
+    Attached, CqError, PostError, QueueEvent, Queues, RecvWr, SendFlags, SendWr, Taken, Waker,
+    WcBatch, WcOpcode, Window, WindowId,
 };
 
 /// The queues of one shard on the software fabric.
@@ -108,12 +108,12 @@ impl Queues for FabricQueues {
         if self.core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
         // SAFETY: the caller keeps the memory valid and untouched until the Receive has completed.
         self.core.srq.post(wr, |sge| unsafe { Lent::new(sge) })
     }
 
-    unsafe fn post_send(&mut self, qp: FabricQp, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: FabricQp, wrs: &[SendWr<'_>]) -> Taken {
         if !self.core.opening.is_empty() {
             self.open();
         }
@@ -127,7 +127,7 @@ impl Queues for FabricQueues {
         let before = lane.tx.head();
         // SAFETY: the caller's promise is passed on.
         let taken = unsafe { post::post_plain((lane, qp, keys), self.limits, wrs, now) };
-        let mut outcome = Ok(());
+        let mut outcome = Taken::without_error(taken);
         if taken < wrs.len() {
             // SAFETY: the caller's promise is passed on.
             outcome = unsafe { self.post_rest((num, index), (wrs, taken), now) };
@@ -247,37 +247,34 @@ impl FabricQueues {
         (num, lane): (u32, usize),
         (wrs, first): (&[SendWr<'_>], usize),
         now: u64,
-    ) -> Result<(), PostError> {
+    ) -> Taken {
         self.core.keys.refresh();
-        let mut outcome = Ok(());
         let lane = &mut self.lanes[lane];
         for (taken, wr) in wrs.iter().enumerate().skip(first) {
             // SAFETY: the caller's promise is passed on.
             let posted = unsafe { post::post((&mut self.core, lane), self.limits, num, wr, now) };
-            outcome = posted.map_err(|why| match why {
-                NotTaken::Full => PostError::QueueFull { taken },
-                NotTaken::Invalid => PostError::Invalid { taken },
-            });
-            if outcome.is_err() {
-                break;
+            match posted {
+                Ok(()) => {}
+                Err(NotTaken::Full) => return Taken::with_error(taken, PostError::QueueFull),
+                Err(NotTaken::Invalid) => return Taken::with_error(taken, PostError::Invalid),
             }
         }
-        outcome
+        Taken::without_error(wrs.len())
     }
 
     /// A queue pair in the error state takes requests and flushes them: so a program learns that
     /// nothing that it posted before is on its way any more.
     #[cold]
-    fn post_to_failed(&mut self, num: u32, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    fn post_to_failed(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
         if self.core.qps.find(num).is_none() {
-            return Err(PostError::QpGone { taken: 0 });
+            return Taken::with_error(0, PostError::QpGone);
         }
-        for wr in wr {
+        for wr in wrs {
             let (wr_id, fate, opcode) = (wr.wr_id, Fate::Flushed, WcOpcode::Send);
             let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
             self.core.complete(&flushed, None);
         }
-        Ok(())
+        Taken::without_error(wrs.len())
     }
 
     /// Lets those queue pairs send whose peer is attached by now.

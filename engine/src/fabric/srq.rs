@@ -3,7 +3,7 @@
 use rpcrdma_mempool::Sge;
 
 use super::dma::Lent;
-use crate::provider::{PostError, RecvWr, WrId};
+use crate::provider::{PostError, RecvWr, Taken, WrId};
 
 /// Receives, first in, first out. All memory is taken at the beginning.
 pub(super) struct Srq {
@@ -48,17 +48,13 @@ impl Srq {
 
     /// Appends Receives until one does not fit. `lend` makes each entry the device's.
     #[inline]
-    pub(super) fn post(
-        &mut self,
-        wr: &[RecvWr<'_>],
-        lend: impl Fn(Sge) -> Lent,
-    ) -> Result<(), PostError> {
+    pub(super) fn post(&mut self, wr: &[RecvWr<'_>], lend: impl Fn(Sge) -> Lent) -> Taken {
         for (taken, wr) in wr.iter().enumerate() {
             if wr.sgl.len() > self.sge_max {
-                return Err(PostError::Invalid { taken });
+                return Taken::with_error(taken, PostError::Invalid);
             }
             if self.end.wrapping_sub(self.oldest) >= self.depth {
-                return Err(PostError::QueueFull { taken });
+                return Taken::with_error(taken, PostError::QueueFull);
             }
             let index = (self.end & self.mask) as usize;
             let places = &mut self.sges[index * self.sge_max..][..wr.sgl.len()];
@@ -69,7 +65,7 @@ impl Srq {
             self.heads[index] = Head { wr_id: wr.wr_id, first, count: wr.sgl.len() as u32 };
             self.end = self.end.wrapping_add(1);
         }
-        Ok(())
+        Taken::without_error(wr.len())
     }
 
     /// The Receive that the next message meets.

@@ -7,6 +7,7 @@
 //! Every work request has a sequence number. A completion names one; all before it are done.
 
 use super::message::Queue;
+use crate::provider::PostError;
 
 /// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Lane {
     pub ready: bool,
     /// Reports and messages between the transports since `pending` was last empty.
     pub unsolicited: u32,
+    /// What the device said of the queue pair, other than that it is full, when it took a message.
+    pub trouble: Option<PostError>,
 }
 
 impl Lane {
@@ -35,6 +38,7 @@ impl Lane {
             flight: Queue::EMPTY,
             ready: false,
             unsolicited: 0,
+            trouble: None,
             posted: 0,
             done: 0,
             signaled: 0,

@@ -16,6 +16,7 @@ use super::peers::{Peer, Peers};
 use crate::client::call::{WANTS_MAX, Wanted};
 use crate::error::CallRefused;
 use crate::payload::Draft;
+use crate::provider::PostError;
 use crate::stats::SharedStats;
 
 /// Everything a message needs on its way out, short of the queue pair.
@@ -155,6 +156,15 @@ impl Outbox {
             peer.lane.pending.push_front(&mut self.messages, message);
             self.wake(&mut peer.lane, to);
         }
+    }
+
+    /// What went wrong with a post although all was taken comes out when its lane is looked at.
+    #[cold]
+    pub fn note_trouble(&mut self, lane: &mut Lane, peer: u32, why: PostError) {
+        if why != PostError::QueueFull {
+            lane.trouble = Some(why);
+        }
+        self.wake(lane, peer);
     }
 
     /// Whether a peer may have one more send slot. Who takes nothing cannot have them all: four

@@ -76,7 +76,7 @@ impl<P: Provider> Core<P> {
                 self.refill.push(token);
             }
             // A refusal is not lost: the buffers stay in `refill` and are posted with the next chain.
-            if self.io.post_recv(&self.pool, &mut self.refill).is_err() {
+            if !self.io.post_recv(&self.pool, &mut self.refill) {
                 return;
             }
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    Attached, CqError, PostError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, WC_BATCH, Waker,
+    Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, WC_BATCH, Waker,
     WcBatch, Window, WindowId, WorkCompletion,
 };
 use rpcrdma_mempool::{Access, RegisterError, Sge};
@@ -138,13 +138,13 @@ impl Queues for VerbsQueues {
     }
 
     #[inline]
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.post_receives(wr) }
     }
 
     #[inline]
-    unsafe fn post_send(&mut self, qp: VerbsQp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    unsafe fn post_send(&mut self, qp: VerbsQp, wr: &[SendWr<'_>]) -> Taken {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.post_requests(qp, wr) }
     }

@@ -50,7 +50,7 @@ fn posts_are_refused() {
     let plan =
         FaultPlan { send_refused_ppm: ALWAYS, recv_refused_ppm: ALWAYS, ..FaultPlan::default() };
     let mut rig = Rig::new(plan);
-    let full = Err(PostError::QueueFull { taken: 0 });
+    let full = Err((0, PostError::QueueFull));
     assert_eq!(rig.b.send(rig.qb.qp, 1, b"x"), full);
     let sgl = [rig.b.sge(0, 64)];
     assert_eq!(rig.b.recv_at(1, &sgl), full);
@@ -64,7 +64,7 @@ fn posts_are_taken_in_part() {
     let sgl = [rig.b.sge(0, 8)];
     let flags = SendFlags::INLINE;
     let wr: Vec<_> = (0..5).map(|id| SendWr::send(WrId(id), &sgl, flags)).collect();
-    let taken = rig.b.send_all(rig.qb.qp, &wr).unwrap_err().taken();
+    let taken = rig.b.send_all(rig.qb.qp, &wr).unwrap_err().0;
     assert!((1..5).contains(&taken));
     for id in 0..5 {
         rig.a.recv(id, 0, 64);

@@ -12,8 +12,8 @@ use crate::fabric::{
 };
 use crate::provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectionManager, PostError, Provider, QueueAttr,
-    QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode, WcStatus,
-    Window, WorkCompletion, WrId,
+    QueueEvent, Queues, RecvWr, SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode,
+    WcStatus, Window, WorkCompletion, WrId,
 };
 
 pub(super) type Qp = crate::fabric::FabricQp;
@@ -78,9 +78,9 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         bytes
     }
 
-    pub(super) fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Result<(), PostError> {
+    pub(super) fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }
+        outcome(unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }, 1)
     }
 
     /// Posts a Receive of `len` bytes at `offset`.
@@ -89,20 +89,14 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         self.recv_at(id, &sgl).unwrap();
     }
 
-    pub(super) fn send_from(
-        &mut self,
-        qp: Qp,
-        id: u64,
-        sgl: &[Sge],
-        flags: SendFlags,
-    ) -> Result<(), PostError> {
+    pub(super) fn send_from(&mut self, qp: Qp, id: u64, sgl: &[Sge], flags: SendFlags) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        unsafe { self.queues.post_send(qp, &[SendWr::send(WrId(id), sgl, flags)]) }
+        outcome(unsafe { self.queues.post_send(qp, &[SendWr::send(WrId(id), sgl, flags)]) }, 1)
     }
 
-    pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Result<(), PostError> {
+    pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        unsafe { self.queues.post_send(qp, wr) }
+        outcome(unsafe { self.queues.post_send(qp, wr) }, wr.len())
     }
 
     /// Posts anything, signaled.
@@ -117,7 +111,7 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         op: SendOp,
         sgl: &[Sge],
         flags: SendFlags,
-    ) -> Result<(), PostError> {
+    ) -> Outcome {
         self.send_all(qp, &[SendWr { wr_id: WrId(id), op, sgl, flags }])
     }
 
@@ -142,7 +136,7 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     }
 
     /// Sends `bytes`, signaled, out of memory that may be overwritten at once.
-    pub(super) fn send(&mut self, qp: Qp, id: u64, bytes: &[u8]) -> Result<(), PostError> {
+    pub(super) fn send(&mut self, qp: Qp, id: u64, bytes: &[u8]) -> Outcome {
         self.write(MEMORY - 4096, bytes);
         let sgl = [self.sge(MEMORY - 4096, bytes.len() as u32)];
         self.send_from(qp, id, &sgl, SendFlags::SIGNALED | SendFlags::INLINE)
@@ -262,4 +256,15 @@ pub(super) fn brief(completions: &[WorkCompletion]) -> Vec<(u64, WcStatus)> {
 pub(super) fn received(wr_id: u64, qp: Attached<Qp>, byte_len: u32) -> WorkCompletion {
     let (qp_num, status, opcode) = (qp.qp_num, WcStatus::Success, WcOpcode::Recv);
     WorkCompletion { wr_id: WrId(wr_id), qp_num, status, opcode, byte_len, invalidated: None }
+}
+
+/// Of a post that went wrong: how many requests were taken, and why no more.
+pub(super) type Outcome = Result<(), (usize, PostError)>;
+
+/// What became of a post of so many requests.
+fn outcome(posted: Taken, requests: usize) -> Outcome {
+    match posted.of(requests) {
+        (_, None) => Ok(()),
+        (taken, Some(why)) => Err((taken, why)),
+    }
 }

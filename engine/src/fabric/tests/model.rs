@@ -133,8 +133,8 @@ impl World {
                 }
                 side.next_send += 1;
             }
-            Err(PostError::QueueFull { taken: 0 }) => assert!(flow.posted.len() >= 24),
-            Err(other) => panic!("{other}"),
+            Err((0, PostError::QueueFull)) => assert!(flow.posted.len() >= 24),
+            Err(other) => panic!("{other:?}"),
         }
         if inline {
             side.host.write(offset, &vec![!fill; len as usize]);

@@ -197,7 +197,7 @@ fn reads_cannot_be_inline_and_local_requests_have_no_bytes() {
         (invalidate, &[][..], SendFlags::INLINE),
     ] {
         let refused = open.pair.a.post_with(qp, 1, op, sgl, flags);
-        assert_eq!(refused, Err(PostError::Invalid { taken: 0 }));
+        assert_eq!(refused, Err((0, PostError::Invalid)));
     }
 }
 
@@ -217,7 +217,7 @@ fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule() {
         wr(4, write, &sgl),
     ];
     let outcome = open.pair.a.send_all(open.pair.qa.qp, &chain);
-    assert_eq!(outcome, Err(PostError::Invalid { taken: 3 }));
+    assert_eq!(outcome, Err((3, PostError::Invalid)));
     open.pair.b.recv(0, 100_000, 8);
     open.pair.b.recv(1, 100_000, 8);
     let ids: Vec<u64> = open.settle().iter().map(|wc| wc.wr_id.0).collect();
@@ -233,7 +233,7 @@ fn a_send_queue_counts_requests_of_all_kinds() {
     for id in 0..64 {
         open.post(id, if id % 2 == 0 { write } else { read }, &sgl, SendFlags::SIGNALED);
     }
-    let full = Err(PostError::QueueFull { taken: 0 });
+    let full = Err((0, PostError::QueueFull));
     assert_eq!(open.pair.a.post_with(qp, 64, write, &sgl, SendFlags::SIGNALED), full);
     assert_eq!(open.pair.a.send_from(qp, 64, &sgl, SendFlags::SIGNALED), full);
     let mut done = Vec::new();

@@ -29,8 +29,8 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
             host.write(send_at(sent) + len as usize - 8, &number.to_le_bytes());
             match host.send_from(qps[which].qp, sent, &sgl, SendFlags::SIGNALED) {
                 Ok(()) => sent += 1,
-                Err(PostError::QueueFull { .. }) => break,
-                Err(other) => panic!("{other}"),
+                Err((_, PostError::QueueFull)) => break,
+                Err(other) => panic!("{other:?}"),
             }
         }
         let some = host.poll();

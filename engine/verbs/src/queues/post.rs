@@ -5,7 +5,7 @@ use std::ptr;
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{
-    Bind, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH,
+    Bind, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
 };
 
 use super::{VerbsQp, VerbsQueues};
@@ -24,7 +24,7 @@ impl VerbsQueues {
     ///
     /// # Safety
     /// That of [`Queues::post_srq_recv`](rpcrdma_engine::provider::Queues::post_srq_recv).
-    pub(super) unsafe fn post_receives(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+    pub(super) unsafe fn post_receives(&mut self, wrs: &[RecvWr<'_>]) -> Taken {
         let mut done = 0;
         for part in wrs.chunks(CHAIN) {
             let mut chain = Receives::new();
@@ -38,14 +38,16 @@ impl VerbsQueues {
             }
             let whole = chain.len() == part.len();
             // SAFETY: the caller's promise is passed on: these are its Receives, with its memory.
-            let posted = unsafe { self.ring_receives(&mut chain) };
-            posted.map_err(|error| behind(done, error))?;
-            done += chain.len();
+            let (taken, why) = unsafe { self.ring_receives(&mut chain) }.of(chain.len());
+            done += taken;
+            if let Some(why) = why {
+                return Taken::with_error(done, why);
+            }
             if !whole {
-                return Err(PostError::Invalid { taken: done });
+                return Taken::with_error(done, PostError::Invalid);
             }
         }
-        Ok(())
+        Taken::without_error(done)
     }
 
     /// Posts requests to a queue pair.
@@ -53,29 +55,26 @@ impl VerbsQueues {
     /// # Safety
     /// That of [`Queues::post_send`](rpcrdma_engine::provider::Queues::post_send).
     #[inline]
-    pub(super) unsafe fn post_requests(
-        &mut self,
-        qp: VerbsQp,
-        wrs: &[SendWr<'_>],
-    ) -> Result<(), PostError> {
-        let Some(pair) = self.find(qp) else { return Err(PostError::QpGone { taken: 0 }) };
+    pub(super) unsafe fn post_requests(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Taken {
+        let Some(pair) = self.find(qp) else { return Taken::with_error(0, PostError::QpGone) };
         let mut done = 0;
         while let rest @ [_, ..] = &wrs[done..] {
             let mut chain = Requests::new();
-            let (why, binds) = self.chain(rest, &mut chain);
+            let (cut, binds) = self.chain(rest, &mut chain);
             // SAFETY: the caller's promise is passed on: these are its requests, with its memory.
-            let posted = unsafe { self.ring_requests(pair, &mut chain) };
-            let taken = posted.map_or_else(|error| error.taken(), |()| chain.len());
+            let (taken, why) = unsafe { self.ring_requests(pair, &mut chain) }.of(chain.len());
             if binds > 0 {
                 self.note_binds(&rest[..taken]);
             }
-            posted.map_err(|error| behind(done, error))?;
             done += taken;
-            if why == Cut::Invalid {
-                return Err(PostError::Invalid { taken: done });
+            if let Some(why) = why {
+                return Taken::with_error(done, why);
+            }
+            if cut == Cut::Invalid {
+                return Taken::with_error(done, PostError::Invalid);
             }
         }
-        Ok(())
+        Taken::without_error(done)
     }
 
     /// Puts requests into a chain, as many as one takes; also says how many of them bind a window.
@@ -184,11 +183,7 @@ impl VerbsQueues {
     /// # Safety
     /// The memory that they name is as [`VerbsQueues::post_requests`] asks for it.
     #[inline]
-    unsafe fn ring_requests(
-        &mut self,
-        qp: *mut sys::ibv_qp,
-        chain: &mut Requests,
-    ) -> Result<(), PostError> {
+    unsafe fn ring_requests(&mut self, qp: *mut sys::ibv_qp, chain: &mut Requests) -> Taken {
         let count = chain.len();
         let first = chain.as_mut_ptr();
         for at in 1..count {
@@ -197,13 +192,13 @@ impl VerbsQueues {
             unsafe { (*request).next = first.wrapping_add(at) };
         }
         if count == 0 {
-            return Ok(());
+            return Taken::without_error(0);
         }
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair is alive, only this thread posts to it, and the chain is as the
         // header has it: it ends with a null, and its gather lists are the caller's.
         let code = unsafe { (self.ops.post_send)(qp, first, &raw mut bad) };
-        if code == 0 { Ok(()) } else { Err(refused(code, taken(first, bad, count))) }
+        if code == 0 { Taken::without_error(count) } else { failed(code, (first, bad), count) }
     }
 
     /// Hands a chain of Receives to the driver.
@@ -211,7 +206,7 @@ impl VerbsQueues {
     /// # Safety
     /// The memory that they name is as [`VerbsQueues::post_receives`] asks for it.
     #[inline]
-    unsafe fn ring_receives(&mut self, chain: &mut Receives) -> Result<(), PostError> {
+    unsafe fn ring_receives(&mut self, chain: &mut Receives) -> Taken {
         let count = chain.len();
         let first = chain.as_mut_ptr();
         for at in 1..count {
@@ -220,13 +215,13 @@ impl VerbsQueues {
             unsafe { (*receive).next = first.wrapping_add(at) };
         }
         if count == 0 {
-            return Ok(());
+            return Taken::without_error(0);
         }
         let mut bad = ptr::null_mut();
         // SAFETY: the queue is alive, only this thread posts to it, and the chain is as the header
         // has it: it ends with a null, and its scatter lists are the caller's.
         let code = unsafe { (self.ops.post_srq_recv)(self.srq, first, &raw mut bad) };
-        if code == 0 { Ok(()) } else { Err(refused(code, taken(first, bad, count))) }
+        if code == 0 { Taken::without_error(count) } else { failed(code, (first, bad), count) }
     }
 }
 
@@ -266,24 +261,18 @@ fn taken<T>(first: *mut T, bad: *mut T, count: usize) -> usize {
     (bad.addr().wrapping_sub(first.addr()) / size_of::<T>()).min(count)
 }
 
-/// What the driver's refusal means.
+/// What an error of the driver's means, of a chain of so many requests.
 #[cold]
-fn refused(code: i32, taken: usize) -> PostError {
-    match code.abs() {
-        libc::ENOMEM => PostError::QueueFull { taken },
-        libc::EINVAL => PostError::Invalid { taken },
-        _ => PostError::QpGone { taken },
-    }
-}
-
-/// The same refusal, of a chain with so many requests in front of it.
-#[cold]
-fn behind(done: usize, error: PostError) -> PostError {
-    match error {
-        PostError::QueueFull { taken } => PostError::QueueFull { taken: done + taken },
-        PostError::QpGone { taken } => PostError::QpGone { taken: done + taken },
-        PostError::Invalid { taken } => PostError::Invalid { taken: done + taken },
-    }
+fn failed<T>(code: i32, (first, bad): (*mut T, *mut T), count: usize) -> Taken {
+    let taken = taken(first, bad, count);
+    let why = match code.abs() {
+        // They are all in the queue, and the doorbell has failed: nobody may ever look there.
+        _ if taken == count => PostError::QpGone,
+        libc::ENOMEM => PostError::QueueFull,
+        libc::EINVAL => PostError::Invalid,
+        _ => PostError::QpGone,
+    };
+    Taken::with_error(taken, why)
 }
 
 /// A request that asks for nothing.
@@ -325,10 +314,15 @@ mod tests {
 
     #[test]
     fn a_refusal_says_whether_to_wait_to_stop_or_to_mend_the_program() {
-        assert_eq!(refused(libc::ENOMEM, 2), PostError::QueueFull { taken: 2 });
-        assert_eq!(refused(-libc::EINVAL, 0), PostError::Invalid { taken: 0 });
-        assert_eq!(refused(libc::EIO, 1), PostError::QpGone { taken: 1 });
-        assert_eq!(behind(32, refused(libc::ENOMEM, 2)), PostError::QueueFull { taken: 34 });
+        let mut chain = [EMPTY; 3];
+        let first = chain.as_mut_ptr();
+        let failed = |code, at| failed(code, (first, first.wrapping_add(at)), 3).of(3);
+        assert_eq!(failed(libc::ENOMEM, 2), (2, Some(PostError::QueueFull)));
+        assert_eq!(failed(-libc::EINVAL, 0), (0, Some(PostError::Invalid)));
+        assert_eq!(failed(libc::EIO, 1), (1, Some(PostError::QpGone)));
+        for code in [libc::ENOMEM, libc::EINVAL, libc::EIO] {
+            assert_eq!(failed(code, 9), (3, Some(PostError::QpGone)), "the doorbell has failed");
+        }
     }
 
     #[test]

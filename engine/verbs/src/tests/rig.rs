@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::{
     Attached, Bind, PostError, Provider, QueueAttr, Queues, RecvWr, SendFlags, SendOp, SendWr,
-    WcBatch, WcStatus, Window, WorkCompletion, WrId,
+    Taken, WcBatch, WcStatus, Window, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Sge};
 
@@ -89,14 +89,14 @@ impl Host {
         }
     }
 
-    pub fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Result<(), PostError> {
+    pub fn recv_at(&mut self, id: u64, sgl: &[Sge]) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
-        unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }
+        outcome(unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }, 1)
     }
 
-    pub fn post_all(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+    pub fn post_all(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Outcome {
         // SAFETY: as above.
-        unsafe { self.queues.post_send(qp, wrs) }
+        outcome(unsafe { self.queues.post_send(qp, wrs) }, wrs.len())
     }
 
     /// Posts anything, signaled.
@@ -253,3 +253,14 @@ fn own_gid(device: &crate::device::Device, port: u8, count: i32) -> (u8, sys::ib
 
 /// How long a device may take for anything. Longer is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Of a post that went wrong: how many requests were taken, and why no more.
+pub type Outcome = Result<(), (usize, PostError)>;
+
+/// What became of a post of so many requests.
+fn outcome(posted: Taken, requests: usize) -> Outcome {
+    match posted.of(requests) {
+        (_, None) => Ok(()),
+        (taken, Some(why)) => Err((taken, why)),
+    }
+}
