@@ -197,6 +197,8 @@ impl TryFrom<Raw> for Config {
 const HOLD: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(10);
 const TIMEOUT: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(3600);
+const IDLE_TIMEOUT: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
 
 const MINUTE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
@@ -296,6 +298,11 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
             "connections.send_timeout",
             &raw.send_timeout,
             TIMEOUT,
+        )?,
+        idle_timeout: judge::duration_or_none(
+            "connections.idle_timeout",
+            &raw.idle_timeout,
+            IDLE_TIMEOUT,
         )?,
         rnr_retry: judge::count("connections.rnr_retry", raw.rnr_retry)?,
         connect_timeout: timeout("connections.connect_timeout", &raw.connect_timeout)?,

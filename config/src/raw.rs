@@ -159,6 +159,8 @@ pub struct RawConnections {
     pub call_timeout: Text,
     /// How long a peer may take nothing of what it is sent; `0s` is for ever: a duration.
     pub send_timeout: Text,
+    /// How long a peer that has connected may ask for nothing; `0s` is for ever: a duration.
+    pub idle_timeout: Text,
     /// How often a Send is tried again when the peer has no Receive; 7 is without end.
     pub rnr_retry: i64,
     /// How long to wait for a connection: a duration.
@@ -365,6 +367,7 @@ impl Default for RawConnections {
             group_timeout: "5s".into(),
             call_timeout: "1min".into(),
             send_timeout: "30s".into(),
+            idle_timeout: "10min".into(),
             rnr_retry: 7,
             connect_timeout: "5s".into(),
             stop_timeout: "5s".into(),

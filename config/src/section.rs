@@ -163,6 +163,9 @@ pub struct Connections {
     /// How long a peer may take nothing of what it is sent before it loses its connection; 1 ms to
     /// 1 h, and `None` for ever.
     pub send_timeout: Option<Duration>,
+    /// How long a peer that has connected may ask for nothing before it loses its connection; 1 ms
+    /// to 24 h, and `None` for ever.
+    pub idle_timeout: Option<Duration>,
     /// How often a Send is tried again when the peer has no Receive; 7 is without end.
     pub rnr_retry: Bounded<0, 7>,
     /// How long to wait for a connection; 1 ms to 1 h.

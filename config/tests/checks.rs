@@ -227,6 +227,8 @@ fn durations_have_ranges() {
         let key = format!("connections.{key}_timeout");
         assert_range(&key, "\"1ms\"", "\"60min\"", "\"999us\"", "\"61min\"", "");
     }
+    let key = "connections.idle_timeout";
+    assert_range(key, "\"1ms\"", "\"1440min\"", "\"999us\"", "\"1441min\"", "");
 }
 
 #[test]

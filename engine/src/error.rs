@@ -130,6 +130,9 @@ pub enum CloseReason {
     /// The peer owed an answer to a call for longer than `connections.call_timeout`.
     #[error("the peer did not answer a call in time")]
     NotAnswering,
+    /// The peer, which had made the connection, asked for nothing for `connections.idle_timeout`.
+    #[error("the peer asked for nothing for too long")]
+    Idle,
     /// The handler turned the connection down.
     #[error("refused by the handler")]
     Refused,

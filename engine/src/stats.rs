@@ -123,6 +123,12 @@ counters! {
     send_timeouts,
     /// Connections that ended because data of the peer's calls did not arrive.
     read_timeouts,
+    /// Connections that ended because the peer did not open them in time.
+    opening_timeouts,
+    /// Connections that ended because the peer left a message incomplete for too long.
+    group_timeouts,
+    /// Connections that ended because the peer, which had made them, asked for nothing for too long.
+    idle_timeouts,
     /// Connections that ended.
     closed,
     /// Connections turned down because the shard was full.

@@ -223,6 +223,29 @@ fn every_rule_has_a_test_that_is_there() {
 }
 
 #[test]
+fn every_limit_of_a_peer_has_a_test_that_is_there() {
+    let page = read("docs/security.md");
+    let (_, table) = page.split_once("\n## Silent, slow").expect("the table of limits");
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [peer, .., tests] = cells.as_slice() else { panic!("{row}") };
+        assert_eq!(cells.len(), 6, "{row}");
+        for name in tests.split(", ") {
+            let bare = name.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
+            if let Err(why) = bare.map_or(Err("no test in backticks".into()), find) {
+                faults.push(format!("{peer}: {name}: {why}"));
+            }
+        }
+        count += 1;
+    }
+    assert!(count > 10, "{count} rows");
+    assert!(faults.is_empty(), "docs/security.md:\n{}", faults.join("\n"));
+}
+
+#[test]
 fn every_line_of_a_table_is_a_row() {
     // A misspelt number would make its row invisible.
     let table = read("docs/conformance.md");

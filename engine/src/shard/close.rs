@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 
-use rpcrdma_proto::Versions;
-
 use super::core::Core;
 use super::message::After;
 use super::peers::Phase;
@@ -30,6 +28,8 @@ pub(crate) struct Life {
     stop_timeout: u64,
     /// `None` if a peer need never take what it is sent.
     send_timeout: Option<u64>,
+    /// `None` if a peer that has connected may be silent for ever.
+    idle_timeout: Option<u64>,
 }
 
 /// How often times are looked at.
@@ -46,6 +46,7 @@ impl Life {
             negotiation_timeout: nanos(config.protocol().negotiation_timeout),
             stop_timeout: nanos(connections.stop_timeout),
             send_timeout: connections.send_timeout.map(nanos),
+            idle_timeout: connections.idle_timeout.map(nanos),
         }
     }
 
@@ -168,10 +169,6 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
         self.life.next_tick = now.saturating_add(TICK);
-        // Who exchanges properties expects a first message. Without, and in version one, a client
-        // may be silent until it calls (wire.md B17).
-        let expects_properties = self.settings.properties && !self.is_free_to_choose();
-        let expects_properties = expects_properties && self.settings.versions != Versions::ONE;
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: what a peer may send for ever on a connection without calls.
@@ -186,13 +183,14 @@ impl<P: Provider> Core<P> {
                 Phase::Refused { until } if now >= until => {
                     self.close(index, CloseReason::Refused, now, handler);
                 }
-                Phase::Opening { until }
-                    if now >= until && (peer.connect.is_some() || expects_properties) =>
-                {
+                // wire.md B17: whoever connects says something.
+                Phase::Opening { until } if now >= until => {
+                    self.stats.opening_timeouts.add(1);
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
                 // wire.md E39: a group is not left open for ever.
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
+                    self.stats.group_timeouts.add(1);
                     self.close(index, CloseReason::TimedOut, now, handler);
                 }
                 Phase::Up => {
@@ -200,6 +198,7 @@ impl<P: Provider> Core<P> {
                     self.check_first_call(index, now, handler);
                     self.check_reads(index, now, handler);
                     self.check_sends(index, now, handler);
+                    self.check_idle(index, now, handler);
                 }
                 _ => {}
             }
@@ -245,6 +244,28 @@ impl<P: Provider> Core<P> {
                 }
             }
             _ => peer.stuck = seen.map(|done| (done, now)),
+        }
+    }
+
+    /// Ends a connection that its peer has made and asks nothing of for too long: nothing else tells
+    /// that the peer is dead. How long to keep one that this side asked for is its program's choice.
+    fn check_idle<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(timeout) = self.life.idle_timeout else { return };
+        let Some(peer) = self.peers.at(index) else { return };
+        // Whatever is asked is answered, and every answer is a work request.
+        let is_idle = peer.connect.is_none()
+            && (peer.open_calls | peer.fetching | peer.waiting) == 0
+            && peer.conn.credits().in_flight() == 0
+            && peer.lane.pending.front().is_none();
+        let seen = is_idle.then(|| peer.lane.last_seq());
+        match (seen, peer.idle) {
+            (Some(sent), Some((last, since))) if sent == last => {
+                if now.saturating_sub(since) >= timeout {
+                    self.stats.idle_timeouts.add(1);
+                    self.close(index, CloseReason::Idle, now, handler);
+                }
+            }
+            _ => peer.idle = seen.map(|sent| (sent, now)),
         }
     }
 

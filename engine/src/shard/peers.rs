@@ -41,6 +41,8 @@ pub(crate) struct Peer {
     pub passed_over: u64,
     /// The completion behind which nothing has come, and since when.
     pub stuck: Option<(u32, u64)>,
+    /// The last work request before the peer fell silent, and since when it is.
+    pub idle: Option<(u32, u64)>,
     /// Why the connection has ended, if the handler has still to be told.
     pub untold: Option<CloseReason>,
     /// Until when the open group may stand open.
@@ -76,6 +78,7 @@ impl Peer {
             waiting: 0,
             passed_over: 0,
             stuck: None,
+            idle: None,
             untold: None,
             group_until: None,
             asking_since: None,

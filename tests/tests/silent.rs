@@ -1,0 +1,240 @@
+//! Peers that say nothing, or not enough: each of them gives its place back in time.
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{CloseReason, Fabric};
+use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
+use rpcrdma_tests::script::{Order, Part, Script};
+use rpcrdma_tests::world::{Plan, World, small};
+
+const MS: u64 = 1_000_000;
+
+/// A server with room for two connections, and raw peers.
+struct Scene {
+    world: World<Fabric>,
+    fabric: Fabric,
+    raws: Vec<RawPeer<Fabric>>,
+}
+
+impl Scene {
+    fn new(change: impl FnOnce(&mut Raw)) -> Scene {
+        let fabric = Fabric::new();
+        let mut serve = small();
+        let connections = &mut serve.connections;
+        connections.max = 2;
+        connections.connect_timeout = "50ms".into();
+        connections.idle_timeout = "200ms".into();
+        change(&mut serve);
+        let plan = Plan { clients: 0, serve, ..Plan::default() };
+        let world = World::new(&|| fabric.clone(), &plan);
+        Scene { world, fabric, raws: Vec::new() }
+    }
+
+    /// A raw peer that is connected and says nothing; its number.
+    fn silent(&mut self) -> usize {
+        let mut raw = RawPeer::new(&self.fabric);
+        raw.connect(self.world.at);
+        self.raws.push(raw);
+        let at = self.raws.len() - 1;
+        for _ in 0..100 {
+            self.world.step();
+            self.raws[at].turn().expect("the server has room");
+            if self.raws[at].is_connected() {
+                return at;
+            }
+        }
+        panic!("no connection");
+    }
+
+    /// A raw peer that has stated its properties.
+    fn met(&mut self) -> usize {
+        let at = self.silent();
+        self.answer(at, &properties(0x99, 16));
+        at
+    }
+
+    /// Sends something and takes the answer.
+    fn answer(&mut self, at: usize, bytes: &[u8]) -> Vec<u8> {
+        assert!(self.raws[at].send(bytes), "it is connected");
+        for _ in 0..100 {
+            self.turn();
+            if let Some(answer) = self.raws[at].recv() {
+                return answer;
+            }
+        }
+        panic!("no answer");
+    }
+
+    fn turn(&mut self) {
+        self.world.step();
+        for raw in &mut self.raws {
+            // An attempt that was turned down stays so.
+            let _ = raw.turn();
+        }
+    }
+
+    /// Lets so many milliseconds pass, in steps of one tick.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(10) {
+            self.world.now += 10 * MS;
+            self.turn();
+        }
+    }
+
+    fn places(&self) -> usize {
+        self.world.servers[0].handle().connections()
+    }
+
+    fn closed(&mut self) -> Vec<CloseReason> {
+        self.world.servers[0].handler().closed.iter().map(|(_, why)| *why).collect()
+    }
+}
+
+fn echo(xid: u32) -> Vec<u8> {
+    message(xid, 0, 16, &Script::new(xid, &[], &[]).call_stream())
+}
+
+fn unanswered(xid: u32) -> Vec<u8> {
+    let script = Script::new(xid, &[], &[]).order(Order::Never);
+    message(xid, 0, 16, &script.call_stream())
+}
+
+#[test]
+fn who_connects_and_says_nothing_gives_its_place_back() {
+    for version in ["auto", "one", "two"] {
+        for properties in [true, false] {
+            let mut scene = Scene::new(|raw| {
+                raw.protocol.version = version.into();
+                raw.features.properties = properties;
+                raw.features.placement = properties;
+                raw.features.continuation = properties;
+            });
+            let silent = [scene.silent(), scene.silent()];
+            let mut late = RawPeer::new(&scene.fabric);
+            late.connect(scene.world.at);
+            scene.pass(40);
+            assert_eq!(late.turn(), Err(ConnectError::Rejected), "all places are taken");
+            assert!(silent.iter().all(|&at| scene.raws[at].is_connected()), "they have 50 ms");
+            scene.pass(20);
+            assert!(silent.iter().all(|&at| scene.raws[at].is_lost()), "{version} {properties}");
+            assert_eq!(scene.places(), 0);
+            let stats = scene.world.servers[0].handle().stats();
+            assert_eq!((stats.opening_timeouts, stats.connected), (2, 0), "none came up");
+            scene.silent();
+        }
+    }
+}
+
+#[test]
+fn what_says_nothing_that_opens_a_connection_is_silence() {
+    let mut scene = Scene::new(|_| {});
+    let at = scene.silent();
+    for _ in 0..6 {
+        // Too short to be a message: dropped without a word (RFC 8166 4.5).
+        scene.raws[at].send(&[0; 12]);
+        scene.pass(10);
+    }
+    assert!(scene.raws[at].is_lost());
+    assert_eq!(scene.world.servers[0].handle().stats().opening_timeouts, 1);
+}
+
+#[test]
+fn a_connect_request_that_is_never_finished_gives_its_place_back() {
+    let mut scene = Scene::new(|raw| raw.connections.stop_timeout = "30ms".into());
+    let mut absent = RawPeer::new(&scene.fabric);
+    absent.connect(scene.world.at);
+    scene.pass(40);
+    assert_eq!(scene.places(), 1, "accepted, and the other end was never taken over");
+    scene.pass(20);
+    // What is posted to say goodbye waits for the other end, until that is given up.
+    scene.pass(30);
+    assert_eq!(scene.places(), 0);
+    assert_eq!(scene.world.servers[0].handle().stats().leaked, 0);
+    assert!(scene.closed().is_empty(), "the handler never heard of it");
+}
+
+#[test]
+fn who_asks_for_nothing_for_too_long_is_closed() {
+    let mut scene = Scene::new(|_| {});
+    let (stated, called) = (scene.met(), scene.silent());
+    scene.answer(called, &echo(1));
+    scene.pass(190);
+    assert!(scene.raws[stated].is_connected() && scene.raws[called].is_connected());
+    scene.pass(30);
+    assert!(scene.raws[stated].is_lost() && scene.raws[called].is_lost());
+    assert_eq!(scene.closed(), [CloseReason::Idle; 2]);
+    assert_eq!(scene.places(), 0);
+    assert_eq!(scene.world.servers[0].handle().stats().idle_timeouts, 2);
+}
+
+#[test]
+fn who_asks_for_something_in_time_stays() {
+    let mut scene = Scene::new(|_| {});
+    let at = scene.met();
+    for xid in 1..10 {
+        scene.pass(150);
+        scene.answer(at, &echo(xid));
+    }
+    // A call that is being worked on is not silence, however long it takes.
+    scene.raws[at].send(&unanswered(20));
+    scene.pass(2_000);
+    assert!(scene.raws[at].is_connected());
+    assert!(scene.closed().is_empty());
+}
+
+#[test]
+fn what_is_dropped_keeps_no_connection() {
+    let mut scene = Scene::new(|_| {});
+    let at = scene.met();
+    for _ in 0..22 {
+        // wire.md P7: a second CONNPROP is ignored.
+        scene.raws[at].send(&properties(0x9a, 16));
+        scene.pass(10);
+    }
+    assert!(scene.raws[at].is_lost());
+    assert_eq!(scene.closed(), [CloseReason::Idle]);
+}
+
+#[test]
+fn silence_may_be_allowed() {
+    let mut scene = Scene::new(|raw| raw.connections.idle_timeout = "0s".into());
+    let at = scene.met();
+    scene.world.now += 100 * 3_600_000 * MS;
+    scene.pass(500);
+    scene.answer(at, &echo(1));
+    assert!(scene.closed().is_empty());
+}
+
+#[test]
+fn a_connection_of_our_own_is_kept_as_long_as_the_program_likes() {
+    let fabric = Fabric::new();
+    let mut plan = Plan::default();
+    plan.serve.connections.idle_timeout = "0s".into();
+    plan.call.connections.idle_timeout = "10ms".into();
+    let (mut world, peer) = World::pair(&|| fabric.clone(), &plan);
+    for _ in 0..20 {
+        world.now += 10 * MS;
+        world.step();
+    }
+    world.round(0, peer, &Script::new(1, &[], &[Part::Inline(8)]));
+}
+
+#[test]
+fn who_owes_an_answer_is_closed_for_that_and_not_as_idle() {
+    let mut scene = Scene::new(|raw| {
+        raw.connections.call_timeout = "1s".into();
+        raw.connections.calls_max = 4;
+    });
+    let at = scene.met();
+    let server = &mut scene.world.servers[0];
+    let peer = *server.handler().connected.last().expect("it is up");
+    let now = scene.world.now;
+    let mut turn = scene.world.servers[0].turn(now);
+    let call = turn.call(peer, 1).expect("one credit is there for certain");
+    call.submit().expect("a short call");
+    scene.pass(900);
+    assert!(scene.raws[at].is_connected(), "the call has a second");
+    scene.pass(600);
+    assert_eq!(scene.closed(), [CloseReason::NotAnswering]);
+    assert_eq!(scene.places(), 0);
+}
