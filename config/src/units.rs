@@ -20,7 +20,7 @@ pub fn parse_length(text: &str) -> Result<u64, UnitError> {
     parse_scaled(text, &LENGTH_UNITS)
 }
 
-/// Reads a duration: a whole number and one of `ns`, `us`, `ms`, `s`, `min`.
+/// Reads a duration: a whole number and one of `ns`, `us`, `ms`, `s`, `min`, `h`.
 ///
 /// # Errors
 /// When the number or the unit is missing, unknown or too large for 64 bits of nanoseconds.
@@ -122,12 +122,18 @@ pub const CORE_MAX: usize = 1023;
 /// The units of a length, largest first, for error messages.
 pub(crate) const LENGTH_EXPECTED: &str = "a whole number with its unit B, KiB, MiB or GiB";
 /// The units of a duration, for error messages.
-pub(crate) const DURATION_EXPECTED: &str = "a whole number with its unit ns, us, ms, s or min";
+pub(crate) const DURATION_EXPECTED: &str = "a whole number with its unit ns, us, ms, s, min or h";
 
 const LENGTH_UNITS: [(&str, u64); 4] =
     [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-const DURATION_UNITS: [(&str, u64); 5] =
-    [("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+const DURATION_UNITS: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
 fn parse_scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -203,6 +209,7 @@ mod tests {
         assert_eq!(parse_duration("3ms"), Ok(Duration::from_millis(3)));
         assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(parse_duration("10min"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7_200)));
         assert_eq!(parse_duration("5m"), Err(UnitError::Unit));
         assert_eq!(parse_duration("5"), Err(UnitError::Unit));
         assert_eq!(parse_duration("99999999999s"), Err(UnitError::TooLarge));
@@ -232,7 +239,9 @@ mod tests {
         for bytes in [0, 1, 1023, 1024, 1025, 65_536, 1 << 20, 3 << 30, u64::MAX] {
             assert_eq!(parse_length(&Length(bytes).to_string()), Ok(bytes));
         }
-        for nanos in [0, 1, 999, 1_000, 1_500, 2_000_000, 5_000_000_000, 120_000_000_000] {
+        for nanos in
+            [0, 1, 999, 1_000, 1_500, 2_000_000, 5_000_000_000, 120_000_000_000, 7_200_000_000_000]
+        {
             let span = Duration::from_nanos(nanos);
             assert_eq!(parse_duration(&Span(span).to_string()), Ok(span));
         }

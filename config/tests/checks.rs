@@ -135,8 +135,8 @@ fn a_bare_number_where_a_unit_belongs_is_refused_by_key() {
     );
     assert_eq!(
         refusal("[fabric]\ndelay = \"2µs\""),
-        "fabric.delay = \"2µs\"; allowed: 0ns to 1s, a whole number with its unit ns, us, ms, s \
-         or min (the unit is missing or unknown)",
+        "fabric.delay = \"2µs\"; allowed: 0ns to 1s, a whole number with its unit ns, us, ms, s, \
+         min or h (the unit is missing or unknown)",
     );
     let huge = refusal("[app]\nbulk = { length = \"99999999999999GiB\" }");
     assert!(huge.contains("(too large)"), "{huge}");
@@ -220,12 +220,12 @@ fn durations_have_ranges() {
         assert_range(&key, "\"1ms\"", "\"3600s\"", "\"999us\"", "\"3601s\"", "");
     }
     let key = "protocol.negotiation_timeout";
-    assert_range(key, "\"1ms\"", "\"60min\"", "\"0s\"", "\"61min\"", "");
+    assert_range(key, "\"1ms\"", "\"1h\"", "\"0s\"", "\"61min\"", "");
     let key = "protocol.version_memory";
     assert_range(key, "\"0s\"", "\"1440min\"", "\"-1s\"", "\"1441min\"", "");
     for key in ["call", "send"] {
         let key = format!("connections.{key}_timeout");
-        assert_range(&key, "\"1ms\"", "\"60min\"", "\"999us\"", "\"61min\"", "");
+        assert_range(&key, "\"1ms\"", "\"1h\"", "\"999us\"", "\"61min\"", "");
     }
     let key = "connections.idle_timeout";
     assert_range(key, "\"1ms\"", "\"1440min\"", "\"999us\"", "\"1441min\"", "");
@@ -242,7 +242,7 @@ fn a_peer_may_owe_an_answer_for_ever_or_for_some_time() {
     assert_eq!(owed("10s").expect("for some time"), Some(Duration::from_secs(10)));
     assert_eq!(
         owed("2us").expect_err("shorter than any answer").to_string(),
-        "connections.call_timeout = 2us; allowed: 0s, 1ms to 60min",
+        "connections.call_timeout = 2us; allowed: 0s, 1ms to 1h",
     );
     // A nought without a unit is no duration.
     assert_eq!(owed("0").expect_err("no unit").key(), Some("connections.call_timeout"));

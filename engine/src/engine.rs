@@ -145,8 +145,7 @@ impl<P: Provider> Engine<P> {
         Ok(handles)
     }
 
-    /// Stops the threads of all shards, gracefully for as long as the configuration allows, and
-    /// waits for them.
+    /// Stops the threads of all shards as [`ShardHandle::stop`] does, and waits for them.
     pub fn stop(&mut self) {
         for (handle, _) in &self.threads {
             handle.stop();

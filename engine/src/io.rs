@@ -15,7 +15,8 @@ use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 
 use crate::provider::{
-    CqError, PostError, Queues, RecvWr, SendFlags, SendOp, SendWr, Taken, WC_BATCH, WcBatch, WrId,
+    CqError, PostError, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
+    WcBatch, WrId,
 };
 use crate::shard::lane::Lane;
 use crate::shard::outbox::{Express, Outbox};
@@ -432,8 +433,25 @@ impl<Q: Queues> Io<Q> {
         if lane.outstanding() >= self.depths.send_depth {
             return false;
         }
+        self.post_marker(lane, qp, SendOp::Send)
+    }
+
+    /// Posts a request behind all others of a queue pair that lives, whose completion says that the
+    /// peer has taken them: a Write of no bytes, for which no key is looked at and of which the peer
+    /// learns nothing. Without room for it now it is posted another time.
+    #[cold]
+    pub fn mark(&mut self, lane: &mut Lane, peer: u32) {
+        if let Some(qp) = self.qps[peer as usize]
+            && lane.outstanding() < self.depths.send_depth
+        {
+            self.post_marker(lane, qp, SendOp::Write(Remote { addr: 0, rkey: 0 }));
+        }
+    }
+
+    /// Posts a signaled request without bytes. False if it was not taken.
+    fn post_marker(&mut self, lane: &mut Lane, qp: Q::Qp, op: SendOp) -> bool {
         let wr_id = WrId(SEND | u64::from(lane.next_seq()));
-        let marker = SendWr::send(wr_id, &[], SendFlags::SIGNALED);
+        let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
         let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);
         // Whatever else is wrong with a device that has taken it: it completes, or the deadline of

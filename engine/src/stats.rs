@@ -64,6 +64,8 @@ counters! {
     completions,
     /// Calls handed to the handler.
     calls_in,
+    /// Calls that came while the shard stopped, and have no answer.
+    calls_dropped,
     /// Replies sent, deferred ones included.
     replies_out,
     /// Calls sent.

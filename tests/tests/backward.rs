@@ -8,7 +8,7 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
     Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion, Engine, Fabric,
-    Handler, PeerId, PeerLimits, Reply, Shard, Turn,
+    Handler, PeerId, PeerLimits, Reply, Shard, Ticket, Turn,
 };
 use rpcrdma_tests::world::{checked, is_passing, small};
 
@@ -26,6 +26,8 @@ struct Node {
     /// Numbers of the calls that were answered.
     answered: Vec<u32>,
     refuses: bool,
+    /// Tickets of calls that are to be answered later.
+    tickets: Option<Vec<Ticket>>,
     closed: Vec<CloseReason>,
     cookies: u64,
 }
@@ -38,6 +40,11 @@ impl Handler for Node {
             return reply.refuse();
         }
         self.answered.push(number);
+        if let Some(tickets) = &mut self.tickets {
+            let (answer, ticket) = reply.defer();
+            tickets.push(ticket);
+            return answer;
+        }
         reply.payload().put_u32(number);
         reply.payload().put_opaque(&bytes_of(number, len));
         reply.send()
@@ -63,6 +70,7 @@ impl Handler for Node {
                     self.to_make -= 1;
                 }
                 Err(why) if is_passing(why) => return,
+                Err(CallRefused::Stopping) => return,
                 Err(why) => panic!("{why}"),
             }
         }
@@ -128,12 +136,27 @@ impl Pair {
             if is_so(self.server.handler(), self.client.handler()) {
                 return;
             }
-            self.now += 1_000;
-            self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
-            self.server.poll_once(self.now);
-            self.client.poll_once(self.now);
+            self.turn();
         }
         panic!("not in so many turns");
+    }
+
+    fn turn(&mut self) {
+        self.now += 1_000;
+        self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
+        self.server.poll_once(self.now);
+        self.client.poll_once(self.now);
+    }
+
+    /// Both have been told to stop.
+    fn until_stopped(&mut self) {
+        for _ in 0..100_000 {
+            if self.server.is_stopped() && self.client.is_stopped() {
+                return;
+            }
+            self.turn();
+        }
+        panic!("not stopped after so many turns");
     }
 
     /// Has both sides make calls, and waits until all are over.
@@ -180,4 +203,66 @@ fn a_client_that_takes_no_calls_says_so() {
     let results = pair.server.handler().results.clone();
     assert!(matches!(results[..], [Err(CallError::Rejected(_))]), "{results:?}");
     assert_eq!(pair.client.handler().results, [Ok(())], "its own calls go on");
+}
+
+/// Who stops waits for the answers to its own calls, and drops those of others: two shards that stop
+/// together would wait for each other.
+#[test]
+fn shards_that_stop_together_do_not_wait_for_each_other() {
+    // Who is told first, and how many turns later the other is.
+    for (server_first, between) in [(true, 0), (true, 1), (true, 5), (false, 0), (false, 1)] {
+        let mut pair = Pair::new(|raw| raw.connections.stop_timeout = "1h".into());
+        pair.exchange(1, 1, 10);
+        let handles = [pair.server.handle().clone(), pair.client.handle().clone()];
+        let [first, second] = if server_first { [0, 1] } else { [1, 0] };
+        for node in [pair.client.handler(), pair.server.handler()] {
+            (node.to_make, node.len) = (8, 100);
+        }
+        handles[first].stop();
+        for _ in 0..between {
+            pair.turn();
+        }
+        handles[second].stop();
+        pair.until_stopped();
+        for node in [pair.client.handler(), pair.server.handler()] {
+            assert!(node.open.is_empty(), "each call is over: {:?}", node.results);
+            let is_honest = |result: &Result<(), CallError>| {
+                matches!(result, Ok(()) | Err(CallError::ConnectionLost(_)))
+            };
+            assert!(node.results.iter().all(is_honest), "{:?}", node.results);
+        }
+    }
+}
+
+/// The same with calls of both sides on their way when both stop: whatever was delivered is
+/// answered.
+#[test]
+fn what_was_delivered_before_both_stop_is_answered() {
+    let mut pair = Pair::new(|raw| raw.connections.stop_timeout = "1h".into());
+    pair.exchange(1, 1, 10);
+    for node in [pair.client.handler(), pair.server.handler()] {
+        (node.to_make, node.len, node.tickets) = (4, 100, Some(Vec::new()));
+    }
+    pair.until(|server, client| server.answered.len() == 5 && client.answered.len() == 5);
+    pair.server.handle().stop();
+    pair.client.handle().stop();
+    for _ in 0..100 {
+        pair.turn();
+    }
+    assert!(!pair.server.is_stopped() && !pair.client.is_stopped(), "both owe four answers");
+    let now = pair.now;
+    for shard in [&mut pair.server, &mut pair.client] {
+        for ticket in shard.handler().tickets.take().expect("four tickets") {
+            let answered = shard.turn(now).resume(ticket, |mut reply| {
+                reply.payload().put_u32(4);
+                reply.refuse()
+            });
+            assert!(answered.is_ok(), "it is open");
+        }
+    }
+    pair.until_stopped();
+    for node in [pair.client.handler(), pair.server.handler()] {
+        let answered = node.results.iter().filter(|it| matches!(it, Err(CallError::Rejected(_))));
+        assert_eq!(answered.count(), 4, "{:?}", node.results);
+    }
 }

@@ -64,8 +64,7 @@ impl<P: Provider> Core<P> {
             }
         }
         if self.handle.bell().is_stop_wanted() {
-            self.life.stop(now);
-            self.io.signal_all();
+            self.begin_stop(now);
         }
     }
 

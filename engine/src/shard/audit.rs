@@ -110,6 +110,8 @@ pub struct PeerAudit {
     pub open_calls: u32,
     /// Calls whose data are being fetched.
     pub fetching: u32,
+    /// Calls that came while the shard stopped, and have no answer.
+    pub dropped: u32,
     /// Own calls outstanding.
     pub calls: u32,
     /// Credits that they hold.
@@ -237,6 +239,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         is_closing: matches!(peer.phase, Phase::Closing { .. }),
         open_calls: peer.open_calls,
         fetching: peer.fetching,
+        dropped: peer.dropped,
         calls: 0,
         credits_held: 0,
         replies_held: 0,

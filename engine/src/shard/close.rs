@@ -22,6 +22,7 @@ use crate::server::handler::Handler;
 pub(crate) struct Life {
     stopping: Option<u64>,
     next_tick: u64,
+    next_look: u64,
     group_timeout: u64,
     connect_timeout: u64,
     negotiation_timeout: u64,
@@ -41,6 +42,7 @@ impl Life {
         Life {
             stopping: None,
             next_tick: 0,
+            next_look: 0,
             group_timeout: nanos(connections.group_timeout),
             connect_timeout: nanos(connections.connect_timeout),
             negotiation_timeout: nanos(config.protocol().negotiation_timeout),
@@ -64,6 +66,22 @@ impl Life {
     pub fn stop(&mut self, now: u64) {
         self.stopping.get_or_insert(now.saturating_add(self.stop_timeout));
         self.next_tick = now;
+    }
+
+    /// Until when a shard that stops waits for what is owed.
+    pub fn stops_by(&self) -> Option<u64> {
+        self.stopping
+    }
+
+    /// Begins a tick, and sets the next: of a shard that stops each turn is one. True if deadlines are
+    /// to be looked at, which is no oftener than ever.
+    fn begin_tick(&mut self, now: u64) -> bool {
+        let is_look = now >= self.next_look;
+        if is_look {
+            self.next_look = now.saturating_add(TICK);
+        }
+        self.next_tick = if self.is_stopping() { now } else { self.next_look };
+        is_look
     }
 
     /// Whether an answer that is waited for since then is too late.
@@ -165,10 +183,16 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Looks at everything that has a deadline.
+    /// Looks at everything that has a deadline, and at what is left to be done of a stop.
     #[cold]
     pub fn tick<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        self.life.next_tick = now.saturating_add(TICK);
+        if self.life.begin_tick(now) {
+            self.check_deadlines(now, handler);
+        }
+        self.wind_down(now, handler);
+    }
+
+    fn check_deadlines<H: Handler>(&mut self, now: u64, handler: &mut H) {
         for index in 0..self.peers.capacity() {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: what a peer may send for ever on a connection without calls.
@@ -204,31 +228,6 @@ impl<P: Provider> Core<P> {
             }
         }
         self.check_owing(now, handler);
-        if let Some(until) = self.life.stopping {
-            self.wind_down(now >= until, now, handler);
-        }
-    }
-
-    /// Whether the shard was told to stop and has.
-    pub fn is_stopped(&self) -> bool {
-        self.life.is_stopping() && self.peers.len() == 0
-    }
-
-    /// Closes the connections that have nothing left to finish; all of them if time is over.
-    fn wind_down<H: Handler>(&mut self, is_over: bool, now: u64, handler: &mut H) {
-        self.life.next_tick = now;
-        for index in 0..self.peers.capacity() {
-            let Some(peer) = self.peers.at(index) else { continue };
-            // While stopping every send is signaled: what is not has been there before.
-            let is_quiet = peer.open_calls == 0
-                && peer.fetching == 0
-                && peer.lane.pending.front().is_none()
-                && peer.lane.outstanding() == peer.lane.unsignaled()
-                && self.outbox.ledger.calls.next_of(index, None).is_none();
-            if is_quiet || is_over {
-                self.close(index, CloseReason::Stopped, now, handler);
-            }
-        }
     }
 
     /// Ends the connection of a peer that has taken nothing of what holds memory for too long.

@@ -13,7 +13,7 @@ use super::exposed::Owner;
 use super::message::After;
 use super::outbox::Outbox;
 use super::peers::Phase;
-use super::rx::{deliver, refuse};
+use super::rx::{deliver, turn_back};
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming};
@@ -87,7 +87,7 @@ impl<P: Provider> Core<P> {
         };
         let place = if life.is_stopping() { None } else { fetches.open(peer.id, to, needs) };
         let Some(place) = place else {
-            refuse(peer, outbox, &to);
+            turn_back(peer, outbox, &to, life);
             return self.free_buffers(buffers);
         };
         peer.fetching += 1;
@@ -139,23 +139,26 @@ impl<P: Provider> Core<P> {
             let Core { fetches, peers, pool, outbox, map, kept, stats, life, .. } = self;
             let fetch = fetches.at(place);
             let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
-            if let Some(((peer, address), to)) = owner
-                && peer.phase == Phase::Up
-            {
-                if !outbox.has_slot_for(&peer.lane) {
+            let owner = owner.filter(|((peer, _), _)| peer.phase == Phase::Up);
+            match owner {
+                None => {}
+                Some(((peer, _), to)) if life.is_stopping() => turn_back(peer, outbox, &to, life),
+                Some(((peer, _), _)) if !outbox.has_slot_for(&peer.lane) => {
                     return fetches.retry_here(place);
                 }
-                let landing_len = outbox.exposures.landing_len;
-                match fetch.prepare(&peer.conn, &to, pool, landing_len, (map, kept)) {
-                    Err(violation) => {
-                        let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
-                        outbox.answer(peer, &report);
-                    }
-                    Ok(()) => {
-                        let (buffers, landed) = fetch.landed();
-                        let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                        let asked = (to.xid, Some(Asked { to: &to, kept }));
-                        deliver((peer, address, outbox), asked, incoming, life, handler);
+                Some(((peer, address), to)) => {
+                    let landing_len = outbox.exposures.landing_len;
+                    match fetch.prepare(&peer.conn, &to, pool, landing_len, (map, kept)) {
+                        Err(violation) => {
+                            let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
+                            outbox.answer(peer, &report);
+                        }
+                        Ok(()) => {
+                            let (buffers, landed) = fetch.landed();
+                            let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
+                            let asked = (to.xid, Some(Asked { to: &to, kept }));
+                            deliver((peer, address, outbox), asked, incoming, life, handler);
+                        }
                     }
                 }
             }

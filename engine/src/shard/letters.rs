@@ -92,13 +92,16 @@ impl ShardHandle {
         self.0.bell.ring();
     }
 
-    /// Ends a connection. False if the shard has a long list of such orders to work off.
+    /// Ends a connection at once: its own calls are completed with the loss, its tickets are void, and
+    /// what its peer has not taken may be lost. False if the shard has a long list of such orders to
+    /// work off.
     pub fn close(&self, peer: PeerId) -> bool {
         self.0.orders.send(Order::Close(peer)).is_ok()
     }
 
-    /// Stops the shard: calls that were delivered are answered, own calls completed, for as long
-    /// as the configuration says; then every connection is closed.
+    /// Stops the shard: it delivers no new call. Calls that were delivered are answered and own calls
+    /// completed, for as long as the configuration says; a connection closes as soon as nothing of it
+    /// is owed. Calls that come meanwhile end with their connection.
     pub fn stop(&self) {
         self.0.bell.want_stop();
     }

@@ -35,6 +35,7 @@ pub(crate) mod prepare;
 pub mod properties;
 pub mod run;
 pub(crate) mod rx;
+mod stop;
 pub mod turn;
 mod waiting;
 pub(crate) mod windows;

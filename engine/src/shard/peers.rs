@@ -37,6 +37,8 @@ pub(crate) struct Peer {
     pub exposed: u32,
     /// Calls of the peer whose data are being fetched.
     pub fetching: u32,
+    /// Calls of the peer that came while the shard stopped: they have no answer.
+    pub dropped: u32,
     /// When one of them was passed over last: the number of the scan.
     pub passed_over: u64,
     /// The completion behind which nothing has come, and since when.
@@ -75,6 +77,7 @@ impl Peer {
             open_calls: 0,
             exposed: 0,
             fetching: 0,
+            dropped: 0,
             waiting: 0,
             passed_over: 0,
             stuck: None,

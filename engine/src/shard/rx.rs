@@ -379,8 +379,8 @@ impl<P: Provider> Core<P> {
     }
 }
 
-/// Hands a call up, with a send slot for its answer; or refuses it, if there is none or the shard
-/// stops.
+/// Hands a call up, with a send slot for its answer. A shard that stops drops it, and one that has no
+/// slot refuses it.
 #[inline(always)]
 pub(super) fn deliver<'a, H: Handler>(
     (peer, address, outbox): (&'a mut Peer, &'a SocketAddr, &'a mut Outbox),
@@ -392,7 +392,7 @@ pub(super) fn deliver<'a, H: Handler>(
     let slot = if life.is_stopping() { None } else { outbox.send.take() };
     let Some(slot) = slot else {
         let to = asked.map_or(ReplyTo::plain(xid), |asked| *asked.to);
-        return refuse(peer, outbox, &to);
+        return turn_back(peer, outbox, &to, life);
     };
     outbox.stats.calls_in.add(1);
     peer.open_calls += 1;
@@ -401,9 +401,17 @@ pub(super) fn deliver<'a, H: Handler>(
     let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
 }
 
-/// A call that is not delivered: its caller is told that it failed.
+/// A call that is not delivered. Its caller is told that it failed; but a shard that stops says
+/// nothing, and ends the connection: who loses it makes the call elsewhere, who is told of a failure
+/// believes it.
 #[cold]
-pub(crate) fn refuse(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo) {
+pub(crate) fn turn_back(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo, life: &Life) {
+    if life.is_stopping() {
+        // It keeps its credit: a peer that goes on sending comes to the end of its grant.
+        peer.dropped += 1;
+        outbox.stats.calls_dropped.add(1);
+        return;
+    }
     let report = peer.conn.refuse(&mut outbox.ledger, to);
     outbox.answer(peer, &report);
 }

@@ -247,7 +247,8 @@ fn grants(State { audit, .. }: &State<'_>) -> Result<(), String> {
 /// A peer whose calls are all answered, and that has none on its way here, has all its credits.
 fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
     for peer in audit.peers.iter().filter(|peer| peer.is_up) {
-        let is_open = peer.open_calls > 0 || peer.fetching > 0 || peer.group_is_call;
+        let is_open =
+            peer.open_calls > 0 || peer.fetching > 0 || peer.dropped > 0 || peer.group_is_call;
         if !is_open && peer.outstanding > 0 || peer.outstanding > peer.granted {
             return Err(format!("{peer:?}"));
         }

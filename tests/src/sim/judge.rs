@@ -157,7 +157,7 @@ impl Sim {
                 let other = self.other(end);
                 let may_reject = other.is_none_or(|(shard, _)| {
                     let node = &self.nodes[shard];
-                    node.is_stopping || self.setup.engines[node.engine.0].is_short_for(script)
+                    self.setup.engines[node.engine.0].is_short_for(script)
                 });
                 (FAILED, may_reject || self.may_be_changed(end))
             }

@@ -64,23 +64,72 @@ pub fn a_stop_lets_open_calls_finish<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Calls that arrive at a shard that stops are told so, or lost with the connection.
-pub fn a_stopping_server_refuses_new_calls<P: Provider>(open: Open<'_, P>) {
+/// Calls that arrive at a shard that stops are not answered: they end with their connection, when
+/// nothing of it is owed any more.
+pub fn a_stopping_server_drops_new_calls<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     world.round(0, peer, &Script::new(0, &[], &[]));
     world.call(0, peer, &Script::new(1, &[], &[]).order(Order::Elsewhere)).expect("a credit");
     world.until("it is there", |world| world.servers[0].handler().calls == 2);
     world.servers[0].handle().stop();
     world.step();
-    world.call(0, peer, &Script::new(2, &[], &[])).expect("the client does not know");
-    world.until("the second is over", |world| world.open_calls() == 1);
-    let refused = world.done.pop().expect("the second").result;
-    assert!(matches!(refused, Err(CallError::Rejected(_))), "{refused:?}");
-    assert_eq!(world.servers[0].handler().calls, 2, "no call reaches the handler any more");
+    for (seed, len) in [(2, 0), (3, 20_000), (4, 60_000)] {
+        let script = Script::new(seed, &[Part::Bulk(len)], &[]);
+        world.call(0, peer, &script).expect("the client does not know");
+    }
+    world.until("they are there", |world| world.servers[0].handle().stats().calls_dropped == 3);
+    world.settle();
+    assert_eq!(world.open_calls(), 4, "nothing is said of them, and one is owed");
     let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
     world.servers[0].handle().finish(ticket, finished).expect("there is room");
-    world.finish()[0].check();
+    let mut done = world.finish();
+    done.sort_by_key(|done| done.cookie);
+    done[0].check();
+    for lost in &done[1..] {
+        assert_eq!(lost.result, Err(CallError::ConnectionLost(CloseReason::PeerGone)));
+    }
     world.until("it has stopped", |world| world.servers[0].is_stopped());
+    assert_eq!(world.servers[0].handler().calls, 2, "no call reaches the handler any more");
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.violations, stats.replies_out), (0, 2), "{stats:?}");
+    world.check_nothing_leaked();
+}
+
+/// A stop takes no longer because clients go on calling, and none of them is told that its call has
+/// failed.
+pub fn a_stop_ends_while_clients_go_on_calling<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { clients: 2, ..Plan::default() };
+    // Longer than the test waits.
+    plan.serve.connections.stop_timeout = "1h".into();
+    let mut world = World::new(open, &plan);
+    let peers = [0, 1].map(|client| world.connect(client));
+    let mut seed = 0;
+    let mut called = 0;
+    world.until("the server has stopped", |world| {
+        for (client, peer) in peers.into_iter().enumerate() {
+            let order = if seed % 3 == 0 { Order::Later } else { Order::Answer };
+            let script = Script::new(seed, &[Part::Bulk(seed % 30_000)], &[Part::Bulk(9_000)]);
+            called += u32::from(world.call(client, peer, &script.order(order)).is_ok());
+            seed += 7;
+        }
+        if seed > 2_000 {
+            world.servers[0].handle().stop();
+        }
+        world.servers[0].is_stopped()
+    });
+    let done = world.finish();
+    assert_eq!(done.len() as u32, called);
+    for done in &done {
+        match done.result {
+            Ok(_) => drop(done.check()),
+            Err(why) => assert_eq!(why, CallError::ConnectionLost(CloseReason::PeerGone)),
+        }
+    }
+    let answered = done.iter().filter(|done| done.result.is_ok()).count() as u64;
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.calls_in, stats.replies_out), (answered, answered), "{stats:?}");
+    assert_eq!(stats.violations, 0, "{stats:?}");
+    world.check_nothing_leaked();
 }
 
 /// What is not answered in time does not keep a shard from stopping.

@@ -64,8 +64,8 @@ macro_rules! api_suite {
                 a_handler_refuses_a_connection, connections_share_one_shard,
                 connections_go_to_shards_in_turn, connections_come_and_go;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
-                a_stopping_server_refuses_new_calls, a_stop_does_not_wait_for_ever,
-                a_client_stops_with_calls_open, a_dropped_shard_is_gone,
+                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
+                a_stop_does_not_wait_for_ever, a_client_stops_with_calls_open, a_dropped_shard_is_gone,
                 a_stale_name_names_nobody;
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
                 shards_share_several_clients, a_stop_completes_every_call;
@@ -108,8 +108,8 @@ macro_rules! api_suite_one {
                 the_table_of_calls_is_bounded, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
-                a_stopping_server_refuses_new_calls, a_stop_does_not_wait_for_ever,
-                a_dropped_shard_is_gone, a_stale_name_names_nobody;
+                a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
+                a_stop_does_not_wait_for_ever, a_dropped_shard_is_gone, a_stale_name_names_nobody;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,

@@ -1,0 +1,83 @@
+//! How a shard stops: it delivers no new call, answers what it has delivered, and ends each
+//! connection as soon as nothing of it is owed.
+//!
+//! ```text
+//!   told to stop ─▶ calls that come are dropped, calls whose data are awaited are given up
+//!                ─▶ of each connection: tickets answered, own calls over, answers taken ─▶ closed
+//!                └▶ time over: closed as it is
+//! ```
+//! A dropped call is not answered: its caller loses the connection, and with it learns no more than
+//! that the call may have been executed or not. An error would tell it that the call has failed.
+
+use rpcrdma_proto::Role;
+
+use super::core::Core;
+use super::peers::{Peer, Phase};
+use crate::error::CloseReason;
+use crate::provider::Provider;
+use crate::server::handler::Handler;
+
+/// What a connection still owes or is owed while its shard stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Only that the peer takes what was sent without a signal: nobody would be told.
+    Silence,
+    /// Something that ends by itself.
+    Something,
+}
+
+impl<P: Provider> Core<P> {
+    /// Begins to stop. Told once more it changes nothing.
+    #[cold]
+    pub fn begin_stop(&mut self, now: u64) {
+        self.life.stop(now);
+        self.io.signal_all();
+        for index in 0..self.peers.capacity() {
+            if let Some(peer) = self.peers.at(index) {
+                self.fetches.give_up(peer.id);
+            }
+        }
+    }
+
+    /// Whether the shard was told to stop and has.
+    pub fn is_stopped(&self) -> bool {
+        self.life.is_stopping() && self.peers.len() == 0
+    }
+
+    /// Closes the connections that have nothing left to finish; all of them if time is over.
+    pub(super) fn wind_down<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        let Some(until) = self.life.stops_by() else { return };
+        for index in 0..self.peers.capacity() {
+            let Some(peer) = self.peers.at(index) else { continue };
+            if matches!(peer.phase, Phase::Closing { .. }) {
+                continue;
+            }
+            match rest_of(peer) {
+                Rest::Something if now < until => {}
+                Rest::Silence if now < until => self.io.mark(&mut peer.lane, index),
+                _ => self.close(index, CloseReason::Stopped, now, handler),
+            }
+        }
+    }
+}
+
+fn rest_of(peer: &Peer) -> Rest {
+    let Peer { lane, conn, .. } = peer;
+    if let Phase::Opening { .. } = peer.phase {
+        return Rest::Nothing;
+    }
+    // Two shards that stop may have dropped a call of each other, and would wait for each other's
+    // answers. Who was connected to gives way.
+    let gives_way = peer.dropped > 0 && conn.role() == Role::Server;
+    let is_calling = conn.credits().in_flight() > 0 && !gives_way;
+    let is_answering = peer.open_calls > 0 || peer.fetching > 0 || lane.pending.front().is_some();
+    if is_calling || is_answering || lane.outstanding() > lane.unsignaled() {
+        Rest::Something
+    } else if lane.outstanding() > 0 {
+        Rest::Silence
+    } else {
+        Rest::Nothing
+    }
+}
