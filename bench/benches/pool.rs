@@ -16,7 +16,9 @@ impl Registrar for Device {
         Ok(Keys { lkey: 1, rkey: 1 })
     }
 
-    fn deregister(&self, _keys: Keys) {}
+    fn deregister(&self, _keys: Keys) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 const SPEC: PoolSpec = PoolSpec { slots: 256, slot_len: 4096, align: 64 };
@@ -24,7 +26,8 @@ const SPEC: PoolSpec = PoolSpec { slots: 256, slot_len: 4096, align: 64 };
 fn registered(bytes: usize) -> Registered {
     let spec = RegionSpec { lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a megabyte can be mapped");
-    Registered::new(region, &Device, Access::LOCAL_WRITE).expect("the device takes everything")
+    Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE)
+        .expect("the device takes everything")
 }
 
 fn pool() -> Pool<kind::Send> {

@@ -462,18 +462,22 @@ impl<Q: Queues> Io<Q> {
         taken == 1
     }
 
-    /// Destroys the queues and takes every buffer home that the device had for receiving. All other
-    /// buffers must be at home already.
-    pub fn destroy(&mut self, pool: &mut RecvPool) {
+    /// Destroys the queues and takes every buffer home, to be called when the shard is dropped: those
+    /// that the device had, and those that whoever held them has lost, as a panic does. All receive
+    /// buffers that the shard holds elsewhere must be at home already.
+    pub fn destroy(&mut self, pool: &mut RecvPool, outbox: &mut Outbox) {
         drop(self.queues.take());
-        let posted = self.posted_receives();
         self.posted.fill(None);
-        if pool.free() + posted == pool.capacity() {
-            // SAFETY: the buffers that are not at home are those whose numbers `posted` held, which
-            // were the only way back to a token and are gone. The queues that they were posted to
-            // are destroyed, and only those queues, polled, write to them.
-            pool.recall(unsafe { Quiet::assume() });
-        }
+        outbox.drop_messages();
+        // SAFETY: tokens of these pools are in the parts of their shard, or in the hands of its
+        // methods. The shard is being dropped, so none of its methods is running. Of its parts the
+        // caller has emptied those that hold receive buffers, `posted`, which held the numbers of
+        // others, is empty, and so is the outbox, which has all slots. The queues that buffers and
+        // slots were posted to are destroyed, after which no device touches them.
+        let quiet = || unsafe { Quiet::assume() };
+        pool.recall(quiet());
+        outbox.send.recall(quiet());
+        outbox.headers.recall(quiet());
     }
 
     /// Receive buffers in the device's hands.

@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "whoever posts memory makes a promise about it")]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -27,8 +28,9 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// What the device can do.
     fn caps(&self) -> &DeviceCaps;
-    /// Registers memory with the device. Setup only.
-    fn registrar(&self) -> &dyn Registrar;
+    /// Registers memory with the device. Setup only. Whoever keeps it keeps the device open: memory
+    /// may outlive everything else that was made on the device.
+    fn registrar(&self) -> Arc<dyn Registrar>;
     /// One completion queue and one shared receive queue, for one shard.
     fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError>;
     /// A connection manager: an event channel of its own.

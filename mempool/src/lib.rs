@@ -15,10 +15,12 @@
 //!    no name at all.
 //! 2. A pool belongs to one thread, never allocates after it is made, and takes no lock. Only a
 //!    loan crosses threads, and only its way home is shared.
-//! 3. What a device may still write to is leaked, never freed and never given to anybody else. A
+//! 3. Memory is registered for as long as any part of it is alive, and no longer: whatever fails,
+//!    panics or ends, the last pool or loan to go takes the registration back.
+//! 4. What a device may still write to is leaked, never freed and never given to anybody else. A
 //!    pool that is dropped with tokens out does so; `recall` is for those who know that the device
 //!    is quiet.
-//! 4. What was asked for and not obtained is reported: see [`Region::notes`].
+//! 5. What was asked for and not obtained is reported: see [`Region::notes`].
 //!
 //! ```
 //! use rpcrdma_mempool::{
@@ -30,16 +32,18 @@
 //! #     fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
 //! #         Ok(Keys { lkey: 7, rkey: 8 })
 //! #     }
-//! #     fn deregister(&self, _: Keys) {}
+//! #     fn deregister(&self, _: Keys) -> std::io::Result<()> {
+//! #         Ok(())
+//! #     }
 //! # }
-//! # let device = Device;
+//! # let device = std::sync::Arc::new(Device);
 //! let blocks = PoolSpec { slots: 4, slot_len: 64 << 10, align: 4096 };
 //! let spec = RegionSpec { pages: PageSize::Huge2M, ..RegionSpec::new(blocks.bulk_region_len()?) };
 //! let region = Region::map(&spec)?;
 //! println!("{} pages", region.page_size());
 //! region.notes().iter().for_each(|note| println!("{note}"));
 //!
-//! let mut memory = Registered::new(region, &device, Access::LOCAL_WRITE)?;
+//! let mut memory = Registered::new(region, device, Access::LOCAL_WRITE)?;
 //! let mut pool = BulkPool::new(&mut memory, &blocks)?;
 //! let mut block = pool.take().expect("four are at home");
 //! block.fill(1);

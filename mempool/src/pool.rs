@@ -386,7 +386,7 @@ mod tests {
         let bytes = SPEC.region_len().expect("small");
         let mut memory = Registered::new(
             region(2 * bytes),
-            &crate::testing::Device::default(),
+            std::sync::Arc::new(crate::testing::Device::default()),
             crate::Access::LOCAL_WRITE,
         )
         .expect("never full");

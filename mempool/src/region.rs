@@ -28,8 +28,8 @@ pub struct Region {
     len: usize,
     page_size: PageSize,
     notes: Vec<Note>,
-    /// Unmaps on drop.
-    map: MmapRaw,
+    /// Unmaps on drop; `None` once the region is to stay mapped.
+    map: Option<MmapRaw>,
     memfd: Option<File>,
 }
 
@@ -84,6 +84,12 @@ impl Region {
     /// Whoever writes to it writes to buffers that others hold.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memfd.as_ref().map(File::as_fd)
+    }
+
+    /// Leaves the memory mapped for the rest of the process.
+    #[cold]
+    pub(crate) fn stay_mapped(&mut self) {
+        std::mem::forget(self.map.take());
     }
 }
 
@@ -323,8 +329,9 @@ impl Region {
     }
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
-        let start = self.base.as_ptr().addr() - self.map.as_ptr().addr();
-        self.map.advise_range(advice, start, self.len)
+        let Some(map) = &self.map else { return Ok(()) };
+        let start = self.base.as_ptr().addr() - map.as_ptr().addr();
+        map.advise_range(advice, start, self.len)
     }
 
     fn bind(&self, node: u32) -> io::Result<()> {
@@ -411,7 +418,7 @@ fn map_pages(spec: &RegionSpec, rung: PageSize, len: usize) -> io::Result<Region
     let base = start.wrapping_add(skipped);
     base.expose_provenance();
     let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Region { base, len, page_size: rung, notes: Vec::new(), map, memfd })
+    Ok(Region { base, len, page_size: rung, notes: Vec::new(), map: Some(map), memfd })
 }
 
 fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {

@@ -1,5 +1,11 @@
 //! Registered memory, and how it is carved into parts that nobody else may touch.
+//!
+//! ```text
+//!   Registered ─┬─▶ Held: region, keys, registrar      the last one to go takes the registration
+//!   Span, Span ─┘                                      back and unmaps the region, in this order
+//! ```
 
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -10,24 +16,36 @@ use crate::registrar::{Access, Keys, RegisterError, Registrar};
 ///
 /// It owns its region from before anybody could touch a byte of it, and gives each byte away at
 /// most once. That is what makes a [`Span`] exclusive.
+///
+/// The registration ends with the last of its parts, whoever holds that: this value, a pool, or a
+/// loan that has outlived both.
 #[derive(Debug)]
 pub struct Registered {
-    region: Arc<Region>,
-    keys: Keys,
-    access: Access,
+    held: Arc<Held>,
     /// Bytes from the start that are given away, alignment included.
     carved: usize,
 }
 
+/// A region and its registration. Dropping it takes the registration back first.
+struct Held {
+    region: Region,
+    keys: Keys,
+    /// Keeps the device open for as long as it knows the region.
+    registrar: Arc<dyn Registrar>,
+}
+
 impl Registered {
     /// Registers a region.
+    ///
+    /// # Errors
+    /// If the device does not take it.
     pub fn new(
         region: Region,
-        registrar: &dyn Registrar,
+        registrar: Arc<dyn Registrar>,
         access: Access,
     ) -> Result<Registered, RegisterError> {
         let keys = registrar.register(&region, access)?;
-        Ok(Registered { region: Arc::new(region), keys, access, carved: 0 })
+        Ok(Registered { held: Arc::new(Held { region, keys, registrar }), carved: 0 })
     }
 
     /// The next `len` bytes that begin at a multiple of `align`, a power of two.
@@ -37,69 +55,63 @@ impl Registered {
     pub fn carve(&mut self, len: usize, align: usize) -> Result<Span, NoRoom> {
         assert!(align.is_power_of_two(), "an alignment of {align}");
         let no_room = NoRoom { needed: len, align, left: self.left() };
-        let base = self.region.base().as_ptr().addr();
+        let region = self.region();
+        let base = region.base().as_ptr().addr();
         let start = (base + self.carved)
             .checked_next_multiple_of(align)
             .map(|address| address - base)
             .ok_or(no_room)?;
-        let end = start.checked_add(len).filter(|end| *end <= self.region.len()).ok_or(no_room)?;
+        let end = start.checked_add(len).filter(|end| *end <= region.len()).ok_or(no_room)?;
         self.carved = end;
-        Ok(Span { region: Arc::clone(&self.region), start, len, lkey: self.keys.lkey })
-    }
-
-    /// Takes the registration back and lets go of the memory.
-    ///
-    /// # Errors
-    /// `Err(self)` while a pool or a loan still lives in the region; nothing has changed then.
-    pub fn deregister(mut self, registrar: &dyn Registrar) -> Result<(), Registered> {
-        if Arc::get_mut(&mut self.region).is_none() {
-            return Err(self);
-        }
-        registrar.deregister(self.keys);
-        self.access = Access::empty();
-        Ok(())
+        Ok(Span { held: Arc::clone(&self.held), start, len })
     }
 
     /// Bytes that were not given away yet.
     pub fn left(&self) -> usize {
-        self.region.len() - self.carved
+        self.region().len() - self.carved
     }
 
     /// The region.
     pub fn region(&self) -> &Region {
-        &self.region
+        &self.held.region
     }
 
     /// The keys of the registration.
     pub fn keys(&self) -> Keys {
-        self.keys
+        self.held.keys
     }
 }
 
-impl Drop for Registered {
-    /// Without [`Registered::deregister`] a peer with the remote key may still reach the memory.
-    /// Then it is leaked: an address that a device writes to is never given to anybody else.
+impl Drop for Held {
+    /// An address that a device or a peer may still reach is never given to anybody else: memory
+    /// whose registration does not end stays mapped.
     fn drop(&mut self) {
-        if self.access.intersects(Access::REMOTE_READ | Access::REMOTE_WRITE) {
-            std::mem::forget(Arc::clone(&self.region));
+        if self.registrar.deregister(self.keys).is_err() {
+            self.region.stay_mapped();
         }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Held { region, keys, .. } = self;
+        f.debug_struct("Held").field("region", region).field("keys", keys).finish_non_exhaustive()
     }
 }
 
 /// A part of a registered region that belongs to its holder alone.
 #[derive(Debug)]
 pub struct Span {
-    region: Arc<Region>,
+    held: Arc<Held>,
     start: usize,
     len: usize,
-    lkey: u32,
 }
 
 impl Span {
     /// The first byte.
     pub fn base(&self) -> NonNull<u8> {
         // Cannot be null: `start` lies in the region. `wrapping_add` keeps the provenance.
-        let first = self.region.base().as_ptr().wrapping_add(self.start);
+        let first = self.held.region.base().as_ptr().wrapping_add(self.start);
         NonNull::new(first).expect("a span lies in its region")
     }
 
@@ -115,12 +127,13 @@ impl Span {
 
     /// The local key of the region.
     pub fn lkey(&self) -> u32 {
-        self.lkey
+        self.held.keys.lkey
     }
 
-    /// Keeps the region mapped for the rest of the process: a device may still write to it.
+    /// Keeps the region mapped and registered for the rest of the process: a device may still write
+    /// to it.
     pub(crate) fn leak(&self) {
-        std::mem::forget(Arc::clone(&self.region));
+        std::mem::forget(Arc::clone(&self.held));
     }
 }
 
@@ -128,8 +141,8 @@ impl Span {
 impl Span {
     /// Tells later whether the region is still mapped.
     pub(crate) fn watch(&self) -> impl Fn() -> bool + use<> {
-        let region = Arc::downgrade(&self.region);
-        move || region.strong_count() > 0
+        let held = Arc::downgrade(&self.held);
+        move || held.strong_count() > 0
     }
 }
 
@@ -148,13 +161,20 @@ pub struct NoRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bulk::BulkPool;
+    use crate::pool::{Pool, PoolSpec};
     use crate::testing::{Device, region};
+    use crate::token::kind;
+
+    fn registered(device: &Arc<Device>, bytes: usize, access: Access) -> Registered {
+        let registrar: Arc<dyn Registrar> = device.clone();
+        Registered::new(region(bytes), registrar, access).expect("never full")
+    }
 
     #[test]
     fn parts_do_not_overlap_and_end_with_the_region() {
-        let device = Device::default();
-        let mut memory =
-            Registered::new(region(8192), &device, Access::LOCAL_WRITE).expect("never full");
+        let device = Arc::new(Device::default());
+        let mut memory = registered(&device, 8192, Access::LOCAL_WRITE);
         let one = memory.carve(100, 64).expect("room");
         let two = memory.carve(4096, 4096).expect("room");
         assert_eq!(two.base().as_ptr().addr() - one.base().as_ptr().addr(), 4096);
@@ -167,25 +187,54 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_is_taken_back_when_nothing_lives_in_the_region() {
-        let device = Device::default();
+    fn a_registration_ends_with_the_last_of_its_parts() {
+        let device = Arc::new(Device::default());
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mut memory = Registered::new(region(4096), &device, access).expect("never full");
+        let mut memory = registered(&device, 4096, access);
         let span = memory.carve(64, 64).expect("room");
-        let memory = memory.deregister(&device).expect_err("a span is alive");
-        assert_eq!((device.held(), memory.keys().rkey), (1, 0x200));
+        drop(memory);
+        assert_eq!(device.held(), 1, "a span is alive");
         drop(span);
-        assert!(memory.deregister(&device).is_ok());
+        assert_eq!(device.held(), 0);
+        drop(registered(&device, 4096, access));
         assert_eq!(device.held(), 0);
     }
 
     #[test]
-    fn memory_that_a_peer_may_still_reach_is_leaked() {
-        for (access, leaked) in [(Access::LOCAL_WRITE, 0), (Access::REMOTE_READ, 1)] {
-            let memory = Registered::new(region(4096), &Device::default(), access).expect("room");
-            let watch = Arc::downgrade(&memory.region);
-            drop(memory);
-            assert_eq!(watch.strong_count(), leaked, "{access:?}");
-        }
+    fn a_loan_that_outlives_its_pool_keeps_the_registration_until_it_goes() {
+        let device = Arc::new(Device::default());
+        let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
+        let mut memory =
+            registered(&device, spec.bulk_region_len().expect("small"), Access::LOCAL_WRITE);
+        let mut pool = BulkPool::new(&mut memory, &spec).expect("room");
+        let loan = pool.take().expect("two");
+        drop((pool, memory));
+        assert_eq!(device.held(), 1);
+        std::thread::spawn(move || drop(loan)).join().expect("does not panic");
+        assert_eq!(device.held(), 0);
+    }
+
+    #[test]
+    fn what_a_device_may_still_write_to_stays_registered() {
+        let device = Arc::new(Device::default());
+        let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
+        let mut memory =
+            registered(&device, spec.region_len().expect("small"), Access::LOCAL_WRITE);
+        let mut pool = Pool::<kind::Recv>::new(&mut memory, &spec).expect("room");
+        let _ = pool.pop().expect("two").into_raw();
+        drop((pool, memory));
+        assert_eq!(device.held(), 1);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "looks for a mapping")]
+    fn memory_stays_mapped_if_its_registration_does_not_end() {
+        let device = Arc::new(Device::default());
+        let memory = registered(&device, 4096, Access::LOCAL_WRITE);
+        let start = memory.region().base().as_ptr().addr();
+        device.keep_all();
+        drop(memory);
+        assert_eq!(device.held(), 1);
+        assert!(crate::testing::is_mapped(start));
     }
 }

@@ -41,11 +41,17 @@ pub struct Sge {
 /// Makes regions known to a device. Every provider is one. Control plane.
 pub trait Registrar: Send + Sync {
     /// Registers a region. It must not be unmapped before it is deregistered: whoever registers
-    /// keeps the region alive.
+    /// keeps the region alive. [`Registered`](crate::Registered) does.
+    ///
+    /// # Errors
+    /// If the device does not take the region.
     fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError>;
-    /// Takes a registration back. Keys that are not registered are ignored. When it returns, nobody
-    /// uses the keys any more.
-    fn deregister(&self, keys: Keys);
+    /// Takes a registration back. Keys that are not registered are ignored. When it has succeeded,
+    /// nobody uses the keys any more.
+    ///
+    /// # Errors
+    /// If the device does not give the registration back: the memory must stay mapped.
+    fn deregister(&self, keys: Keys) -> std::io::Result<()>;
 }
 
 /// Why a region could not be registered.

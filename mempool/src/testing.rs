@@ -1,6 +1,8 @@
 //! What the unit tests share: a device that accepts every region, and small registered memory.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::region::{PageSize, Region, RegionSpec};
 use crate::registered::Registered;
@@ -11,12 +13,18 @@ use crate::registrar::{Access, Keys, RegisterError, Registrar};
 pub(crate) struct Device {
     registered: AtomicU32,
     deregistered: AtomicU32,
+    keeps: AtomicBool,
 }
 
 impl Device {
     /// Registrations that were not taken back.
     pub(crate) fn held(&self) -> u32 {
         self.registered.load(Ordering::Relaxed) - self.deregistered.load(Ordering::Relaxed)
+    }
+
+    /// From now on it gives no registration back.
+    pub(crate) fn keep_all(&self) {
+        self.keeps.store(true, Ordering::Relaxed);
     }
 }
 
@@ -26,8 +34,12 @@ impl Registrar for Device {
         Ok(Keys { lkey: 0x100 + number, rkey: 0x200 + number })
     }
 
-    fn deregister(&self, _: Keys) {
+    fn deregister(&self, _: Keys) -> io::Result<()> {
+        if self.keeps.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
         self.deregistered.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -44,5 +56,17 @@ pub(crate) fn region(bytes: usize) -> Region {
 
 /// The same, registered.
 pub(crate) fn memory(bytes: usize) -> Registered {
-    Registered::new(region(bytes), &Device::default(), Access::LOCAL_WRITE).expect("never full")
+    let device = Arc::new(Device::default());
+    Registered::new(region(bytes), device, Access::LOCAL_WRITE).expect("never full")
+}
+
+/// Whether an address of this process is mapped.
+pub(crate) fn is_mapped(start: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    let span = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some(number(from)?..number(to)?)
+    };
+    maps.lines().filter_map(span).any(|range| range.contains(&start))
 }

@@ -17,13 +17,15 @@ impl Registrar for Device {
         Ok(Keys { lkey: 1, rkey: 2 })
     }
 
-    fn deregister(&self, _: Keys) {}
+    fn deregister(&self, _: Keys) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn memory(bytes: usize) -> Registered {
     let spec = RegionSpec { pages: PageSize::Base4K, lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a few pages can be had");
-    Registered::new(region, &Device, Access::LOCAL_WRITE).expect("never full")
+    Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE).expect("never full")
 }
 
 fn on_another_thread(run: impl FnOnce() + Send) {

@@ -41,7 +41,9 @@ impl Registrar for Device {
         Ok(Keys { lkey: 1, rkey: 2 })
     }
 
-    fn deregister(&self, _: Keys) {}
+    fn deregister(&self, _: Keys) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Allocations and deallocations of this thread in `run`.
@@ -63,7 +65,8 @@ fn pools_do_not_allocate_after_they_are_made() {
     let bytes = lens.into_iter().map(|len| len.expect("small")).sum();
     let spec = RegionSpec { pages: PageSize::Base4K, lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a few pages can be had");
-    let mut memory = Registered::new(region, &Device, Access::LOCAL_WRITE).expect("never full");
+    let mut memory = Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE)
+        .expect("never full");
     let mut recv = RecvPool::new(&mut memory, &recv).expect("enough");
     let mut send = SendPool::new(&mut memory, &send).expect("enough");
     let mut bulk = BulkPool::new(&mut memory, &bulk).expect("enough");

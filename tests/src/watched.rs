@@ -58,8 +58,9 @@ impl<P: Provider> Provider for Watched<P> {
         &self.caps
     }
 
-    fn registrar(&self) -> &dyn Registrar {
-        self
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        let (inner, watch) = (self.inner.registrar(), Arc::clone(&self.watch));
+        Arc::new(WatchedRegistrar { inner, watch })
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError> {
@@ -83,21 +84,28 @@ impl<P: Provider> Provider for Watched<P> {
     }
 }
 
-impl<P: Provider> Registrar for Watched<P> {
+/// Registrations, watched.
+struct WatchedRegistrar {
+    inner: Arc<dyn Registrar>,
+    watch: Arc<Watch>,
+}
+
+impl Registrar for WatchedRegistrar {
     fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
         assert!(
             !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ)
                 || self.watch.allows_static.load(Ordering::Relaxed),
             "regions have no remote rights of their own"
         );
-        let keys = self.inner.registrar().register(region, access)?;
+        let keys = self.inner.register(region, access)?;
         self.watch.regions.fetch_add(1, Ordering::Relaxed);
         Ok(keys)
     }
 
-    fn deregister(&self, keys: Keys) {
-        self.inner.registrar().deregister(keys);
+    fn deregister(&self, keys: Keys) -> std::io::Result<()> {
+        self.inner.deregister(keys)?;
         self.watch.regions.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
@@ -25,7 +26,7 @@ impl<P: Provider> Provider for Apart<P> {
         self.0.caps()
     }
 
-    fn registrar(&self) -> &dyn Registrar {
+    fn registrar(&self) -> Arc<dyn Registrar> {
         self.0.registrar()
     }
 

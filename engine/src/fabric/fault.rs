@@ -414,7 +414,7 @@ impl<P: Provider> Provider for FaultyProvider<P> {
         self.inner.caps()
     }
 
-    fn registrar(&self) -> &dyn Registrar {
+    fn registrar(&self) -> Arc<dyn Registrar> {
         self.inner.registrar()
     }
 

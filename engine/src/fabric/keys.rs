@@ -35,9 +35,9 @@ impl Registrar for KeyTable {
         Ok(Keys { lkey: key, rkey: key })
     }
 
-    fn deregister(&self, keys: Keys) {
+    fn deregister(&self, keys: Keys) -> std::io::Result<()> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(slot) = slots.get_mut(index_of(keys.lkey)) else { return };
+        let Some(slot) = slots.get_mut(index_of(keys.lkey)) else { return Ok(()) };
         if slot.key == keys.lkey && slot.is_used() {
             slot.len = 0;
             slot.base = 0;
@@ -45,10 +45,17 @@ impl Registrar for KeyTable {
             slot.key |= VACANT;
             self.version.fetch_add(1, Ordering::Release);
         }
+        Ok(())
     }
 }
 
 impl KeyTable {
+    /// How many registrations there are.
+    pub(super) fn held(&self) -> usize {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.iter().filter(|slot| slot.is_used()).count()
+    }
+
     fn insert(&self, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let index = match slots.iter().position(|slot| !slot.is_used()) {

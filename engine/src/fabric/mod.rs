@@ -146,8 +146,24 @@ pub(crate) struct Shared {
     windows_left: Arc<AtomicU32>,
     /// What remote keys are scrambled with.
     key_secret: u64,
+    ports: Mutex<Vec<Weak<Port>>>,
     links: Mutex<HashMap<(u64, u64), Weak<Link>>>,
     listeners: Mutex<HashMap<SocketAddr, Arc<Inbox>>>,
+}
+
+/// What is open on a fabric. When everything that was made on it is gone, all of it is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FabricUse {
+    /// Regions that are registered.
+    pub regions: usize,
+    /// Sets of queues.
+    pub queues: usize,
+    /// Queue pairs, those of connections that are being made among them.
+    pub queue_pairs: usize,
+    /// Memory windows.
+    pub windows: usize,
+    /// Addresses that somebody listens on.
+    pub listeners: usize,
 }
 
 /// Names a set of queues of the fabric to a connection manager.
@@ -184,6 +200,21 @@ impl Fabric {
         Ok(Fabric::of(options))
     }
 
+    /// Counts what is open on it.
+    pub fn in_use(&self) -> FabricUse {
+        let Shared { options, keys, windows_left, ports, listeners, .. } = &*self.0;
+        let ports = ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports: Vec<Arc<Port>> = ports.iter().filter_map(Weak::upgrade).collect();
+        let windows_left = windows_left.load(Ordering::Relaxed);
+        FabricUse {
+            regions: keys.held(),
+            queues: ports.len(),
+            queue_pairs: ports.iter().map(|port| port.taken()).sum(),
+            windows: (options.windows - windows_left) as usize,
+            listeners: listeners.lock().unwrap_or_else(PoisonError::into_inner).len(),
+        }
+    }
+
     fn of(options: FabricOptions) -> Fabric {
         let caps = DeviceCaps {
             name: "fabric".to_owned(),
@@ -206,6 +237,7 @@ impl Fabric {
             caps,
             keys: Arc::new(KeyTable::default()),
             ids: AtomicU64::new(1),
+            ports: Mutex::new(Vec::new()),
             links: Mutex::new(HashMap::new()),
             listeners: Mutex::new(HashMap::new()),
         }))
@@ -238,8 +270,8 @@ impl Provider for Fabric {
         &self.0.caps
     }
 
-    fn registrar(&self) -> &dyn Registrar {
-        &*self.0.keys
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        self.0.keys.clone()
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
@@ -296,7 +328,9 @@ impl Provider for Fabric {
             send_sge: attr.send_sge as usize,
             has_windows: options.windows > 0,
         };
-        Ok(FabricQueues::new(Arc::new(port), core, (options.slots, limits)))
+        let port = Arc::new(port);
+        self.0.add_port(&port);
+        Ok(FabricQueues::new(port, core, (options.slots, limits)))
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {
@@ -305,6 +339,13 @@ impl Provider for Fabric {
 }
 
 impl Shared {
+    /// Remembers a port for as long as it lives.
+    fn add_port(&self, port: &Arc<Port>) {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.retain(|port| port.strong_count() > 0);
+        ports.push(Arc::downgrade(port));
+    }
+
     /// The link between two ports, of which the first has the smaller number or they are the same.
     fn link(&self, ports: [&Arc<Port>; 2]) -> Arc<Link> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);

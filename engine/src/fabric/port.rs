@@ -46,6 +46,12 @@ impl Port {
         Ok(numbers.following(last))
     }
 
+    /// Numbers that are taken.
+    pub(super) fn taken(&self) -> usize {
+        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.qp_max as usize - numbers.vacant.len()
+    }
+
     /// Gives a number back.
     pub(super) fn give_back(&self, number: u32) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);

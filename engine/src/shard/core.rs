@@ -68,8 +68,8 @@ pub(crate) struct Core<P: Provider> {
     pub unanswered: Option<(Ticket, Finished)>,
     /// Turns since there was something to do, while Receives are to be posted.
     idle: u32,
-    /// What all of the above lives in: dropped last.
-    pub regions: Regions<P>,
+    /// What the pools live in.
+    pub regions: Regions,
 }
 
 impl<P: Provider> Core<P> {
@@ -82,7 +82,7 @@ impl<P: Provider> Core<P> {
         numa_node: Option<u32>,
     ) -> Result<Core<P>, SetupError> {
         let budget = Budget::new(config, provider.caps())?;
-        let memory = Memory::new(config, &budget, provider, numa_node)?;
+        let memory = Memory::new(config, &budget, provider.registrar(), numa_node)?;
         let Memory { recv: pool, send, headers, zero, bulk, landing, regions } = memory;
         let mut queues = provider.open_queues(&budget.queues)?;
         let exposures = exposures(&budget.explicit, &mut queues, landing, &regions)?;
@@ -356,7 +356,8 @@ const IDLE_TURNS: u32 = 64;
 const REFILL_CHAIN: usize = 16;
 
 impl<P: Provider> Drop for Core<P> {
-    /// Brings all memory home before it is unmapped; what a device did not give back is leaked.
+    /// Brings all memory home before it is unmapped, whether the shard has stopped, was never quite
+    /// made, or its handler has panicked.
     fn drop(&mut self) {
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain();
@@ -365,28 +366,16 @@ impl<P: Provider> Drop for Core<P> {
             self.pool.put(token);
         }
         self.outbox.exposures.retire_all(&mut self.io);
-        self.io.destroy(&mut self.pool);
-        // The queues are gone, and with them whatever read the memory of sends.
-        for index in 0..self.peers.capacity() {
-            let Some(peer) = self.peers.at(index) else { continue };
-            self.outbox.discard_express(index);
-            self.outbox.discard_pending(&mut peer.lane);
-            while let Some(message) = peer.lane.flight.pop(&self.outbox.messages) {
-                self.outbox.release(message);
-            }
-        }
-        if self.outbox.leaked > 0 {
-            self.outbox.messages.forget();
-        }
+        self.io.destroy(&mut self.pool, &mut self.outbox);
     }
 }
 
 /// What own calls expose, and the windows for it.
-fn exposures<P: Provider>(
+fn exposures(
     explicit: &Explicit,
-    queues: &mut P::Queues,
+    queues: &mut impl Queues,
     landing: BulkPool,
-    regions: &Regions<P>,
+    regions: &Regions,
 ) -> Result<Exposures, SetupError> {
     let windows = (0..explicit.windows).map(|_| queues.open_window());
     let windows = windows.collect::<Result<_, SetupError>>()?;

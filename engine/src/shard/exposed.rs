@@ -51,6 +51,8 @@ pub(crate) struct Exposures {
     pub landing_kept: usize,
     /// Places that are out of use for good.
     lost: usize,
+    /// What a device may still touch: kept until the queues are destroyed.
+    withheld: Vec<Bulk>,
 }
 
 /// What one call has exposed.
@@ -153,6 +155,7 @@ impl Exposures {
             landing_len,
             landing_kept,
             lost: 0,
+            withheld: Vec::new(),
         }
     }
 
@@ -223,18 +226,19 @@ impl Exposures {
         grants.map(|grant| u64::from(!windows.renew(grant, exposer))).sum()
     }
 
-    /// Frees a place without its memory, which a device may still touch: that is lost for good.
+    /// Frees a place without its memory, which a device may still touch: that is out of use until the
+    /// shard ends.
     #[cold]
     pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) {
-        let Exposures { entries, windows, landing, .. } = self;
+        let Exposures { entries, windows, landing, withheld, .. } = self;
         let entry = &mut entries[index as usize];
         // The peer cannot reach it any more; it is this side's device that may.
         entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
         for loan in entry.landing.drain(..).flatten().chain(entry.body.drain(..)) {
             self.landing_count -= usize::from(landing.owns(&loan));
-            core::mem::forget(loan);
+            withheld.push(Bulk::Loan(loan));
         }
-        entry.kept.drain(..).for_each(core::mem::forget);
+        withheld.extend(entry.kept.drain(..));
         // There is a message for each place.
         let is_lost = entry.is_lost;
         entry.clear();

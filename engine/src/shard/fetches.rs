@@ -32,6 +32,8 @@ pub(crate) struct Fetches {
     most: Use,
     /// Places that are out of use for good.
     lost: usize,
+    /// Buffers that a device may still write to: kept until the queues are destroyed.
+    withheld: Vec<Loan>,
 }
 
 /// Calls that are being read, and buffers.
@@ -67,6 +69,7 @@ impl Fetches {
             used: Use::default(),
             most,
             lost: 0,
+            withheld: Vec::new(),
         }
     }
 
@@ -177,13 +180,15 @@ impl Fetches {
     }
 
     /// The device does not give the message of a call back and may still write to its buffers. Both
-    /// are lost for good, and the place with them: there is a message for each place. Returns how
-    /// many buffers they were.
+    /// are out of use until the shard ends, and the place with them: there is a message for each
+    /// place. Returns how many buffers they were.
     #[cold]
     pub fn leak(&mut self, index: u32) -> usize {
         let entry = &mut self.entries[index as usize];
         entry.is_lost = true;
-        let lost = entry.loans.drain(..).map(core::mem::forget).count();
+        let before = self.withheld.len();
+        self.withheld.extend(entry.loans.drain(..).flatten());
+        let lost = self.withheld.len() - before;
         self.end_reading(index);
         self.most.buffers -= lost.min(self.most.buffers);
         // Those that now need more than there will ever be go to the front, to be refused.

@@ -12,10 +12,9 @@ use super::message::Headers;
 use super::windows::region_access;
 use crate::budget::Budget;
 use crate::error::SetupError;
-use crate::provider::Provider;
 
 /// The pools of a shard.
-pub(crate) struct Memory<P: Provider> {
+pub(crate) struct Memory {
     pub recv: RecvPool,
     pub send: SendPool,
     pub headers: Pool<Headers>,
@@ -23,51 +22,35 @@ pub(crate) struct Memory<P: Provider> {
     pub bulk: BulkPool,
     /// For what moves by explicit RDMA.
     pub landing: BulkPool,
-    /// What the pools were carved from; registered until the pools are gone.
-    pub regions: Regions<P>,
+    /// What the pools were carved from.
+    pub regions: Regions,
 }
 
-/// Registered regions, with what was obtained for each. Dropping them takes the registrations of
-/// those back that nothing lives in any more.
-pub(crate) struct Regions<P: Provider> {
-    provider: Arc<P>,
-    list: Vec<(&'static str, Registered)>,
-}
+/// Registered regions, with what was obtained for each. A registration ends with the last that lives
+/// in its region: a pool, or a loan that is still out.
+pub(crate) struct Regions(Vec<(&'static str, Registered)>);
 
-impl<P: Provider> Regions<P> {
+impl Regions {
     /// The page size obtained for each region, and what was refused on the way there.
     pub fn report(&self) -> impl Iterator<Item = (&'static str, &Region)> {
-        self.list.iter().map(|(name, registered)| (*name, registered.region()))
+        self.0.iter().map(|(name, registered)| (*name, registered.region()))
     }
-}
 
-impl<P: Provider> Regions<P> {
     /// The keys of all regions.
     pub fn keys(&self) -> Vec<Keys> {
-        self.list.iter().map(|(_, registered)| registered.keys()).collect()
+        self.0.iter().map(|(_, registered)| registered.keys()).collect()
     }
 }
 
-impl<P: Provider> Drop for Regions<P> {
-    fn drop(&mut self) {
-        for (_, registered) in self.list.drain(..) {
-            if let Err(in_use) = registered.deregister(self.provider.registrar()) {
-                // Loans are out, or a device may still write: the memory must stay as it is.
-                core::mem::forget(in_use);
-            }
-        }
-    }
-}
-
-impl<P: Provider> Memory<P> {
+impl Memory {
     /// Maps, registers and carves everything that one shard needs.
     pub fn new(
         config: &Config,
         budget: &Budget,
-        provider: &Arc<P>,
+        registrar: Arc<dyn Registrar>,
         numa_node: Option<u32>,
-    ) -> Result<Memory<P>, SetupError> {
-        let maker = Maker { config, registrar: provider.registrar(), numa_node };
+    ) -> Result<Memory, SetupError> {
+        let maker = Maker { config, registrar, numa_node };
         let recv_spec = RecvSpec {
             structure: *config.recv_structure(),
             buffers: budget.receives,
@@ -102,16 +85,13 @@ impl<P: Provider> Memory<P> {
             zero: ZeroPage::new(&mut zero, zero_len).map_err(of("padding"))?,
             bulk: BulkPool::new(&mut big, &bulk_spec).map_err(of("bulk buffers"))?,
             landing: BulkPool::new(&mut land, &landing_spec).map_err(of("landing buffers"))?,
-            regions: Regions {
-                provider: provider.clone(),
-                list: vec![
-                    ("receive buffers", recv),
-                    ("send slots", send),
-                    ("padding", zero),
-                    ("bulk buffers", big),
-                    ("landing buffers", land),
-                ],
-            },
+            regions: Regions(vec![
+                ("receive buffers", recv),
+                ("send slots", send),
+                ("padding", zero),
+                ("bulk buffers", big),
+                ("landing buffers", land),
+            ]),
         })
     }
 }
@@ -127,7 +107,7 @@ const SENT: Access = Access::empty();
 
 struct Maker<'a> {
     config: &'a Config,
-    registrar: &'a dyn Registrar,
+    registrar: Arc<dyn Registrar>,
     numa_node: Option<u32>,
 }
 
@@ -150,7 +130,7 @@ impl Maker<'_> {
         spec.prefault = memory.prefault;
         spec.numa_node = self.numa_node;
         let region = Region::map(&spec).map_err(of(what))?;
-        Registered::new(region, self.registrar, access).map_err(of(what))
+        Registered::new(region, Arc::clone(&self.registrar), access).map_err(of(what))
     }
 }
 

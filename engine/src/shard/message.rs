@@ -374,14 +374,6 @@ impl Messages {
     pub fn len(&self) -> usize {
         self.heads.len()
     }
-
-    /// Leaves everything that messages hold where it is, for good: a device may still read it.
-    #[cold]
-    pub fn forget(&mut self) {
-        core::mem::forget(core::mem::take(&mut self.heads));
-        core::mem::forget(core::mem::take(&mut self.bodies));
-        self.free.clear();
-    }
 }
 
 /// A list of messages in order, linked through their heads.

@@ -263,6 +263,14 @@ impl Outbox {
         }
     }
 
+    /// Drops every message, whatever has become of it. What they were made of comes home but for the
+    /// slots, which are lost to whoever recalls them. The queues are destroyed.
+    #[cold]
+    pub fn drop_messages(&mut self) {
+        self.express.clear();
+        self.messages = Messages::new(0);
+    }
+
     /// Lays a message out as planned. Its slots are in its body.
     #[cold]
     pub fn lay_out(

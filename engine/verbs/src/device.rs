@@ -259,8 +259,8 @@ impl Provider for Verbs {
         &self.0.caps
     }
 
-    fn registrar(&self) -> &dyn Registrar {
-        &self.0.regions
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        self.0.clone()
     }
 
     fn open_queues(&self, attr: &QueueAttr) -> Result<VerbsQueues, SetupError> {

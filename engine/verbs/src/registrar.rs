@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar};
 
+use crate::device::Device;
 use crate::sys::verbs as sys;
 
 /// The memory regions of a device.
@@ -78,12 +79,6 @@ impl Regions {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Registrar for Regions {
     fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
         let bytes = region.len();
         let mut held = self.held();
@@ -102,14 +97,30 @@ impl Registrar for Regions {
         Ok(Keys { lkey, rkey })
     }
 
-    fn deregister(&self, keys: Keys) {
+    fn deregister(&self, keys: Keys) -> io::Result<()> {
         let mut held = self.held();
-        let Ok(at) = held.binary_search_by_key(&keys.lkey, |held| held.lkey) else { return };
+        let Ok(at) = held.binary_search_by_key(&keys.lkey, |held| held.lkey) else {
+            return Ok(());
+        };
         // SAFETY: what is held is alive.
-        if unsafe { self.free(held[at].mr) }.is_ok() {
-            held.remove(at);
-            self.version.fetch_add(1, Ordering::Release);
-        }
+        unsafe { self.free(held[at].mr) }?;
+        held.remove(at);
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registrar for Device {
+    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+        self.regions.register(region, access)
+    }
+
+    fn deregister(&self, keys: Keys) -> io::Result<()> {
+        self.regions.deregister(keys)
     }
 }
 

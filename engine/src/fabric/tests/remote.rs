@@ -178,7 +178,7 @@ fn memory_deregistered_under_a_read_or_write_fails_it_at_its_owner() {
         } else {
             open.write(1, 0, &sgl)
         }
-        crate::provider::Provider::registrar(&open.pair.fabric).deregister(keys);
+        crate::provider::Provider::registrar(&open.pair.fabric).deregister(keys).unwrap();
         drop(region);
         assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
     }

@@ -210,7 +210,7 @@ fn a_receive_with_a_wrong_key_or_without_the_right_to_write_fails_both_sides() {
         pair.a.queues.destroy(qa.qp);
         pair.b.queues.destroy(qb.qp);
     }
-    pair.fabric.registrar().deregister(read_only);
+    pair.fabric.registrar().deregister(read_only).unwrap();
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn a_key_given_back_names_nothing_even_when_its_place_is_used_again() {
     let (one, other) = (map(4096), map(4096));
     let registrar = pair.fabric.registrar();
     let stale = registrar.register(&one, Access::LOCAL_WRITE).unwrap();
-    registrar.deregister(stale);
-    registrar.deregister(stale);
+    registrar.deregister(stale).unwrap();
+    registrar.deregister(stale).unwrap();
     let fresh = registrar.register(&other, Access::LOCAL_WRITE).unwrap();
     assert_ne!(stale, fresh);
     let addr = other.base().as_ptr() as u64;
@@ -232,7 +232,7 @@ fn a_key_given_back_names_nothing_even_when_its_place_is_used_again() {
     let sgl = [Sge { lkey: stale.lkey, ..sgl[0] }];
     pair.a.send_from(pair.qa.qp, 2, &sgl, SendFlags::SIGNALED).unwrap();
     assert_eq!(brief(&pair.a.poll_dry()), [(2, WcStatus::LocalProtection)]);
-    pair.fabric.registrar().deregister(fresh);
+    pair.fabric.registrar().deregister(fresh).unwrap();
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn memory_deregistered_under_a_send_fails_it_at_the_sender() {
     let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
     pair.b.recv(10, 0, 4096);
     pair.a.send_from(pair.qa.qp, 1, &sgl, SendFlags::SIGNALED).unwrap();
-    pair.fabric.registrar().deregister(keys);
+    pair.fabric.registrar().deregister(keys).unwrap();
     assert_eq!(pair.b.poll_dry(), []);
     assert_eq!(brief(&pair.a.poll_dry()), [(1, WcStatus::LocalProtection)]);
     // The Receive was not touched and takes the next message.

@@ -266,7 +266,7 @@ fn a_region_is_bound_only_as_it_was_registered() {
         } else {
             fails(&mut pair, op);
         }
-        pair.fabric.registrar().deregister(keys);
+        pair.fabric.registrar().deregister(keys).unwrap();
     }
 }
 
@@ -281,7 +281,7 @@ fn a_window_on_a_region_that_was_deregistered_opens_nothing() {
     let SendOp::Bind(bind) = op else { unreachable!() };
     let addr = region.base().as_ptr() as u64;
     pair.b.post(pair.qb.qp, 1, SendOp::Bind(Bind { lkey: keys.lkey, addr, ..bind }), &[]);
-    pair.fabric.registrar().deregister(keys);
+    pair.fabric.registrar().deregister(keys).unwrap();
     drop(region);
     assert_eq!(write(&mut pair, rkey, addr, 8), WcStatus::RemoteAccess);
 }

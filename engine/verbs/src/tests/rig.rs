@@ -43,7 +43,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.device.registrar().deregister(self.keys);
+        self.device.registrar().deregister(self.keys).expect("no window is bound");
     }
 }
 
