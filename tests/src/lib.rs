@@ -7,6 +7,7 @@
 //!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
 //!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
 //!   checks ── what fuzz targets check, one input at a time
+//!   Failing ── a provider of which one call fails, counting what it gives
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
 #![deny(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod caller;
 pub mod checks;
 pub mod device;
 pub mod done;
+pub mod failing;
 pub mod nfs;
 pub mod opener;
 pub mod pair;
