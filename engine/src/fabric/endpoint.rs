@@ -14,8 +14,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(id: u64, ports: [Arc<Port>; 2], slots: u32, delayed: bool) -> Link {
-        let (there, back) = (ring(slots, delayed), ring(slots, delayed));
+    /// A link with rings of `slots` slots, the first of which has the position `first`.
+    pub(super) fn new(
+        id: u64,
+        ports: [Arc<Port>; 2],
+        (slots, delayed, first): (u32, bool, u64),
+    ) -> Link {
+        let (there, back) = (ring(slots, delayed, first), ring(slots, delayed, first));
         let ends = [(there.0, back.1), (back.0, there.1)];
         Link { id, ports, ends: ends.map(|end| Mutex::new(Some(end))) }
     }

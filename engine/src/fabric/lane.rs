@@ -10,6 +10,7 @@ mod remote;
 mod sent;
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use self::remote::PendingRead;
@@ -17,6 +18,8 @@ use super::core::{Arrival, Core, Posted};
 use super::endpoint::Link;
 use super::port::Port;
 use super::qp::{Fate, QueuePair};
+#[cfg(all(test, not(loom)))]
+use super::ring;
 use super::ring::{Acks, Consumer, Producer, Refusal};
 use crate::provider::{WcBatch, WcOpcode, WrId};
 
@@ -47,21 +50,21 @@ pub(super) struct Lane {
     pub is_dead: bool,
     /// By position of the slot.
     posted: Box<[Posted]>,
-    mask: u32,
+    mask: u64,
     /// The newest acks seen.
     acked: Acks,
     /// Refusals dealt with.
-    refusals: u32,
+    refusals: u64,
     /// Where the peer knows us to be.
-    announced: u32,
+    announced: u64,
     /// Polls without a message since something was left to announce.
     quiet: u32,
     /// The last poll took something.
     is_streaming: bool,
     /// Since when the front of `rx` finds no Receive: position and time in ns.
-    blocked: Option<(u32, u64)>,
+    blocked: Option<(u64, u64)>,
     /// Position up to which acks behind a blocked front were read.
-    peeked: u32,
+    peeked: u64,
     /// Which of the three lists below have something in them: [`CHORE_SEND`], [`CHORE_READ`].
     chores: u8,
     /// Reads of the peer that were taken and not carried out, in order.
@@ -83,6 +86,7 @@ impl Lane {
     ) -> Lane {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
         let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
+        let (acked, announced) = (tx.acks(), rx.next());
         Lane {
             tx,
             rx,
@@ -93,10 +97,10 @@ impl Lane {
             qps: 0,
             is_dead: false,
             posted: vec![nothing; slots as usize].into_boxed_slice(),
-            mask: slots - 1,
-            acked: Acks::default(),
+            mask: u64::from(slots - 1),
+            acked,
             refusals: 0,
-            announced: 0,
+            announced,
             quiet: 0,
             is_streaming: false,
             blocked: None,
@@ -119,7 +123,7 @@ impl Lane {
         self.qps += 1;
         let count = self.qps as usize;
         // A Read keeps its slot until it is carried out.
-        let reads = count.saturating_mul(reads_max as usize).min(self.mask as usize + 1);
+        let reads = count.saturating_mul(reads_max as usize).min(self.posted.len());
         self.reads.reserve(reads.saturating_sub(self.reads.len()));
         self.goodbyes.reserve(count);
         self.waiting.reserve(count);
@@ -152,14 +156,14 @@ impl Lane {
     fn is_still(&self) -> bool {
         self.announced == self.rx.next()
             && self.acked.taken() == self.tx.freed()
-            && newer(self.acked, self.tx.acks()) == self.acked
+            && self.tx.acks() <= self.acked
             && !self.rx.is_closed()
     }
 
     /// Acknowledges what was taken and completes what was acknowledged.
     #[inline(never)]
     fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
-        let unsaid = self.rx.next().wrapping_sub(self.announced);
+        let unsaid = self.rx.next() - self.announced;
         self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
         if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || core.delay_ns != 0 {
             self.announce();
@@ -187,7 +191,7 @@ impl Lane {
             if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
                 break;
             }
-            self.acked = newer(self.acked, body.acks());
+            self.acked = self.acked.max(body.acks());
             taken += 1;
             if body.op == OP_SEND && body.pieces == 0 && core.arrive_short(body, out) {
                 self.rx.release();
@@ -269,17 +273,17 @@ impl Lane {
             Some((position, since)) if position == front => since,
             _ => {
                 core.rnr_count += 1;
-                self.peeked = front.wrapping_add(1);
+                self.peeked = front + 1;
                 let since = if patience < RNR_RETRY_FOREVER { core.clock.now_ns() } else { 0 };
                 self.blocked = Some((front, since));
                 since
             }
         };
-        while self.peeked.wrapping_sub(front) <= self.mask
+        while self.peeked - front <= self.mask
             && let Some(body) = self.rx.peek(self.peeked)
         {
-            self.acked = newer(self.acked, body.acks());
-            self.peeked = self.peeked.wrapping_add(1);
+            self.acked = self.acked.max(body.acks());
+            self.peeked += 1;
         }
         if patience >= RNR_RETRY_FOREVER {
             return false;
@@ -291,7 +295,7 @@ impl Lane {
     /// Looks whether the peer has taken more than it could say in its slots.
     #[inline]
     pub(super) fn read_ack_line(&mut self) {
-        self.acked = newer(self.acked, self.tx.acks());
+        self.acked = self.acked.max(self.tx.acks());
     }
 
     /// Says on the ack line what was taken.
@@ -333,9 +337,15 @@ impl Lane {
     /// Whether something that a peer has sent before it left may still be in the ring.
     #[cold]
     pub(super) fn has_more(&self, qp: &mut QueuePair) -> bool {
-        let behind = self.rx.next().wrapping_add(self.mask + 1);
-        let until = *qp.last_words.get_or_insert(behind);
-        self.rx.front().is_some() && until.wrapping_sub(self.rx.next()) as i32 > 0
+        let until = match qp.last_words {
+            Some(until) => until.get(),
+            None => {
+                let behind = self.rx.next() + self.mask + 1;
+                qp.last_words = NonZeroU64::new(behind);
+                behind
+            }
+        };
+        self.rx.front().is_some() && self.rx.next() < until
     }
 
     /// Whether a poll would find something, and if not, when it might: time in ns.
@@ -364,7 +374,7 @@ impl Lane {
         if self.rx.is_closed() {
             return Outlook::Now;
         }
-        let acked = newer(self.acked, self.tx.acks());
+        let acked = self.acked.max(self.tx.acks());
         if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
             return Outlook::Nothing;
         }
@@ -401,14 +411,18 @@ impl Outlook {
     }
 }
 
-/// The further of two acks of one ring.
-#[inline]
-fn newer(seen: Acks, other: Acks) -> Acks {
-    if other.taken().wrapping_sub(seen.taken()) as i32 > 0 { other } else { seen }
-}
-
 /// Polls without a message after which the peer is told what was taken: longer than a peer takes
 /// to answer, so that the answer to our answer carries it.
 const QUIET_POLLS: u32 = 16;
 /// A Send is retried without end.
 const RNR_RETRY_FOREVER: u8 = 7;
+
+/// Lets `slots` slots go by, in both directions of a lane in which nothing is under way.
+#[cfg(all(test, not(loom)))]
+pub(super) fn skip([a, b]: [&mut Lane; 2], slots: u64) {
+    ring::skip(&mut a.tx, &mut b.rx, slots);
+    ring::skip(&mut b.tx, &mut a.rx, slots);
+    for lane in [a, b] {
+        (lane.acked, lane.announced) = (lane.tx.acks(), lane.rx.next());
+    }
+}

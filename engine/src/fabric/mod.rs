@@ -147,6 +147,8 @@ pub(crate) struct Shared {
     /// What remote keys are scrambled with.
     key_secret: u64,
     ports: Mutex<Vec<Weak<Port>>>,
+    /// The position that rings begin with: 0, but for tests of what comes late.
+    first_slot: u64,
     links: Mutex<HashMap<(u64, u64), Weak<Link>>>,
     listeners: Mutex<HashMap<SocketAddr, Arc<Inbox>>>,
 }
@@ -238,9 +240,20 @@ impl Fabric {
             keys: Arc::new(KeyTable::default()),
             ids: AtomicU64::new(1),
             ports: Mutex::new(Vec::new()),
+            first_slot: 0,
             links: Mutex::new(HashMap::new()),
             listeners: Mutex::new(HashMap::new()),
         }))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl Fabric {
+    /// As [`Fabric::with_options`], with rings whose first slots have the position `first_slot`.
+    fn beginning_at(options: FabricOptions, first_slot: u64) -> Result<Fabric, SetupError> {
+        let mut fabric = Fabric::with_options(options)?;
+        Arc::get_mut(&mut fabric.0).expect("nobody else has it yet").first_slot = first_slot;
+        Ok(fabric)
     }
 }
 
@@ -356,8 +369,8 @@ impl Shared {
         links.retain(|_, link| link.strong_count() > 0);
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let options = &self.options;
-        let link =
-            Arc::new(Link::new(id, ports.map(Arc::clone), options.slots, options.delay_ns > 0));
+        let rings = (options.slots, options.delay_ns > 0, self.first_slot);
+        let link = Arc::new(Link::new(id, ports.map(Arc::clone), rings));
         links.insert(key, Arc::downgrade(&link));
         link
     }

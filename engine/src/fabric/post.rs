@@ -2,6 +2,8 @@
 //! what goes to the peer.
 #![expect(unsafe_code, reason = "whoever posts has promised to leave the memory alone")]
 
+use std::num::NonZeroU64;
+
 use rpcrdma_mempool::Access;
 
 use super::core::{Core, Posted};
@@ -72,7 +74,7 @@ pub(super) unsafe fn post_plain(
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
         debug_assert!(is_published, "there is room");
-        qp.sent_until = Some(lane.tx.head());
+        qp.sent_until = NonZeroU64::new(lane.tx.head());
     }
     wrs.len()
 }

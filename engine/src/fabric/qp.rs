@@ -6,6 +6,7 @@
 //!   Ready ── the next request waits for Reads ─▶ Held ── a Read completes ─▶ Ready
 //! ```
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::port::{Conn, Progress, index_bits};
@@ -91,7 +92,7 @@ pub(super) struct QueuePair {
     /// The peer's patience, for what it sends to us.
     pub peer_rnr_retry: u8,
     /// Position behind the last slot published, if there was one.
-    pub sent_until: Option<u32>,
+    pub sent_until: Option<NonZeroU64>,
     /// It stands in its lane's list of those that wait for room.
     pub is_waiting: bool,
     /// Its program has learned that the peer is gone, or has itself disconnected.
@@ -100,7 +101,7 @@ pub(super) struct QueuePair {
     /// Requests that were carried out here and complete behind those before them.
     pub locals: Backlog,
     /// The peer has left: what it sent lies before this position of the lane's ring.
-    pub last_words: Option<u32>,
+    pub last_words: Option<NonZeroU64>,
     /// Which side of `conn` is ours.
     pub side: u8,
     pub conn: Option<Arc<Conn>>,
@@ -215,7 +216,7 @@ pub(super) struct Waiting {
     pub covers: u16,
     next: u32,
     /// Of one that was carried out: the position that must be free before it completes.
-    pub behind: u32,
+    pub behind: u64,
     pub op: SendOp,
     /// The image of its slot.
     pub body: Body,

@@ -382,3 +382,15 @@ pub(super) fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
 const TURN_MESSAGES: usize = 8;
 /// How long to sleep when a message waits for a Receive: its sender may give up meanwhile.
 const BLOCKED_NAP: Duration = Duration::from_millis(1);
+
+/// Lets `slots` slots go by between two sets of queues that have one lane each.
+#[cfg(all(test, not(loom)))]
+pub(super) fn skip([a, b]: [&mut FabricQueues; 2], slots: u64) {
+    super::lane::skip([a, b].map(|queues| &mut queues.lanes[0]), slots);
+}
+
+/// The position of the next slot that queues with one lane publish.
+#[cfg(all(test, not(loom)))]
+pub(super) fn next_slot(queues: &FabricQueues) -> u64 {
+    queues.lanes[0].tx.head()
+}

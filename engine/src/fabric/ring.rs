@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!            line 0                                  lines 0 to 3
-//!   ┌──────┬────────┬──────┬────────┬────┬────────┬───────────────────────────────────┐
-//!   │ turn │ cancel │ acks │ dst qp │ op │ length │ 224 bytes: the message, or pieces │  slot
-//!   └──────┴────────┴──────┴────────┴────┴────────┴───────────────────────────────────┘
-//!    written last                                                                        ×  2^n
+//!   ┌──────┬──────┬────────┬────┬────────┬───────────────────────────────────┐
+//!   │ turn │ acks │ dst qp │ op │ length │ 224 bytes: the message, or pieces │  slot
+//!   └──────┴──────┴────────┴────┴────────┴───────────────────────────────────┘
+//!    written last                                                               ×  2^n
 //!
 //!   Producer ── claim ── fill ── publish ──▶ slot ──▶ front ── release or refuse ── Consumer
 //!      ▲                                                                               │
@@ -15,7 +15,8 @@
 //! The consumer polls one line, which is also the first of the message, so an inline message costs
 //! the transfer of its own lines and of no other, all at once: a consumer that waits for a slot has
 //! asked for all of them. The turn is one more than the position of the slot since the beginning of
-//! the ring: a slot of an earlier lap never looks published.
+//! the ring: a slot of an earlier lap never looks published. Positions have 64 bits and never repeat:
+//! what was said of a slot in any earlier lap, a withdrawal or how it ended, is said of that lap.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
 mod slot;
@@ -34,11 +35,16 @@ pub(super) use self::slot::{Acks, Body, INLINE_LEN, Refusal};
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     verdicts: Box<[Verdict]>,
+    /// The turn in which the producer withdrew each slot last.
+    withdrawn: Box<[AtomicU64]>,
     /// The address of the consumer's memory that each slot is about; of a Read or Write.
     remotes: Box<[AtomicU64]>,
     /// When each slot was published, in ns; empty if the ring has no delay.
     published_at: Box<[AtomicU64]>,
     ack_line: CachePadded<AtomicU64>,
+    /// How many slots the consumer has refused: read by the producer with every ack, so that it
+    /// shares no line with what is written often.
+    refused: CachePadded<AtomicU64>,
     /// The producer is gone; what is published stays valid.
     closed: CachePadded<AtomicU32>,
     /// The consumer is gone and looks at no slot any more.
@@ -53,29 +59,39 @@ pub(super) struct Ring {
 // is atomic.
 unsafe impl Sync for Ring {}
 
-/// Makes a ring of `len` slots, a power of two, and its two ends.
-pub(super) fn ring(len: u32, delayed: bool) -> (Producer, Consumer) {
+impl Ring {
+    /// Whether the producer has withdrawn the slot at `position`.
+    fn is_withdrawn(&self, position: u64) -> bool {
+        self.withdrawn(position).load(Ordering::Relaxed) == position + 1
+    }
+
+    fn withdrawn(&self, position: u64) -> &AtomicU64 {
+        &self.withdrawn[position as usize & (self.withdrawn.len() - 1)]
+    }
+}
+
+/// Makes a ring of `len` slots, a power of two, and its two ends. The first slot has the position
+/// `first`.
+pub(super) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) {
     assert!(len.is_power_of_two() && len >= 2, "slots are found by a mask");
     let body = Body::empty();
-    let slot = |_| Slot {
-        turn: AtomicU32::new(0),
-        cancel: AtomicU32::new(0),
-        body: super::sync::UnsafeCell::new(body),
-    };
+    let slot = |_| Slot { turn: AtomicU64::new(0), body: super::sync::UnsafeCell::new(body) };
     let ring = Arc::new(Ring {
         slots: (0..len).map(slot).collect(),
         verdicts: (0..len).map(|_| Verdict::new()).collect(),
+        withdrawn: (0..len).map(|_| AtomicU64::new(0)).collect(),
         remotes: (0..len).map(|_| AtomicU64::new(0)).collect(),
         published_at: (0..if delayed { len } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
-        ack_line: CachePadded::new(AtomicU64::new(0)),
+        ack_line: CachePadded::new(AtomicU64::new(first)),
+        refused: CachePadded::new(AtomicU64::new(0)),
         closed: CachePadded::new(AtomicU32::new(0)),
         abandoned: AtomicU32::new(0),
         fetching: CachePadded::new(AtomicU64::new(0)),
     });
-    let mask = len - 1;
-    let producer =
-        Producer { slots: ring.slots.as_ptr(), mask, ring: Arc::clone(&ring), head: 0, freed: 0 };
-    let consumer = Consumer { slots: ring.slots.as_ptr(), mask, ring, next: 0, refused: 0 };
+    let mask = u64::from(len - 1);
+    let slots = ring.slots.as_ptr();
+    let producer = Producer { slots, mask, ring: Arc::clone(&ring), head: first, freed: first };
+    let consumer = Consumer { slots, mask, ring, next: first };
     (producer, consumer)
 }
 
@@ -83,12 +99,12 @@ pub(super) fn ring(len: u32, delayed: bool) -> (Producer, Consumer) {
 pub(super) struct Producer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
-    mask: u32,
+    mask: u64,
     ring: Arc<Ring>,
     /// Position of the next slot to be published.
-    head: u32,
+    head: u64,
     /// Position of the oldest slot that the consumer may still look at.
-    freed: u32,
+    freed: u64,
 }
 
 // SAFETY: the pointer leads into memory that `ring` keeps alive and that any thread may use.
@@ -108,7 +124,9 @@ impl Producer {
             return None;
         }
         let slot = self.slots.wrapping_add((self.head & self.mask) as usize);
-        // SAFETY: as in `slot`; the producer, and with it `ring`, is borrowed as long as the slot.
+        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; the
+        // producer, and with it `ring`, is borrowed as long as the slot. All that is in a slot may
+        // be shared.
         let slot = unsafe { &*slot };
         Some(Vacant { producer: self, slot })
     }
@@ -116,29 +134,28 @@ impl Producer {
     /// Whether a slot can be claimed.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.head.wrapping_sub(self.freed) <= self.mask
+        self.head - self.freed <= self.mask
     }
 
     /// Position of the next slot to be published.
     #[inline]
-    pub(super) fn head(&self) -> u32 {
+    pub(super) fn head(&self) -> u64 {
         self.head
     }
 
     /// Position of the oldest slot not given back yet.
     #[inline]
-    pub(super) fn freed(&self) -> u32 {
+    pub(super) fn freed(&self) -> u64 {
         self.freed
     }
 
     /// Takes the oldest slots back, up to what `acks` says and no further than `until`.
     #[inline]
-    pub(super) fn free(&mut self, acks: Acks, until: u32) {
-        let acked = acks.taken().wrapping_sub(self.freed);
-        let wanted = until.wrapping_sub(self.freed);
-        debug_assert!(wanted <= acked, "slots are freed only when they were taken");
-        debug_assert!(acked <= self.head.wrapping_sub(self.freed), "what was taken was published");
-        self.freed = self.freed.wrapping_add(wanted.min(acked));
+    pub(super) fn free(&mut self, acks: Acks, until: u64) {
+        debug_assert!(until >= self.freed, "no slot is freed twice");
+        debug_assert!(until <= acks.taken(), "slots are freed only when they were taken");
+        debug_assert!(acks.taken() <= self.head, "what was taken was published");
+        self.freed = until.min(acks.taken());
     }
 
     /// What the consumer said last on the ack line.
@@ -147,30 +164,36 @@ impl Producer {
         Acks(self.ring.ack_line.load(Ordering::Acquire))
     }
 
+    /// How many slots were refused since the beginning. Counts at least those among what was acked.
+    #[inline]
+    pub(super) fn refused(&self) -> u64 {
+        self.ring.refused.load(Ordering::Relaxed)
+    }
+
     /// Why the slot at `position` was refused. Valid once it is acked and before it is freed.
     #[cold]
-    pub(super) fn refusal(&self, position: u32) -> Option<Refusal> {
+    pub(super) fn refusal(&self, position: u64) -> Option<Refusal> {
         self.verdict(position).and_then(Result::err)
     }
 
     /// How the slot at `position` ended, if that was said: always of a Read, which ends after it
     /// was taken, of all others when they were refused. Valid before it is freed.
     #[inline]
-    pub(super) fn verdict(&self, position: u32) -> Option<Result<(), Refusal>> {
+    pub(super) fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
         self.ring.verdicts[(position & self.mask) as usize].read(position)
     }
 
     /// When the slot at `position` was taken. Valid once it is acked, in a ring with a delay.
     #[cold]
-    pub(super) fn taken_at(&self, position: u32) -> u64 {
+    pub(super) fn taken_at(&self, position: u64) -> u64 {
         self.ring.verdicts[(position & self.mask) as usize].taken_at.load(Ordering::Relaxed)
     }
 
     /// Withdraws a published slot. A consumer that waits with it gives up; one that fetches the
     /// memory that it refers to may be at it until [`Producer::settle`] has returned.
     #[cold]
-    pub(super) fn withdraw(&self, position: u32) {
-        self.slot(position).cancel.store(position.wrapping_add(1), Ordering::Relaxed);
+    pub(super) fn withdraw(&self, position: u64) {
+        self.ring.withdrawn(position).store(position + 1, Ordering::Relaxed);
     }
 
     /// Waits until nobody reads the memory that withdrawn slots refer to: not longer than one
@@ -187,8 +210,7 @@ impl Producer {
         let fetching = self.ring.fetching.load(Ordering::Acquire);
         let Some(position) = fetching.checked_sub(1) else { return false };
         let is_closed = self.ring.closed.load(Ordering::Relaxed) != 0;
-        let turn = (position as u32).wrapping_add(1);
-        is_closed || self.slot(position as u32).cancel.load(Ordering::Relaxed) == turn
+        is_closed || self.ring.is_withdrawn(position)
     }
 
     /// Whether the consumer is gone.
@@ -204,15 +226,7 @@ impl Producer {
             return acks;
         }
         self.freed = self.head;
-        Acks::of(self.head, acks.refused())
-    }
-
-    #[inline]
-    fn slot(&self, position: u32) -> &Slot {
-        let slot = self.slots.wrapping_add((position & self.mask) as usize);
-        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
-        // that is in a slot may be shared.
-        unsafe { &*slot }
+        Acks(self.head)
     }
 }
 
@@ -258,7 +272,7 @@ impl Vacant<'_> {
     #[inline]
     pub(super) fn publish(mut self, acks: Acks) {
         self.body().acks = acks;
-        let turn = self.producer.head.wrapping_add(1);
+        let turn = self.producer.head + 1;
         self.slot.turn.store(turn, Ordering::Release);
         self.producer.head = turn;
     }
@@ -268,12 +282,10 @@ impl Vacant<'_> {
 pub(super) struct Consumer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
-    mask: u32,
+    mask: u64,
     ring: Arc<Ring>,
     /// Position of the next slot to be taken.
-    next: u32,
-    /// How many slots were refused.
-    refused: u32,
+    next: u64,
 }
 
 // SAFETY: the pointer leads into memory that `ring` keeps alive and that any thread may use.
@@ -289,10 +301,10 @@ impl Consumer {
     /// The slot at `position`, if it is published. `position` is not before the front, and less
     /// than a ring's length behind it.
     #[inline]
-    pub(super) fn peek(&self, position: u32) -> Option<&Body> {
-        debug_assert!(position.wrapping_sub(self.next) <= self.mask);
+    pub(super) fn peek(&self, position: u64) -> Option<&Body> {
+        debug_assert!((self.next..=self.next + self.mask).contains(&position));
         let slot = self.slot(position);
-        if slot.turn.load(Ordering::Acquire) != position.wrapping_add(1) {
+        if slot.turn.load(Ordering::Acquire) != position + 1 {
             return None;
         }
         let body = slot.body.with(|body| body);
@@ -311,11 +323,7 @@ impl Consumer {
 
     /// Whether the producer withdrew the slot at the front.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.is_withdrawn(self.next)
-    }
-
-    fn is_withdrawn(&self, position: u32) -> bool {
-        self.slot(position).cancel.load(Ordering::Relaxed) == position.wrapping_add(1)
+        self.ring.is_withdrawn(self.next)
     }
 
     /// Which of our memory the front is about; of a Read or Write.
@@ -333,18 +341,18 @@ impl Consumer {
 
     /// As [`Consumer::fetch`], for a slot that was taken and not finished yet.
     #[inline(always)]
-    pub(super) fn fetch_for<R>(&self, position: u32, copy: impl FnOnce() -> R) -> Option<R> {
-        self.ring.fetching.store(u64::from(position) + 1, Ordering::Relaxed);
+    pub(super) fn fetch_for<R>(&self, position: u64, copy: impl FnOnce() -> R) -> Option<R> {
+        self.ring.fetching.store(position + 1, Ordering::Relaxed);
         // Whoever withdraws and then settles has either been seen here or sees `fetching`.
         barrier::light();
-        let outcome = (!self.is_withdrawn(position) && !self.is_closed()).then(copy);
+        let outcome = (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy);
         self.ring.fetching.store(0, Ordering::Release);
         outcome
     }
 
     /// Says how a Read has ended. Its producer keeps the slot until then, taken or not.
     #[inline]
-    pub(super) fn finish(&self, position: u32, outcome: Result<(), Refusal>) {
+    pub(super) fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
         self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
     }
 
@@ -357,7 +365,7 @@ impl Consumer {
 
     /// Position of the next slot to be taken.
     #[inline]
-    pub(super) fn next(&self) -> u32 {
+    pub(super) fn next(&self) -> u64 {
         self.next
     }
 
@@ -365,14 +373,15 @@ impl Consumer {
     #[inline]
     pub(super) fn release(&mut self) {
         debug_assert!(self.front().is_some(), "only what was published can be taken");
-        self.next = self.next.wrapping_add(1);
+        self.next += 1;
     }
 
     /// Gives the front back without having done what it asks.
     #[cold]
     pub(super) fn refuse(&mut self, why: Refusal) {
         self.finish(self.next, Err(why));
-        self.refused = self.refused.wrapping_add(1);
+        // Seen with the ack that this slot is released by.
+        self.ring.refused.store(self.ring.refused.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.release();
     }
 
@@ -386,7 +395,7 @@ impl Consumer {
     /// What was taken up to now; to be sent along with a slot of the other ring.
     #[inline]
     pub(super) fn acks(&self) -> Acks {
-        Acks::of(self.next, self.refused)
+        Acks(self.next)
     }
 
     /// Writes what was taken to the ack line, which the producer looks at when it needs to.
@@ -402,7 +411,7 @@ impl Consumer {
     }
 
     #[inline]
-    fn slot(&self, position: u32) -> &Slot {
+    fn slot(&self, position: u64) -> &Slot {
         let slot = self.slots.wrapping_add((position & self.mask) as usize);
         // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
         // that is in a slot may be shared.
@@ -414,4 +423,14 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         self.ring.abandoned.store(1, Ordering::Release);
     }
+}
+
+/// Lets `slots` slots go by, of a ring in which nothing is under way: a multiple of its length.
+#[cfg(all(test, not(loom)))]
+pub(super) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
+    assert!(std::sync::Arc::ptr_eq(&tx.ring, &rx.ring), "two ends of one ring");
+    assert_eq!((tx.freed, slots & tx.mask), (rx.next, 0), "between messages, and by whole laps");
+    rx.next += slots;
+    (tx.head, tx.freed) = (rx.next, rx.next);
+    rx.announce();
 }

@@ -3,6 +3,8 @@
 //! A Bind or an invalidation has taken effect when it is behind nothing that has not begun, and
 //! completes behind everything that was posted before it.
 
+use std::num::NonZeroU64;
+
 use super::Lane;
 use crate::fabric::core::{Core, Posted};
 use crate::fabric::qp::{Fate, QueuePair, State, opcode_of};
@@ -45,7 +47,7 @@ impl Lane {
         &mut self,
         core: &mut Core,
         mut out: Option<&mut WcBatch>,
-        (num, behind): (u32, u32),
+        (num, behind): (u32, u64),
         fate: Option<Fate>,
     ) {
         while let Some(qp) = core.qps.find(num)
@@ -65,13 +67,8 @@ impl Lane {
     }
 
     /// The position behind the newest slot of a queue pair that has not come back.
-    pub(super) fn under_way(&self, qp: &QueuePair) -> Option<u32> {
-        let end = qp.sent_until?;
-        let count = end.wrapping_sub(self.tx.freed());
-        // A position of an earlier lap of all positions may look like one of this.
-        let newest = &self.posted[(end.wrapping_sub(1) & self.mask) as usize];
-        let is_under_way = count != 0 && count <= self.mask + 1 && newest.qp_num == qp.num;
-        is_under_way.then_some(end)
+    pub(super) fn under_way(&self, qp: &QueuePair) -> Option<u64> {
+        qp.sent_until.map(NonZeroU64::get).filter(|until| *until > self.tx.freed())
     }
 
     /// A Read has come to its end: what waited for it may begin.

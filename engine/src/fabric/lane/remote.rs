@@ -22,7 +22,7 @@ use rpcrdma_mempool::Access;
 
 /// A Read that was taken.
 pub(super) struct PendingRead {
-    position: u32,
+    position: u64,
     /// It was taken in this poll.
     is_new: bool,
     /// When the data arrive at the requester, in ns.
@@ -123,7 +123,7 @@ impl Lane {
     }
 
     /// Whether the slot at `position` is that of a Read of ours that the peer has not carried out.
-    pub(super) fn is_read_under_way(&self, position: u32) -> bool {
+    pub(super) fn is_read_under_way(&self, position: u64) -> bool {
         self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
             && self.tx.verdict(position).is_none()
     }

@@ -1,5 +1,7 @@
 //! What a lane has sent: slots that come back, and requests that wait for one.
 
+use std::num::NonZeroU64;
+
 use super::remote::CHORE_SEND;
 use super::{Lane, OP_DISCONNECT};
 use crate::fabric::core::{Core, Posted};
@@ -56,7 +58,7 @@ impl Lane {
             fill(slot.body());
         });
         debug_assert!(is_published, "there is room");
-        qp.sent_until = Some(self.tx.head());
+        qp.sent_until = NonZeroU64::new(self.tx.head());
         if posted.opcode == WcOpcode::Read {
             qp.reads += 1;
             self.care += 1;
@@ -86,14 +88,14 @@ impl Lane {
         mut out: Option<&mut WcBatch>,
         now: u64,
     ) {
-        if self.care != 0 || self.acked.refused() != self.refusals {
+        if self.care != 0 || self.tx.refused() != self.refusals {
             return self.retire_one_by_one(core, out, now);
         }
         let until = self.acked.taken();
         let mut position = self.tx.freed();
         while position != until {
             let posted = &self.posted[(position & self.mask) as usize];
-            position = position.wrapping_add(1);
+            position += 1;
             if posted.fate != Fate::Silent {
                 core.complete(posted, out.as_deref_mut());
             }
@@ -117,21 +119,21 @@ impl Lane {
                 self.care -= 1;
                 self.read_has_ended(core, posted.qp_num);
                 outcome.err()
-            } else if self.acked.refused() == self.refusals {
+            } else if self.tx.refused() == self.refusals {
                 None
             } else {
                 let refusal = self.tx.refusal(position);
-                self.refusals = self.refusals.wrapping_add(u32::from(refusal.is_some()));
+                self.refusals += u64::from(refusal.is_some());
                 refusal
             };
-            self.tx.free(self.acked, position.wrapping_add(1));
+            self.tx.free(self.acked, position + 1);
             match refusal {
                 Some(why) => self.was_refused(core, out.as_deref_mut(), posted, why),
                 None => {
                     if posted.fate != Fate::Silent {
                         core.complete(&posted, out.as_deref_mut());
                     }
-                    let fates = (posted.qp_num, position.wrapping_add(1));
+                    let fates = (posted.qp_num, position + 1);
                     self.complete_behind(core, out.as_deref_mut(), fates, None);
                 }
             }
@@ -180,9 +182,9 @@ impl Lane {
         qp.state = State::Error;
         let mut waiting = std::mem::replace(&mut qp.backlog, Backlog::EMPTY);
         let flushed = Some(Fate::Flushed);
-        let positions = PositionRange { next: self.tx.freed(), end: self.tx.head() };
+        let positions = self.tx.freed()..self.tx.head();
         let is_ours = |posted: &Posted| posted.qp_num == num;
-        for position in positions {
+        for position in positions.clone() {
             if is_ours(&self.posted[(position & self.mask) as usize]) {
                 self.tx.withdraw(position);
             }
@@ -196,7 +198,7 @@ impl Lane {
                 // The slot of a Read stays the peer's until it says so.
                 *posted = Posted { opcode: posted.opcode, ..NOBODYS };
                 core.complete(&lost, out.as_deref_mut());
-                let behind = position.wrapping_add(1);
+                let behind = position + 1;
                 self.complete_behind(core, out.as_deref_mut(), (num, behind), flushed);
             }
         }
@@ -321,23 +323,6 @@ enum Turn {
     Again,
     /// It cannot go on before other things have happened.
     Later,
-}
-
-/// Positions of slots, in order; they wrap around.
-#[derive(Debug, Clone, Copy)]
-struct PositionRange {
-    next: u32,
-    end: u32,
-}
-
-impl Iterator for PositionRange {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let position = self.next;
-        self.next = position.wrapping_add(1);
-        (position != self.end).then_some(position)
-    }
 }
 
 /// What is remembered of a slot whose return nobody waits for.

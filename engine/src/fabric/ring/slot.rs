@@ -25,26 +25,18 @@ pub(in crate::fabric) struct Body {
     pub bytes: [u8; INLINE_LEN],
 }
 
-/// How much of a ring its consumer has taken, and how many slots of that it refused.
+/// The position behind the last slot of a ring that its consumer has taken.
 ///
 /// Made by a [`Consumer`] only, so that a [`Producer`] can rely on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub(in crate::fabric) struct Acks(pub(super) u64);
 
 impl Acks {
-    pub(super) fn of(taken: u32, refused: u32) -> Acks {
-        Acks(u64::from(refused) << 32 | u64::from(taken))
-    }
-
     /// The position behind the last slot taken.
-    pub(in crate::fabric) fn taken(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// How many slots were refused since the beginning, modulo 2^32.
-    pub(in crate::fabric) fn refused(self) -> u32 {
-        (self.0 >> 32) as u32
+    #[inline]
+    pub(in crate::fabric) fn taken(self) -> u64 {
+        self.0
     }
 }
 
@@ -68,35 +60,39 @@ pub(in crate::fabric) enum Refusal {
 
 #[repr(C, align(256))]
 pub(super) struct Slot {
-    pub(super) turn: AtomicU32,
-    /// The turn in which the producer withdrew the slot, if it is the current one.
-    pub(super) cancel: AtomicU32,
+    pub(super) turn: AtomicU64,
     pub(super) body: UnsafeCell<Body>,
 }
 
 /// What the consumer says of a slot beyond having taken it.
 pub(super) struct Verdict {
-    /// Position and outcome; anything else than the current position says nothing.
-    word: AtomicU64,
+    /// The turn that `outcome` is of: anything else than the current one says nothing.
+    turn: AtomicU64,
+    outcome: AtomicU32,
     /// When the slot was taken, in ns; written only if the ring has a delay.
     pub(super) taken_at: AtomicU64,
 }
 
 impl Verdict {
     pub(super) fn new() -> Verdict {
-        Verdict { word: AtomicU64::new(0), taken_at: AtomicU64::new(0) }
+        let [turn, taken_at] = [0; 2].map(AtomicU64::new);
+        Verdict { turn, outcome: AtomicU32::new(0), taken_at }
     }
 
     /// Whoever reads it sees all that was done to memory before.
-    pub(super) fn give(&self, position: u32, outcome: Result<(), Refusal>) {
-        let code = outcome.map_or_else(|why| why as u8, |()| DONE);
-        self.word.store(u64::from(position) << 8 | u64::from(code), Ordering::Release);
+    pub(super) fn give(&self, position: u64, outcome: Result<(), Refusal>) {
+        let code = outcome.map_or_else(|why| why as u32, |()| DONE);
+        self.outcome.store(code, Ordering::Relaxed);
+        self.turn.store(position + 1, Ordering::Release);
     }
 
-    /// What was said of the slot at `position` in this lap.
-    pub(super) fn read(&self, position: u32) -> Option<Result<(), Refusal>> {
-        let word = self.word.load(Ordering::Acquire);
-        let outcome = match word as u8 {
+    /// What was said of the slot at `position` in this lap. The producer has the slot until it has
+    /// read this, so that the next lap's outcome is not written before.
+    pub(super) fn read(&self, position: u64) -> Option<Result<(), Refusal>> {
+        if self.turn.load(Ordering::Acquire) != position + 1 {
+            return None;
+        }
+        Some(match self.outcome.load(Ordering::Relaxed) {
             1 => Err(Refusal::TooLong),
             2 => Err(Refusal::NotReady),
             3 => Err(Refusal::Gone),
@@ -105,8 +101,7 @@ impl Verdict {
             6 => Err(Refusal::Access),
             DONE => Ok(()),
             _ => return None,
-        };
-        (word >> 8 == u64::from(position)).then_some(outcome)
+        })
     }
 }
 
@@ -132,4 +127,4 @@ impl Body {
 }
 
 /// Of a verdict: what the slot asks for was done.
-const DONE: u8 = 0xff;
+const DONE: u32 = 0xff;

@@ -10,6 +10,9 @@ use loom::thread;
 use crate::fabric::doze::{fall_asleep, is_asleep};
 use crate::fabric::ring::{Acks, Consumer, Producer, Refusal, ring};
 
+/// The first slot of every ring: the second has a position that no 32 bits can hold.
+const FIRST: u64 = u32::MAX as u64;
+
 fn publish(tx: &mut Producer, byte: u8, acks: Acks) {
     let mut slot = loop {
         if tx.has_room() {
@@ -39,7 +42,7 @@ fn take(rx: &mut Consumer) -> (u8, Acks) {
 #[test]
 fn a_slot_is_used_again_only_after_its_ack() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let consumer = thread::spawn(move || {
             for byte in 0..3 {
                 assert_eq!(take(&mut rx).0, byte);
@@ -56,8 +59,8 @@ fn a_slot_is_used_again_only_after_its_ack() {
 #[test]
 fn an_ack_in_a_slot_of_the_other_ring_frees_as_well() {
     loom::model(|| {
-        let (mut tx, mut there) = ring(2, false);
-        let (mut back, mut rx) = ring(2, false);
+        let (mut tx, mut there) = ring(2, false, FIRST);
+        let (mut back, mut rx) = ring(2, false, FIRST);
         let peer = thread::spawn(move || {
             assert_eq!(take(&mut there).0, 1);
             publish(&mut back, 10, there.acks());
@@ -67,7 +70,7 @@ fn an_ack_in_a_slot_of_the_other_ring_frees_as_well() {
         publish(&mut tx, 1, Acks::default());
         publish(&mut tx, 2, Acks::default());
         let (reply, acks) = take(&mut rx);
-        assert_eq!((reply, acks.taken(), acks.refused()), (10, 1, 0));
+        assert_eq!((reply, acks.taken(), tx.refused()), (10, FIRST + 1, 0));
         tx.free(acks, acks.taken());
         assert!(tx.has_room());
         publish(&mut tx, 3, Acks::default());
@@ -78,7 +81,7 @@ fn an_ack_in_a_slot_of_the_other_ring_frees_as_well() {
 #[test]
 fn a_refusal_is_seen_with_the_ack_that_counts_it() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let consumer = thread::spawn(move || {
             while rx.front().is_none() {
                 thread::yield_now();
@@ -87,11 +90,11 @@ fn a_refusal_is_seen_with_the_ack_that_counts_it() {
             rx.announce();
         });
         publish(&mut tx, 1, Acks::default());
-        while tx.acks().refused() == 0 {
+        while tx.acks().taken() == FIRST {
             thread::yield_now();
         }
-        assert_eq!(tx.acks().taken(), 1);
-        assert_eq!(tx.refusal(0), Some(Refusal::NotReady));
+        assert_eq!((tx.acks().taken(), tx.refused()), (FIRST + 1, 1));
+        assert_eq!(tx.refusal(FIRST), Some(Refusal::NotReady));
         consumer.join().unwrap();
     });
 }
@@ -99,7 +102,7 @@ fn a_refusal_is_seen_with_the_ack_that_counts_it() {
 #[test]
 fn whoever_vanishes_leaves_nothing_in_doubt() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let producer = thread::spawn(move || publish(&mut tx, 7, Acks::default()));
         while !rx.is_closed() {
             thread::yield_now();
@@ -108,14 +111,14 @@ fn whoever_vanishes_leaves_nothing_in_doubt() {
         producer.join().unwrap();
     });
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         publish(&mut tx, 7, Acks::default());
         let consumer = thread::spawn(move || assert_eq!(take(&mut rx).0, 7));
         while !tx.is_abandoned() {
             thread::yield_now();
         }
-        let acks = tx.reclaim(Acks::default());
-        assert_eq!((acks.taken(), tx.freed()), (1, 1));
+        let acks = tx.reclaim(tx.acks());
+        assert_eq!((acks.taken(), tx.freed()), (FIRST + 1, FIRST + 1));
         // Nobody reads the slots any more: both can be written.
         publish(&mut tx, 8, Acks::default());
         publish(&mut tx, 9, Acks::default());
@@ -133,14 +136,14 @@ unsafe impl Send for Memory {}
 #[test]
 fn withdrawn_memory_is_not_read_after_settling() {
     loom::model(|| {
-        let (mut tx, rx) = ring(2, false);
+        let (mut tx, rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
         let theirs = Arc::clone(&memory);
         publish(&mut tx, 1, Acks::default());
         let consumer = thread::spawn(move || {
             rx.fetch(|| theirs.0.with(|_| ()));
         });
-        tx.withdraw(0);
+        tx.withdraw(FIRST);
         tx.settle();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
@@ -150,7 +153,7 @@ fn withdrawn_memory_is_not_read_after_settling() {
 #[test]
 fn the_memory_of_one_that_vanished_is_not_read() {
     loom::model(|| {
-        let (mut tx, rx) = ring(2, false);
+        let (mut tx, rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
         let theirs = Arc::clone(&memory);
         publish(&mut tx, 1, Acks::default());
@@ -166,18 +169,18 @@ fn the_memory_of_one_that_vanished_is_not_read() {
 #[test]
 fn what_a_read_brought_is_seen_with_its_verdict() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
         let theirs = Arc::clone(&memory);
         let consumer = thread::spawn(move || {
             assert_eq!(take(&mut rx).0, 1);
             rx.announce();
-            let copied = rx.fetch_for(0, || theirs.0.with_mut(|_| ()));
-            rx.finish(0, copied.ok_or(Refusal::Gone));
+            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            rx.finish(FIRST, copied.ok_or(Refusal::Gone));
         });
         publish(&mut tx, 1, Acks::default());
         let outcome = loop {
-            if let Some(outcome) = tx.verdict(0) {
+            if let Some(outcome) = tx.verdict(FIRST) {
                 break outcome;
             }
             thread::yield_now();
@@ -191,27 +194,27 @@ fn what_a_read_brought_is_seen_with_its_verdict() {
 #[test]
 fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
         let theirs = Arc::clone(&memory);
         publish(&mut tx, 1, Acks::default());
         let consumer = thread::spawn(move || {
             assert_eq!(take(&mut rx).0, 1);
-            let copied = rx.fetch_for(0, || theirs.0.with_mut(|_| ()));
-            rx.finish(0, copied.ok_or(Refusal::Gone));
+            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            rx.finish(FIRST, copied.ok_or(Refusal::Gone));
         });
-        tx.withdraw(0);
+        tx.withdraw(FIRST);
         tx.settle();
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
-        assert!(matches!(tx.verdict(0), Some(Ok(()) | Err(Refusal::Gone))));
+        assert!(matches!(tx.verdict(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
     });
 }
 
 #[test]
 fn nobody_sleeps_through_a_message() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring(2, false);
+        let (mut tx, mut rx) = ring(2, false, FIRST);
         let bed = Arc::new((AtomicU32::new(0), Notify::new()));
         let other = Arc::clone(&bed);
         let sleeper = thread::spawn(move || {

@@ -6,6 +6,8 @@ mod interleavings;
 #[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]
+mod counters;
+#[cfg(not(loom))]
 mod delay;
 #[cfg(not(loom))]
 mod fault;

@@ -62,9 +62,9 @@ struct World {
 }
 
 impl World {
-    fn new(slots: u32) -> World {
+    fn new(slots: u32, first_slot: u64) -> World {
         let options = FabricOptions { slots, ..FabricOptions::default() };
-        let fabric = crate::fabric::Fabric::with_options(options).unwrap();
+        let fabric = crate::fabric::Fabric::beginning_at(options, first_slot).unwrap();
         let attr = QueueAttr { srq_depth: BUFFERS as u32, send_depth: 24, ..SMALL };
         let (mut a, mut b) = (Host::new(&fabric, &attr), Host::new(&fabric, &attr));
         let mut qps = [vec![], vec![]];
@@ -234,8 +234,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
 
     #[test]
-    fn behaves_as_the_naive_model(steps in prop::collection::vec(step(), 0..400)) {
-        let mut world = World::new(16);
+    fn behaves_as_the_naive_model(
+        steps in prop::collection::vec(step(), 0..400),
+        first_slot in prop_oneof![Just(0), (1 << 32) - 300..1_u64 << 32],
+    ) {
+        let mut world = World::new(16, first_slot);
         for step in &steps {
             world.step(step);
         }

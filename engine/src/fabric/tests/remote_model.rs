@@ -104,11 +104,11 @@ const SLOTS: usize = 64;
 const RECEIVE: usize = SOURCE + SLOT * SLOTS;
 
 impl World {
-    fn new(delay_ns: u64, rd_atomic: u32) -> World {
+    fn new(delay_ns: u64, rd_atomic: u32, first_slot: u64) -> World {
         let (now, clock) = virtual_clock();
         let options =
             FabricOptions { slots: 16, delay_ns, clock, rd_atomic, ..FabricOptions::default() };
-        let fabric = Fabric::with_options(options).unwrap();
+        let fabric = Fabric::beginning_at(options, first_slot).unwrap();
         let attr = QueueAttr { send_depth: 48, qp_max: 2, ..SMALL };
         let (mut a, mut b) = (Host::new(&fabric, &attr), Host::new(&fabric, &attr));
         let (qa, qb) = connect(&fabric, &mut a, &mut b, 7);
@@ -400,9 +400,10 @@ proptest! {
     fn every_byte_is_where_the_model_has_it(
         delay_ns in prop_oneof![Just(0), Just(250_u64)],
         rd_atomic in 1..4_u32,
+        first_slot in prop_oneof![Just(0), (1 << 32) - 200..1_u64 << 32],
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut world = World::new(delay_ns, rd_atomic);
+        let mut world = World::new(delay_ns, rd_atomic, first_slot);
         for step in &steps {
             world.step(step);
         }
