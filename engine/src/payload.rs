@@ -4,6 +4,7 @@ use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{BulkItem, LonePlan};
 
 use crate::error::CallRefused;
+use crate::shard::letters::ShardHandle;
 use crate::shard::message::{Bulk, Item};
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::Peer;
@@ -177,9 +178,9 @@ impl<'a> Payload<'a> {
         self.outbox
     }
 
-    /// The number of the shard.
-    pub(crate) fn shard(&self) -> u32 {
-        self.outbox.shard
+    /// The shard.
+    pub(crate) fn home(&self) -> &ShardHandle {
+        &self.outbox.home
     }
 
     /// The outbox and the length of the message, if that is one slot of payload and nothing else.

@@ -1,5 +1,7 @@
 //! Peers that break the rules: never a panic, and nobody else suffers.
 
+use std::time::Duration;
+
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CloseReason, Fabric, PeerId};
 use rpcrdma_proto::Fatal;
@@ -515,4 +517,145 @@ fn a_message_longer_than_a_receive_ends_only_its_connection() {
     scene.others_are_served();
     scene.meet();
     scene.others_are_served();
+}
+
+/// A server with eight send slots.
+fn eight_slots() -> Plan {
+    let mut plan = Plan::default();
+    plan.serve.send.slots = 8;
+    plan.serve.send.signal_every = 4;
+    plan.serve.connections.call_transmissions_max = 4;
+    plan.serve.connections.response_transmissions_max = 4;
+    plan
+}
+
+/// A server with eight send slots, of which a raw peer that takes nothing holds as many as it may.
+fn besieged() -> Scene {
+    let mut scene = Scene::with(&eight_slots());
+    let parts = [Part::Inline(900)];
+    for xid in 1..=9 {
+        let script = Script::new(xid, &[], &parts);
+        scene.raw.send(&message(xid, 0, 16, &script.call_stream()));
+    }
+    // Nobody looks after the raw peer from here on.
+    for _ in 0..20 {
+        scene.world.step();
+    }
+    let audit = scene.world.servers[0].audit();
+    assert_eq!((audit.send.home, audit.receives_waiting), (1, 2), "{audit:?}");
+    scene
+}
+
+impl Scene {
+    /// Lets the server rest where it can, and returns how often it did, of so many turns.
+    fn rests(&mut self, turns: u64) -> u64 {
+        let sleeps = |scene: &Scene| scene.world.servers[0].handle().stats().sleeps;
+        let before = sleeps(self);
+        for _ in 0..turns {
+            self.world.step();
+            self.world.servers[0].wait(Duration::ZERO);
+        }
+        sleeps(self) - before
+    }
+}
+
+#[test]
+fn a_shard_sleeps_while_messages_of_a_peer_that_takes_nothing_wait() {
+    let mut scene = besieged();
+    assert!(scene.rests(200) > 100, "nothing can be done");
+    scene.others_are_served();
+    scene.turns(100);
+    assert_eq!(scene.world.servers[0].audit().receives_waiting, 0, "it takes them now");
+    scene.others_are_served();
+}
+
+#[test]
+fn a_shard_sleeps_and_answers_others_while_an_answer_made_elsewhere_waits() {
+    let mut scene = Scene::with(&eight_slots());
+    let script = |seed, len| Script::new(seed, &[], &[Part::Inline(len)]);
+    scene.raw.send(&message(1, 0, 16, &script(1, 20).order(Order::Elsewhere).call_stream()));
+    scene.turns(5);
+    for xid in 2..=8 {
+        scene.raw.send(&message(xid, 0, 16, &script(xid, 900).call_stream()));
+    }
+    for _ in 0..20 {
+        scene.world.step();
+    }
+    let cookie = scene.world.call(0, scene.good, &script(9, 20).order(Order::Elsewhere));
+    cookie.expect("a credit");
+    scene.world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 2);
+    assert_eq!(scene.world.servers[0].audit().send.home, 1);
+    // That of the raw peer first, for which no slot is free.
+    let handle = scene.world.servers[0].handle().clone();
+    for (ticket, finished) in scene.world.servers[0].handler().elsewhere.drain(..) {
+        handle.finish(ticket, finished).expect("there is room");
+    }
+    scene.world.finish()[0].check();
+    assert!(scene.rests(200) > 100, "nothing can be done");
+    assert_eq!(scene.world.servers[0].audit().letters, 1, "the first waits");
+    let mut answers = Vec::new();
+    for _ in 0..200 {
+        scene.turns(1);
+        answers.extend(scene.raw.recv().map(|bytes| bytes[3]));
+    }
+    answers.sort_unstable();
+    assert_eq!(answers, [1, 2, 3, 4, 5, 6, 7, 8], "all of them, once it takes them");
+    scene.others_are_served();
+}
+
+// RFC 8166 4.5.4
+#[test]
+fn a_ticket_that_is_dropped_refuses_its_call() {
+    let mut scene = Scene::new();
+    for xid in 1..=40 {
+        scene.raw.send(&unanswered(xid, 16));
+        scene.world.settle();
+        let ticket = scene.world.servers[0].handler().never.pop().expect("a ticket");
+        if xid % 2 == 0 {
+            drop(ticket);
+        } else {
+            std::thread::spawn(move || drop(ticket)).join().expect("it drops a ticket");
+        }
+        let answer = scene.answer();
+        let (header, _) = Header::decode(&answer).expect("a header");
+        assert_eq!((header.xid, header.body), (xid, Body::Error(RdmaError::BadHeader)));
+    }
+    // What is answered is answered once.
+    scene.raw.send(&unanswered(50, 16));
+    scene.world.settle();
+    let ticket = scene.world.servers[0].handler().never.pop().expect("a ticket");
+    let now = scene.world.now;
+    let answered = scene.world.servers[0].turn(now).resume(ticket, |reply| reply.send());
+    assert!(answered.is_ok());
+    scene.answer();
+    scene.turns(50);
+    assert!(scene.raw.recv().is_none());
+    assert_eq!(scene.world.servers[0].audit().peers.len(), 2);
+    scene.others_are_served();
+}
+
+#[test]
+fn a_ticket_that_is_dropped_for_a_peer_that_takes_nothing_waits() {
+    let mut scene = Scene::with(&eight_slots());
+    scene.raw.send(&unanswered(1, 16));
+    scene.turns(5);
+    for xid in 2..=8 {
+        let script = Script::new(xid, &[], &[Part::Inline(900)]);
+        scene.raw.send(&message(xid, 0, 16, &script.call_stream()));
+    }
+    for _ in 0..20 {
+        scene.world.step();
+    }
+    drop(scene.world.servers[0].handler().never.pop().expect("a ticket"));
+    assert!(scene.rests(200) > 100, "nothing can be done");
+    scene.others_are_served();
+    let mut errors = 0;
+    for _ in 0..200 {
+        scene.turns(1);
+        if let Some(answer) = scene.raw.recv() {
+            let (header, _) = Header::decode(&answer).expect("a header");
+            errors += u32::from(matches!(header.body, Body::Error(_)));
+        }
+    }
+    assert_eq!(errors, 1);
 }

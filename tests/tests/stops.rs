@@ -278,3 +278,21 @@ fn calls_on_a_connection_that_ends_are_not_answered() {
         assert_eq!((stats.violations, stats.calls_in), (0, 0));
     }
 }
+
+/// Whoever has the ticket is gone: nothing can be said of the call, and nothing false is.
+#[test]
+fn a_ticket_that_is_dropped_while_stopping_ends_its_call_with_the_connection() {
+    let mut scene = Scene::new(1);
+    for xid in 1..4 {
+        scene.raws[0].send(&call(xid, Order::Never));
+    }
+    scene.until("they are there", |scene| scene.world.servers[0].handler().never.len() == 3);
+    scene.stop();
+    for _ in 0..50 {
+        scene.turn();
+    }
+    assert!(!scene.is_stopped(), "three answers are owed");
+    drop(scene.world.servers[0].handler().never.drain(..).collect::<Vec<_>>());
+    scene.ends_in_silence();
+    assert_eq!(scene.dropped(), 3);
+}

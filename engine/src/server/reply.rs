@@ -91,8 +91,7 @@ impl<'a> Reply<'a> {
     /// Keeps the right to answer for later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
         let offer = self.asked.map_or(KeptOffer::none(), |asked| asked.kept.clone());
-        let shard = self.payload.shard();
-        let ticket = Ticket::new(self.peer.id, shard, self.to(), offer);
+        let ticket = Ticket::new(self.peer.id, self.payload.home(), self.to(), offer);
         (Answer(PhantomData), ticket)
     }
 

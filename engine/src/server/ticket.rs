@@ -9,6 +9,7 @@ use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::{Reader, Writer};
 use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 
+use crate::shard::letters::ShardHandle;
 use crate::shard::peers::PeerId;
 
 /// Bytes of what a call may offer for its reply (wire.md W6): reply directions, 23 sets of one item to
@@ -25,15 +26,18 @@ pub(crate) struct KeptOffer {
 
 /// The right to answer one call, once, at some later time; from any thread.
 ///
-/// A ticket that is dropped leaves its call unanswered until the connection ends. A ticket whose
-/// connection has ended is void: answering returns it.
+/// A ticket that is dropped refuses its call: the caller is told that there will be no reply, as by
+/// [`Reply::refuse`](crate::Reply::refuse). A ticket whose connection has ended is void: answering
+/// returns it.
 #[derive(Debug)]
-#[must_use = "a call that gets no reply holds a credit of its peer for ever"]
+#[must_use = "a ticket that is dropped refuses its call"]
 pub struct Ticket {
     pub(crate) peer: PeerId,
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
     pub(crate) offer: KeptOffer,
+    /// Who is told if it is dropped; nobody once it is answered, or on its way home.
+    pub(crate) home: Option<ShardHandle>,
 }
 
 /// An answer made on another thread: payload of bounded length, and bulk.
@@ -58,8 +62,8 @@ pub const FINISHED_BULK_MAX: usize = 16;
 pub const FINISHED_TAIL_MAX: usize = 64;
 
 impl Ticket {
-    pub(crate) fn new(peer: PeerId, shard: u32, to: ReplyTo, offer: KeptOffer) -> Ticket {
-        Ticket { peer, shard, to, offer }
+    pub(crate) fn new(peer: PeerId, home: &ShardHandle, to: ReplyTo, offer: KeptOffer) -> Ticket {
+        Ticket { peer, shard: home.shard(), to, offer, home: Some(home.clone()) }
     }
 
     /// Whose call it answers.
@@ -70,6 +74,14 @@ impl Ticket {
     /// The transaction id of the call.
     pub fn xid(&self) -> u32 {
         self.to.xid
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.on_dropped(self.peer, self.to);
+        }
     }
 }
 

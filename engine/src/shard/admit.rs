@@ -44,19 +44,7 @@ impl<P: Provider> Core<P> {
                 }
             }
         }
-        while let Some((ticket, finished)) =
-            self.unanswered.take().or_else(|| self.handle.pop_finished())
-        {
-            let mut turn = self.lend(now);
-            if let Err((ticket, finished)) = turn.finish(ticket, finished)
-                && turn.is_open(&ticket)
-            {
-                // No send slot is free: once more in the next turn.
-                self.unanswered = Some((ticket, finished));
-                self.handle.bell().ring();
-                break;
-            }
-        }
+        self.read_answers(now);
         while let Some(order) = self.handle.pop_order() {
             let Order::Close(id) = order;
             if self.peers.named(id).is_some() {

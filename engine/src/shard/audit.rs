@@ -151,7 +151,7 @@ impl<P: Provider> Core<P> {
             receives_parked: self.parked.iter().flatten().count(),
             receives_waiting: self.waiting.len(),
             leaked: outbox.leaked,
-            letters: self.handle.finished() + usize::from(self.unanswered.is_some()),
+            letters: self.handle.finished() + self.unanswered.len(),
             calls: outbox.ledger.calls.len(),
             reply_receives: outbox.ledger.replies.free() + outbox.ledger.replies.reserved(),
             reply_reserved: outbox.ledger.replies.reserved(),

@@ -87,6 +87,9 @@ impl<P: Provider> Core<P> {
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
             self.outbox.wake(&mut peer.lane, index);
         }
+        if self.has_answers() {
+            self.answer_waiting(now);
+        }
     }
 
     /// A work request failed: only its name, its status and its queue pair are known.

@@ -228,6 +228,7 @@ impl<P: Provider> Core<P> {
             }
         }
         self.check_owing(now, handler);
+        self.answer_waiting(now);
     }
 
     /// Ends the connection of a peer that has taken nothing of what holds memory for too long.

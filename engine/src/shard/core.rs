@@ -1,5 +1,6 @@
 //! The core of a shard: what it owns, and its turn, top to bottom.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crossbeam_utils::CachePadded;
 use rpcrdma_config::Config;
 use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
-use rpcrdma_proto::{Settings, ShardLedger};
+use rpcrdma_proto::{ReplyTo, Settings, ShardLedger};
 
 use super::close::{Life, TICK};
 use super::exposed::Exposures;
@@ -64,8 +65,10 @@ pub(crate) struct Core<P: Provider> {
     pub batch: WcBatch,
     pub news: News,
     pub hold: Hold,
-    /// An answer from another thread for which no send slot was free.
-    pub unanswered: Option<(Ticket, Finished)>,
+    /// Answers from other threads for whose peer no send slot was free: no more than calls are open.
+    pub unanswered: VecDeque<(Ticket, Finished)>,
+    /// Calls whose tickets were dropped, likewise.
+    pub dropped: Vec<(PeerId, ReplyTo)>,
     /// Turns since there was something to do, while Receives are to be posted.
     idle: u32,
     /// What the pools live in.
@@ -97,7 +100,9 @@ impl<P: Provider> Core<P> {
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(first_xid);
         let peers_max = budget.peers as usize;
-        let mut outbox = Outbox::new(
+        let handle = ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize);
+        let outbox = Outbox::new(
+            handle.clone(),
             (send, headers, zero),
             Messages::new(budget.messages as usize),
             exposures,
@@ -106,7 +111,6 @@ impl<P: Provider> Core<P> {
             (budget.gather, budget.scatter),
             (budget.depths.inline_len, peers_max),
         );
-        outbox.shard = shard;
         let (_, buffers) = outbox.exposures.for_calls();
         let most = Use { reads: budget.explicit.reading_max, buffers };
         let fetches = Fetches::new(budget.explicit.fetches as usize, peers_max, most);
@@ -128,14 +132,15 @@ impl<P: Provider> Core<P> {
             owing: Owing::new(config.connections().call_timeout, budget.calls, TICK),
             attachment: None,
             settings: budget.settings,
-            handle: ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize),
+            handle,
             stats,
             arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
             batch: WcBatch::new(),
             news: News::default(),
             hold: Hold::new(config.send().hold),
             idle: 0,
-            unanswered: None,
+            unanswered: VecDeque::new(),
+            dropped: Vec::new(),
             regions,
         };
         while core.pool.free() > 0 {
@@ -328,7 +333,10 @@ impl<P: Provider> Core<P> {
         let Core { outbox, fetches, peers, .. } = self;
         outbox.exposures.landing.reclaim();
         !outbox.ripe.is_empty()
-            || fetches.has_here() && outbox.send.free() > 0
+            || fetches.here().any(|id| match id.and_then(|id| peers.named(id)) {
+                Some(peer) => outbox.has_slot_for(&peer.lane),
+                None => true,
+            })
             || outbox.messages.free() > 0
                 && fetches.can_begin(&outbox.exposures.landing, peers.len() == 1)
     }
@@ -336,10 +344,13 @@ impl<P: Provider> Core<P> {
     /// Sleeps until there may be something to do, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
         let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
-        if !self.outbox.is_idle() || !is_refilled || !self.waiting.is_empty() || self.can_settle() {
+        if !self.outbox.is_idle() || !is_refilled || self.can_serve_waiting() || self.can_settle() {
             return;
         }
         let bell = self.handle.bell().clone();
+        if self.can_answer() {
+            return bell.ring();
+        }
         if bell.fall_asleep() {
             self.stats.sleeps.add(1);
             // A device that cannot wait is polled; it will say what is wrong then.

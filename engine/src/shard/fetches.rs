@@ -222,14 +222,19 @@ impl Fetches {
         self.here.pop_front()
     }
 
-    /// Puts a call back that could not be delivered yet.
+    /// Puts a call back that could not be delivered yet, behind those of others.
     pub fn retry_here(&mut self, index: u32) {
-        self.here.push_front(index);
+        self.here.push_back(index);
     }
 
-    /// Whether there is something to deliver.
-    pub fn has_here(&self) -> bool {
-        !self.here.is_empty()
+    /// How many calls are to be delivered.
+    pub fn here_len(&self) -> usize {
+        self.here.len()
+    }
+
+    /// Whose calls are to be delivered.
+    pub fn here(&self) -> impl Iterator<Item = Option<PeerId>> {
+        self.here.iter().map(|&at| self.entries[at as usize].owner.map(|(peer, _)| peer))
     }
 
     /// Calls that are to be delivered or read.

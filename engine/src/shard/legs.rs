@@ -135,7 +135,8 @@ impl<P: Provider> Core<P> {
 
     /// Hands calls up whose data are here, as many as there are send slots to answer them.
     fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
-        while let Some(place) = self.fetches.pop_here() {
+        for _each_once in 0..self.fetches.here_len() {
+            let Some(place) = self.fetches.pop_here() else { return };
             let Core { fetches, peers, pool, outbox, map, kept, stats, life, .. } = self;
             let fetch = fetches.at(place);
             let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
@@ -144,7 +145,9 @@ impl<P: Provider> Core<P> {
                 None => {}
                 Some(((peer, _), to)) if life.is_stopping() => turn_back(peer, outbox, &to, life),
                 Some(((peer, _), _)) if !outbox.has_slot_for(&peer.lane) => {
-                    return fetches.retry_here(place);
+                    // Those of others need not wait for it.
+                    fetches.retry_here(place);
+                    continue;
                 }
                 Some(((peer, address), to)) => {
                     let landing_len = outbox.exposures.landing_len;

@@ -1,8 +1,10 @@
 //! What other threads may say to a shard.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rpcrdma_proto::ReplyTo;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::inbox::{Bell, Inbox};
@@ -21,6 +23,9 @@ struct Desk {
     stats: SharedStats,
     bell: Arc<Bell>,
     finished: Inbox<(Ticket, Finished)>,
+    /// Calls whose tickets were dropped: no more than there were tickets.
+    dropped: Mutex<Vec<(PeerId, ReplyTo)>>,
+    has_dropped: AtomicBool,
     orders: Inbox<Order>,
 }
 
@@ -52,6 +57,8 @@ impl ShardHandle {
             shard,
             stats,
             finished: Inbox::new(tickets_max.max(1), bell.clone()),
+            dropped: Mutex::new(Vec::new()),
+            has_dropped: AtomicBool::new(false),
             orders: Inbox::new(ORDERS_MAX, bell.clone()),
             bell,
         }))
@@ -79,11 +86,16 @@ impl ShardHandle {
     /// Both back, if the ticket is another shard's, or if more answers wait than tickets can be
     /// out, which happens only after the shard was dropped.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
-    pub fn finish(&self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
+    pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         if ticket.shard != self.0.shard {
             return Err((ticket, finished));
         }
-        self.0.finished.send((ticket, finished))
+        let home = ticket.home.take();
+        self.0.finished.send((ticket, finished)).map_err(|(ticket, finished)| {
+            let mut ticket = ticket;
+            ticket.home = home;
+            (ticket, finished)
+        })
     }
 
     /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
@@ -113,6 +125,22 @@ impl ShardHandle {
 
     pub(crate) fn pop_finished(&self) -> Option<(Ticket, Finished)> {
         self.0.finished.pop()
+    }
+
+    /// A ticket was dropped: its call is to be refused.
+    #[cold]
+    pub(crate) fn on_dropped(&self, peer: PeerId, to: ReplyTo) {
+        self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner).push((peer, to));
+        self.0.has_dropped.store(true, Ordering::Release);
+        self.0.bell.ring();
+    }
+
+    /// The calls whose tickets were dropped.
+    pub(crate) fn take_dropped(&self) -> Vec<(PeerId, ReplyTo)> {
+        if !self.0.has_dropped.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        core::mem::take(&mut *self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn pop_order(&self) -> Option<Order> {

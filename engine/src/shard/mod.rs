@@ -6,6 +6,7 @@
 //! ```
 
 pub(crate) mod admit;
+mod answers;
 #[doc(hidden)]
 pub mod audit;
 mod batch;

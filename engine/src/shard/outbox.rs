@@ -11,6 +11,7 @@ use rpcrdma_xdr::error::NoRoom;
 use super::exposed::Exposures;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
+use super::letters::ShardHandle;
 use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
 use crate::client::call::{WANTS_MAX, Wanted};
@@ -21,8 +22,8 @@ use crate::stats::SharedStats;
 
 /// Everything a message needs on its way out, short of the queue pair.
 pub(crate) struct Outbox {
-    /// The number of the shard.
-    pub shard: u32,
+    /// The shard, for the tickets of its calls.
+    pub home: ShardHandle,
     pub send: SendPool,
     pub headers: Pool<Headers>,
     pub zero: ZeroPage,
@@ -72,6 +73,7 @@ impl Express {
 
 impl Outbox {
     pub fn new(
+        home: ShardHandle,
         pools: (SendPool, Pool<Headers>, ZeroPage),
         messages: Messages,
         exposures: Exposures,
@@ -87,7 +89,7 @@ impl Outbox {
         let leaked = 0;
         let ripe = Vec::with_capacity(messages.len());
         Outbox {
-            shard: 0,
+            home,
             send,
             headers,
             zero,

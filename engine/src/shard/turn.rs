@@ -58,7 +58,7 @@ impl Turn<'_> {
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn resume(
         &mut self,
-        ticket: Ticket,
+        mut ticket: Ticket,
         answer: impl for<'r> FnOnce(Reply<'r>) -> Answer<'r>,
     ) -> Result<(), Ticket> {
         if ticket.shard != self.handle.shard() {
@@ -72,6 +72,7 @@ impl Turn<'_> {
             return Err(ticket);
         }
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
+        ticket.home = None;
         let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
         let asked = Asked { to: &ticket.to, kept: &ticket.offer };
         let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));

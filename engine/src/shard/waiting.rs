@@ -102,6 +102,15 @@ impl<P: Provider> Core<P> {
         }
     }
 
+    /// Whether one of the messages that wait can be taken up.
+    pub fn can_serve_waiting(&mut self) -> bool {
+        let Core { waiting, peers, outbox, .. } = self;
+        waiting.list.iter().any(|it| match peers.find(it.qp_num).and_then(|at| peers.at(at)) {
+            Some(peer) => outbox.has_slot_for(&peer.lane),
+            None => outbox.send.free() > 0,
+        })
+    }
+
     /// Drops the messages of a connection that is gone: its number may be used again.
     #[cold]
     pub fn drop_waiting(&mut self, qp_num: u32) {

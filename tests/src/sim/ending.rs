@@ -109,14 +109,13 @@ impl Sim {
         (0..self.nodes.len()).try_for_each(|at| self.poll(at))
     }
 
-    /// Ends connections on which a call may never be answered: its ticket was forgotten, or a
-    /// header was changed.
+    /// Ends connections on which a call may never be answered, because a header was changed.
     fn close_hopeless(&mut self) {
         let model = self.model.borrow();
         let is_hopeless = |end: &End| match model.links.get(end) {
             Some(&link) => {
                 let link = &model.about[link];
-                !link.is_broken && (link.is_changed || link.is_owed)
+                !link.is_broken && link.is_changed
             }
             // Nobody knows what was changed at its other end.
             None => self.is_noisy() || self.strangers.contains(end),

@@ -33,8 +33,6 @@ pub struct Link {
     pub is_changed: bool,
     /// An end of it has been closed, or is gone.
     pub is_broken: bool,
-    /// A call on it will never be answered.
-    pub is_owed: bool,
 }
 
 /// What became of a call.

@@ -246,15 +246,13 @@ impl Program {
 
     fn pay(&mut self, turn: &mut Turn<'_>, owed: Owed) {
         let Owed { ticket, script, placed, finished, is_last } = owed;
-        let (is_open, peer) = (turn.is_open(&ticket), ticket.peer());
+        let is_open = turn.is_open(&ticket);
         if is_last && self.random.below(10) == 0 {
-            // Whoever forgets a ticket has to close the connection.
+            // A ticket that is forgotten refuses its call.
             let mut model = self.model();
-            if let Some(link) = model.link((self.shard, peer)) {
-                link.is_owed = true;
-                model.saw("tickets forgotten");
-                return;
-            }
+            model.saw("tickets forgotten");
+            model.refused(self.shard, script.seed);
+            return;
         }
         if let Some(finished) = finished {
             self.model().saw("answers from elsewhere");
