@@ -6,21 +6,20 @@
 //!                     Arrival ◀───────┘  to the shard that asked, or to the next that serves
 //! ```
 
+mod office;
+
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
+pub(crate) use self::office::{Attachment, Office, Wish};
+use self::office::{Param, Request, lock};
 use crate::budget;
 use crate::error::SetupError;
-use crate::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Handle, Provider, Queues, Waker,
-};
-use crate::shard::core::Core;
-use crate::shard::inbox::{Bell, Inbox};
+use crate::provider::{CmEvent, ConnectError, ConnectId, ConnectionManager, Provider};
 use crate::shard::letters::Arrival;
 use crate::versions::VersionMemory;
 
@@ -29,55 +28,15 @@ use crate::versions::VersionMemory;
 pub struct Control<P: Provider> {
     cm: P::Cm,
     office: Arc<Office<P>>,
+    /// What is being done: a panic over it must not make who asked wait for ever.
+    in_hand: Option<Request>,
     attempts: Vec<Attempt>,
+    /// Where it listens.
+    listening: Vec<SocketAddr>,
+    /// Whether there was a shard that serves since it listens.
+    is_served: bool,
     /// The shard that got the last connection.
     last: usize,
-}
-
-/// What the control plane shares with the shards and the engine.
-pub(crate) struct Office<P: Provider> {
-    desks: Mutex<Vec<Desk<P>>>,
-    requests: Mutex<Vec<Request>>,
-    waker: Waker,
-    stopped: AtomicBool,
-    next_id: AtomicU64,
-    param: Param,
-    versions: VersionMemory,
-}
-
-/// What connections are made with.
-struct Param {
-    private: [u8; 8],
-    rnr_retry: u8,
-    timeout: Duration,
-}
-
-/// A shard, as the control plane sees it.
-struct Desk<P: Provider> {
-    shard: u32,
-    queues: Handle<P::Cm>,
-    arrivals: Arc<Inbox<Arrival<P>>>,
-    bell: Arc<Bell>,
-    connections_max: usize,
-    /// Whether it takes connections from the listeners.
-    serves: bool,
-}
-
-/// What the control plane is asked for.
-enum Request {
-    Listen { at: SocketAddr, answer: mpsc::Sender<Result<SocketAddr, SetupError>> },
-    Connect(Wish),
-}
-
-/// A connection that a shard wants.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
-    pub shard: u32,
-    pub to: SocketAddr,
-    /// The shard's name for it.
-    pub id: ConnectId,
-    /// Whether it stands for one on which version two was tried in vain.
-    pub again: bool,
 }
 
 /// A connection that is being made.
@@ -88,64 +47,60 @@ struct Attempt {
     until: Instant,
 }
 
-/// A shard's place in the control plane.
-pub(crate) struct Attachment<P: Provider> {
-    office: Arc<Office<P>>,
-    shard: u32,
-    bell: Arc<Bell>,
-    connections_max: usize,
-}
-
 impl<P: Provider> Control<P> {
     pub(crate) fn new(provider: &P, config: &Config) -> Result<Control<P>, SetupError> {
-        let waker = Waker::new().map_err(|source| SetupError::System {
-            call: "eventfd",
-            source,
-            hint: "the process may have no file descriptor left (ulimit -n)",
-        })?;
         // wire.md P15: the private data are for peers that speak version one.
         let param = Param {
             private: budget::settings(config, provider.caps()).private_data().encode(),
             rnr_retry: config.connections().rnr_retry.value() as u8,
             timeout: config.connections().connect_timeout,
         };
-        let office = Arc::new(Office {
-            desks: Mutex::new(Vec::new()),
-            requests: Mutex::new(Vec::new()),
-            waker,
-            stopped: AtomicBool::new(false),
-            next_id: AtomicU64::new(1),
-            param,
-            versions: VersionMemory::new(config.protocol().version_memory),
-        });
-        Ok(Control { cm: provider.open_cm()?, office, attempts: Vec::new(), last: 0 })
+        let versions = VersionMemory::new(config.protocol().version_memory);
+        let office = Arc::new(Office::new(param, versions)?);
+        Ok(Control {
+            cm: provider.open_cm()?,
+            office,
+            in_hand: None,
+            attempts: Vec::new(),
+            listening: Vec::new(),
+            is_served: false,
+            last: 0,
+        })
     }
 
     pub(crate) fn office(&self) -> Arc<Office<P>> {
         self.office.clone()
     }
 
-    /// Listens; connections go in turn to the shards that serve.
+    /// Listens; connections go in turn to the shards that serve. When the last of them was told to
+    /// stop, or is gone, nothing is listened on any more.
     ///
     /// # Errors
     /// If the address is taken or not to be had.
     pub fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        self.cm.listen(at)
+        let at = self.cm.listen(at)?;
+        self.listening.push(at);
+        Ok(at)
     }
 
     /// Works off what has been asked for and what has happened, waiting for it at most `timeout`.
     pub fn step(&mut self, timeout: Duration) {
-        let requests = core::mem::take(&mut *lock(&self.office.requests));
-        for request in requests {
-            match request {
-                Request::Listen { at, answer } => {
-                    // Whoever asked may have gone; then the listener stays for others.
-                    let _ = answer.send(self.cm.listen(at));
-                }
-                Request::Connect(wish) => self.connect(wish),
+        while let Some(request) = self.office.next_request() {
+            let (listen, connect) = (request.listens_at(), request.wish());
+            self.in_hand = Some(request);
+            let listening = listen.map(|at| self.listen(at));
+            if let Some(wish) = connect {
+                self.connect(wish);
+            }
+            if let Some((Request::Listen { answer, .. }, outcome)) =
+                self.in_hand.take().zip(listening)
+            {
+                // Whoever asked may have gone; then the listener stays for others.
+                let _ = answer.send(outcome);
             }
         }
         self.give_up();
+        self.look_for_servers();
         let waker = self.office.waker.clone();
         let mut event = self.cm.next(&waker, timeout);
         waker.drain();
@@ -156,8 +111,8 @@ impl<P: Provider> Control<P> {
     }
 
     /// Steps until the engine stops.
-    pub(crate) fn run(mut self) {
-        while !self.office.stopped.load(Ordering::Acquire) {
+    pub(crate) fn run(&mut self) {
+        while !self.office.is_stopped() {
             self.step(STEP);
         }
     }
@@ -192,7 +147,7 @@ impl<P: Provider> Control<P> {
         let mut turn = (1..=count).map(|step| (self.last + step) % count);
         let chosen = turn.find(|&at| {
             let desk = &desks[at];
-            desk.serves && !desk.bell.is_stop_wanted() && desk.bell.reserve(desk.connections_max)
+            desk.is_serving() && desk.bell.reserve(desk.connections_max)
         });
         let Some(at) = chosen else {
             self.cm.reject(request, &[]);
@@ -228,6 +183,15 @@ impl<P: Provider> Control<P> {
                 self.refuse(wish, reason);
             }
         }
+    }
+
+    /// Where nobody serves any more, nobody listens: who asks there is told so at once.
+    fn look_for_servers(&mut self) {
+        let is_served = lock(&self.office.desks).iter().any(|desk| desk.is_serving());
+        if !is_served && self.is_served {
+            self.listening.drain(..).for_each(|at| self.cm.unlisten(at));
+        }
+        self.is_served = is_served;
     }
 
     /// Ends attempts that take too long, and those of shards that are gone.
@@ -266,86 +230,17 @@ impl<P: Provider> Control<P> {
     }
 }
 
-impl Param {
-    fn as_conn_param(&self) -> ConnParam<'_> {
-        ConnParam { private: &self.private, rnr_retry: self.rnr_retry }
-    }
-}
-
-impl<P: Provider> Office<P> {
-    /// Gives a shard its place.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        core: &mut Core<P>,
-        serves: bool,
-        connections_max: usize,
-    ) -> Attachment<P> {
-        let (shard, bell) = (core.handle.shard(), core.handle.bell().clone());
-        lock(&self.desks).push(Desk {
-            shard,
-            queues: core.io.queues().handle(),
-            arrivals: core.arrivals(),
-            bell: bell.clone(),
-            connections_max,
-            serves,
-        });
-        Attachment { office: self.clone(), shard, bell, connections_max }
-    }
-
-    /// Listens, on the control thread.
-    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        let (answer, outcome) = mpsc::channel();
-        self.request(Request::Listen { at, answer });
-        outcome.recv().map_err(|_| SetupError::Stopped)?
-    }
-
-    /// Ends the control thread.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
-        self.waker.ring();
-    }
-
-    fn request(&self, request: Request) {
-        lock(&self.requests).push(request);
-        self.waker.ring();
-    }
-}
-
-impl<P: Provider> Attachment<P> {
-    /// Asks for a connection.
-    pub fn connect(&self, to: SocketAddr) -> Result<ConnectId, SetupError> {
-        if self.office.stopped.load(Ordering::Acquire) {
-            return Err(SetupError::Stopped);
-        }
-        if !self.bell.reserve(self.connections_max) {
-            return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
-        }
-        let id = ConnectId(self.office.next_id.fetch_add(1, Ordering::Relaxed));
-        self.ask(Wish { shard: self.shard, to, id, again: false });
-        Ok(id)
-    }
-
-    /// Asks for a connection whose place is reserved.
-    pub fn ask(&self, wish: Wish) {
-        self.office.request(Request::Connect(wish));
-    }
-
-    /// Who is known to speak version one only.
-    pub fn memory(&self) -> &VersionMemory {
-        &self.office.versions
-    }
-}
-
-impl<P: Provider> Drop for Attachment<P> {
-    /// Takes the shard out of the control plane: it gets no more connections.
+impl<P: Provider> Drop for Control<P> {
+    /// Whoever waits for something is told that it will not come.
     fn drop(&mut self) {
-        lock(&self.office.desks).retain(|desk| desk.shard != self.shard);
+        let asked = self.office.close().into_iter().chain(self.in_hand.take());
+        // Who waits until an address is listened on knows when the request is dropped.
+        let wanted = asked.filter_map(|request| request.wish());
+        let tried = core::mem::take(&mut self.attempts).into_iter().map(|attempt| attempt.wish);
+        for wish in wanted.chain(tried).collect::<Vec<_>>() {
+            self.refuse(wish, ConnectError::Failed);
+        }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is never left half done, so a panic elsewhere does not spoil it.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long the control thread sleeps at most: attempts have deadlines.

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -13,6 +14,7 @@ use crate::client::Client;
 use crate::control::{Control, Office};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
+use crate::failure::{EngineThread, Failures, Panicked};
 use crate::provider::Provider;
 use crate::server::handler::{Handler, RefuseCalls};
 use crate::shard::core::Core;
@@ -40,7 +42,7 @@ impl<P: Provider> Engine<P> {
         let (mut engine, control) = Engine::without_threads(provider, config)?;
         let thread = std::thread::Builder::new()
             .name("rpcrdma-control".into())
-            .spawn(move || control.run())
+            .spawn(move || run_control(control))
             .map_err(thread_error)?;
         engine.control = Some(thread);
         Ok(engine)
@@ -85,15 +87,30 @@ impl<P: Provider> Engine<P> {
     }
 
     /// Listens. Connections go in turn to the shards that serve. Port 0 takes a free one; the
-    /// address taken is returned. Not for an engine without threads: there [`Control::listen`].
+    /// address taken is returned. When the last shard that serves was told to stop, or is gone,
+    /// nothing is listened on any more: a program that makes new ones listens again. Not for an
+    /// engine without threads: there [`Control::listen`].
     ///
     /// # Errors
-    /// If the address is taken or not to be had.
+    /// If the address is taken or not to be had, or the control thread has panicked.
     pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         if self.control.is_none() {
             return Err(SetupError::Stopped);
         }
         self.office.listen(at)
+    }
+
+    /// Threads of this engine that have panicked, and shards that did while the program polled them,
+    /// in the order in which it happened.
+    pub fn failures(&self) -> Vec<Panicked> {
+        self.office.failures.list()
+    }
+
+    /// Has `tell` called for each of [`Engine::failures`], once: for those to come by the thread that
+    /// has panicked, when its connections have ended. It may do what a program does then: wake its
+    /// main thread, start another shard elsewhere, or end the process.
+    pub fn on_failure(&self, tell: impl Fn(&Panicked) + Send + Sync + 'static) {
+        self.office.failures.on_failure(Arc::new(tell));
     }
 
     /// A shard for the calling thread to poll. It serves the engine's listeners.
@@ -116,7 +133,8 @@ impl<P: Provider> Engine<P> {
     /// when all of them serve. `factory` runs on the new threads, once for each.
     ///
     /// # Errors
-    /// The first error of any shard; those started before it go on until [`Engine::stop`].
+    /// The first error of any shard, a panic of `factory` among them; those started before it go on
+    /// until [`Engine::stop`].
     pub fn start<H, F>(&mut self, factory: F) -> Result<Vec<ShardHandle>, SetupError>
     where
         H: Handler,
@@ -128,13 +146,17 @@ impl<P: Provider> Engine<P> {
             let (report, outcome) = mpsc::channel();
             let thread = std::thread::Builder::new()
                 .name("rpcrdma-shard".into())
-                .spawn(move || match maker.make_pinned(core, factory) {
-                    Ok(mut shard) => {
-                        let _ = report.send(Ok(shard.handle().clone()));
-                        shard.run();
-                    }
-                    Err(error) => {
-                        let _ = report.send(Err(error));
+                .spawn(move || {
+                    let (shard, failures) = (maker.number, maker.office.failures.clone());
+                    let made = caught(shard, || maker.make_pinned(core, factory));
+                    match made.map_err(SetupError::Panicked).flatten() {
+                        Ok(made) => {
+                            let _ = report.send(Ok(made.handle().clone()));
+                            run_shard(made, &failures);
+                        }
+                        Err(error) => {
+                            let _ = report.send(Err(error));
+                        }
                     }
                 })
                 .map_err(thread_error)?;
@@ -151,7 +173,7 @@ impl<P: Provider> Engine<P> {
             handle.stop();
         }
         for (_, thread) in self.threads.drain(..) {
-            // A panic of a handler was reported by its thread; here it ends with the others.
+            // A panic was caught and told by the thread.
             let _ = thread.join();
         }
     }
@@ -162,6 +184,7 @@ impl<P: Provider> Engine<P> {
             config: self.config.clone(),
             office: self.office.clone(),
             first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
+            number: SHARDS.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -204,6 +227,7 @@ struct Maker<P: Provider> {
     config: Arc<Config>,
     office: Arc<Office<P>>,
     first_xid: u32,
+    number: u32,
 }
 
 impl<P: Provider> Maker<P> {
@@ -225,13 +249,13 @@ impl<P: Provider> Maker<P> {
         serves: bool,
         factory: impl FnOnce(ShardHandle) -> H,
     ) -> Result<Shard<P, H>, SetupError> {
-        let shard = SHARDS.fetch_add(1, Ordering::Relaxed);
-        let mut core =
-            Core::new(&self.provider, &self.config, (shard, self.first_xid), self.numa_node())?;
+        let names = (self.number, self.first_xid);
+        let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
+        // Before anybody connects to it.
+        let handler = factory(core.handle.clone());
         let connections_max = self.config.connections().max.as_usize();
         core.attachment = Some(self.office.attach(&mut core, serves, connections_max));
-        let handler = factory(core.handle.clone());
-        Ok(Shard::new(core, handler, &self.config))
+        Ok(Shard::new(core, handler, &self.config, self.office.failures.clone()))
     }
 
     /// The node that memory is to come from: that of the only core that this thread may run on.
@@ -241,6 +265,36 @@ impl<P: Provider> Maker<P> {
         let wanted = self.config.engine().numa_bind;
         wanted.then(|| Topology::detect().core(*core).map(|core| core.node)).flatten()
     }
+}
+
+/// The control thread. If it panics, whoever waits for it gets an error, and the program is told.
+fn run_control<P: Provider>(mut control: Control<P>) {
+    let failures = control.office().failures.clone();
+    let ended = catch_unwind(AssertUnwindSafe(|| control.run()));
+    if let Err(panic) = ended {
+        failures.record(Panicked::new(EngineThread::Control, &*panic));
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(control)));
+    failures.tell();
+}
+
+/// The thread of a shard. A panic of its handler has been told when it comes here.
+fn run_shard<P: Provider, H: Handler>(mut shard: Shard<P, H>, failures: &Failures) {
+    let number = shard.handle().shard();
+    let ended = catch_unwind(AssertUnwindSafe(|| shard.run()));
+    // Not while the panic is under way: a second one would end the process.
+    if let Err(failure) = caught(number, || drop(shard))
+        && ended.is_ok()
+    {
+        failures.record(failure);
+        failures.tell();
+    }
+}
+
+/// Does something for a shard; a panic of it as an error.
+fn caught<R>(shard: u32, act: impl FnOnce() -> R) -> Result<R, Panicked> {
+    let done = catch_unwind(AssertUnwindSafe(act));
+    done.map_err(|panic| Panicked::new(EngineThread::Shard(shard), &*panic))
 }
 
 fn thread_error(source: std::io::Error) -> SetupError {

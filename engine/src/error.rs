@@ -97,6 +97,9 @@ pub enum SetupError {
     /// The engine is stopping or stopped.
     #[error("the engine is stopped")]
     Stopped,
+    /// The thread that was to do it has panicked.
+    #[error(transparent)]
+    Panicked(#[from] crate::failure::Panicked),
 }
 
 /// Why a connection ended.

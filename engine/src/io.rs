@@ -118,6 +118,13 @@ impl<Q: Queues> Io<Q> {
         }
     }
 
+    /// Moves the queue pair of a peer to the error state; the peer is told.
+    pub fn disconnect(&mut self, peer: u32) -> Option<Q::Qp> {
+        let qp = self.qps[peer as usize]?;
+        self.queues().disconnect(qp);
+        Some(qp)
+    }
+
     /// From now on every send is signaled: whoever stops wants to know what has arrived.
     pub fn signal_all(&mut self) {
         self.depths.signal_every = 1;
@@ -428,8 +435,7 @@ impl<Q: Queues> Io<Q> {
     /// completion says that the device holds no memory of this lane any more. False if there is no
     /// room for it yet.
     pub fn drain(&mut self, lane: &mut Lane, peer: u32) -> bool {
-        let Some(qp) = self.qps[peer as usize] else { return false };
-        self.queues().disconnect(qp);
+        let Some(qp) = self.disconnect(peer) else { return false };
         if lane.outstanding() >= self.depths.send_depth {
             return false;
         }

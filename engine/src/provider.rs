@@ -141,6 +141,9 @@ pub trait ConnectionManager: Send {
 
     /// Starts to listen; port 0 takes a free one. Returns the address taken.
     fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError>;
+    /// Stops to listen at an address that [`ConnectionManager::listen`] returned. Requests that are
+    /// on their way may still come; later ones find nobody who listens.
+    fn unlisten(&mut self, at: SocketAddr);
     /// Starts to connect. The outcome comes from [`ConnectionManager::next`].
     fn connect(
         &mut self,

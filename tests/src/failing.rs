@@ -268,6 +268,10 @@ impl<C: ConnectionManager> ConnectionManager for FailingCm<C> {
         self.inner.listen(at)
     }
 
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.inner.unlisten(at);
+    }
+
     fn connect(
         &mut self,
         to: SocketAddr,

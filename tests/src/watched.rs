@@ -428,6 +428,10 @@ impl<C: ConnectionManager> ConnectionManager for WatchedCm<C> {
         self.0.listen(at)
     }
 
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.0.unlisten(at);
+    }
+
     fn connect(
         &mut self,
         to: SocketAddr,

@@ -60,7 +60,7 @@ fn a_device_that_is_lost_ends_every_connection_and_says_so() {
     }
     world.until("the shard ends", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
-    assert_eq!(world.try_connect(0), Err(ConnectError::Rejected), "nobody serves any more");
+    assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable), "nobody serves any more");
     world.check_nothing_leaked();
 }
 

@@ -146,6 +146,10 @@ impl<C: ConnectionManager> ConnectionManager for ApartCm<C> {
         self.0.listen(at)
     }
 
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.0.unlisten(at);
+    }
+
     fn connect(
         &mut self,
         to: SocketAddr,

@@ -95,6 +95,14 @@ impl ConnectionManager for FabricCm {
         Ok(address)
     }
 
+    fn unlisten(&mut self, at: SocketAddr) {
+        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others of the fabric may listen there: none is taken away but our own.
+        if let Some(at) = self.listening.iter().position(|address| *address == at) {
+            listeners.remove(&self.listening.swap_remove(at));
+        }
+    }
+
     fn connect(
         &mut self,
         to: SocketAddr,

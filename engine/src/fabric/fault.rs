@@ -442,6 +442,10 @@ impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
         self.0.listen(at)
     }
 
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.0.unlisten(at);
+    }
+
     fn connect(
         &mut self,
         to: SocketAddr,

@@ -332,7 +332,7 @@ impl<P: Provider> Core<P> {
             self.drop_waiting(peer.qp_num);
             peer.conn.close(&mut self.outbox.ledger);
             match peer.connect.filter(|_| peer.again) {
-                Some(asked) => self.ask_again(asked),
+                Some(asked) => self.ask_again(asked, handler),
                 None => self.handle.bell().disconnected(),
             }
         }

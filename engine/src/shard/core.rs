@@ -14,7 +14,7 @@ use super::close::{Life, TICK};
 use super::exposed::Exposures;
 use super::fetches::{Fetches, Use};
 use super::hold::Hold;
-use super::inbox::{Bell, Inbox};
+use super::inbox::{Bell, End, Inbox};
 use super::letters::{Arrival, ShardHandle};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
@@ -170,7 +170,9 @@ impl<P: Provider> Core<P> {
         let mut busy = false;
         if self.handle.bell().answer() {
             busy = true;
-            self.on_bell(now, handler);
+            if !self.on_bell(now, handler) {
+                return false;
+            }
         }
         if self.is_due(now) {
             self.flush(now, handler);
@@ -219,14 +221,20 @@ impl<P: Provider> Core<P> {
         busy
     }
 
-    /// Other threads have left something.
+    /// Other threads have left something. False if a panic has left the shard half done.
     #[cold]
-    fn on_bell<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    fn on_bell<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+        if self.is_broken() {
+            // The next turn ends here as well.
+            self.handle.bell().ring();
+            return false;
+        }
         // Who is told to close a connection has sent before what it sent before.
         if self.hold.is_on() {
             self.flush(now, handler);
         }
         self.read_letters(now, handler);
+        true
     }
 
     /// The hold learns how many messages have come together, and those that wait go first.
@@ -370,6 +378,9 @@ impl<P: Provider> Drop for Core<P> {
     /// Brings all memory home before it is unmapped, whether the shard has stopped, was never quite
     /// made, or its handler has panicked.
     fn drop(&mut self) {
+        self.attachment = None;
+        self.handle.bell().end(End::Dropped);
+        while self.handle.pop_finished().is_some() {}
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain();
         let held = self.fetches.drain().chain(self.outbox.exposures.drain());

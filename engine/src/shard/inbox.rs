@@ -7,7 +7,7 @@
 //! The order push, mark, look at `asleep` on one side and announce sleep, look at `letters` on the
 //! other is sequentially consistent, so a letter is either seen before the sleep or ends it.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -26,8 +26,20 @@ pub(crate) struct Bell {
     /// Ends the shard's sleep.
     pub(crate) waker: Waker,
     stop: AtomicBool,
+    /// Whether the shard has ended, and how: an [`End`], or 0.
+    end: AtomicU8,
     /// Connections that the shard has or that are on their way to it.
     connections: AtomicUsize,
+}
+
+/// How a shard has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum End {
+    /// It was dropped.
+    Dropped = 1,
+    /// A panic has left it half done.
+    Panicked = 2,
 }
 
 impl Bell {
@@ -37,6 +49,7 @@ impl Bell {
             asleep: AtomicBool::new(false),
             waker,
             stop: AtomicBool::new(false),
+            end: AtomicU8::new(0),
             connections: AtomicUsize::new(0),
         }
     }
@@ -64,6 +77,22 @@ impl Bell {
     /// Whether the shard was told to stop.
     pub(crate) fn is_stop_wanted(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Says that the shard has ended, the first time; it has no connections any more.
+    pub(crate) fn end(&self, end: End) {
+        let _ = self.end.compare_exchange(0, end as u8, Ordering::AcqRel, Ordering::Acquire);
+        self.connections.store(0, Ordering::Release);
+        self.ring();
+    }
+
+    /// How the shard has ended, if it has.
+    pub(crate) fn ended(&self) -> Option<End> {
+        match self.end.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(End::Dropped),
+            _ => Some(End::Panicked),
+        }
     }
 
     /// Reserves one of `max` connections; false if all are taken.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rpcrdma_proto::ReplyTo;
 use rpcrdma_xdr::private_data::PrivateData;
 
-use super::inbox::{Bell, Inbox};
+use super::inbox::{Bell, End, Inbox};
 use super::peers::PeerId;
 use crate::control::Wish;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider};
@@ -27,6 +27,20 @@ struct Desk {
     dropped: Mutex<Vec<(PeerId, ReplyTo)>>,
     has_dropped: AtomicBool,
     orders: Inbox<Order>,
+}
+
+/// How far the life of a shard has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardState {
+    /// It works, if it is polled.
+    Running,
+    /// It was told to stop, and closes its connections.
+    Stopping,
+    /// It is gone, and all that it had with it.
+    Ended,
+    /// A panic has left it half done: its connections were ended, and it does nothing any more.
+    Panicked,
 }
 
 /// What a shard can be told.
@@ -74,6 +88,16 @@ impl ShardHandle {
         self.0.stats.snapshot()
     }
 
+    /// How far its life has gone.
+    pub fn state(&self) -> ShardState {
+        match self.0.bell.ended() {
+            Some(End::Panicked) => ShardState::Panicked,
+            Some(End::Dropped) => ShardState::Ended,
+            None if self.0.bell.is_stop_wanted() => ShardState::Stopping,
+            None => ShardState::Running,
+        }
+    }
+
     /// Connections that the shard has.
     pub fn connections(&self) -> usize {
         self.0.bell.connections()
@@ -83,11 +107,10 @@ impl ShardHandle {
     /// connection has ended meanwhile, the answer is dropped, and its memory goes home.
     ///
     /// # Errors
-    /// Both back, if the ticket is another shard's, or if more answers wait than tickets can be
-    /// out, which happens only after the shard was dropped.
+    /// Both back, if the ticket is another shard's, or the shard has ended.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
-        if ticket.shard != self.0.shard {
+        if ticket.shard != self.0.shard || self.0.bell.ended().is_some() {
             return Err((ticket, finished));
         }
         let home = ticket.home.take();

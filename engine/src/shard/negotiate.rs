@@ -15,7 +15,7 @@ use super::core::Core;
 use super::peers::{Peer, Phase};
 use crate::control::Wish;
 use crate::error::CloseReason;
-use crate::provider::{ConnectId, Provider};
+use crate::provider::{ConnectError, ConnectId, Provider};
 use crate::server::handler::Handler;
 
 /// What a connection came from, on the side that asked for it.
@@ -108,11 +108,11 @@ impl<P: Provider> Core<P> {
     }
 
     /// Asks once more for a connection whose predecessor is gone. Its place is still reserved.
-    pub fn ask_again(&mut self, asked: Asked) {
+    pub fn ask_again<H: Handler>(&mut self, asked: Asked, handler: &mut H) {
         let wish = Wish { shard: self.handle.shard(), to: asked.to, id: asked.id, again: true };
-        match &self.attachment {
-            Some(attachment) => attachment.ask(wish),
-            None => self.handle.bell().disconnected(),
+        if !self.attachment.as_ref().is_some_and(|attachment| attachment.ask(wish)) {
+            self.handle.bell().disconnected();
+            handler.on_refused(asked.id, ConnectError::Failed);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The public face of a shard: polled by the host, or run on a thread of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_config::Config;
@@ -12,6 +14,7 @@ use super::letters::ShardHandle;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::SetupError;
+use crate::failure::{EngineThread, Failures, Panicked};
 use crate::provider::{ConnectId, Provider};
 use crate::server::handler::Handler;
 
@@ -20,16 +23,46 @@ use crate::server::handler::Handler;
 /// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) makes a pinned thread for
 /// it, [`Shard::run`] runs it on the thread that calls, [`Shard::poll_once`] inside of the host's
 /// own loop.
+///
+/// A panic of the handler leaves a shard half done: its connections end, its peers and the program
+/// are told ([`ShardHandle::state`], [`Engine::failures`](crate::engine::Engine::failures)), and it
+/// does nothing any more but wait to be dropped. The panic goes on to whoever polls.
 pub struct Shard<P: Provider, H> {
     // Dropped before the memory that its loans are of.
     handler: H,
     pub(crate) core: Core<P>,
     idle: Idle,
+    failures: Arc<Failures>,
+}
+
+/// While a turn is under way: what becomes of the shard if it panics. Costs nothing otherwise.
+struct Fuse<'a, P: Provider> {
+    core: &'a mut Core<P>,
+    /// Who is told; nobody if [`Shard::run`] does.
+    failures: Option<&'a Failures>,
+}
+
+impl<P: Provider> Drop for Fuse<'_, P> {
+    /// Reached by a panic only.
+    #[cold]
+    fn drop(&mut self) {
+        // What is half done may make this panic, too, which would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
+        if let Some(failures) = self.failures {
+            failures.record(Panicked::polled(self.core.handle.shard()));
+            failures.tell();
+        }
+    }
 }
 
 impl<P: Provider, H: Handler> Shard<P, H> {
-    pub(crate) fn new(core: Core<P>, handler: H, config: &Config) -> Shard<P, H> {
-        Shard { core, handler, idle: config.engine().idle }
+    pub(crate) fn new(
+        core: Core<P>,
+        handler: H,
+        config: &Config,
+        failures: Arc<Failures>,
+    ) -> Shard<P, H> {
+        Shard { core, handler, idle: config.engine().idle, failures }
     }
 
     /// Does everything there is to do, once, and returns whether there was something. `now` is in
@@ -37,23 +70,39 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     /// connection comes or goes.
     #[inline]
     pub fn poll_once(&mut self, now: u64) -> bool {
-        self.core.turn(now, &mut self.handler)
+        let Shard { core, handler, failures, .. } = self;
+        turn(core, Some(failures), now, handler)
     }
 
     /// As [`Shard::poll_once`], with another handler than the shard's own for this turn.
     #[inline]
     pub(crate) fn poll_with(&mut self, now: u64, handler: &mut impl Handler) -> bool {
-        self.core.turn(now, handler)
+        let Shard { core, failures, .. } = self;
+        turn(core, Some(failures), now, handler)
     }
 
     /// Polls until the shard is stopped, and waits by the idle policy of the configuration.
+    ///
+    /// # Panics
+    /// If the handler does, once its peers and the program are told.
     pub fn run(&mut self) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.keep_polling())) else { return };
+        if !self.core.is_broken() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
+        }
+        let thread = EngineThread::Shard(self.core.handle.shard());
+        self.failures.record(Panicked::new(thread, &*panic));
+        self.failures.tell();
+        resume_unwind(panic);
+    }
+
+    fn keep_polling(&mut self) {
         let clock = Clock::new();
         let mut waiting = Waiting::new(self.idle);
         let mut now = clock.now();
         let mut idle = 0_u32;
         while !self.is_stopped() {
-            let busy = self.poll_once(now);
+            let busy = turn(&mut self.core, None, now, &mut self.handler);
             // A turn without work takes less time than reading the clock: time stands still for
             // some of them, less than a microsecond.
             idle = if busy { 0 } else { idle.wrapping_add(1) };
@@ -118,6 +167,20 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     pub fn wait(&mut self, timeout: Duration) {
         self.core.sleep(timeout);
     }
+}
+
+/// A turn, and what becomes of the shard if it panics.
+#[inline]
+fn turn<P: Provider>(
+    core: &mut Core<P>,
+    failures: Option<&Arc<Failures>>,
+    now: u64,
+    handler: &mut impl Handler,
+) -> bool {
+    let fuse = Fuse { core, failures: failures.map(|failures| &**failures) };
+    let busy = fuse.core.turn(now, handler);
+    std::mem::forget(fuse);
+    busy
 }
 
 /// What a shard does when there is nothing to do.

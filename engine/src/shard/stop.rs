@@ -12,6 +12,7 @@
 use rpcrdma_proto::Role;
 
 use super::core::Core;
+use super::inbox::End;
 use super::peers::{Peer, Phase};
 use crate::error::CloseReason;
 use crate::provider::Provider;
@@ -41,9 +42,30 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Whether the shard was told to stop and has.
+    /// Whether the shard was told to stop and has, or can do nothing else.
     pub fn is_stopped(&self) -> bool {
-        self.life.is_stopping() && self.peers.len() == 0
+        self.life.is_stopping() && (self.peers.len() == 0 || self.is_broken())
+    }
+
+    /// A panic has left the shard half done. Its peers are told by the end of their connections, and
+    /// it gets no more; what the device has of its memory stays as it is until the queues are gone.
+    #[cold]
+    pub fn break_down(&mut self) {
+        self.attachment = None;
+        self.handle.bell().end(End::Panicked);
+        self.life.stop(0);
+        for index in 0..self.peers.capacity() {
+            if let Some(peer) = self.peers.at(index) {
+                // No ticket is answered any more, and no deadline is looked at.
+                peer.phase = Phase::Closing { until: u64::MAX, is_marked: true };
+                self.io.disconnect(index);
+            }
+        }
+    }
+
+    /// Whether a panic has left the shard half done.
+    pub fn is_broken(&self) -> bool {
+        self.handle.bell().ended().is_some()
     }
 
     /// Closes the connections that have nothing left to finish; all of them if time is over.

@@ -14,12 +14,13 @@ mod address;
 mod attempt;
 mod find;
 mod id;
+mod owner;
 mod reason;
 mod request;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::SetupError;
@@ -33,6 +34,7 @@ pub(crate) use self::find::device_of;
 use self::find::listen_error;
 pub(crate) use self::id::Id;
 use self::id::{Channel, Depths, Happened, Offer};
+use self::owner::Owner;
 use self::reason::Failure;
 pub use self::request::VerbsRequest;
 use crate::device::Device;
@@ -55,18 +57,6 @@ pub struct VerbsCm {
     keys: u64,
     /// How many owners there may be before those that are gone are swept out.
     sweep_at: usize,
-}
-
-/// Who is to be told of events.
-enum Owner {
-    #[expect(dead_code, reason = "it listens until it is dropped")]
-    Listener(Id),
-    Attempt(ConnectId),
-    /// A connection, on its queues.
-    Link {
-        port: Weak<Port>,
-        num: u32,
-    },
 }
 
 impl VerbsCm {
@@ -107,8 +97,9 @@ impl VerbsCm {
         match self.owners.get(&happened.key) {
             // Of an end that is being destroyed, or of a request.
             None => {}
-            Some(Owner::Listener(_)) if happened.event != sys::RDMA_CM_EVENT_DEVICE_REMOVAL => {}
-            Some(Owner::Listener(_)) => drop(self.owners.remove(&happened.key)),
+            Some(Owner::Listener { .. }) if happened.event != sys::RDMA_CM_EVENT_DEVICE_REMOVAL => {
+            }
+            Some(Owner::Listener { .. }) => drop(self.owners.remove(&happened.key)),
             Some(Owner::Attempt(name)) => self.on_attempt(*name, &happened),
             Some(Owner::Link { port, num }) => {
                 let (port, num) = (port.upgrade(), *num);
@@ -330,10 +321,14 @@ impl ConnectionManager for VerbsCm {
         let port = id
             .listen(self.device.options.backlog)
             .map_err(|source| listen_error(at, "rdma_listen", source))?;
-        self.owners.insert(key, Owner::Listener(id));
         let mut taken = at;
         taken.set_port(port);
+        self.owners.insert(key, Owner::Listener { _id: id, at: taken });
         Ok(taken)
+    }
+
+    fn unlisten(&mut self, address: SocketAddr) {
+        self.owners.retain(|_, owner| !owner.listens_at(address));
     }
 
     fn connect(
@@ -446,17 +441,6 @@ impl VerbsEndpoint {
         });
         // The queues are gone, and everything on them.
         outcome.unwrap_or(Err(SetupError::Stopped))
-    }
-}
-
-impl Owner {
-    fn is_there(&self) -> bool {
-        match self {
-            Owner::Listener(_) | Owner::Attempt(_) => true,
-            Owner::Link { port, num } => {
-                port.upgrade().is_some_and(|port| port.with(*num, |_| ()).is_some())
-            }
-        }
     }
 }
 

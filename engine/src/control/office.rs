@@ -1,0 +1,232 @@
+//! What the control plane shares with the shards and the engine: who there is, and what is asked.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use crate::error::SetupError;
+use crate::failure::Failures;
+use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Queues, Waker};
+use crate::shard::core::Core;
+use crate::shard::inbox::{Bell, Inbox};
+use crate::shard::letters::Arrival;
+use crate::versions::VersionMemory;
+
+/// What the control plane shares with the shards and the engine.
+pub(crate) struct Office<P: Provider> {
+    pub desks: Mutex<Vec<Desk<P>>>,
+    requests: Mutex<Requests>,
+    pub waker: Waker,
+    stopped: AtomicBool,
+    next_id: AtomicU64,
+    pub param: Param,
+    versions: VersionMemory,
+    pub failures: Arc<Failures>,
+}
+
+/// What has been asked for.
+#[derive(Default)]
+struct Requests {
+    list: VecDeque<Request>,
+    /// Whether nobody works them off any more.
+    is_closed: bool,
+}
+
+/// What connections are made with.
+pub(crate) struct Param {
+    pub private: [u8; 8],
+    pub rnr_retry: u8,
+    pub timeout: Duration,
+}
+
+/// A shard, as the control plane sees it.
+pub(crate) struct Desk<P: Provider> {
+    pub shard: u32,
+    pub queues: Handle<P::Cm>,
+    pub arrivals: Arc<Inbox<Arrival<P>>>,
+    pub bell: Arc<Bell>,
+    pub connections_max: usize,
+    /// Whether it was made to take connections from the listeners.
+    serves: bool,
+}
+
+/// What the control plane is asked for.
+pub(crate) enum Request {
+    Listen { at: SocketAddr, answer: mpsc::Sender<Result<SocketAddr, SetupError>> },
+    Connect(Wish),
+}
+
+/// A connection that a shard wants.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    pub shard: u32,
+    pub to: SocketAddr,
+    /// The shard's name for it.
+    pub id: ConnectId,
+    /// Whether it stands for one on which version two was tried in vain.
+    pub again: bool,
+}
+
+/// A shard's place in the control plane.
+pub(crate) struct Attachment<P: Provider> {
+    office: Arc<Office<P>>,
+    shard: u32,
+    bell: Arc<Bell>,
+    connections_max: usize,
+}
+
+impl Request {
+    /// Where it wants to be listened.
+    pub fn listens_at(&self) -> Option<SocketAddr> {
+        match self {
+            Request::Listen { at, .. } => Some(*at),
+            Request::Connect(_) => None,
+        }
+    }
+
+    /// The connection that it wants.
+    pub fn wish(&self) -> Option<Wish> {
+        match self {
+            Request::Connect(wish) => Some(*wish),
+            Request::Listen { .. } => None,
+        }
+    }
+}
+
+impl Param {
+    pub fn as_conn_param(&self) -> ConnParam<'_> {
+        ConnParam { private: &self.private, rnr_retry: self.rnr_retry }
+    }
+}
+
+impl<P: Provider> Desk<P> {
+    /// Whether it takes connections from the listeners.
+    pub fn is_serving(&self) -> bool {
+        self.serves && !self.bell.is_stop_wanted() && self.bell.ended().is_none()
+    }
+}
+
+impl<P: Provider> Office<P> {
+    pub fn new(param: Param, versions: VersionMemory) -> Result<Office<P>, SetupError> {
+        let waker = Waker::new().map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "the process may have no file descriptor left (ulimit -n)",
+        })?;
+        Ok(Office {
+            desks: Mutex::new(Vec::new()),
+            requests: Mutex::default(),
+            waker,
+            stopped: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            param,
+            versions,
+            failures: Arc::default(),
+        })
+    }
+
+    /// Gives a shard its place.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        core: &mut Core<P>,
+        serves: bool,
+        connections_max: usize,
+    ) -> Attachment<P> {
+        let (shard, bell) = (core.handle.shard(), core.handle.bell().clone());
+        lock(&self.desks).push(Desk {
+            shard,
+            queues: core.io.queues().handle(),
+            arrivals: core.arrivals(),
+            bell: bell.clone(),
+            connections_max,
+            serves,
+        });
+        Attachment { office: self.clone(), shard, bell, connections_max }
+    }
+
+    /// Listens, on the control thread.
+    pub fn listen(&self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        let (answer, outcome) = mpsc::channel();
+        self.request(Request::Listen { at, answer }).map_err(|_| self.why_closed())?;
+        outcome.recv().map_err(|_| self.why_closed())?
+    }
+
+    /// Ends the control thread.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.waker.ring();
+    }
+
+    /// Whether the control thread was told to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// What was asked for first, of what is not done yet.
+    pub fn next_request(&self) -> Option<Request> {
+        lock(&self.requests).list.pop_front()
+    }
+
+    /// Nobody works off requests any more; those that were left.
+    pub fn close(&self) -> VecDeque<Request> {
+        let mut requests = lock(&self.requests);
+        requests.is_closed = true;
+        core::mem::take(&mut requests.list)
+    }
+
+    /// Why nobody works off requests.
+    fn why_closed(&self) -> SetupError {
+        self.failures.of_control().map_or(SetupError::Stopped, SetupError::Panicked)
+    }
+
+    fn request(&self, request: Request) -> Result<(), Request> {
+        let mut requests = lock(&self.requests);
+        if requests.is_closed || self.is_stopped() {
+            return Err(request);
+        }
+        requests.list.push_back(request);
+        drop(requests);
+        self.waker.ring();
+        Ok(())
+    }
+}
+
+impl<P: Provider> Attachment<P> {
+    /// Asks for a connection.
+    pub fn connect(&self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+        if !self.bell.reserve(self.connections_max) {
+            return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
+        }
+        let id = ConnectId(self.office.next_id.fetch_add(1, Ordering::Relaxed));
+        if !self.ask(Wish { shard: self.shard, to, id, again: false }) {
+            self.bell.disconnected();
+            return Err(self.office.why_closed());
+        }
+        Ok(id)
+    }
+
+    /// Asks for a connection whose place is reserved. False if nobody makes connections any more.
+    pub fn ask(&self, wish: Wish) -> bool {
+        self.office.request(Request::Connect(wish)).is_ok()
+    }
+
+    /// Who is known to speak version one only.
+    pub fn memory(&self) -> &VersionMemory {
+        &self.office.versions
+    }
+}
+
+impl<P: Provider> Drop for Attachment<P> {
+    /// Takes the shard out of the control plane: it gets no more connections.
+    fn drop(&mut self) {
+        lock(&self.office.desks).retain(|desk| desk.shard != self.shard);
+        self.office.waker.ring();
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is guarded is never left half done, so a panic elsewhere does not spoil it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

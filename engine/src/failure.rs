@@ -1,0 +1,157 @@
+//! Threads of the engine that have panicked, and who is told of it.
+//!
+//! ```text
+//!   panic ─▶ record ─▶ its connections end, whoever waits for it gets an error ─▶ tell, once
+//! ```
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A thread of the engine has panicked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{thread} has panicked: {message}")]
+#[non_exhaustive]
+pub struct Panicked {
+    /// Which thread.
+    pub thread: EngineThread,
+    /// What it said.
+    pub message: String,
+}
+
+/// A thread of the engine, or what a program polls in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineThread {
+    /// The control plane: no connection can be made or accepted any more.
+    Control,
+    /// The shard with this number ([`ShardHandle::shard`](crate::ShardHandle::shard)).
+    Shard(u32),
+}
+
+impl fmt::Display for EngineThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineThread::Control => f.write_str("the control plane"),
+            EngineThread::Shard(number) => write!(f, "shard {number}"),
+        }
+    }
+}
+
+impl Panicked {
+    pub(crate) fn new(thread: EngineThread, panic: &(dyn Any + Send)) -> Panicked {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("with a value that is no text").to_owned();
+        Panicked { thread, message }
+    }
+
+    /// Of a shard that its program polls, whose panic goes on to the program.
+    pub(crate) fn polled(shard: u32) -> Panicked {
+        let message = "while its program polled it".to_owned();
+        Panicked { thread: EngineThread::Shard(shard), message }
+    }
+}
+
+/// All panics of an engine.
+#[derive(Default)]
+pub(crate) struct Failures(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    list: Vec<Panicked>,
+    /// How many of them were told.
+    told: usize,
+    teller: Option<Teller>,
+}
+
+type Teller = Arc<dyn Fn(&Panicked) + Send + Sync>;
+
+impl Failures {
+    /// Keeps a panic, to be told when those that it concerns know.
+    pub fn record(&self, failure: Panicked) {
+        self.state().list.push(failure);
+    }
+
+    /// Tells the program of what it was not told yet, if it wants to know.
+    pub fn tell(&self) {
+        let mut state = self.state();
+        let Some(teller) = state.teller.clone() else { return };
+        let untold: Vec<Panicked> = state.list.iter().skip(state.told).cloned().collect();
+        state.told = state.list.len();
+        drop(state);
+        for failure in untold {
+            // One panic is told here; another, of who is told, must not hide it.
+            let _ = catch_unwind(AssertUnwindSafe(|| teller(&failure)));
+        }
+    }
+
+    /// From now on `teller` is told; at once of what has happened before.
+    pub fn on_failure(&self, teller: Teller) {
+        self.state().teller = Some(teller);
+        self.tell();
+    }
+
+    /// All of them, oldest first.
+    pub fn list(&self) -> Vec<Panicked> {
+        self.state().list.clone()
+    }
+
+    /// That of the control plane.
+    pub fn of_control(&self) -> Option<Panicked> {
+        let state = self.state();
+        state.list.iter().find(|failure| failure.thread == EngineThread::Control).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done under the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(shard: u32) -> Panicked {
+        Panicked::new(EngineThread::Shard(shard), &"no")
+    }
+
+    #[test]
+    fn each_is_told_once_whenever_somebody_begins_to_listen() {
+        let failures = Failures::default();
+        failures.record(failure(1));
+        failures.tell();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = Arc::clone(&heard);
+        let hear = move |failure: &Panicked| ear.lock().unwrap().push(failure.to_string());
+        failures.on_failure(Arc::new(hear));
+        failures.record(failure(2));
+        failures.tell();
+        failures.tell();
+        let heard = heard.lock().unwrap().clone();
+        assert_eq!(heard, ["shard 1 has panicked: no", "shard 2 has panicked: no"]);
+        assert_eq!(failures.list(), [failure(1), failure(2)]);
+        assert_eq!(failures.of_control(), None);
+    }
+
+    #[test]
+    fn who_panics_over_a_panic_hides_none() {
+        let failures = Failures::default();
+        failures.on_failure(Arc::new(|_| panic!("what now")));
+        for shard in 0..3 {
+            failures.record(failure(shard));
+        }
+        failures.tell();
+        assert_eq!(failures.list().len(), 3);
+    }
+
+    #[test]
+    fn what_a_panic_says_is_kept() {
+        let said = |panic: &(dyn Any + Send)| Panicked::new(EngineThread::Control, panic).message;
+        assert_eq!(said(&"text"), "text");
+        assert_eq!(said(&String::from("number 7")), "number 7");
+        assert_eq!(said(&7_u32), "with a value that is no text");
+    }
+}

@@ -1,0 +1,41 @@
+//! Who is to be told of an event: found by the key of the end in librdmacm that it is of.
+
+use std::net::SocketAddr;
+use std::sync::Weak;
+
+use rpcrdma_engine::provider::ConnectId;
+
+use super::id::Id;
+use crate::port::Port;
+
+/// Who is to be told of events.
+pub(super) enum Owner {
+    /// It listens until it is dropped.
+    Listener {
+        _id: Id,
+        at: SocketAddr,
+    },
+    Attempt(ConnectId),
+    /// A connection, on its queues.
+    Link {
+        port: Weak<Port>,
+        num: u32,
+    },
+}
+
+impl Owner {
+    /// Whether it has not gone without a word.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Owner::Listener { .. } | Owner::Attempt(_) => true,
+            Owner::Link { port, num } => {
+                port.upgrade().is_some_and(|port| port.with(*num, |_| ()).is_some())
+            }
+        }
+    }
+
+    /// Whether it listens at this address.
+    pub fn listens_at(&self, address: SocketAddr) -> bool {
+        matches!(self, Owner::Listener { at, .. } if *at == address)
+    }
+}
