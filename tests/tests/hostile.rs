@@ -128,7 +128,6 @@ fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
 
 /// One of each kind of transmission, all of them right.
 fn samples() -> Vec<Vec<u8>> {
-    let rpc = |xid: u32| [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat();
     let segments = [0];
     let segments = Tbsns::from_slice(&segments);
     let item = [MsgItem { disp: 8, length: 100, loc: Loc::Tbsn { offset: 0, segments } }];
@@ -494,18 +493,41 @@ fn who_takes_slowly_is_not_closed() {
 #[test]
 fn who_floods_its_connection_is_closed() {
     let mut scene = Scene::new();
+    // A continuation of nothing; a reply to nothing, at a server that calls nobody.
+    for bad in [continuation(9, 3, &[0; 16]), message(0x1234, 1, 16, &[0; 16])] {
+        let victim = scene.raw_at_server().expect("it is connected");
+        for _ in 0..200 {
+            scene.raw.send(&bad);
+            scene.turns(2);
+        }
+        let closed = scene.world.servers[0].handler().closed.last().copied();
+        let flood = Fatal::ControlFlood { messages: 129, limit: 128 };
+        assert_eq!(closed, Some((victim, CloseReason::Protocol(flood))));
+        scene.others_are_served();
+        scene.meet();
+        scene.others_are_served();
+    }
+}
+
+#[test]
+fn who_gives_up_groups_for_ever_is_closed_and_their_buffers_are_free() {
+    let mut scene = Scene::new();
     let victim = scene.raw_at_server().expect("it is connected");
-    let bad = continuation(9, 3, &[0; 16]);
-    for _ in 0..200 {
-        scene.raw.send(&bad);
+    for xid in 0..200 {
+        // Each ends the one before.
+        scene.raw.send(&initial(xid, 2, &rpc(xid)));
         scene.turns(2);
     }
-    let closed = scene.world.servers[0].handler().closed.clone();
+    let closed = scene.world.servers[0].handler().closed.last().copied();
     let flood = Fatal::ControlFlood { messages: 129, limit: 128 };
-    assert_eq!(closed, [(victim, CloseReason::Protocol(flood))]);
+    assert_eq!(closed, Some((victim, CloseReason::Protocol(flood))));
     scene.others_are_served();
-    scene.meet();
-    scene.others_are_served();
+    assert_eq!(scene.world.servers[0].audit().receives_parked, 0);
+}
+
+/// The words that an RPC call begins with.
+fn rpc(xid: u32) -> Vec<u8> {
+    [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat()
 }
 
 #[test]

@@ -43,8 +43,12 @@ pub enum CallState {
     Sent,
     /// The first transmission of its reply has arrived, the last has not.
     Replying,
+    /// Its reply was refused. Another may come, or an error, or nothing.
+    Refused,
     /// All of its reply, or an error, has arrived; the engine has still to take memory back.
     Answered,
+    /// The program has given it up. Its reply may still come.
+    Abandoned,
 }
 
 /// What is kept of an outstanding call.

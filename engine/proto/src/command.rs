@@ -6,7 +6,7 @@ use rpcrdma_xdr::rpc::MsgType;
 
 use crate::calls::{CallId, CallState, Ended};
 use crate::chunks::route::{Ends, check_exposed};
-use crate::connection::{Connection, Finished, ShardLedger};
+use crate::connection::{Connection, ShardLedger};
 use crate::credit::Shortage;
 use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, ReplyDemand};
 use crate::error::{Misuse, SendError, Violation};
@@ -238,16 +238,6 @@ impl Connection {
         Some(id)
     }
 
-    /// Ends an own call: answered, failed, given up, or never sent. Its credits and receives come
-    /// back. `None` if it had ended before.
-    #[inline]
-    pub fn finish_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
-        let Ended { credits, receives, token } = ledger.calls.remove(id, self.peer)?;
-        self.credits.give_back(credits);
-        ledger.replies.release(receives);
-        Some(Finished { token })
-    }
-
     /// Plans a reply. The credits of its call are free again, and the grant grows if it can.
     ///
     /// # Errors
@@ -336,10 +326,7 @@ impl Connection {
         via: Via,
         violation: Violation,
     ) -> Option<Report> {
-        if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer) {
-            entry.state = CallState::Sent;
-            entry.may_repeat = false;
-        }
+        self.refuse_reply(ledger, id.xid());
         // wire.md B7: a reply of a base type is dropped.
         if via != Via::Xmt {
             self.counters.ignored[Ignored::BadReply as usize] += 1;

@@ -109,6 +109,8 @@ pub struct Connection {
     exchange: PropertyExchange,
     pub(crate) settings: Settings,
     pub(crate) counters: Counters,
+    /// Credits of calls that were given up.
+    pub(crate) abandoned: u32,
     /// What the peer said while connecting.
     pub(crate) private: Option<PrivateData>,
 }
@@ -154,6 +156,7 @@ impl Connection {
             exchange: PropertyExchange::new(settings.structure.total_len()),
             settings: *settings,
             counters: Counters::default(),
+            abandoned: 0,
             group: GroupAssembler::new(),
             private: opening.private,
         };
@@ -235,6 +238,12 @@ impl Connection {
         self.credits.limit()
     }
 
+    /// Whether a call was sent that the program still waits for.
+    #[must_use]
+    pub fn is_calling(&self) -> bool {
+        self.credits.in_flight() > self.abandoned
+    }
+
     /// The credits of own calls.
     #[must_use]
     pub fn credits(&self) -> &CreditLedger {
@@ -265,10 +274,7 @@ impl Connection {
     /// be released when the connection ends.
     #[must_use]
     pub fn parked(&self) -> &[Part] {
-        match self.group.open() {
-            Some(_) => self.group.parts(),
-            None => &[],
-        }
+        self.group.parked()
     }
 
     /// How often something happened.

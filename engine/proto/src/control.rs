@@ -7,7 +7,7 @@ use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 
-use crate::calls::{CallId, CallState};
+use crate::calls::CallId;
 use crate::connection::{Connection, ShardLedger};
 use crate::error::{Fatal, Violation};
 use crate::group::OpenGroup;
@@ -159,15 +159,16 @@ impl Connection {
             return self.on_version_refused(ledger, xid, [low, high]);
         }
         let grant = credit.filter(|_| self.role == Role::Client);
-        if let Some((id, may_repeat)) = self.sent_call(ledger, xid) {
+        if let Some(failed) = self.fail_sent(ledger, xid) {
             if let Some(credit) = grant {
                 self.on_credit(credit, MsgType::Reply);
             }
             self.on_accepted();
-            return match error {
+            return match (failed, error) {
                 // wire.md E33: what is not known was not executed.
-                RdmaError::InvalOption if may_repeat => self.again(ledger, id, error.into()),
-                _ => Ingress::Failed(id, error.into()),
+                (Ok((id, true)), RdmaError::InvalOption) => self.again(ledger, id, error.into()),
+                (Ok((id, _)), _) => Ingress::Failed(id, error.into()),
+                (Err(reason), _) => self.ignore(reason),
             };
         }
         // wire.md B9: own questions come behind own calls.
@@ -198,10 +199,11 @@ impl Connection {
                 let report = Report { xid, kind: ReportKind::BadHeader };
                 Ingress::ReplyRefused { xid, refusal, report }
             }
-            MsgType::Call => match self.sent_call(ledger, xid) {
+            MsgType::Call => match self.fail_sent(ledger, xid) {
                 // wire.md E35: what is reported is found before anything is executed.
-                Some((id, true)) => self.again(ledger, id, refusal),
-                Some((id, false)) => Ingress::Failed(id, refusal),
+                Some(Ok((id, true))) => self.again(ledger, id, refusal),
+                Some(Ok((id, false))) => Ingress::Failed(id, refusal),
+                Some(Err(reason)) => self.ignore(reason),
                 None => self.ignore(Ignored::UnmatchedError),
             },
         }
@@ -232,10 +234,8 @@ impl Connection {
                 self.idle_messages = 0;
                 ingress
             }
-            // The late replies to calls that we gave up are no fault of the peer.
-            Ingress::Partial
-            | Ingress::Ignored(Ignored::UnknownReply | Ignored::AbortedRest)
-            | Ingress::Fatal(_) => ingress,
+            // The late reply to a call that was given up is no fault of the peer, and ends the call.
+            Ingress::Partial | Ingress::Ignored(Ignored::LateReply) | Ingress::Fatal(_) => ingress,
             other => self.count_idle(other),
         }
     }
@@ -246,14 +246,11 @@ impl Connection {
             self.idle_messages += 1;
             return ingress;
         }
-        match ingress {
-            // Its buffers are to be freed; the next message is the last.
-            Ingress::Aborted(_) => ingress,
-            _ => {
-                let limit = u32::from(IDLE_MESSAGES_MAX);
-                Ingress::Fatal(Fatal::ControlFlood { messages: limit + 1, limit })
-            }
+        if matches!(ingress, Ingress::Aborted(_)) {
+            self.group.keep_parts();
         }
+        let limit = u32::from(IDLE_MESSAGES_MAX);
+        Ingress::Fatal(Fatal::ControlFlood { messages: limit + 1, limit })
     }
 
     /// Forgets so many of the messages that brought nothing: to be called at intervals, so that a
@@ -261,13 +258,6 @@ impl Connection {
     #[inline]
     pub fn forgive_idle_messages(&mut self, count: u8) {
         self.idle_messages = self.idle_messages.saturating_sub(count);
-    }
-
-    /// The call of ours with this xid, if it was sent, and whether it may be sent again.
-    pub(crate) fn sent_call(&self, ledger: &ShardLedger, xid: u32) -> Option<(CallId, bool)> {
-        let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        matches!(entry.state, CallState::Sent | CallState::Replying)
-            .then_some((id, entry.may_repeat))
     }
 
     /// A message whose header does not decode, or that has another version.

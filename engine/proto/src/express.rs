@@ -75,7 +75,7 @@ impl Connection {
         }
         self.idle_messages = 0;
         self.credits.on_grant(credit);
-        self.finish_call(ledger, id).map(Plain::Reply)
+        self.end_call(ledger, id).map(Plain::Reply)
     }
 
     /// Plans a call without items or wants, and encodes its header. `None` if it has to take the

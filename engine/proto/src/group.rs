@@ -94,6 +94,8 @@ pub enum ContinuationError {
 pub struct GroupAssembler {
     open: Option<OpenGroup>,
     aborted: Option<u32>,
+    /// Whether the parts of the group that was aborted are still parked.
+    keeps_parts: bool,
     parts: ArrayVec<Part, { GROUP_MAX as usize }>,
 }
 
@@ -101,7 +103,7 @@ impl GroupAssembler {
     /// No group open.
     #[must_use]
     pub fn new() -> Self {
-        Self { open: None, aborted: None, parts: ArrayVec::new() }
+        Self { open: None, aborted: None, keeps_parts: false, parts: ArrayVec::new() }
     }
 
     /// Takes the first transmission of a message. No group may be open.
@@ -166,6 +168,18 @@ impl GroupAssembler {
     pub fn drop_rest(&mut self, xid: u32) {
         debug_assert!(self.open.is_none(), "an open group is aborted");
         self.aborted = Some(xid);
+    }
+
+    /// The connection ends with the message that has aborted a group: its parts are released as
+    /// those of an open one.
+    pub(crate) fn keep_parts(&mut self) {
+        self.keeps_parts = true;
+    }
+
+    /// The transmissions that nobody has released: those of the open group.
+    #[must_use]
+    pub fn parked(&self) -> &[Part] {
+        if self.open.is_some() || self.keeps_parts { &self.parts } else { &[] }
     }
 
     /// The group that is being received.

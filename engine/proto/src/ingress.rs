@@ -328,9 +328,11 @@ pub enum Ignored {
     RepeatedProperties,
     /// The answer to a question that was not asked (wire.md P8).
     UnaskedProperties,
+    /// The reply to a call that was given up, or an error about it.
+    LateReply,
 }
 
 impl Ignored {
     /// How many reasons there are.
-    pub const COUNT: usize = Self::UnaskedProperties as usize + 1;
+    pub const COUNT: usize = Self::LateReply as usize + 1;
 }

@@ -28,6 +28,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod answer;
 pub mod calls;
 pub mod change;
 pub mod chunks;

@@ -195,7 +195,7 @@ impl Connection {
         self.idle_messages = 0;
         self.credits.on_grant(credit);
         self.group.on_single(xid);
-        let kind = LoneKind::Reply(self.finish_call(ledger, id)?);
+        let kind = LoneKind::Reply(self.end_call(ledger, id)?);
         let (item, directions) = (Some(item), None);
         Some(Lone { kind, payload_start, payload_len: len, item, directions })
     }

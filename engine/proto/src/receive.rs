@@ -9,7 +9,7 @@ use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::MsgId;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
-use crate::calls::{CallEntry, CallId, CallState};
+use crate::answer::note_reply_count;
 use crate::connection::{Connection, ShardLedger};
 use crate::credit::Overstep;
 use crate::error::{Fatal, Violation};
@@ -108,9 +108,9 @@ impl Connection {
                 Ok(()) => Ingress::Call(Message::plain(xid, at)),
                 Err(refused) => self.refused(xid, refused),
             },
-            MsgType::Reply => match self.admit_reply(ledger, xid, credit) {
-                Some((id, _)) => Ingress::Reply(id, Message::plain(xid, at)),
-                None => self.ignore(Ignored::UnknownReply),
+            MsgType::Reply => match self.take_reply(ledger, xid, credit) {
+                Ok(id) => Ingress::Reply(id, Message::plain(xid, at)),
+                Err(reason) => self.ignore(reason),
             },
         }
     }
@@ -189,7 +189,10 @@ impl Connection {
         }
         let initial = Initial { xid, dir: MsgType::Reply, count, limit: entry.reply_count_max };
         match self.group.on_initial(initial, part) {
-            Ok(Step::Complete) => Ingress::Reply(id, Message::xmt(xid, part, dp, count)),
+            Ok(Step::Complete) => match self.on_answer(ledger, id) {
+                Ok(id) => Ingress::Reply(id, Message::xmt(xid, part, dp, count)),
+                Err(reason) => self.ignore(reason),
+            },
             Ok(Step::Partial) => {
                 note_reply_count(ledger, id, self.peer, count);
                 Ingress::Partial
@@ -244,10 +247,13 @@ impl Connection {
     fn on_complete<'a>(&mut self, ledger: &mut ShardLedger, group: OpenGroup) -> Ingress<'a> {
         match group.dir {
             MsgType::Call => Ingress::Complete(Complete::Call),
-            MsgType::Reply => match ledger.calls.find(group.xid, self.peer) {
-                Some((id, _)) => Ingress::Complete(Complete::Reply(id)),
-                None => Ingress::Complete(Complete::Unwanted),
-            },
+            MsgType::Reply => {
+                let call = ledger.calls.find(group.xid, self.peer).map(|(id, _)| id);
+                match call.map(|id| self.on_answer(ledger, id)) {
+                    Some(Ok(id)) => Ingress::Complete(Complete::Reply(id)),
+                    Some(Err(_)) | None => Ingress::Complete(Complete::Unwanted),
+                }
+            }
         }
     }
 
@@ -280,20 +286,6 @@ impl Connection {
                 Ingress::Fatal(Fatal::CreditOverstep { outstanding, granted })
             }
         }
-    }
-
-    /// The call that a reply belongs to.
-    #[inline]
-    pub(crate) fn admit_reply<'l>(
-        &mut self,
-        ledger: &'l ShardLedger,
-        xid: u32,
-        credit: u32,
-    ) -> Option<(CallId, &'l CallEntry)> {
-        self.on_accepted();
-        self.on_credit(credit, MsgType::Reply);
-        let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        (entry.state == CallState::Sent).then_some((id, entry))
     }
 
     /// wire.md B11: a call asks for credits, a reply grants them.
@@ -361,12 +353,7 @@ impl Connection {
     ) -> Ingress<'a> {
         match open.dir {
             MsgType::Call => self.inflow.on_answer(open.count),
-            MsgType::Reply => {
-                if let Some((_, entry)) = ledger.calls.find_mut(open.xid, self.peer) {
-                    entry.state = CallState::Sent;
-                    entry.may_repeat = false;
-                }
-            }
+            MsgType::Reply => self.refuse_reply(ledger, open.xid),
         }
         self.counters.reported += 1;
         let report = Report::of(violation, bad, Some(initial_of(open.xid, open.dir)));
@@ -396,9 +383,7 @@ impl Connection {
         violation: Violation,
         count: u32,
     ) -> Ingress<'a> {
-        if let Some((_, entry)) = ledger.calls.find_mut(incoming.xid, self.peer) {
-            entry.may_repeat = false;
-        }
+        self.refuse_reply(ledger, incoming.xid);
         self.reject_initial(incoming, violation, MsgType::Reply, count)
     }
 
@@ -447,17 +432,6 @@ impl OpenGroup {
     pub(crate) fn id_of(&self, xid: u32, seq: u32) -> MsgId {
         MsgId { xid, dir: self.dir, seq }
     }
-}
-
-/// The first transmission of a reply tells how many there are: receives beyond them are free
-/// (\[RTR\] 4.3; wire.md E8).
-fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
-    let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };
-    entry.state = CallState::Replying;
-    entry.may_repeat = false;
-    let unused = entry.receives.saturating_sub(count);
-    entry.receives -= unused;
-    ledger.replies.release(unused);
 }
 
 pub(crate) const XID_MISMATCH: Violation = Violation::BadHeader("the payload has another xid");

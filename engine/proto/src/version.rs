@@ -193,7 +193,7 @@ impl Connection {
     #[cold]
     pub(crate) fn on_version_refused<'a>(
         &mut self,
-        ledger: &ShardLedger,
+        ledger: &mut ShardLedger,
         xid: u32,
         [low, high]: [u32; 2],
     ) -> Ingress<'a> {
@@ -207,9 +207,9 @@ impl Connection {
         self.accepted = true;
         let became_ready = !self.ready;
         self.ready = true;
-        match self.sent_call(ledger, xid) {
-            Some((id, _)) => Ingress::Failed(id, Refusal::Version { low, high }),
-            None => Ingress::Control(Control { became_ready, answer: None }),
+        match self.fail_sent(ledger, xid) {
+            Some(Ok((id, _))) => Ingress::Failed(id, Refusal::Version { low, high }),
+            Some(Err(_)) | None => Ingress::Control(Control { became_ready, answer: None }),
         }
     }
 }

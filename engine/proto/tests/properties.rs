@@ -411,19 +411,6 @@ fn a_flood_of_messages_that_bring_nothing_ends_the_connection() {
     assert!(matches!(server.receive(&update), Ingress::Fatal(fatal) if fatal == flood));
 }
 
-#[test]
-fn late_replies_are_no_flood() {
-    let (mut client, _) = both();
-    let header = Header { xid: 16, vers: 2, credit: 8, body: Body::Msg(ChunkLists::EMPTY) };
-    let mut late = vec![0; header.encoded_len()];
-    header.encode(&mut Writer::new(&mut late)).expect("as long as it says");
-    late.extend(rpc(16, true, 40));
-    for _ in 0..1000 {
-        let ingress = client.receive(&late);
-        assert!(matches!(ingress, Ingress::Ignored(Ignored::UnknownReply)), "{ingress:?}");
-    }
-}
-
 /// A value as the model has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Value {

@@ -6,7 +6,7 @@
 //!   reply ──▶ Exposure ──Invalidates──▶ settle ──▶ Completion
 //! ```
 
-use rpcrdma_proto::{CallId, CallState, NO_MARK, Part, ReplyTo};
+use rpcrdma_proto::{CallId, NO_MARK, Part, ReplyTo};
 
 use super::core::Core;
 use super::exposed::Owner;
@@ -230,9 +230,6 @@ impl<P: Provider> Core<P> {
             outbox.exposures.on_invalidated(owner.peer, rkey);
         }
         let exposure = outbox.exposures.at(place);
-        if let Some((_, entry)) = outbox.ledger.calls.find_mut(owner.id.xid(), owner.peer) {
-            entry.state = CallState::Answered;
-        }
         let Some(peer) = peers.at(owner.peer) else { return };
         // The end of the queue pair closes everything.
         if matches!(peer.phase, Phase::Closing { .. }) {
@@ -265,7 +262,7 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index) else { return };
         let result = exposure.prepare(&peer.conn, ledger, pool, map);
         peer.exposed -= 1;
-        if let Some(finished) = peer.conn.finish_call(ledger, id) {
+        if let Some(finished) = peer.end_call(ledger, id) {
             stats.calls_done.add(1);
             stats.calls_failed.add(result.is_err().into());
             let (buffers, landed) = exposure.landed();

@@ -6,7 +6,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use rpcrdma_proto::Connection;
+use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use super::lane::Lane;
 use super::message::NONE;
@@ -86,6 +86,15 @@ impl Peer {
             group_until: None,
             asking_since: None,
             again: false,
+        }
+    }
+
+    /// Ends an own call. While the connection goes on, its peer may still answer it: what it reckons
+    /// with stays until then.
+    pub fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
+        match self.phase {
+            Phase::Closing { .. } => self.conn.finish_call(ledger, id),
+            _ => self.conn.abandon_call(ledger, id),
         }
     }
 }

@@ -371,7 +371,7 @@ impl<P: Provider> Core<P> {
             return self.end_exposed(place, Err(error), None, handler);
         }
         let Some(peer) = self.peers.at(index) else { return };
-        let finished = peer.conn.finish_call(&mut self.outbox.ledger, id);
+        let finished = peer.end_call(&mut self.outbox.ledger, id);
         let Some(finished) = finished else { return };
         self.stats.calls_done.add(1);
         self.stats.calls_failed.add(1);

@@ -93,7 +93,7 @@ fn rest_of(peer: &Peer) -> Rest {
     // Two shards that stop may have dropped a call of each other, and would wait for each other's
     // answers. Who was connected to gives way.
     let gives_way = peer.dropped > 0 && conn.role() == Role::Server;
-    let is_calling = conn.credits().in_flight() > 0 && !gives_way;
+    let is_calling = conn.is_calling() && !gives_way;
     let is_answering = peer.open_calls > 0 || peer.fetching > 0 || lane.pending.front().is_some();
     if is_calling || is_answering || lane.outstanding() > lane.unsignaled() {
         Rest::Something

@@ -98,13 +98,15 @@ impl Scene {
             due: None,
             dead: None,
             calls: Vec::new(),
+            abandoned: Vec::new(),
         };
         Self { side, model, ids: Vec::new(), unanswered: Vec::new() }
     }
 
-    /// The xids of our calls.
+    /// The xids of our calls, of those that were given up as well.
     fn calls(&self) -> Vec<u32> {
-        self.ids.iter().map(|id| id.xid()).collect()
+        let abandoned = self.model.abandoned.iter().copied();
+        self.ids.iter().map(|id| id.xid()).chain(abandoned).collect()
     }
 
     /// Makes a call of our own, whose reply may have some transmissions.
@@ -112,7 +114,7 @@ impl Scene {
         let Side { conn, ledger, .. } = &mut self.side;
         let reply = choices.pick(&[40, 1500, 4000]);
         if self.ids.len() == 4 {
-            return;
+            return self.abandon(choices.below(4) as usize);
         }
         let id = conn.open_call(ledger, 1).expect("ready");
         let demand = CallDemand::inline(40, reply);
@@ -128,6 +130,19 @@ impl Scene {
         };
         self.ids.push(id);
         self.model.calls.push((id.xid(), rsbuf, false));
+    }
+
+    /// Gives up a call of our own, which has been sent.
+    fn abandon(&mut self, at: usize) {
+        let id = self.ids.swap_remove(at);
+        let Side { conn, ledger, .. } = &mut self.side;
+        conn.abandon_call(ledger, id).expect("it is open");
+        assert_eq!(conn.abandon_call(ledger, id), None, "a call ends once");
+        match ledger.calls.find(id.xid(), conn.peer()) {
+            Some(_) => self.model.abandoned.push(id.xid()),
+            // Its reply was refused before.
+            None => self.model.calls.retain(|(xid, ..)| *xid != id.xid()),
+        }
     }
 
     /// Answers a call that was delivered.

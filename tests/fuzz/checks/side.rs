@@ -183,7 +183,8 @@ impl Side {
     pub fn close(self) {
         let Self { mut conn, mut ledger, .. } = self;
         while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
-            conn.finish_call(&mut ledger, id).expect("it is open");
+            // Of those that were given up the program knows.
+            conn.finish_call(&mut ledger, id);
         }
         conn.close(&mut ledger);
         assert!(ledger.calls.is_empty());

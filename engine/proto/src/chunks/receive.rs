@@ -49,9 +49,9 @@ impl Connection {
         let message = incoming.with_chunks(via, chunks);
         match kind {
             MsgType::Call => self.on_chunk_call(ledger, incoming, message),
-            MsgType::Reply => match self.admit_reply(ledger, incoming.xid, incoming.credit) {
-                Some((id, _)) => Ingress::Reply(id, message),
-                None => self.ignore(Ignored::UnknownReply),
+            MsgType::Reply => match self.take_reply(ledger, incoming.xid, incoming.credit) {
+                Ok(id) => Ingress::Reply(id, message),
+                Err(reason) => self.ignore(reason),
             },
         }
     }

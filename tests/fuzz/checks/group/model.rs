@@ -45,6 +45,8 @@ pub(super) struct Model {
     pub(super) dead: Option<u32>,
     /// Own calls: xid, the most transmissions of the reply, whether a part of it has arrived.
     pub(super) calls: Vec<(u32, u32, bool)>,
+    /// Those of them that the program has given up.
+    pub(super) abandoned: Vec<u32>,
 }
 
 /// The group that is open.
@@ -58,6 +60,16 @@ pub(super) struct Due {
 impl Model {
     pub(super) fn call(&mut self, xid: u32) -> Option<&mut (u32, u32, bool)> {
         self.calls.iter_mut().find(|call| call.0 == xid)
+    }
+
+    /// wire.md W26: an answer to a call that was given up is the end of it.
+    fn ends_abandoned(&mut self, xid: u32) -> bool {
+        let is_late = self.abandoned.contains(&xid);
+        if is_late {
+            self.abandoned.retain(|call| *call != xid);
+            self.calls.retain(|call| call.0 != xid);
+        }
+        is_late
     }
 
     /// wire.md E5: a message that is no error and no continuation ends the open group.
@@ -93,7 +105,9 @@ impl Model {
         match due.dir {
             MsgType::Call => self.owed -= due.count,
             MsgType::Reply => {
-                if let Some(call) = self.call(due.xid) {
+                if !self.ends_abandoned(due.xid)
+                    && let Some(call) = self.call(due.xid)
+                {
                     call.2 = false;
                 }
             }
@@ -119,7 +133,10 @@ impl Model {
                     Outcome::Call(xid, vec![buffer])
                 }
             },
-            Kind::Msg(MsgType::Reply) => match self.call(xid) {
+            Kind::Msg(MsgType::Reply) => match self.call(xid).copied() {
+                Some((_, _, false)) if self.ends_abandoned(xid) => {
+                    Outcome::Ignored(Ignored::LateReply)
+                }
                 Some((_, _, false)) => Outcome::Reply(xid, vec![buffer]),
                 _ => Outcome::Ignored(Ignored::UnknownReply),
             },
@@ -136,7 +153,8 @@ impl Model {
             Kind::Report(_) if len as usize > sent.header().encoded_len() => {
                 Outcome::Ignored(Ignored::BadError)
             }
-            Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid) {
+            Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid).copied() {
+                Some(_) if self.ends_abandoned(xid) => Outcome::Ignored(Ignored::LateReply),
                 Some(_) => Outcome::Failed(xid),
                 None => Outcome::Ignored(Ignored::UnmatchedError),
             },
@@ -223,6 +241,7 @@ impl Model {
             if count > 1 {
                 self.dead = Some(xid);
             }
+            self.ends_abandoned(xid);
             return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
         }
         let Some((_, most, false)) = self.call(xid).copied() else {
@@ -233,11 +252,16 @@ impl Model {
         };
         if count == 0 || count > most {
             self.dead = Some(xid);
+            self.ends_abandoned(xid);
             let expect = if count == 0 { 1 } else { most };
             let info = ReptInfo::BadSeq(Mismatch { expect, current: count });
             return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
         }
-        self.open(xid, MsgType::Reply, count, buffer).unwrap_or(Outcome::Reply(xid, vec![buffer]))
+        match self.open(xid, MsgType::Reply, count, buffer) {
+            Some(outcome) => outcome,
+            None if self.ends_abandoned(xid) => Outcome::Ignored(Ignored::LateReply),
+            None => Outcome::Reply(xid, vec![buffer]),
+        }
     }
 
     /// A group of several begins; a single transmission is whole.
@@ -307,6 +331,7 @@ impl Model {
         buffers.push(buffer);
         match due.dir {
             MsgType::Call => Outcome::Call(xid, buffers),
+            MsgType::Reply if self.ends_abandoned(xid) => Outcome::Unwanted,
             MsgType::Reply if self.call(xid).is_some() => Outcome::Reply(xid, buffers),
             MsgType::Reply => Outcome::Unwanted,
         }

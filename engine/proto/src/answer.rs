@@ -1,0 +1,161 @@
+//! The ends of own calls: replies and errors that find their call, and calls that are given up.
+//!
+//! ```text
+//!   Sent ──first of several──▶ Replying ──last──▶ Answered ──finish_call──▶ free
+//!    ├── reply, error ─────────────────────────────▲
+//!    ├── reply that breaks a rule ──▶ Refused ──reply, error, finish_call──▶ Answered, free
+//!    └── abandon_call ──▶ Abandoned ──late reply, error, end of the connection──▶ free
+//! ```
+//! A call that is given up keeps its xid, its credits and its receives until its peer is done with it
+//! (wire.md W26).
+
+use rpcrdma_xdr::rpc::MsgType;
+
+use crate::calls::{CallEntry, CallId, CallState, Ended, NO_MARK};
+use crate::connection::{Connection, Finished, ShardLedger};
+use crate::ingress::Ignored;
+
+impl Connection {
+    /// Ends an own call that is answered, has failed, or was never sent; any call if the connection
+    /// has ended. Its credits and receives come back. `None` if it had ended before.
+    #[inline]
+    pub fn finish_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
+        let (_, entry) = ledger.calls.find(id.xid(), self.peer)?;
+        match entry.state {
+            CallState::Abandoned => {
+                self.end_abandoned(ledger, id);
+                None
+            }
+            _ => self.end_call(ledger, id),
+        }
+    }
+
+    /// Ends an own call for the program, while the connection goes on: answered or not. If its reply
+    /// may still come, its xid, its credits and its receives stay with it until it has: the peer
+    /// reckons with all of them. `None` if it had ended before.
+    pub fn abandon_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
+        let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
+        match entry.state {
+            CallState::Sent | CallState::Replying => {
+                entry.state = CallState::Abandoned;
+                entry.mark = NO_MARK;
+                self.abandoned += entry.credits;
+                Some(Finished { token: entry.token })
+            }
+            CallState::Abandoned => None,
+            CallState::Opened | CallState::Refused | CallState::Answered => {
+                self.end_call(ledger, id)
+            }
+        }
+    }
+
+    /// Its peer is done with a call that was given up.
+    #[cold]
+    fn end_abandoned(&mut self, ledger: &mut ShardLedger, id: CallId) {
+        let before = self.credits.in_flight();
+        self.end_call(ledger, id);
+        self.abandoned -= before - self.credits.in_flight();
+    }
+
+    /// Gives back what a call holds.
+    #[inline]
+    pub(crate) fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
+        let Ended { credits, receives, token } = ledger.calls.remove(id, self.peer)?;
+        self.credits.give_back(credits);
+        ledger.replies.release(receives);
+        Some(Finished { token })
+    }
+
+    /// The call that a reply belongs to.
+    #[inline]
+    pub(crate) fn admit_reply<'l>(
+        &mut self,
+        ledger: &'l ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<(CallId, &'l CallEntry)> {
+        self.on_accepted();
+        self.on_credit(credit, MsgType::Reply);
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        let is_due = match entry.state {
+            CallState::Sent | CallState::Refused | CallState::Abandoned => true,
+            CallState::Opened | CallState::Replying | CallState::Answered => false,
+        };
+        is_due.then_some((id, entry))
+    }
+
+    /// Takes a reply that is whole, if there is a call for it.
+    pub(crate) fn take_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Result<CallId, Ignored> {
+        match self.admit_reply(ledger, xid, credit) {
+            Some((id, _)) => self.on_answer(ledger, id),
+            None => Err(Ignored::UnknownReply),
+        }
+    }
+
+    /// All of the reply to a call, or an error about it, is here. A call that the program has given up
+    /// is over with that.
+    pub(crate) fn on_answer(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+    ) -> Result<CallId, Ignored> {
+        let found = ledger.calls.find_mut(id.xid(), self.peer);
+        let (_, entry) = found.ok_or(Ignored::UnknownReply)?;
+        match entry.state {
+            CallState::Sent | CallState::Replying | CallState::Refused => {
+                entry.state = CallState::Answered;
+                Ok(id)
+            }
+            CallState::Abandoned => {
+                self.end_abandoned(ledger, id);
+                Err(Ignored::LateReply)
+            }
+            CallState::Opened | CallState::Answered => Err(Ignored::UnknownReply),
+        }
+    }
+
+    /// A reply to a call, or its beginning, is refused: there may be another, and nothing of it is
+    /// repeated, for it was executed. A call that was given up is over with that.
+    pub(crate) fn refuse_reply(&mut self, ledger: &mut ShardLedger, xid: u32) {
+        let Some((id, entry)) = ledger.calls.find_mut(xid, self.peer) else { return };
+        if entry.state == CallState::Abandoned {
+            self.end_abandoned(ledger, id);
+        } else if entry.state != CallState::Opened {
+            entry.state = CallState::Refused;
+            entry.may_repeat = false;
+        }
+    }
+
+    /// The call of ours with this xid, if it was sent: it has failed. And whether it may be sent
+    /// again.
+    pub(crate) fn fail_sent(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+    ) -> Option<Result<(CallId, bool), Ignored>> {
+        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        let may_repeat = entry.may_repeat;
+        match self.on_answer(ledger, id) {
+            Err(Ignored::UnknownReply) => None,
+            answered => Some(answered.map(|id| (id, may_repeat))),
+        }
+    }
+}
+
+/// The first transmission of a reply tells how many there are: receives beyond them are free
+/// (\[RTR\] 4.3; wire.md E8).
+pub(crate) fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, count: u32) {
+    let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer) else { return };
+    if entry.state != CallState::Abandoned {
+        entry.state = CallState::Replying;
+    }
+    entry.may_repeat = false;
+    let unused = entry.receives.saturating_sub(count);
+    entry.receives -= unused;
+    ledger.replies.release(unused);
+}
