@@ -142,6 +142,10 @@ pub enum CloseReason {
     /// The device gave up the queue pair.
     #[error("the device gave up the queue pair")]
     Failed,
+    /// The device completed a work request that it did not have: one that it had refused, or had
+    /// completed before.
+    #[error("the device completed a work request that it did not have")]
+    Unasked,
     /// The device is gone or broken, and every connection on it with it.
     #[error("the device is gone or broken")]
     DeviceLost,

@@ -11,9 +11,12 @@
 //! here.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
+mod receives;
+
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
 
+use self::receives::Receives;
 use crate::provider::{
     CqError, PostError, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
     WcBatch, WrId,
@@ -25,7 +28,7 @@ use crate::stats::SharedStats;
 
 /// Work requests of one doorbell.
 const CHAIN: usize = 16;
-/// Marks the work requests of sends; the rest of the number is the sequence in its lane.
+/// Marks the work requests of sends; the rest is their name in the lane.
 const SEND: u64 = 1 << 63;
 /// Work requests of a lane that may hold memory without a signal.
 const HOLD_MAX: u32 = 16;
@@ -41,8 +44,8 @@ pub(crate) const REFILL_MAX: usize = 2 * WC_BATCH;
 pub(crate) enum Work {
     /// A Receive.
     Recv,
-    /// Sends up to and including this sequence number.
-    Sent(u32),
+    /// Sends up to and including that of this name.
+    Sent(u64),
 }
 
 /// How far a lane was emptied.
@@ -77,7 +80,7 @@ pub(crate) struct Io<Q: Queues> {
     queues: Option<Q>,
     qps: Box<[Option<Q::Qp>]>,
     /// The number of each receive buffer's token while the buffer is in the device's hands.
-    posted: Box<[Option<u32>]>,
+    posted: Receives,
     depths: Depths,
 }
 
@@ -97,7 +100,7 @@ pub(crate) struct Depths {
 impl<Q: Queues> Io<Q> {
     pub fn new(queues: Q, peers_max: usize, buffers: usize, depths: Depths) -> Io<Q> {
         let qps = (0..peers_max).map(|_| None).collect();
-        Io { queues: Some(queues), qps, posted: vec![None; buffers].into(), depths }
+        Io { queues: Some(queues), qps, posted: Receives::new(buffers), depths }
     }
 
     /// The queues, for what is not posting.
@@ -144,28 +147,32 @@ impl<Q: Queues> Io<Q> {
     /// What a completion with this number is about.
     #[inline]
     pub fn work(id: WrId) -> Work {
-        if id.0 & SEND != 0 { Work::Sent(id.0 as u32) } else { Work::Recv }
+        if id.0 & SEND != 0 { Work::Sent(id.0 & !SEND) } else { Work::Recv }
     }
 
     /// The receive buffer of a completion. `None` if the device does not hold it: a device that
-    /// completes twice, or what was never posted.
+    /// completes twice, or what it has refused.
     #[inline]
     pub fn take_recv(&mut self, id: WrId) -> Option<RecvToken> {
-        let raw = self.posted.get_mut(usize::try_from(id.0).ok()?)?.take()?;
+        let raw = self.posted.take(id)?;
         // SAFETY: the number was put there by `post_recv`, which got it from `into_raw`, and is
-        // taken out here once; the completion says that the device is done with the buffer.
+        // taken out here once; the completion is of the Receive that the device took the buffer
+        // with, and says that it is done with it.
         Some(unsafe { RecvToken::from_raw(raw) })
     }
 
-    /// Posts receive buffers in one chain. What the device does not take stays in `refill`. True if
-    /// it took all of them, and there was no error.
-    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> bool {
+    /// Posts receive buffers in one chain. What the device does not take stays in `refill`. Returns
+    /// what went wrong; nothing did only if it took all of them.
+    pub fn post_recv(&mut self, pool: &RecvPool, refill: &mut Refill) -> Option<PostError> {
         if refill.is_empty() {
-            return true;
+            return None;
         }
         let chain: ArrayVec<RecvWr<'_>, REFILL_MAX> = refill
             .iter()
-            .map(|token| RecvWr { wr_id: WrId(token.index().into()), sgl: pool.scatter(token) })
+            .map(|token| RecvWr {
+                wr_id: self.posted.name(token.index()),
+                sgl: pool.scatter(token),
+            })
             .collect();
         // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
         // those that are taken the tokens go out of existence below, before anybody else runs, and
@@ -173,10 +180,12 @@ impl<Q: Queues> Io<Q> {
         let (taken, why) = unsafe { self.queues().post_srq_recv(&chain) }.of(chain.len());
         drop(chain);
         for token in refill.drain(..taken) {
-            let index = token.index() as usize;
-            self.posted[index] = Some(token.into_raw());
+            self.posted.on_taken(token.index(), token.into_raw());
         }
-        why.is_none()
+        if !refill.is_empty() {
+            self.posted.on_refused();
+        }
+        why
     }
 
     /// Posts the short messages that go ahead of the lanes, one chain for each run of messages to
@@ -195,7 +204,7 @@ impl<Q: Queues> Io<Q> {
         {
             let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-            let wr_id = WrId(SEND | u64::from(peer.lane.next_seq()));
+            let wr_id = WrId(SEND | peer.lane.name(0));
             let sge = express.sge();
             let flags = SendFlags::INLINE | signaled;
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
@@ -214,6 +223,7 @@ impl<Q: Queues> Io<Q> {
                 return;
             }
             // Why it was not taken comes out when it is tried again from its lane.
+            peer.lane.on_refused();
         }
         outbox.express.push(express);
         outbox.settle_express(peers, 0);
@@ -268,7 +278,6 @@ impl<Q: Queues> Io<Q> {
         let Some(qp) = qp.filter(|_| room >= run.len()) else {
             return Taken::with_error(0, PostError::QueueFull);
         };
-        let seq = lane.next_seq();
         let mut unsignaled = lane.unsignaled();
         let mut sges = [Sge::default(); CHAIN];
         let mut flags = [SendFlags::INLINE; CHAIN];
@@ -281,7 +290,7 @@ impl<Q: Queues> Io<Q> {
             }
         }
         let wr = |at: usize| {
-            let wr_id = WrId(SEND | u64::from(seq.wrapping_add(at as u32)));
+            let wr_id = WrId(SEND | lane.name(at as u32));
             SendWr::send(wr_id, core::slice::from_ref(&sges[at]), flags[at])
         };
         let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..run.len()).map(wr).collect();
@@ -291,6 +300,9 @@ impl<Q: Queues> Io<Q> {
         let (taken, _) = posted.of(run.len());
         for flags in &flags[..taken] {
             lane.on_posted(flags.contains(SendFlags::SIGNALED));
+        }
+        if taken < run.len() {
+            lane.on_refused();
         }
         stats.doorbells.add(1);
         stats.sent.add(taken as u64);
@@ -328,12 +340,11 @@ impl<Q: Queues> Io<Q> {
     ) -> Option<PostError> {
         let mut links = ArrayVec::<Link, CHAIN>::new();
         self.choose(outbox, lane, room, &mut links);
-        let seq = lane.next_seq();
         let chain: ArrayVec<SendWr<'_>, CHAIN> = links
             .iter()
             .enumerate()
             .map(|(i, link)| {
-                let wr_id = WrId(SEND | u64::from(seq.wrapping_add(i as u32)));
+                let wr_id = WrId(SEND | lane.name(i as u32));
                 let (op, sgl) = match link.request {
                     None => (SendOp::Send, core::slice::from_ref(&link.sge)),
                     Some(request) => outbox.messages.body(link.message).request(request.into()),
@@ -354,7 +365,7 @@ impl<Q: Queues> Io<Q> {
         drop(chain);
         outbox.stats.doorbells.add(1);
         outbox.stats.sent.add(sends as u64);
-        for link in links.drain(..).take(taken) {
+        for link in links.drain(..taken) {
             let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
             let head = outbox.messages.head_mut(link.message);
             head.posted += 1;
@@ -369,6 +380,9 @@ impl<Q: Queues> Io<Q> {
             } else {
                 lane.flight.push(&mut outbox.messages, link.message);
             }
+        }
+        if !links.is_empty() {
+            lane.on_refused();
         }
         why
     }
@@ -414,11 +428,11 @@ impl<Q: Queues> Io<Q> {
         }
     }
 
-    /// Takes in that all sends of a lane up to `seq` have completed, one way or the other. False
-    /// if no such send is outstanding.
+    /// Takes in that all sends of a lane up to that of this name have completed, one way or the
+    /// other. False if no such send is outstanding.
     #[inline]
-    pub fn on_sent(&mut self, outbox: &mut Outbox, lane: &mut Lane, seq: u32) -> bool {
-        if !lane.on_completed(seq) {
+    pub fn on_sent(&mut self, outbox: &mut Outbox, lane: &mut Lane, name: u64) -> bool {
+        if !lane.on_completed(name) {
             return false;
         }
         while let Some(message) = lane.flight.front() {
@@ -456,14 +470,15 @@ impl<Q: Queues> Io<Q> {
 
     /// Posts a signaled request without bytes. False if it was not taken.
     fn post_marker(&mut self, lane: &mut Lane, qp: Q::Qp, op: SendOp) -> bool {
-        let wr_id = WrId(SEND | u64::from(lane.next_seq()));
+        let wr_id = WrId(SEND | lane.name(0));
         let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
         let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);
         // Whatever else is wrong with a device that has taken it: it completes, or the deadline of
         // the connection's end passes. A second one would wait for the same.
-        if taken == 1 {
-            lane.on_posted(true);
+        match taken {
+            1 => _ = lane.on_posted(true),
+            _ => lane.on_refused(),
         }
         taken == 1
     }
@@ -473,7 +488,7 @@ impl<Q: Queues> Io<Q> {
     /// buffers that the shard holds elsewhere must be at home already.
     pub fn destroy(&mut self, pool: &mut RecvPool, outbox: &mut Outbox) {
         drop(self.queues.take());
-        self.posted.fill(None);
+        self.posted.clear();
         outbox.drop_messages();
         // SAFETY: tokens of these pools are in the parts of their shard, or in the hands of its
         // methods. The shard is being dropped, so none of its methods is running. Of its parts the
@@ -488,7 +503,7 @@ impl<Q: Queues> Io<Q> {
 
     /// Receive buffers in the device's hands.
     pub fn posted_receives(&self) -> usize {
-        self.posted.iter().flatten().count()
+        self.posted.count()
     }
 }
 

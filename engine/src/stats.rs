@@ -139,6 +139,8 @@ counters! {
     late,
     /// Completions with an error.
     failed_completions,
+    /// Completions of what the device did not have: what it had refused, or had completed before.
+    unasked,
     /// Times that the device or the queues of the shard were lost.
     devices_lost,
     /// Times that the device's port went down.

@@ -11,21 +11,22 @@
 //! counted in a [`Watch`], so that a test sees what has not come home.
 #![expect(unsafe_code, reason = "posting is unsafe; posted memory is written to and read")]
 
-use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+mod cm;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    Attached, Bind, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError,
-    DeviceCaps, Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr,
-    SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
+    Attached, Bind, CqError, DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues,
+    RecvWr, SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
     WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
 
+pub use self::cm::WatchedCm;
 use crate::script::POISON;
 pub use crate::watch::Watch;
 
@@ -75,6 +76,7 @@ impl<P: Provider> Provider for Watched<P> {
             is_guarding: false,
             receives: HashMap::new(),
             sends: HashMap::new(),
+            refused: HashSet::new(),
             watch: Arc::clone(&self.watch),
         })
     }
@@ -126,6 +128,8 @@ pub struct WatchedQueues<Q: Queues> {
     receives: HashMap<WrId, Vec<Sge>>,
     /// By queue pair number: its name, and the sends that the device has, in order.
     sends: HashMap<u32, (Q::Qp, VecDeque<Sent>)>,
+    /// What the device has refused: if it completes that all the same, nothing else is meant.
+    refused: HashSet<WrId>,
     watch: Arc<Watch>,
 }
 
@@ -233,6 +237,9 @@ impl<Q: Queues> WatchedQueues<Q> {
     }
 
     fn completed(&mut self, wc: &WorkCompletion) {
+        if self.refused.contains(&wc.wr_id) && !self.has(wc) {
+            return;
+        }
         if wc.status == WcStatus::Success && wc.opcode == WcOpcode::Recv {
             self.received(wc);
         } else if self.receives.contains_key(&wc.wr_id) && wc.status != WcStatus::Success {
@@ -257,6 +264,13 @@ impl<Q: Queues> WatchedQueues<Q> {
             let is_dead = |rkey: &u32| wc.status == WcStatus::Success && killed.contains(rkey);
             self.bound.retain(|(_, rkey, _)| !is_dead(rkey));
         }
+    }
+
+    /// Whether the device has what it has completed.
+    fn has(&self, wc: &WorkCompletion) -> bool {
+        let sends = self.sends.get(&wc.qp_num);
+        self.receives.contains_key(&wc.wr_id)
+            || sends.is_some_and(|(_, sends)| sends.iter().any(|sent| sent.wr_id == wc.wr_id))
     }
 
     fn received(&mut self, wc: &WorkCompletion) {
@@ -316,6 +330,7 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         for wr in &wr[..taken] {
             self.receives.insert(wr.wr_id, wr.sgl.to_vec());
         }
+        self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
         self.watch.receives.fetch_add(taken as i64, Ordering::Relaxed);
         posted
     }
@@ -330,6 +345,7 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         let result = unsafe { self.inner.post_send(qp, &posted) };
         let (taken, why) = result.of(wr.len());
         assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
+        self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
         let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);
         let Some((&num, (_, sends))) = found else { return result };
         sends.extend(wr[..taken].iter().map(sent));
@@ -414,60 +430,6 @@ fn sent(wr: &SendWr<'_>) -> Sent {
         is_signaled: wr.flags.contains(SendFlags::SIGNALED),
         reads: is_read.then(|| (wr.sgl.to_vec(), None)),
         kills,
-    }
-}
-
-/// A connection manager for watched queues.
-pub struct WatchedCm<C>(C);
-
-impl<C: ConnectionManager> ConnectionManager for WatchedCm<C> {
-    type Queues = WatchedQueues<C::Queues>;
-    type Request = C::Request;
-
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        self.0.listen(at)
-    }
-
-    fn unlisten(&mut self, at: SocketAddr) {
-        self.0.unlisten(at);
-    }
-
-    fn connect(
-        &mut self,
-        to: SocketAddr,
-        on: &Handle<Self>,
-        param: &ConnParam<'_>,
-    ) -> Result<ConnectId, SetupError> {
-        self.0.connect(to, on, param)
-    }
-
-    fn accept(
-        &mut self,
-        request: C::Request,
-        on: &Handle<Self>,
-        param: &ConnParam<'_>,
-    ) -> Result<Endpoint<Self>, SetupError> {
-        self.0.accept(request, on, param)
-    }
-
-    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
-        self.0.cancel(id)
-    }
-
-    fn reject(&mut self, request: C::Request, private: &[u8]) {
-        self.0.reject(request, private);
-    }
-
-    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
-        Some(match self.0.next(waker, timeout)? {
-            CmEvent::Request { request, from, private } => {
-                CmEvent::Request { request, from, private }
-            }
-            CmEvent::Connected { id, endpoint, private } => {
-                CmEvent::Connected { id, endpoint, private }
-            }
-            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
-        })
     }
 }
 

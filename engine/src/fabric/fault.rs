@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   program ──▶ Faulty ──▶ Queues of the fabric, or of a device
-//!                 │ posts: refused, or taken in part        Receives: handed on late
+//!                 │ posts: all, some or none taken, with an error or without; what was refused
+//!                 │ completes all the same                 Receives: handed on late
 //!                 │ completions: late, never out of order within a queue pair
 //!                 └ connections lost, the completion queue lost, bytes of messages changed
 //! ```
@@ -13,6 +14,7 @@
 #![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
 
 mod plan;
+mod posts;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,8 +30,8 @@ use self::plan::SplitMix;
 use crate::error::SetupError;
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken,
-    Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, Waker,
+    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
 /// Queues with faults.
@@ -268,40 +270,13 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        if self.chance(self.plan.recv_refused_ppm) {
-            FaultLog::note(&self.log.recvs_refused);
-            return Taken::with_error(0, PostError::QueueFull);
-        }
-        let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
-        if self.chance(self.plan.recv_withheld_ppm) {
-            self.withheld_until = self.delay();
-            FaultLog::note(&self.log.recvs_withheld);
-        }
-        if !self.withheld.is_empty() || self.polls < self.withheld_until {
-            self.withheld.extend(copies);
-            return Taken::without_error(wr.len());
-        }
         // SAFETY: the caller's promise is passed on.
-        let posted = unsafe { self.inner.post_srq_recv(wr) };
-        let (taken, _) = posted.of(wr.len());
-        self.posted.extend(copies.take(taken));
-        posted
+        unsafe { self.post_receives(wr) }
     }
 
     unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
-        if self.chance(self.plan.send_refused_ppm) {
-            FaultLog::note(&self.log.sends_refused);
-            return Taken::with_error(0, PostError::QueueFull);
-        }
-        if wr.len() < 2 || !self.chance(self.plan.send_cut_ppm) {
-            // SAFETY: the caller's promise is passed on.
-            return unsafe { self.inner.post_send(qp, wr) };
-        }
-        let taken = 1 + self.random.below(wr.len() as u64 - 1) as usize;
-        FaultLog::note(&self.log.sends_refused);
         // SAFETY: the caller's promise is passed on.
-        let (taken, why) = unsafe { self.inner.post_send(qp, &wr[..taken]) }.of(taken);
-        Taken::with_error(taken, why.unwrap_or(PostError::QueueFull))
+        unsafe { self.post_sends(qp, wr) }
     }
 
     fn open_window(&mut self) -> Result<Window, SetupError> {

@@ -57,26 +57,24 @@ impl<P: Provider> Core<P> {
     #[cold]
     fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
         let wc = self.batch[at];
-        if let Work::Sent(seq) = Io::<P::Queues>::work(wc.wr_id) {
-            return self.on_sent(wc, seq, now, handler);
+        if let Work::Sent(name) = Io::<P::Queues>::work(wc.wr_id) {
+            return self.on_sent(wc, name, now, handler);
         }
         let Some(token) = self.io.take_recv(wc.wr_id) else {
-            // It was never posted, or is completed a second time.
-            return self.stats.failed_completions.add(1);
+            return self.on_unasked(wc, now, handler);
         };
         self.free_buffer(token);
         self.on_failure(wc, now, handler);
     }
 
-    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, seq: u32, now: u64, handler: &mut H) {
+    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut H) {
         let Some(index) = self.peers.find(wc.qp_num) else {
             self.stats.late.add(1);
             return;
         };
         let Some(peer) = self.peers.at(index) else { return };
-        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, seq) {
-            self.stats.late.add(1);
-            return;
+        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, name) {
+            return self.on_unasked(wc, now, handler);
         }
         if matches!(peer.phase, Phase::Closing { .. }) {
             self.finish_close(index, handler);
@@ -89,6 +87,17 @@ impl<P: Provider> Core<P> {
         }
         if self.has_answers() {
             self.answer_waiting(now);
+        }
+    }
+
+    /// A completion of what the device does not have: it has refused that, or has completed it. What
+    /// has its number now is not meant. But the device may have carried out what it refused, and what
+    /// is posted again would be carried out twice: its connection ends.
+    #[cold]
+    fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        self.stats.unasked.add(1);
+        if let Some(index) = self.peers.find(wc.qp_num) {
+            self.close(index, CloseReason::Unasked, now, handler);
         }
     }
 

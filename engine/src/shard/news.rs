@@ -38,6 +38,16 @@ impl News {
         })
     }
 
+    /// The queues were found to be of no use.
+    #[cold]
+    pub fn on_lost(&mut self) {
+        let is_known = self.kept.contains(&QueueEvent::DeviceLost);
+        // Without room it is found once more.
+        if !is_known && !self.kept.is_full() {
+            self.kept.push(QueueEvent::DeviceLost);
+        }
+    }
+
     /// Drops what was said of a queue pair that is gone: its number may be used again.
     pub fn forget(&mut self, qp_num: u32) {
         self.kept.retain(|event| match *event {

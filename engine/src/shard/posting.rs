@@ -4,7 +4,7 @@ use super::core::Core;
 use super::outbox::UNSOLICITED_MAX;
 use crate::error::CloseReason;
 use crate::io::Flush;
-use crate::provider::Provider;
+use crate::provider::{PostError, Provider};
 use crate::server::handler::Handler;
 
 impl<P: Provider> Core<P> {
@@ -75,9 +75,17 @@ impl<P: Provider> Core<P> {
             {
                 self.refill.push(token);
             }
-            // A refusal is not lost: the buffers stay in `refill` and are posted with the next chain.
-            if !self.io.post_recv(&self.pool, &mut self.refill) {
-                return;
+            match self.io.post_recv(&self.pool, &mut self.refill) {
+                None => {}
+                // It is not lost: the buffers stay in `refill` and are posted with the next chain.
+                Some(PostError::QueueFull) => return,
+                // Without Receives nobody can be heard any more, and nobody would say so.
+                Some(PostError::QpGone | PostError::Invalid) => {
+                    if !self.life.is_stopping() {
+                        self.news.on_lost();
+                    }
+                    return;
+                }
             }
         }
     }

@@ -15,8 +15,28 @@ pub struct FaultPlan {
     pub send_refused_ppm: u32,
     /// Of a post of two or more sends: only some are taken, queue full.
     pub send_cut_ppm: u32,
+    /// Of a post of sends: all are taken, and then there is an error, queue full: the doorbell.
+    pub send_failed_ppm: u32,
+    /// Of a post of sends: none, some or all are taken, and the queue pair is said to be gone.
+    pub send_gone_ppm: u32,
+    /// Of a post of sends: not all are taken, and there is no error.
+    pub send_silent_ppm: u32,
+    /// Of a post of sends of which not all were taken: the first of those that were not completes all
+    /// the same, some polls later.
+    pub send_ghost_ppm: u32,
     /// Of a post of Receives: it is refused, queue full.
     pub recv_refused_ppm: u32,
+    /// Of a post of two or more Receives: only some are taken, queue full.
+    pub recv_cut_ppm: u32,
+    /// Of a post of Receives: all are taken, and there is an error, queue full.
+    pub recv_failed_ppm: u32,
+    /// Of a post of Receives: none, some or all are taken, and the queue is said to be gone.
+    pub recv_gone_ppm: u32,
+    /// Of a post of Receives: not all are taken, and there is no error.
+    pub recv_silent_ppm: u32,
+    /// Of a post of Receives of which not all were taken: the first of those that were not completes
+    /// all the same, some polls later.
+    pub recv_ghost_ppm: u32,
     /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
     /// find none.
     pub recv_withheld_ppm: u32,
@@ -49,10 +69,12 @@ pub struct FaultPlan {
 #[derive(Debug, Default)]
 pub struct FaultLog {
     is_off: AtomicBool,
-    /// Posts of sends that were refused or cut.
+    /// Posts of sends that did not simply succeed.
     pub sends_refused: AtomicU64,
-    /// Posts of Receives that were refused.
+    /// Posts of Receives that did not simply succeed.
     pub recvs_refused: AtomicU64,
+    /// Requests that were refused and completed.
+    pub ghosts: AtomicU64,
     /// Posts of Receives that were withheld.
     pub recvs_withheld: AtomicU64,
     /// Receives that came back with a queue pair that was destroyed.

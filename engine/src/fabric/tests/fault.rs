@@ -8,7 +8,7 @@ use crate::fabric::fault::{FaultPlan, Faulty, FaultyProvider};
 use crate::fabric::{Fabric, FabricQueues};
 use crate::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
-    QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
+    QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
 const ALWAYS: u32 = 1_000_000;
@@ -70,6 +70,58 @@ fn posts_are_taken_in_part() {
         rig.a.recv(id, 0, 64);
     }
     assert_eq!(rig.a.poll_dry().len(), taken);
+}
+
+#[test]
+fn every_outcome_of_a_post_is_drawn_and_what_is_said_to_be_taken_was() {
+    let plan = FaultPlan::default();
+    let plans = [
+        (FaultPlan { send_failed_ppm: ALWAYS, recv_failed_ppm: ALWAYS, ..plan }, &[3][..]),
+        (FaultPlan { send_gone_ppm: ALWAYS, recv_gone_ppm: ALWAYS, ..plan }, &[0, 1, 2, 3]),
+        // Nothing is said: whoever looks at the number sees a queue that is full.
+        (FaultPlan { send_silent_ppm: ALWAYS, recv_silent_ppm: ALWAYS, ..plan }, &[0, 1, 2]),
+    ];
+    for (plan, expected) in plans {
+        let is_gone = plan.send_gone_ppm > 0;
+        let why = if is_gone { PostError::QpGone } else { PostError::QueueFull };
+        let (mut sent, mut received) = ([0; 4], [0; 4]);
+        for seed in 0..40 {
+            let mut rig = Rig::new(FaultPlan { seed, ..plan });
+            let sgl = [rig.b.sge(0, 8)];
+            (0..3).for_each(|id| rig.a.recv(id, id as usize * 64, 64));
+            let wr = [0, 1, 2].map(|id| SendWr::send(WrId(id), &sgl, SendFlags::INLINE));
+            let (taken, error) = rig.b.send_all(rig.qb.qp, &wr).unwrap_err();
+            assert_eq!((rig.a.poll_dry().len(), error), (taken, why));
+            sent[taken] += 1;
+            let wr = [0, 1, 2].map(|id| RecvWr { wr_id: WrId(id), sgl: &sgl });
+            let (taken, error) = rig.b.recv_all(&wr).unwrap_err();
+            (0..3).for_each(|id| rig.a.send(rig.qa.qp, id, b"x").unwrap());
+            assert_eq!((rig.b.poll_dry().len(), error), (taken, why));
+            received[taken] += 1;
+        }
+        for seen in [sent, received] {
+            let drawn: Vec<usize> = (0..4).filter(|taken| seen[*taken] > 0).collect();
+            assert_eq!(drawn, expected);
+        }
+    }
+}
+
+#[test]
+fn what_was_refused_completes_all_the_same() {
+    let plan = FaultPlan { seed: 1, polls_late_max: 3, ..FaultPlan::default() };
+    let mut rig = Rig::new(FaultPlan {
+        send_refused_ppm: ALWAYS,
+        send_ghost_ppm: ALWAYS,
+        recv_refused_ppm: ALWAYS,
+        recv_ghost_ppm: ALWAYS,
+        ..plan
+    });
+    rig.b.send(rig.qb.qp, 7, b"x").unwrap_err();
+    rig.b.recv_at(8, &[rig.b.sge(0, 64)]).unwrap_err();
+    let mut ids: Vec<u64> = rig.b.poll_dry().iter().map(|wc| wc.wr_id.0).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [7, 8]);
+    assert_eq!(rig.a.poll_dry(), [], "nothing has left");
 }
 
 #[test]
@@ -287,7 +339,16 @@ fn trace(seed: u64) -> Vec<String> {
         seed,
         send_refused_ppm: 50_000,
         send_cut_ppm: 50_000,
+        send_failed_ppm: 20_000,
+        send_gone_ppm: 20_000,
+        send_silent_ppm: 20_000,
+        send_ghost_ppm: 300_000,
         recv_refused_ppm: 50_000,
+        recv_cut_ppm: 0,
+        recv_failed_ppm: 20_000,
+        recv_gone_ppm: 20_000,
+        recv_silent_ppm: 20_000,
+        recv_ghost_ppm: 300_000,
         recv_withheld_ppm: 50_000,
         recv_taken_along_ppm: 0,
         window_lost_ppm: 0,

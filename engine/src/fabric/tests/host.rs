@@ -86,6 +86,11 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         outcome(unsafe { self.queues.post_srq_recv(&[RecvWr { wr_id: WrId(id), sgl }]) }, 1)
     }
 
+    pub(super) fn recv_all(&mut self, wr: &[RecvWr<'_>]) -> Outcome {
+        // SAFETY: as above.
+        outcome(unsafe { self.queues.post_srq_recv(wr) }, wr.len())
+    }
+
     /// Posts a Receive of `len` bytes at `offset`.
     pub(super) fn recv(&mut self, id: u64, offset: usize, len: u32) {
         let sgl = [self.sge(offset, len)];

@@ -1,0 +1,120 @@
+//! The Receives that the device has, by name.
+//!
+//! A name is the number of a buffer with a mark. Numbers that the device has refused are given again,
+//! and if it completes one of them all the same, the Receive that has the number by then is not
+//! meant: so there is another mark after every refusal.
+
+use crate::provider::WrId;
+
+/// The Receives that the device has.
+pub(super) struct Receives {
+    held: Box<[Held]>,
+    /// What is given next.
+    mark: u32,
+}
+
+/// What is known of a buffer.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// What it is known by elsewhere.
+    raw: u32,
+    /// The mark of its Receive; [`NONE`] if the device does not have it.
+    mark: u32,
+}
+
+impl Receives {
+    /// None of so many buffers.
+    pub fn new(buffers: usize) -> Receives {
+        Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: 0 }
+    }
+
+    /// What the Receive of a buffer is called if it is posted now.
+    #[inline]
+    pub fn name(&self, buffer: u32) -> WrId {
+        WrId(u64::from(self.mark) << 32 | u64::from(buffer))
+    }
+
+    /// The device has taken a Receive; `raw` comes back with its completion.
+    #[inline]
+    pub fn on_taken(&mut self, buffer: u32, raw: u32) {
+        self.held[buffer as usize] = Held { raw, mark: self.mark };
+    }
+
+    /// The device has refused what was to be posted next.
+    #[cold]
+    pub fn on_refused(&mut self) {
+        self.mark = self.mark.wrapping_add(1) & MARK_MAX;
+    }
+
+    /// Takes a completion in: what was left with [`Receives::on_taken`], once. `None` if the device
+    /// does not have a Receive of this name: it has refused it, or has completed it before.
+    #[inline]
+    pub fn take(&mut self, WrId(name): WrId) -> Option<u32> {
+        let held = self.held.get_mut(name as u32 as usize)?;
+        // What a device says is any number.
+        if held.mark != (name >> 32) as u32 || held.mark == NONE {
+            return None;
+        }
+        held.mark = NONE;
+        Some(held.raw)
+    }
+
+    /// Takes in that the device has none any more.
+    pub fn clear(&mut self) {
+        self.held.fill(Held { raw: 0, mark: NONE });
+    }
+
+    /// How many the device has.
+    pub fn count(&self) -> usize {
+        self.held.iter().filter(|held| held.mark != NONE).count()
+    }
+}
+
+/// The largest mark: the two bits above it in a name are not ours.
+const MARK_MAX: u32 = 0x3fff_ffff;
+/// No mark.
+const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receive_comes_home_once() {
+        let mut receives = Receives::new(4);
+        let name = receives.name(3);
+        assert_eq!(receives.take(name), None, "it was not posted");
+        receives.on_taken(3, 77);
+        assert_eq!(receives.count(), 1);
+        assert_eq!(receives.take(name), Some(77));
+        assert_eq!((receives.take(name), receives.count()), (None, 0), "twice");
+    }
+
+    #[test]
+    fn a_completion_of_what_was_refused_does_not_mean_what_was_posted_since() {
+        let mut receives = Receives::new(2);
+        let refused = receives.name(0);
+        receives.on_refused();
+        let taken = receives.name(0);
+        receives.on_taken(0, 5);
+        receives.on_refused();
+        assert_eq!(receives.take(refused), None);
+        assert_eq!(receives.take(taken), Some(5), "however often it refuses");
+    }
+
+    #[test]
+    fn no_name_that_a_device_invents_brings_anything() {
+        let mut receives = Receives { mark: MARK_MAX, ..Receives::new(2) };
+        receives.on_taken(0, 5);
+        let name = receives.name(0).0;
+        for invented in [1, 2, u64::from(u32::MAX), u64::MAX, u64::MAX << 32, u64::MAX << 32 | 1] {
+            assert_eq!(receives.take(WrId(invented)), None, "{invented:x}");
+        }
+        for bit in 0..64 {
+            assert_eq!(receives.take(WrId(name ^ 1 << bit)), None, "bit {bit}");
+        }
+        receives.on_refused();
+        assert_eq!(receives.name(1), WrId(1), "marks wrap");
+        assert_eq!(receives.take(WrId(name)), Some(5));
+    }
+}
