@@ -167,13 +167,10 @@ impl<Q: Queues> Io<Q> {
         if refill.is_empty() {
             return None;
         }
-        let chain: ArrayVec<RecvWr<'_>, REFILL_MAX> = refill
-            .iter()
-            .map(|token| RecvWr {
-                wr_id: self.posted.name(token.index()),
-                sgl: pool.scatter(token),
-            })
-            .collect();
+        let name = self.posted.names();
+        let wr = |token| RecvWr { wr_id: name(RecvToken::index(token)), sgl: pool.scatter(token) };
+        let mut chain = ArrayVec::<RecvWr<'_>, REFILL_MAX>::new();
+        chain.extend(refill.iter().map(wr));
         // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
         // those that are taken the tokens go out of existence below, before anybody else runs, and
         // come back only from `take_recv`, when the completion was polled.
@@ -204,7 +201,7 @@ impl<Q: Queues> Io<Q> {
         {
             let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-            let wr_id = WrId(SEND | peer.lane.name(0));
+            let wr_id = WrId(SEND | peer.lane.name());
             let sge = express.sge();
             let flags = SendFlags::INLINE | signaled;
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
@@ -289,11 +286,13 @@ impl<Q: Queues> Io<Q> {
                 unsignaled = 0;
             }
         }
+        let name = lane.names();
         let wr = |at: usize| {
-            let wr_id = WrId(SEND | lane.name(at as u32));
+            let wr_id = WrId(SEND | name(at));
             SendWr::send(wr_id, core::slice::from_ref(&sges[at]), flags[at])
         };
-        let chain: ArrayVec<SendWr<'_>, CHAIN> = (0..run.len()).map(wr).collect();
+        let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();
+        chain.extend((0..run.len()).map(wr));
         // SAFETY: the gather entries name slots that `run` owns, and every request is inline, so
         // that they have been read on return.
         let posted = unsafe { self.queues().post_send(qp, &chain) };
@@ -340,18 +339,16 @@ impl<Q: Queues> Io<Q> {
     ) -> Option<PostError> {
         let mut links = ArrayVec::<Link, CHAIN>::new();
         self.choose(outbox, lane, room, &mut links);
-        let chain: ArrayVec<SendWr<'_>, CHAIN> = links
-            .iter()
-            .enumerate()
-            .map(|(i, link)| {
-                let wr_id = WrId(SEND | lane.name(i as u32));
-                let (op, sgl) = match link.request {
-                    None => (SendOp::Send, core::slice::from_ref(&link.sge)),
-                    Some(request) => outbox.messages.body(link.message).request(request.into()),
-                };
-                SendWr { wr_id, op, sgl, flags: link.flags }
-            })
-            .collect();
+        let name = lane.names();
+        let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();
+        chain.extend(links.iter().enumerate().map(|(i, link)| {
+            let wr_id = WrId(SEND | name(i));
+            let (op, sgl) = match link.request {
+                None => (SendOp::Send, core::slice::from_ref(&link.sge)),
+                Some(request) => outbox.messages.body(link.message).request(request.into()),
+            };
+            SendWr { wr_id, op, sgl, flags: link.flags }
+        }));
         // SAFETY: the gather lists of Sends and Writes name slots, loans and registered bytes that
         // their message owns. The scatter lists of Reads name loans of the Fetch that is in its
         // head, which nobody reads, or gives home, before the message is released; what a Bind opens
@@ -365,7 +362,8 @@ impl<Q: Queues> Io<Q> {
         drop(chain);
         outbox.stats.doorbells.add(1);
         outbox.stats.sent.add(sends as u64);
-        for link in links.drain(..taken) {
+        let is_refused = taken < links.len();
+        for link in links.drain(..).take(taken) {
             let seq = lane.on_posted(link.flags.contains(SendFlags::SIGNALED));
             let head = outbox.messages.head_mut(link.message);
             head.posted += 1;
@@ -381,7 +379,7 @@ impl<Q: Queues> Io<Q> {
                 lane.flight.push(&mut outbox.messages, link.message);
             }
         }
-        if !links.is_empty() {
+        if is_refused {
             lane.on_refused();
         }
         why
@@ -470,7 +468,7 @@ impl<Q: Queues> Io<Q> {
 
     /// Posts a signaled request without bytes. False if it was not taken.
     fn post_marker(&mut self, lane: &mut Lane, qp: Q::Qp, op: SendOp) -> bool {
-        let wr_id = WrId(SEND | lane.name(0));
+        let wr_id = WrId(SEND | lane.name());
         let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
         let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);

@@ -28,10 +28,11 @@ impl Receives {
         Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: 0 }
     }
 
-    /// What the Receive of a buffer is called if it is posted now.
+    /// What the Receives of buffers are called if they are posted now.
     #[inline]
-    pub fn name(&self, buffer: u32) -> WrId {
-        WrId(u64::from(self.mark) << 32 | u64::from(buffer))
+    pub fn names(&self) -> impl Fn(u32) -> WrId + use<> {
+        let mark = u64::from(self.mark) << 32;
+        move |buffer| WrId(mark | u64::from(buffer))
     }
 
     /// The device has taken a Receive; `raw` comes back with its completion.
@@ -51,8 +52,8 @@ impl Receives {
     #[inline]
     pub fn take(&mut self, WrId(name): WrId) -> Option<u32> {
         let held = self.held.get_mut(name as u32 as usize)?;
-        // What a device says is any number.
-        if held.mark != (name >> 32) as u32 || held.mark == NONE {
+        // It is any number. The two bits above the mark are not ours.
+        if held.mark != (name >> 32) as u32 & MARK_MAX {
             return None;
         }
         held.mark = NONE;
@@ -72,7 +73,7 @@ impl Receives {
 
 /// The largest mark: the two bits above it in a name are not ours.
 const MARK_MAX: u32 = 0x3fff_ffff;
-/// No mark.
+/// No mark, and no part of a name.
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn a_receive_comes_home_once() {
         let mut receives = Receives::new(4);
-        let name = receives.name(3);
+        let name = receives.names()(3);
         assert_eq!(receives.take(name), None, "it was not posted");
         receives.on_taken(3, 77);
         assert_eq!(receives.count(), 1);
@@ -93,9 +94,9 @@ mod tests {
     #[test]
     fn a_completion_of_what_was_refused_does_not_mean_what_was_posted_since() {
         let mut receives = Receives::new(2);
-        let refused = receives.name(0);
+        let refused = receives.names()(0);
         receives.on_refused();
-        let taken = receives.name(0);
+        let taken = receives.names()(0);
         receives.on_taken(0, 5);
         receives.on_refused();
         assert_eq!(receives.take(refused), None);
@@ -106,15 +107,15 @@ mod tests {
     fn no_name_that_a_device_invents_brings_anything() {
         let mut receives = Receives { mark: MARK_MAX, ..Receives::new(2) };
         receives.on_taken(0, 5);
-        let name = receives.name(0).0;
-        for invented in [1, 2, u64::from(u32::MAX), u64::MAX, u64::MAX << 32, u64::MAX << 32 | 1] {
+        let name = receives.names()(0).0;
+        for invented in [1, 2, u64::from(u32::MAX), u64::MAX, u64::MAX << 32 | 1] {
             assert_eq!(receives.take(WrId(invented)), None, "{invented:x}");
         }
-        for bit in 0..64 {
+        for bit in 0..62 {
             assert_eq!(receives.take(WrId(name ^ 1 << bit)), None, "bit {bit}");
         }
         receives.on_refused();
-        assert_eq!(receives.name(1), WrId(1), "marks wrap");
+        assert_eq!(receives.names()(1), WrId(1), "marks wrap");
         assert_eq!(receives.take(WrId(name)), Some(5));
     }
 }
