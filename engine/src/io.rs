@@ -165,8 +165,10 @@ impl<Q: Queues> Io<Q> {
         if refill.is_empty() {
             return None;
         }
-        let name = self.posted.names();
-        let wr = |token| RecvWr { wr_id: name(RecvToken::index(token)), sgl: pool.scatter(token) };
+        let wr = |token| {
+            let wr_id = self.posted.name(RecvToken::index(token));
+            RecvWr { wr_id, sgl: pool.scatter(token) }
+        };
         let mut chain = ArrayVec::<RecvWr<'_>, REFILL_MAX>::new();
         chain.extend(refill.iter().map(wr));
         // SAFETY: the scatter lists name the segments of buffers whose tokens are in `refill`. Of
@@ -219,10 +221,9 @@ impl<Q: Queues> Io<Q> {
     ) -> Option<PostError> {
         let mut links = ArrayVec::<Link, CHAIN>::new();
         self.choose(outbox, lane, room, &mut links);
-        let name = lane.names();
         let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();
         chain.extend(links.iter().enumerate().map(|(i, link)| {
-            let wr_id = WrId(SEND | name(i));
+            let wr_id = WrId(SEND | lane.name(i));
             let (op, sgl) = match link.request {
                 None => (SendOp::Send, core::slice::from_ref(&link.sge)),
                 Some(request) => outbox.messages.body(link.message).request(request.into()),
@@ -348,7 +349,7 @@ impl<Q: Queues> Io<Q> {
 
     /// Posts a signaled request without bytes. False if it was not taken.
     fn post_marker(&mut self, lane: &mut Lane, qp: Q::Qp, op: SendOp) -> bool {
-        let wr_id = WrId(SEND | lane.name());
+        let wr_id = WrId(SEND | lane.name(0));
         let marker = SendWr { wr_id, op, sgl: &[], flags: SendFlags::SIGNALED };
         // SAFETY: the marker names no memory.
         let (taken, _) = unsafe { self.queues().post_send(qp, &[marker]) }.of(1);

@@ -28,7 +28,7 @@ impl<Q: Queues> Io<Q> {
         {
             let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
-            let wr_id = WrId(SEND | peer.lane.name());
+            let wr_id = WrId(SEND | peer.lane.name(0));
             let sge = express.sge();
             let flags = SendFlags::INLINE | signaled;
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
@@ -107,9 +107,8 @@ impl<Q: Queues> Io<Q> {
                 unsignaled = 0;
             }
         }
-        let name = lane.names();
         let wr = |at: usize| {
-            let wr_id = WrId(SEND | name(at));
+            let wr_id = WrId(SEND | lane.name(at));
             SendWr::send(wr_id, core::slice::from_ref(&sges[at]), flags[at])
         };
         let mut chain = ArrayVec::<SendWr<'_>, CHAIN>::new();

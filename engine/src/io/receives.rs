@@ -28,11 +28,10 @@ impl Receives {
         Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: 0 }
     }
 
-    /// What the Receives of buffers are called if they are posted now.
+    /// What the Receive of a buffer is called if it is posted now.
     #[inline]
-    pub fn names(&self) -> impl Fn(u32) -> WrId + use<> {
-        let mark = u64::from(self.mark) << 32;
-        move |buffer| WrId(mark | u64::from(buffer))
+    pub fn name(&self, buffer: u32) -> WrId {
+        WrId(u64::from(self.mark) << 32 | u64::from(buffer))
     }
 
     /// The device has taken a Receive; `raw` comes back with its completion.
@@ -83,7 +82,7 @@ mod tests {
     #[test]
     fn a_receive_comes_home_once() {
         let mut receives = Receives::new(4);
-        let name = receives.names()(3);
+        let name = receives.name(3);
         assert_eq!(receives.take(name), None, "it was not posted");
         receives.on_taken(3, 77);
         assert_eq!(receives.count(), 1);
@@ -94,9 +93,9 @@ mod tests {
     #[test]
     fn a_completion_of_what_was_refused_does_not_mean_what_was_posted_since() {
         let mut receives = Receives::new(2);
-        let refused = receives.names()(0);
+        let refused = receives.name(0);
         receives.on_refused();
-        let taken = receives.names()(0);
+        let taken = receives.name(0);
         receives.on_taken(0, 5);
         receives.on_refused();
         assert_eq!(receives.take(refused), None);
@@ -107,7 +106,7 @@ mod tests {
     fn no_name_that_a_device_invents_brings_anything() {
         let mut receives = Receives { mark: MARK_MAX, ..Receives::new(2) };
         receives.on_taken(0, 5);
-        let name = receives.names()(0).0;
+        let name = receives.name(0).0;
         for invented in [1, 2, u64::from(u32::MAX), u64::MAX, u64::MAX << 32 | 1] {
             assert_eq!(receives.take(WrId(invented)), None, "{invented:x}");
         }
@@ -115,7 +114,7 @@ mod tests {
             assert_eq!(receives.take(WrId(name ^ 1 << bit)), None, "bit {bit}");
         }
         receives.on_refused();
-        assert_eq!(receives.names()(1), WrId(1), "marks wrap");
+        assert_eq!(receives.name(1), WrId(1), "marks wrap");
         assert_eq!(receives.take(WrId(name)), Some(5));
     }
 }

@@ -87,17 +87,10 @@ impl Lane {
         self.posted.wrapping_add(1)
     }
 
-    /// The name of the next work request: its number, and the mark.
+    /// The name of the next work request but `at`: its number, and the mark.
     #[inline]
-    pub fn name(&self) -> u64 {
-        self.mark | u64::from(self.next_seq())
-    }
-
-    /// The names of the next work requests, by how many are in front of them.
-    #[inline]
-    pub fn names(&self) -> impl Fn(usize) -> u64 + use<> {
-        let (mark, seq) = (self.mark, self.next_seq());
-        move |at| mark | u64::from(seq.wrapping_add(at as u32))
+    pub fn name(&self, at: usize) -> u64 {
+        self.mark | u64::from(self.next_seq().wrapping_add(at as u32))
     }
 
     /// The sequence number of the last work request.
@@ -185,7 +178,7 @@ mod tests {
     #[test]
     fn a_completion_finishes_everything_before_it() {
         let mut lane = Lane::new();
-        let names = [0, 1, 2].map(lane.names());
+        let names = [0, 1, 2].map(|at| lane.name(at));
         let seqs = [false, false, true].map(|signaled| lane.on_posted(signaled));
         assert_eq!((lane.outstanding(), lane.unsignaled()), (3, 0));
         assert!(lane.on_completed(names[2]));
@@ -196,10 +189,10 @@ mod tests {
     #[test]
     fn a_completion_of_nothing_outstanding_is_refused() {
         let mut lane = Lane::new();
-        let name = lane.name();
+        let name = lane.name(0);
         assert!(!lane.on_completed(name), "nothing was posted");
         lane.on_posted(true);
-        assert!(!lane.on_completed(lane.name()), "not posted yet");
+        assert!(!lane.on_completed(lane.name(0)), "not posted yet");
         assert!(lane.on_completed(name));
         assert!(!lane.on_completed(name), "twice");
     }
@@ -218,7 +211,7 @@ mod tests {
             match draw(4) {
                 0 | 1 => {
                     let (asked, taken) = (1 + draw(4) as u32, draw(5) as u32);
-                    let names: Vec<u64> = (0..asked as usize).map(lane.names()).collect();
+                    let names: Vec<u64> = (0..asked as usize).map(|at| lane.name(at)).collect();
                     for name in names.iter().take(taken as usize) {
                         lane.on_posted(false);
                         posted.push(*name);
@@ -253,7 +246,7 @@ mod tests {
             ..Lane::new()
         };
         lane.on_refused();
-        let second = lane.names()(1);
+        let second = lane.name(1);
         let seqs = [lane.on_posted(false), lane.on_posted(false), lane.on_posted(true)];
         lane.on_refused();
         assert!(lane.on_completed(second));
@@ -263,7 +256,7 @@ mod tests {
     #[test]
     fn marks_wrap_and_stay_in_their_place() {
         let mut lane = Lane { mark: MARK, ..Lane::new() };
-        let name = lane.name();
+        let name = lane.name(0);
         lane.on_posted(false);
         lane.on_refused();
         assert_eq!((lane.mark, name & !MARK), (0, 1));
