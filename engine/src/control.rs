@@ -6,6 +6,7 @@
 //!                     Arrival ◀───────┘  to the shard that asked, or to the next that serves
 //! ```
 
+mod admission;
 mod office;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
+use self::admission::Pending;
 pub(crate) use self::office::{Attachment, Office, Wish};
 use self::office::{Param, Request, lock};
 use crate::budget;
@@ -31,6 +33,9 @@ pub struct Control<P: Provider> {
     /// What is being done: a panic over it must not make who asked wait for ever.
     in_hand: Option<Request>,
     attempts: Vec<Attempt>,
+    /// Requests of peers that shards were asked about, and how often that was.
+    pending: Vec<Pending<P>>,
+    asked: u64,
     /// Where it listens.
     listening: Vec<SocketAddr>,
     /// Whether there was a shard that serves since it listens.
@@ -62,6 +67,8 @@ impl<P: Provider> Control<P> {
             office,
             in_hand: None,
             attempts: Vec::new(),
+            pending: Vec::new(),
+            asked: 0,
             listening: Vec::new(),
             is_served: false,
             last: 0,
@@ -86,20 +93,17 @@ impl<P: Provider> Control<P> {
     /// Works off what has been asked for and what has happened, waiting for it at most `timeout`.
     pub fn step(&mut self, timeout: Duration) {
         while let Some(request) = self.office.next_request() {
-            let (listen, connect) = (request.listens_at(), request.wish());
-            self.in_hand = Some(request);
-            let listening = listen.map(|at| self.listen(at));
-            if let Some(wish) = connect {
-                self.connect(wish);
-            }
-            if let Some((Request::Listen { answer, .. }, outcome)) =
-                self.in_hand.take().zip(listening)
-            {
+            self.in_hand = Some(request.clone());
+            match request {
                 // Whoever asked may have gone; then the listener stays for others.
-                let _ = answer.send(outcome);
+                Request::Listen { at, answer } => drop(answer.send(self.listen(at))),
+                Request::Connect(wish) => self.connect(wish),
+                Request::Answered(verdict) => self.on_verdict(verdict),
             }
+            self.in_hand = None;
         }
         self.give_up();
+        self.look_after_pending();
         self.look_for_servers();
         let waker = self.office.waker.clone();
         let mut event = self.cm.next(&waker, timeout);
@@ -119,9 +123,7 @@ impl<P: Provider> Control<P> {
 
     fn on_event(&mut self, event: CmEvent<P::Cm>) {
         match event {
-            CmEvent::Request { request, from, private } => {
-                self.accept(request, from, PrivateData::decode(&private));
-            }
+            CmEvent::Request { request, from, private } => self.on_request(request, from, private),
             CmEvent::Connected { id, endpoint, private } => {
                 let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
                 let private = PrivateData::decode(&private);
@@ -131,37 +133,6 @@ impl<P: Provider> Control<P> {
                 let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
                 self.refuse(wish, reason);
             }
-        }
-    }
-
-    /// Gives a connection to the next shard that serves and has room.
-    fn accept(
-        &mut self,
-        request: <P::Cm as ConnectionManager>::Request,
-        from: SocketAddr,
-        private: Option<PrivateData>,
-    ) {
-        let office = self.office.clone();
-        let desks = lock(&office.desks);
-        let count = desks.len();
-        let mut turn = (1..=count).map(|step| (self.last + step) % count);
-        let chosen = turn.find(|&at| {
-            let desk = &desks[at];
-            desk.is_serving() && desk.bell.reserve(desk.connections_max)
-        });
-        let Some(at) = chosen else {
-            self.cm.reject(request, &[]);
-            return;
-        };
-        self.last = at;
-        let desk = &desks[at];
-        match self.cm.accept(request, &desk.queues, &office.param.as_conn_param()) {
-            Ok(endpoint) => {
-                if desk.arrivals.send(Arrival::Accepted { endpoint, from, private }).is_err() {
-                    desk.bell.disconnected();
-                }
-            }
-            Err(_) => desk.bell.disconnected(),
         }
     }
 
@@ -233,15 +204,22 @@ impl<P: Provider> Control<P> {
 impl<P: Provider> Drop for Control<P> {
     /// Whoever waits for something is told that it will not come.
     fn drop(&mut self) {
+        let attempts = core::mem::take(&mut self.attempts).into_iter();
+        let tried = attempts.map(|attempt| Request::Connect(attempt.wish));
         let asked = self.office.close().into_iter().chain(self.in_hand.take());
-        // Who waits until an address is listened on knows when the request is dropped.
-        let wanted = asked.filter_map(|request| request.wish());
-        let tried = core::mem::take(&mut self.attempts).into_iter().map(|attempt| attempt.wish);
-        for wish in wanted.chain(tried).collect::<Vec<_>>() {
-            self.refuse(wish, ConnectError::Failed);
+        for request in asked.chain(tried).collect::<Vec<_>>() {
+            match request {
+                // Who waits for it knows when it is dropped.
+                Request::Listen { .. } => {}
+                Request::Connect(wish) => self.refuse(wish, ConnectError::Failed),
+                Request::Answered(verdict) => self.give_back(verdict),
+            }
         }
     }
 }
+
+/// A connection request of a peer.
+type CmRequest<P> = <<P as Provider>::Cm as ConnectionManager>::Request;
 
 /// How long the control thread sleeps at most: attempts have deadlines.
 const STEP: Duration = Duration::from_millis(50);

@@ -121,9 +121,7 @@ impl<Q: Queues> Io<Q> {
 
     /// Moves the queue pair of a peer to the error state; the peer is told.
     pub fn disconnect(&mut self, peer: u32) -> Option<Q::Qp> {
-        let qp = self.qps[peer as usize]?;
-        self.queues().disconnect(qp);
-        Some(qp)
+        self.qps[peer as usize].inspect(|&qp| self.queues().disconnect(qp))
     }
 
     /// From now on every send is signaled: whoever stops wants to know what has arrived.

@@ -47,7 +47,7 @@ pub use rpcrdma_config::Config;
 pub use rpcrdma_mempool::Loan;
 pub use rpcrdma_proto::{Changes, PeerLimits, PropertyOutcome};
 pub use server::call::Call;
-pub use server::handler::{Admission, Handler, RefuseCalls};
+pub use server::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
 pub use server::reply::{Answer, Reply};
 pub use server::ticket::{Finished, Ticket};
 pub use shard::letters::{ShardHandle, ShardState};

@@ -133,6 +133,8 @@ counters! {
     idle_timeouts,
     /// Connections that ended.
     closed,
+    /// Requests of peers that the handler, or a shard that stops, has turned down.
+    not_admitted,
     /// Connections turned down because the shard was full.
     turned_down,
     /// Completions of queue pairs that were gone already.

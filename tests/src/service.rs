@@ -1,10 +1,12 @@
 //! The service: a handler that checks every byte of a call and does what its script orders.
 
+use std::net::SocketAddr;
+
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CloseReason, Finished, Handler, Loan, Payload, PeerId,
-    PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, Bulk, Call, CloseReason, ConnectRequest, Finished, Handler, Loan, Payload,
+    PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
@@ -22,8 +24,12 @@ pub struct Service {
     pub connected: Vec<PeerId>,
     /// Connections that ended, and why.
     pub closed: Vec<(PeerId, CloseReason)>,
-    /// Whether new connections are refused.
+    /// Whether new connections are refused, once they are up.
     pub refuses: bool,
+    /// How many connections one host may have, if not any number.
+    pub per_host_max: Option<usize>,
+    /// Who asked for a connection, and how many its host had.
+    pub asked: Vec<(SocketAddr, usize)>,
     /// Whether calls may come that are no scripts; they are refused.
     pub has_strangers: bool,
     /// Tickets that a test answers, with the answer.
@@ -245,6 +251,12 @@ impl Handler for Service {
             Err(_void) => {}
             Ok(()) => assert!(is_open, "a void ticket cannot be answered"),
         }
+    }
+
+    fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
+        self.asked.push((request.from, request.connections));
+        let is_full = self.per_host_max.is_some_and(|max| request.connections >= max);
+        if is_full { Admission::Refuse } else { Admission::Accept }
     }
 
     fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, limits: &PeerLimits) -> Admission {

@@ -15,8 +15,8 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_engine::{
     Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Completion,
-    Engine, EngineThread, Fabric, Handler, Panicked, PeerId, PeerLimits, Provider, Reply,
-    SetupError, Shard, ShardState, Turn,
+    ConnectRequest, Engine, EngineThread, Fabric, Handler, Panicked, PeerId, PeerLimits, Provider,
+    Reply, SetupError, Shard, ShardState, Turn,
 };
 use rpcrdma_mempool::Registrar;
 use rpcrdma_tests::world::{checked, small};
@@ -26,6 +26,7 @@ use rpcrdma_tests::world::{checked, small};
 enum Spot {
     Call,
     Turn,
+    Admit,
     Connect,
     Close,
     Reply,
@@ -66,6 +67,11 @@ impl Handler for Fragile {
         if let Some(peer) = self.calls.take() {
             turn.call(peer, 1).expect("a credit").submit().expect("a short call");
         }
+    }
+
+    fn admit(&mut self, _: &ConnectRequest<'_>) -> Admission {
+        self.at(Spot::Admit);
+        Admission::Accept
     }
 
     fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
@@ -168,7 +174,7 @@ impl Scene {
             }
             Spot::Turn => {}
             // One to each shard.
-            Spot::Connect => [(); 2].iter().for_each(|()| {
+            Spot::Admit | Spot::Connect => [(); 2].iter().for_each(|()| {
                 self.client.begin_connect(self.at).expect("there is room");
             }),
             Spot::Close => assert!(self.client.handle().close(first)),
@@ -189,7 +195,8 @@ impl Scene {
 
 #[test]
 fn a_shard_that_panics_anywhere_is_seen_by_everybody_and_the_other_takes_over() {
-    for spot in [Spot::Call, Spot::Turn, Spot::Connect, Spot::Close, Spot::Reply, Spot::Refused] {
+    let first = [Spot::Call, Spot::Turn, Spot::Admit, Spot::Connect];
+    for spot in first.into_iter().chain([Spot::Close, Spot::Reply, Spot::Refused]) {
         println!("{spot:?}");
         let mut scene = Scene::new(spot);
         // The connections go to the shards in turn: the second one first.
@@ -343,6 +350,8 @@ fn a_shard_of_the_engine_that_panics_is_told_with_what_it_said() {
     assert_eq!(second.listen(at).expect("the address"), at);
     let peer = client.connect(at).expect("a connection");
     assert_eq!(call(&mut client, peer, 0), Some(Ok(())));
+    // Nobody polls it while the engines stop.
+    drop(client);
     engine.stop();
 }
 
@@ -500,6 +509,7 @@ fn a_control_thread_that_panics_leaves_nobody_waiting() {
         assert_eq!(client.handle().connections(), 1, "no place is lost");
         // What is connected goes on.
         assert_eq!(call(&mut client, peer, 0), Some(Ok(())));
+        drop(client);
         engine.stop();
     }
 }

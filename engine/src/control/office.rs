@@ -53,9 +53,26 @@ pub(crate) struct Desk<P: Provider> {
 }
 
 /// What the control plane is asked for.
+#[derive(Clone)]
 pub(crate) enum Request {
-    Listen { at: SocketAddr, answer: mpsc::Sender<Result<SocketAddr, SetupError>> },
+    Listen {
+        at: SocketAddr,
+        answer: mpsc::Sender<Result<SocketAddr, SetupError>>,
+    },
     Connect(Wish),
+    /// A shard has answered what it was asked about a peer.
+    Answered(Verdict),
+}
+
+/// What a shard says of a request of a peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Verdict {
+    pub shard: u32,
+    /// What the question named it by.
+    pub number: u64,
+    /// Where the peer is.
+    pub from: SocketAddr,
+    pub accepts: bool,
 }
 
 /// A connection that a shard wants.
@@ -75,24 +92,6 @@ pub(crate) struct Attachment<P: Provider> {
     shard: u32,
     bell: Arc<Bell>,
     connections_max: usize,
-}
-
-impl Request {
-    /// Where it wants to be listened.
-    pub fn listens_at(&self) -> Option<SocketAddr> {
-        match self {
-            Request::Listen { at, .. } => Some(*at),
-            Request::Connect(_) => None,
-        }
-    }
-
-    /// The connection that it wants.
-    pub fn wish(&self) -> Option<Wish> {
-        match self {
-            Request::Connect(wish) => Some(*wish),
-            Request::Listen { .. } => None,
-        }
-    }
 }
 
 impl Param {
@@ -210,6 +209,12 @@ impl<P: Provider> Attachment<P> {
     /// Asks for a connection whose place is reserved. False if nobody makes connections any more.
     pub fn ask(&self, wish: Wish) -> bool {
         self.office.request(Request::Connect(wish)).is_ok()
+    }
+
+    /// Answers a question about a peer. False if nobody hears it.
+    pub fn answer(&self, number: u64, from: SocketAddr, accepts: bool) -> bool {
+        let verdict = Verdict { shard: self.shard, number, from, accepts };
+        self.office.request(Request::Answered(verdict)).is_ok()
     }
 
     /// Who is known to speak version one only.

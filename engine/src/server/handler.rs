@@ -1,5 +1,7 @@
 //! What a program brings to a shard: its handler.
 
+use std::net::SocketAddr;
+
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
 
 use super::call::Call;
@@ -26,8 +28,19 @@ pub trait Handler {
         let _ = turn;
     }
 
+    /// A peer asks for a connection. It is accepted or rejected as this says; a peer that is rejected
+    /// is told so, its attempt fails ([`ConnectError::Rejected`]), and it can try again later. A
+    /// request that is not answered within `connections.connect_timeout`, because the shard is not
+    /// polled, is rejected.
+    fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
+        let _ = request;
+        Admission::Accept
+    }
+
     /// A connection is up: the peers know each other's properties. `attempt` is what
-    /// [`Shard::connect`](crate::Shard::connect) returned, if this side asked for it.
+    /// [`Shard::connect`](crate::Shard::connect) returned, if this side asked for it. What can be
+    /// decided by where the peer is, is better decided by [`Handler::admit`]: here the peer is
+    /// connected already, and if it is refused it is seen off.
     fn on_connect(
         &mut self,
         peer: PeerId,
@@ -53,6 +66,18 @@ pub trait Handler {
     fn on_close(&mut self, peer: PeerId, why: CloseReason) {
         let _ = (peer, why);
     }
+}
+
+/// A peer asks for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectRequest<'a> {
+    /// Where it is. On a network the answer has to find its way there.
+    pub from: SocketAddr,
+    /// What it sent along (RFC 8797), with padding behind it.
+    pub private: &'a [u8],
+    /// Connections that this shard has with the same host, or has admitted.
+    pub connections: usize,
 }
 
 /// Whether a connection is wanted.

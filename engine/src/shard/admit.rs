@@ -1,6 +1,7 @@
 //! How connections and letters come to a shard.
 //!
 //! ```text
+//!   Asked ──admit──▶ yes, or no: the connection manager tells the peer
 //!   Arrival ──attach──▶ Opening ──properties known──▶ Up, on_connect
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
@@ -17,7 +18,7 @@ use super::peers::{Peer, Peers, Phase};
 use crate::control::Wish;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
-use crate::server::handler::{Admission, Handler};
+use crate::server::handler::{Admission, ConnectRequest, Handler};
 
 impl<P: Provider> Core<P> {
     /// Reads what other threads have left.
@@ -25,7 +26,16 @@ impl<P: Provider> Core<P> {
     pub fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while let Some(arrival) = self.arrivals.pop() {
             match arrival {
+                Arrival::Asked { number, from, private } => {
+                    self.judge_request(number, from, &private, handler);
+                }
+                Arrival::Abandoned { from } => {
+                    if self.peers.end_expecting(from) {
+                        self.handle.bell().disconnected();
+                    }
+                }
                 Arrival::Accepted { endpoint, from, private } => {
+                    self.peers.end_expecting(from);
                     let start = Start::Either;
                     let newcomer =
                         Newcomer { endpoint, address: from, private, start, asked: None };
@@ -53,6 +63,28 @@ impl<P: Provider> Core<P> {
         }
         if self.handle.bell().is_stop_wanted() {
             self.begin_stop(now);
+        }
+    }
+
+    /// Says whether a peer may connect.
+    fn judge_request<H: Handler>(
+        &mut self,
+        number: u64,
+        from: SocketAddr,
+        private: &[u8],
+        handler: &mut H,
+    ) {
+        let connections = self.peers.count_from(from.ip());
+        let request = ConnectRequest { from, private, connections };
+        let is_stopping = self.handle.bell().is_stop_wanted();
+        let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
+        let attachment = self.attachment.as_ref();
+        if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
+            return self.handle.bell().disconnected();
+        }
+        match accepts {
+            true => self.peers.expect(from),
+            false => self.stats.not_admitted.add(1),
         }
     }
 

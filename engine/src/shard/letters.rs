@@ -10,7 +10,7 @@ use rpcrdma_xdr::private_data::PrivateData;
 use super::inbox::{Bell, End, Inbox};
 use super::peers::PeerId;
 use crate::control::Wish;
-use crate::provider::{ConnectError, ConnectId, Endpoint, Provider};
+use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 use crate::server::ticket::{Finished, Ticket};
 use crate::stats::{SharedStats, Snapshot};
 
@@ -52,6 +52,10 @@ pub(crate) enum Order {
 
 /// What the connection manager brings to a shard.
 pub(crate) enum Arrival<P: Provider> {
+    /// A peer asks for a connection: is it wanted? The answer says the number.
+    Asked { number: u64, from: SocketAddr, private: PrivateBytes },
+    /// Nothing comes of a connection that was wanted.
+    Abandoned { from: SocketAddr },
     /// A connection that a peer asked for.
     Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
     /// A connection that this shard asked for.

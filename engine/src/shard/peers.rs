@@ -4,7 +4,7 @@
 //!   Opening ──properties known──▶ Up ──▶ Closing ──sends drained──▶ free, next generation
 //! ```
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
@@ -144,6 +144,8 @@ pub(crate) struct Peers {
     /// Where the other ends are: lent together with the connection, and seldom looked at.
     addresses: Box<[SocketAddr]>,
     free: Vec<u32>,
+    /// Where those are that may connect and have not yet.
+    expected: Vec<SocketAddr>,
     /// From queue pair number to peer: upper bits, then lower bits.
     table: Vec<Option<Box<[u32; LEAF]>>>,
 }
@@ -155,6 +157,7 @@ impl Peers {
             generations: vec![0; peers_max].into(),
             addresses: vec![NOWHERE; peers_max].into(),
             free: (0..peers_max as u32).rev().collect(),
+            expected: Vec::new(),
             table: (0..1usize << (QP_NUM_BITS - LEAF_BITS)).map(|_| None).collect(),
         }
     }
@@ -163,6 +166,25 @@ impl Peers {
     pub fn vacancy(&self) -> Option<PeerId> {
         let index = *self.free.last()?;
         Some(PeerId { index, generation: self.generations[index as usize] })
+    }
+
+    /// A peer may connect: it counts from now on.
+    pub fn expect(&mut self, from: SocketAddr) {
+        self.expected.push(from);
+    }
+
+    /// A peer that may connect has, or will not. False if none was expected from there.
+    pub fn end_expecting(&mut self, from: SocketAddr) -> bool {
+        let at = self.expected.iter().position(|expected| *expected == from);
+        at.map(|at| self.expected.swap_remove(at)).is_some()
+    }
+
+    /// Connections that were made from this host, and those that may yet be.
+    pub fn count_from(&self, host: IpAddr) -> usize {
+        let slots = self.slots.iter().zip(&self.addresses);
+        let made = slots.filter(|(slot, _)| slot.as_ref().is_some_and(|it| it.connect.is_none()));
+        let made = made.filter(|(_, address)| address.ip() == host).count();
+        made + self.expected.iter().filter(|address| address.ip() == host).count()
     }
 
     /// Whether a queue pair number has no more bits than devices give out.

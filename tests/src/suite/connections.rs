@@ -69,6 +69,44 @@ pub fn a_handler_refuses_a_connection<P: Provider>(open: Open<'_, P>) {
     world.round(0, peer, &Script::new(1, &[], &[]));
 }
 
+/// A handler that does not admit a peer has its attempt fail, and only that: it may try again.
+pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) {
+    let mut plan = Plan { clients: 2, ..Plan::default() };
+    plan.serve.connections.max = 4;
+    let mut world = World::new(open, &plan);
+    world.servers[0].handler().per_host_max = Some(1);
+    let first = world.connect(0);
+    world.round(0, first, &Script::new(1, &[], &[]));
+    for _ in 0..3 {
+        assert_eq!(world.try_connect(1), Err(ConnectError::Rejected));
+        assert_eq!(world.clients[1].handle().connections(), 0, "it was never connected");
+    }
+    let (stats, host) = (world.servers[0].handle().stats(), world.at.ip());
+    assert_eq!((stats.connected, stats.not_admitted), (1, 3));
+    assert_eq!(world.servers[0].handle().connections(), 1, "and holds no place");
+    let asked: Vec<_> = world.servers[0].handler().asked.drain(..).collect();
+    assert!(asked.iter().all(|(from, _)| from.ip() == host), "{asked:?}");
+    assert_eq!(asked.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [0, 1, 1, 1]);
+    world.round(0, first, &Script::new(3, &[], &[]));
+    assert!(world.clients[0].handle().close(first));
+    world.until("it is gone", |world| world.servers[0].handle().connections() == 0);
+    let second = world.connect(1);
+    world.round(1, second, &Script::new(2, &[], &[]));
+    world.check_nothing_leaked();
+}
+
+/// Peers that ask at the same time are counted before they are connected.
+pub fn who_asks_twice_at_once_counts_twice<P: Provider>(open: Open<'_, P>) {
+    let mut world = World::new(open, &Plan::default());
+    world.servers[0].handler().per_host_max = Some(1);
+    let to = world.at;
+    let ids = [(); 2].map(|()| world.clients[0].begin_connect(to).expect("there is room"));
+    let outcomes = ids.map(|id| world.outcome(0, id));
+    let connected = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(connected, 1, "{outcomes:?}");
+    assert!(outcomes.contains(&Err(ConnectError::Rejected)), "{outcomes:?}");
+}
+
 /// Several connections of one shard share its Receives and do not disturb each other.
 pub fn connections_share_one_shard<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 3, ..Plan::default() };

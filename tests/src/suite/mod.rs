@@ -61,7 +61,8 @@ macro_rules! api_suite {
                 every_connection_gets_a_credit, the_table_of_calls_is_bounded,
                 receives_are_kept_for_every_reply, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects, a_full_client_does_not_connect,
-                a_handler_refuses_a_connection, connections_share_one_shard,
+                a_handler_refuses_a_connection, a_peer_is_rejected_before_it_is_accepted,
+                who_asks_twice_at_once_counts_twice, connections_share_one_shard,
                 connections_go_to_shards_in_turn, connections_come_and_go;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
                 a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
@@ -106,7 +107,8 @@ macro_rules! api_suite_one {
                 an_unanswered_call_ends_with_its_connection;
             credits: used_up_credits_refuse_and_recover, every_connection_gets_a_credit,
                 the_table_of_calls_is_bounded, few_send_slots_are_enough;
-            connections: nobody_listens, a_full_server_rejects;
+            connections: nobody_listens, a_full_server_rejects,
+                a_peer_is_rejected_before_it_is_accepted, who_asks_twice_at_once_counts_twice;
             ending: a_close_completes_open_calls, a_stop_lets_open_calls_finish,
                 a_stopping_server_drops_new_calls, a_stop_ends_while_clients_go_on_calling,
                 a_stop_does_not_wait_for_ever, a_dropped_shard_is_gone, a_stale_name_names_nobody;

@@ -1,0 +1,198 @@
+//! Requests of peers: which shard is asked about them, and what becomes of them without an answer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_config::Raw;
+use rpcrdma_engine::control::Control;
+use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_engine::{
+    Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Reply, Shard,
+};
+use rpcrdma_tests::world::{checked, small};
+use rpcrdma_xdr::private_data::PrivateData;
+
+/// Answers with nothing, and notes who asks to connect.
+#[derive(Default)]
+struct Porter {
+    refuses: bool,
+    asked: Vec<(SocketAddr, Vec<u8>)>,
+}
+
+impl Handler for Porter {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.send()
+    }
+
+    fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {
+        self.asked.push((request.from, request.private.to_vec()));
+        if self.refuses { Admission::Refuse } else { Admission::Accept }
+    }
+}
+
+/// Two shards that serve, the engine that they are of, and a client of another.
+struct Scene {
+    shards: Vec<Shard<Fabric, Porter>>,
+    client: Client<Fabric>,
+    at: SocketAddr,
+    controls: [Control<Fabric>; 2],
+    _engines: [Engine<Fabric>; 2],
+    now: u64,
+}
+
+const STEPS: usize = 1_000;
+
+impl Scene {
+    fn new(serve: impl FnOnce(&mut Raw), call: impl FnOnce(&mut Raw)) -> Scene {
+        let fabric = Fabric::new();
+        let engine =
+            |raw: &Raw| Engine::without_threads(fabric.clone(), checked(raw)).expect("an engine");
+        let (mut here, mut there) = (small(), small());
+        serve(&mut here);
+        call(&mut there);
+        let ((serving, mut control), (calling, other)) = (engine(&here), engine(&there));
+        let at = control.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        Scene {
+            shards: [0, 1].map(|_| serving.shard(Porter::default()).expect("a shard")).into(),
+            client: calling.client().expect("a client"),
+            at,
+            controls: [control, other],
+            _engines: [serving, calling],
+            now: 1,
+        }
+    }
+
+    /// The turn of everybody but the shards.
+    fn step_without(&mut self) {
+        self.now += 1_000;
+        self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
+        self.client.poll(self.now, |_| {});
+    }
+
+    fn step(&mut self) {
+        self.step_without();
+        for shard in &mut self.shards {
+            shard.poll_once(self.now);
+        }
+    }
+
+    /// What comes of an attempt that has begun.
+    fn outcome(&mut self, id: rpcrdma_engine::provider::ConnectId) -> Option<ConnectError> {
+        for _ in 0..STEPS {
+            if let Some(outcome) = self.client.connected(id) {
+                return outcome.err();
+            }
+            self.step();
+        }
+        panic!("no outcome after {STEPS} steps");
+    }
+
+    fn begin(&mut self) -> rpcrdma_engine::provider::ConnectId {
+        self.client.begin_connect(self.at).expect("there is room")
+    }
+
+    fn places(&self) -> Vec<usize> {
+        self.shards.iter().map(|shard| shard.handle().connections()).collect()
+    }
+
+    fn asked(&mut self) -> Vec<usize> {
+        self.shards.iter_mut().map(|shard| shard.handler().asked.len()).collect()
+    }
+}
+
+#[test]
+fn a_handler_is_told_who_asks() {
+    let mut scene = Scene::new(|_| {}, |_| {});
+    let id = scene.begin();
+    assert_eq!(scene.outcome(id), None);
+    let all = scene.shards.iter_mut().flat_map(|shard| shard.handler().asked.drain(..));
+    let [(from, private)] = all.collect::<Vec<_>>().try_into().expect("one was asked, once");
+    assert_eq!(from.ip(), scene.at.ip());
+    assert!(PrivateData::decode(&private).is_some(), "what the peer sent along (RFC 8797)");
+}
+
+#[test]
+fn a_peer_that_is_not_admitted_learns_it_whatever_it_speaks() {
+    for version in ["auto", "one", "two"] {
+        let mut scene = Scene::new(|_| {}, |raw| raw.protocol.version = version.into());
+        scene.shards.iter_mut().for_each(|shard| shard.handler().refuses = true);
+        let id = scene.begin();
+        assert_eq!(scene.outcome(id), Some(ConnectError::Rejected), "{version}");
+        assert_eq!(scene.asked().iter().sum::<usize>(), 1, "it is not tried in another version");
+        assert_eq!(scene.places(), [0, 0]);
+        assert_eq!(scene.client.handle().connections(), 0);
+    }
+}
+
+#[test]
+fn who_is_not_answered_in_time_is_rejected_and_holds_a_place_until_then() {
+    let mut scene = Scene::new(|raw| raw.connections.connect_timeout = "1ms".into(), |_| {});
+    let id = scene.begin();
+    // The shards are not polled: nobody is in the way of the control plane meanwhile.
+    let outcome = loop {
+        scene.step_without();
+        if let Some(outcome) = scene.client.connected(id) {
+            break outcome;
+        }
+    };
+    assert_eq!(outcome, Err(ConnectError::Rejected));
+    assert_eq!(scene.places().iter().sum::<usize>(), 1, "a shard still has the question");
+    for _ in 0..4 {
+        scene.step();
+    }
+    assert_eq!(scene.asked().iter().sum::<usize>(), 1);
+    assert_eq!(scene.places(), [0, 0], "its answer comes too late, and frees the place");
+    let id = scene.begin();
+    scene.step();
+    scene.step();
+    assert_eq!(scene.outcome(id), None);
+}
+
+#[test]
+fn a_shard_that_does_not_answer_has_no_more_questions_than_places() {
+    let mut scene = Scene::new(|_| {}, |raw| raw.connections.max = 8);
+    let ids = [(); 8].map(|()| scene.begin());
+    let mut rejected = 0;
+    for _ in 0..STEPS {
+        scene.step_without();
+        rejected += ids.iter().filter(|id| scene.client.connected(**id).is_some()).count();
+    }
+    let max = usize::try_from(small().connections.max).expect("a few");
+    assert_eq!((scene.places(), rejected), (vec![max; 2], 8 - 2 * max));
+}
+
+#[test]
+fn another_shard_is_asked_when_one_goes_or_stops_with_the_question() {
+    for is_dropped in [true, false] {
+        let mut scene = Scene::new(|_| {}, |_| {});
+        let id = scene.begin();
+        while scene.places().iter().sum::<usize>() == 0 {
+            scene.step_without();
+        }
+        let at = scene.places().iter().position(|count| *count > 0).expect("one was asked");
+        if is_dropped {
+            drop(scene.shards.remove(at));
+        } else {
+            scene.shards[at].handle().stop();
+        }
+        assert_eq!(scene.outcome(id), None, "the other one serves it");
+        let other = scene.shards.iter().filter(|shard| shard.handle().connections() > 0);
+        assert_eq!(other.count(), 1);
+    }
+}
+
+#[test]
+fn a_question_outlives_no_control_plane() {
+    let mut scene = Scene::new(|_| {}, |_| {});
+    let id = scene.begin();
+    while scene.places().iter().sum::<usize>() == 0 {
+        scene.step_without();
+    }
+    // The control plane goes with the question open; the shard answers nobody.
+    let (other, control) = Engine::without_threads(Fabric::new(), checked(&small())).expect("one");
+    drop(std::mem::replace(&mut scene.controls[0], control));
+    assert_eq!(scene.outcome(id), Some(ConnectError::Rejected));
+    scene.step();
+    assert_eq!(scene.places(), [0, 0]);
+    drop(other);
+}
