@@ -252,7 +252,10 @@ fn receive(side: &mut Side, wire: &[Vec<u8>]) -> Found {
             }
         }
         let Some(whole) = Whole::of(side, &ingress) else {
-            assert!(matches!(ingress, Ingress::Reject(_)), "{ingress:?}");
+            assert!(
+                matches!(ingress, Ingress::Reject(_)),
+                "{ingress:?}"
+            );
             return None;
         };
         found = named(side, &whole, &ingress);
@@ -319,17 +322,25 @@ impl Map {
         for item in &message.items {
             match (&item.place, is_reply) {
                 (Place::TooShort | Place::NoItem, true) => continue,
-                (Place::TooShort | Place::NoItem, false) | (Place::Remote(_), _) => return None,
-                (Place::Sent { offset, numbers }, _) => {
-                    let on_word = item.disp.is_multiple_of(4);
-                    if !on_word || item.disp < end || item.disp > self.payload + excised {
-                        return None;
-                    }
-                    end = item.disp + item.length.next_multiple_of(4);
-                    excised += item.length.next_multiple_of(4);
-                    found.push(self.take(item.length, *offset, numbers, &mut used)?);
+                // Nothing in the memory of its caller is offered for a reply.
+                (Place::TooShort | Place::NoItem, false) | (Place::Remote(_), true) => {
+                    return None;
                 }
+                (Place::Sent { .. } | Place::Remote(_), _) => {}
             }
+            let on_word = item.disp.is_multiple_of(4);
+            if !on_word || item.disp < end || item.disp > self.payload + excised {
+                return None;
+            }
+            end = item.disp + item.length.next_multiple_of(4);
+            excised += item.length.next_multiple_of(4);
+            found.push(match &item.place {
+                Place::Sent { offset, numbers } => {
+                    self.take(item.length, *offset, numbers, &mut used)?
+                }
+                Place::Remote(segments) => read(item.length, segments)?,
+                Place::TooShort | Place::NoItem => return None,
+            });
         }
         let len = self.payload + excised;
         let mut previous = 0;
@@ -382,4 +393,11 @@ impl Map {
         }
         Some(bytes)
     }
+}
+
+/// An item that is to be read is in no buffer; its segments hold it, with its padding or without
+/// (wire.md E17).
+fn read(length: u32, segments: &[RdmaSegment]) -> Option<Vec<(usize, u32)>> {
+    let total: u32 = segments.iter().map(|segment| segment.length).sum();
+    (length > 0 && (total == length || total == length.next_multiple_of(4))).then(Vec::new)
 }
