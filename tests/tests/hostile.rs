@@ -525,6 +525,19 @@ fn who_gives_up_groups_for_ever_is_closed_and_their_buffers_are_free() {
     assert_eq!(scene.world.servers[0].audit().receives_parked, 0);
 }
 
+// wire.md E34, W16
+#[test]
+fn a_report_about_a_reply_that_was_never_sent_is_not_answered() {
+    let mut scene = Scene::new();
+    let bad = rpcrdma_xdr::MsgId { xid: 7, dir: rpcrdma_xdr::MsgType::Reply, seq: 0 };
+    let report = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
+    scene.raw.send(&optional(7, Optional::ReptErr(report), &[]));
+    scene.turns(50);
+    assert_eq!(scene.raw.recv(), None);
+    scene.raw.send(&echo(8));
+    assert_eq!(scene.answer()[..4], 8_u32.to_be_bytes(), "it goes on");
+}
+
 /// The words that an RPC call begins with.
 fn rpc(xid: u32) -> Vec<u8> {
     [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat()

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   Sent ──first of several──▶ Replying ──last──▶ Answered ──finish_call──▶ free
-//!    ├── reply, error ─────────────────────────────▲
-//!    ├── reply that breaks a rule ──▶ Refused ──reply, error, finish_call──▶ Answered, free
+//!    ├── reply, good or bad, or error ─────────────▲
 //!    └── abandon_call ──▶ Abandoned ──late reply, error, end of the connection──▶ free
 //! ```
 //! A call that is given up keeps its xid, its credits and its receives until its peer is done with it
@@ -43,9 +42,7 @@ impl Connection {
                 Some(Finished { token: entry.token })
             }
             CallState::Abandoned => None,
-            CallState::Opened | CallState::Refused | CallState::Answered => {
-                self.end_call(ledger, id)
-            }
+            CallState::Opened | CallState::Answered => self.end_call(ledger, id),
         }
     }
 
@@ -78,7 +75,7 @@ impl Connection {
         self.on_credit(credit, MsgType::Reply);
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
         let is_due = match entry.state {
-            CallState::Sent | CallState::Refused | CallState::Abandoned => true,
+            CallState::Sent | CallState::Abandoned => true,
             CallState::Opened | CallState::Replying | CallState::Answered => false,
         };
         is_due.then_some((id, entry))
@@ -107,7 +104,7 @@ impl Connection {
         let found = ledger.calls.find_mut(id.xid(), self.peer);
         let (_, entry) = found.ok_or(Ignored::UnknownReply)?;
         match entry.state {
-            CallState::Sent | CallState::Replying | CallState::Refused => {
+            CallState::Sent | CallState::Replying => {
                 entry.state = CallState::Answered;
                 Ok(id)
             }
@@ -119,27 +116,22 @@ impl Connection {
         }
     }
 
-    /// A reply to a call, or its beginning, is refused: there may be another, and nothing of it is
-    /// repeated, for it was executed. A call that was given up is over with that.
-    pub(crate) fn refuse_reply(&mut self, ledger: &mut ShardLedger, xid: u32) {
-        let Some((id, entry)) = ledger.calls.find_mut(xid, self.peer) else { return };
-        if entry.state == CallState::Abandoned {
-            self.end_abandoned(ledger, id);
-        } else if entry.state != CallState::Opened {
-            entry.state = CallState::Refused;
-            entry.may_repeat = false;
-        }
+    /// The reply to a call breaks a rule, or a part of it: the call of ours that has failed with it.
+    pub(crate) fn refuse_reply(&mut self, ledger: &mut ShardLedger, xid: u32) -> Option<CallId> {
+        let (id, _) = ledger.calls.find(xid, self.peer)?;
+        self.on_answer(ledger, id).ok()
     }
 
     /// The call of ours with this xid, if it was sent: it has failed. And whether it may be sent
-    /// again.
+    /// again: if it was sent by the extension and nothing of a reply was seen, a peer that refuses it
+    /// for its form has not executed it.
     pub(crate) fn fail_sent(
         &mut self,
         ledger: &mut ShardLedger,
         xid: u32,
     ) -> Option<Result<(CallId, bool), Ignored>> {
         let (id, entry) = ledger.calls.find(xid, self.peer)?;
-        let may_repeat = entry.may_repeat;
+        let may_repeat = entry.is_xmt && entry.state == CallState::Sent;
         match self.on_answer(ledger, id) {
             Err(Ignored::UnknownReply) => None,
             answered => Some(answered.map(|id| (id, may_repeat))),
@@ -154,7 +146,6 @@ pub(crate) fn note_reply_count(ledger: &mut ShardLedger, id: CallId, peer: u32, 
     if entry.state != CallState::Abandoned {
         entry.state = CallState::Replying;
     }
-    entry.may_repeat = false;
     let unused = entry.receives.saturating_sub(count);
     entry.receives -= unused;
     ledger.replies.release(unused);

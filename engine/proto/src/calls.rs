@@ -43,9 +43,7 @@ pub enum CallState {
     Sent,
     /// The first transmission of its reply has arrived, the last has not.
     Replying,
-    /// Its reply was refused. Another may come, or an error, or nothing.
-    Refused,
-    /// All of its reply, or an error, has arrived; the engine has still to take memory back.
+    /// All of its reply, one that is refused, or an error has arrived: it is to be finished.
     Answered,
     /// The program has given it up. Its reply may still come.
     Abandoned,
@@ -64,9 +62,8 @@ pub struct CallEntry {
     pub reply_count_max: u32,
     /// What the reply's items may be.
     pub wants: WantSet,
-    /// Whether it was sent by the extension's operations and nothing of a reply was seen: if the peer
-    /// refuses it for its form, it was not executed.
-    pub may_repeat: bool,
+    /// Whether it was sent by the extension's operations, which alone may answer it.
+    pub is_xmt: bool,
     /// The program's name for the call.
     pub token: u64,
     /// The engine's name for what the call has exposed; [`NO_MARK`] if that is nothing.
@@ -102,7 +99,7 @@ const NO_CALL: CallEntry = CallEntry {
     receives: 0,
     reply_count_max: 1,
     wants: WantSet::NONE,
-    may_repeat: false,
+    is_xmt: false,
     token: 0,
     mark: NO_MARK,
 };

@@ -175,8 +175,8 @@ impl Connection {
                 CallForm::Msg | CallForm::NoMsg => check_exposed(&route, demand, exposed)?,
             };
         }
-        let may_repeat = route.form == CallForm::Xmt;
-        self.take_for_call(ledger, id, (route.count, route.reply_count), wants, may_repeat)?;
+        let is_xmt = route.form == CallForm::Xmt;
+        self.take_for_call(ledger, id, (route.count, route.reply_count), wants, is_xmt)?;
         Ok(route::plan_call(id.xid(), &route, demand, exposed))
     }
 
@@ -205,7 +205,7 @@ impl Connection {
         id: CallId,
         (need, receives): (u32, u32),
         wants: WantSet,
-        may_repeat: bool,
+        is_xmt: bool,
     ) -> Result<(), SendError> {
         let (_, entry) = ledger
             .calls
@@ -224,7 +224,7 @@ impl Connection {
         entry.receives = receives;
         entry.reply_count_max = receives;
         entry.wants = wants;
-        entry.may_repeat = may_repeat;
+        entry.is_xmt = is_xmt;
         Ok(())
     }
 
@@ -317,16 +317,9 @@ impl Connection {
         Report::of(violation, initial_of(to.xid, MsgType::Call), None)
     }
 
-    /// Reports a reply that [`Connection::resolve_reply`] found bad. The call stays outstanding:
-    /// the peer may answer once more (wire.md E35).
-    pub fn reject_reply(
-        &mut self,
-        ledger: &mut ShardLedger,
-        id: CallId,
-        via: Via,
-        violation: Violation,
-    ) -> Option<Report> {
-        self.refuse_reply(ledger, id.xid());
+    /// Reports a reply that [`Connection::resolve_reply`] found bad. Its call has failed (wire.md
+    /// E35).
+    pub fn reject_reply(&mut self, id: CallId, via: Via, violation: Violation) -> Option<Report> {
         // wire.md B7: a reply of a base type is dropped.
         if via != Via::Xmt {
             self.counters.ignored[Ignored::BadReply as usize] += 1;

@@ -195,10 +195,7 @@ impl Connection {
         let MsgId { xid, dir, .. } = subject_of(report);
         let refusal = Refusal::Reported(report.info);
         match dir {
-            MsgType::Reply => {
-                let report = Report { xid, kind: ReportKind::BadHeader };
-                Ingress::ReplyRefused { xid, refusal, report }
-            }
+            MsgType::Reply => Ingress::ReplyRefused { xid, refusal },
             MsgType::Call => match self.fail_sent(ledger, xid) {
                 // wire.md E35: what is reported is found before anything is executed.
                 Some(Ok((id, true))) => self.again(ledger, id, refusal),
@@ -230,7 +227,8 @@ impl Connection {
             | Ingress::Reply(..)
             | Ingress::Complete(_)
             | Ingress::Again(..)
-            | Ingress::Failed(..) => {
+            | Ingress::Failed(..)
+            | Ingress::BadReply { .. } => {
                 self.idle_messages = 0;
                 ingress
             }

@@ -104,7 +104,7 @@ impl Connection {
         entry.receives = 1;
         entry.reply_count_max = 1;
         entry.wants = WantSet::NONE;
-        entry.may_repeat = false;
+        entry.is_xmt = false;
         Some(header(id.xid(), self.stamp(Direction::Call)))
     }
 

@@ -10,7 +10,7 @@ use crate::calls::CallId;
 use crate::change::{Changes, PropertyOutcome};
 use crate::chunks::resolve::common_handle;
 use crate::demand::Offer;
-use crate::error::Fatal;
+use crate::error::{Fatal, Violation};
 use crate::group::Part;
 use crate::placement::inline::InlinePlan;
 use crate::property::PropertyAnswer;
@@ -46,14 +46,22 @@ pub enum Ingress<'a> {
     /// in: send it again, by [`crate::Connection::reopen_call`], or end it. That form is not used
     /// again on this connection. The buffer is free.
     Again(CallId, Refusal),
-    /// The peer reports a reply of ours as bad. The buffer is free.
+    /// The peer reports a reply of ours as bad. Its caller knows that it will get no other; nothing
+    /// is to be sent (wire.md E34, W16). The buffer is free.
     ReplyRefused {
         /// The xid of the reply.
         xid: u32,
         /// What is wrong with it.
         refusal: Refusal,
-        /// To be sent if the reply is not made again in another form: the caller waits for one of
-        /// the two (wire.md E35).
+    },
+    /// The reply to a call of ours breaks a rule: the call has failed. Send the report. The buffer is
+    /// free.
+    BadReply {
+        /// The call.
+        id: CallId,
+        /// The rule.
+        violation: Violation,
+        /// To be sent.
         report: Report,
     },
     /// A bad message: send the report. The buffer is free.
@@ -85,6 +93,8 @@ pub struct Aborted {
     /// Whether the transmission that ended the group is a message of its own, to be handed in once
     /// more; otherwise its buffer is free.
     pub again: bool,
+    /// The call of ours that has failed, if the group was its reply, and why.
+    pub failed: Option<(CallId, Violation)>,
 }
 
 /// What a message between the transports asks for.

@@ -183,6 +183,11 @@ impl Connection {
             }
             return self.ignore(Ignored::UnknownReply);
         };
+        // wire.md E32
+        if !entry.is_xmt {
+            let violation = Violation::BadHeader("a transmit response answers a base call");
+            return self.reject_reply_initial(ledger, &incoming, violation, count);
+        }
         // wire.md E25: judged early, so that a plain message needs no resolution.
         if let Err(violation) = check_count(dp.len(), &entry.wants) {
             return self.reject_reply_initial(ledger, &incoming, violation, count);
@@ -342,7 +347,8 @@ impl Connection {
         Ok(part)
     }
 
-    /// The end of a group that was just given up: its credits and its call are as before it.
+    /// The end of a group that was just given up: its credits are as before it, and the call that it
+    /// answers has failed.
     pub(crate) fn abort<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -351,13 +357,16 @@ impl Connection {
         bad: MsgId,
         again: bool,
     ) -> Ingress<'a> {
-        match open.dir {
-            MsgType::Call => self.inflow.on_answer(open.count),
-            MsgType::Reply => self.refuse_reply(ledger, open.xid),
-        }
+        let failed = match open.dir {
+            MsgType::Call => {
+                self.inflow.on_answer(open.count);
+                None
+            }
+            MsgType::Reply => self.refuse_reply(ledger, open.xid).map(|id| (id, violation)),
+        };
         self.counters.reported += 1;
         let report = Report::of(violation, bad, Some(initial_of(open.xid, open.dir)));
-        Ingress::Aborted(Aborted { report, again })
+        Ingress::Aborted(Aborted { report, again, failed })
     }
 
     #[cold]
@@ -374,7 +383,7 @@ impl Connection {
         self.reject(incoming, violation, dir)
     }
 
-    /// Refuses a reply: its call stays open, but it was executed.
+    /// Refuses a reply, and with it fails its call.
     #[cold]
     fn reject_reply_initial<'a>(
         &mut self,
@@ -383,8 +392,15 @@ impl Connection {
         violation: Violation,
         count: u32,
     ) -> Ingress<'a> {
-        self.refuse_reply(ledger, incoming.xid);
-        self.reject_initial(incoming, violation, MsgType::Reply, count)
+        if count > 1 {
+            self.group.drop_rest(incoming.xid);
+        }
+        self.counters.reported += 1;
+        let report = Report::of(violation, initial_of(incoming.xid, MsgType::Reply), None);
+        match self.refuse_reply(ledger, incoming.xid) {
+            Some(id) => Ingress::BadReply { id, violation, report },
+            None => Ingress::Reject(report),
+        }
     }
 
     #[cold]

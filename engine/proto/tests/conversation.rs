@@ -65,7 +65,9 @@ fn long_call(client: &mut Side, count: u32) -> CallId {
 
 fn rept(ingress: Ingress<'_>) -> ReptErr {
     let report = match ingress {
-        Ingress::Reject(report) | Ingress::Aborted(Aborted { report, .. }) => report,
+        Ingress::Reject(report)
+        | Ingress::BadReply { report, .. }
+        | Ingress::Aborted(Aborted { report, .. }) => report,
         other => panic!("no report: {other:?}"),
     };
     match report.kind {
@@ -477,7 +479,7 @@ mod classification {
             client.conn.resolve_reply(&client.ledger, of, &message, &parts, &Offered::NONE);
         let violation = resolved.expect_err("nothing was offered");
         // wire.md B7: a base reply is not reported.
-        let report = client.conn.reject_reply(&mut client.ledger, of, message.via, violation);
+        let report = client.conn.reject_reply(of, message.via, violation);
         assert_eq!(report, None);
     }
 
@@ -657,7 +659,8 @@ mod groups {
         assert!(matches!(server.receive(&xmtreq(1, 3)), Ingress::Partial));
         let first = server.last_buffer();
         let intervening = msg(2, false);
-        let Ingress::Aborted(Aborted { report, again: true }) = server.receive(&intervening) else {
+        let Ingress::Aborted(Aborted { report, again: true, .. }) = server.receive(&intervening)
+        else {
             panic!("the group ends")
         };
         assert_eq!(server.conn.group()[0].buffer, first, "to be released");
@@ -791,18 +794,65 @@ mod groups {
         let report = rept(client.receive(&xmtresp(id.xid(), 3, &[])));
         assert_eq!(report.info, ReptInfo::BadSeq(Mismatch { expect: 2, current: 3 }));
         assert_eq!(report.bad.dir, MsgType::Reply);
-        // The call is still open for a better answer.
-        assert!(matches!(client.receive(&msg(id.xid(), true)), Ingress::Reply(of, _) if of == id));
     }
 
     #[test]
-    fn a_reply_group_that_fails_leaves_its_call_open() {
-        let (mut client, _) = both();
-        let id = long_call(&mut client, 3);
-        assert!(matches!(client.receive(&xmtresp(id.xid(), 3, &[])), Ingress::Partial));
-        let ingress = client.receive(&xmtcont(id.xid(), 2, 6));
-        assert!(matches!(ingress, Ingress::Aborted(Aborted { again: false, .. })));
-        assert!(matches!(client.receive(&msg(id.xid(), true)), Ingress::Reply(of, _) if of == id));
+    fn a_reply_that_breaks_a_rule_fails_its_call_at_once() {
+        let no_item = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
+        // Too many transmissions, none, one out of order, and an item that nothing asked for.
+        let bads = |xid| {
+            [
+                vec![xmtresp(xid, 3, &[])],
+                vec![xmtresp(xid, 0, &[])],
+                vec![xmtresp(xid, 2, &[]), xmtcont(xid, 2, 6)],
+                vec![xmtresp(xid, 1, &no_item)],
+            ]
+        };
+        for turn in 0..4 {
+            let (mut client, _) = both();
+            let id = long_call(&mut client, 2);
+            let bad = &bads(id.xid())[turn];
+            let (last, first) = bad.split_last().expect("one");
+            for part in first {
+                assert!(matches!(client.receive(part), Ingress::Partial));
+            }
+            let of = match client.receive(last) {
+                Ingress::BadReply { id, .. } => id,
+                Ingress::Aborted(Aborted { failed: Some((id, _)), again: false, .. }) => id,
+                other => panic!("{turn}: {other:?}"),
+            };
+            assert_eq!(of, id);
+            // It was executed: what is said of it now makes it neither good nor to be repeated.
+            for late in [msg(id.xid(), true), xmtresp(id.xid(), 1, &[])] {
+                let late = client.receive(&late);
+                assert!(matches!(late, Ingress::Ignored(Ignored::UnknownReply)), "{late:?}");
+            }
+            let error = wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]);
+            let late = client.receive(&error);
+            assert!(matches!(late, Ingress::Ignored(Ignored::UnmatchedError)), "{late:?}");
+            client.conn.finish_call(&mut client.ledger, id).expect("it is to be finished");
+            assert_eq!(client.ledger.replies.reserved(), 0);
+        }
+    }
+
+    #[test]
+    fn a_transmit_response_answers_a_transmit_request_only() {
+        let (mut client, mut server) = both();
+        for count in [1, 2] {
+            let id = call(&mut client);
+            let ingress = client.receive(&xmtresp(id.xid(), count, &[]));
+            let Ingress::BadReply { id: of, report, .. } = ingress else { panic!("{ingress:?}") };
+            assert_eq!((of, report.kind), (id, ReportKind::BadHeader));
+            assert!(client.conn.open_group().is_none());
+            client.conn.finish_call(&mut client.ledger, id).expect("it has failed");
+            // At the other end it names nothing.
+            let ingress = server.receive(&client.report(report));
+            assert!(matches!(ingress, Ingress::Ignored(Ignored::UnmatchedError)), "{ingress:?}");
+            if count == 2 {
+                let rest = client.receive(&xmtcont(id.xid(), 1, 6));
+                assert!(matches!(rest, Ingress::Ignored(Ignored::AbortedRest)), "{rest:?}");
+            }
+        }
     }
 
     #[test]
@@ -879,32 +929,11 @@ mod failures {
         let refuse = |side: &mut Side, id: CallId| {
             side.receive(&wire(id.xid(), 2, 8, Body::Error(RdmaError::InvalOption), &[]))
         };
-        // The reply is half here; or refused for its items, its count, or its rest.
-        let two = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
-        let replies: [fn(u32) -> Vec<u8>; 3] =
-            [|xid| xmtresp(xid, 2, &[]), |xid| xmtresp(xid, 3, &[]), |xid| xmtresp(xid, 0, &[])];
-        for reply in replies {
-            let (mut client, _) = both();
-            let id = long_call(&mut client, 2);
-            client.receive(&reply(id.xid()));
-            let ingress = refuse(&mut client, id);
-            assert!(matches!(ingress, Ingress::Failed(of, _) if of == id), "{ingress:?}");
-        }
         let (mut client, _) = both();
         let id = long_call(&mut client, 2);
-        assert!(matches!(client.receive(&xmtresp(id.xid(), 1, &two)), Ingress::Reject(_)));
-        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
-        let (mut client, _) = both();
-        let id = long_call(&mut client, 2);
-        client.receive(&xmtresp(id.xid(), 2, &[]));
-        assert!(matches!(client.receive(&msg(0x77, true)), Ingress::Aborted(_)));
-        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
-        let (mut client, _) = both();
-        let id = long_call(&mut client, 2);
-        assert!(matches!(client.receive(&xmtresp(id.xid(), 1, &[])), Ingress::Reply(..)));
-        let violation = Violation::BadHeader("a test says so");
-        client.conn.reject_reply(&mut client.ledger, id, Via::Xmt, violation);
-        assert!(matches!(refuse(&mut client, id), Ingress::Failed(..)));
+        assert!(matches!(client.receive(&xmtresp(id.xid(), 2, &[])), Ingress::Partial));
+        let ingress = refuse(&mut client, id);
+        assert!(matches!(ingress, Ingress::Failed(of, _) if of == id), "{ingress:?}");
     }
 
     #[test]
@@ -922,18 +951,17 @@ mod failures {
     }
 
     #[test]
-    fn a_reply_that_is_refused_leaves_its_caller_an_error() {
+    fn a_reply_that_is_refused_is_reported_and_the_report_is_not_answered() {
         let (mut client, mut server) = both();
-        let bad = server.receive(&xmtresp(16, 1, &[]));
-        assert!(matches!(bad, Ingress::Ignored(Ignored::UnknownReply)));
-        let id = call(&mut client);
-        let two = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
-        let Ingress::Reject(report) = client.receive(&xmtresp(id.xid(), 1, &two)) else { panic!() };
+        let id = long_call(&mut client, 2);
+        let item = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
+        let ingress = client.receive(&xmtresp(id.xid(), 1, &item));
+        let Ingress::BadReply { id: of, report, .. } = ingress else { panic!("{ingress:?}") };
+        assert_eq!(of, id);
         let ingress = server.receive(&client.report(report));
-        let Ingress::ReplyRefused { xid, report, .. } = ingress else { panic!("{ingress:?}") };
-        assert_eq!(xid, id.xid());
-        let ingress = client.receive(&server.report(report));
-        assert!(matches!(ingress, Ingress::Failed(of, Refusal::BadHeader) if of == id));
+        let Ingress::ReplyRefused { xid, refusal } = ingress else { panic!("{ingress:?}") };
+        let range = OutOfRange { value: 1, min: 0, max: 0 };
+        assert_eq!((xid, refusal), (id.xid(), Refusal::Reported(ReptInfo::BadTbsn(range))));
     }
 
     #[test]
@@ -976,18 +1004,26 @@ mod failures {
     #[test]
     fn a_reply_must_answer_every_direction_and_no_more() {
         let (mut client, mut server) = both();
-        let wants = [Want::sends(0, 40, 0, 4096)];
-        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
-        let demand = CallDemand { wants: &wants, gather_max: 4, ..CallDemand::inline(40, 40) };
-        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
+        let wanting = |client: &mut Side| {
+            let wants = [Want::sends(0, 40, 0, 4096)];
+            let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+            let demand = CallDemand { wants: &wants, gather_max: 4, ..CallDemand::inline(40, 40) };
+            client.conn.begin_sends(&mut client.ledger, id, &demand).expect("fits");
+            id
+        };
+        let id = wanting(&mut client);
         let range = |value, due| OutOfRange { value, min: due, max: due };
         let report = rept(client.receive(&xmtresp(id.xid(), 1, &[])));
         assert_eq!(report.info, ReptInfo::BadTbsn(range(0, 1)));
+        client.conn.finish_call(&mut client.ledger, id).expect("it has failed");
         let item = |loc| MsgItem { disp: 8, length: 4, loc };
         let two = [item(Loc::TooShort), item(Loc::TooShort)];
+        let id = wanting(&mut client);
         let report = rept(client.receive(&xmtresp(id.xid(), 1, &two)));
         assert_eq!(report.info, ReptInfo::BadTbsn(range(2, 1)));
+        client.conn.finish_call(&mut client.ledger, id).expect("it has failed");
         // wire.md E30: a result that Table 2 does not allow.
+        let id = wanting(&mut client);
         let wrong = [item(Loc::Exrw(Array::EMPTY))];
         let Ingress::Reply(of, message) = client.receive(&xmtresp(id.xid(), 1, &wrong)) else {
             panic!("a reply")
@@ -996,16 +1032,18 @@ mod failures {
         let resolved =
             client.conn.resolve_reply(&client.ledger, of, &message, &parts, &Offered::NONE);
         let violation = resolved.expect_err("Table 2");
-        let report = client.conn.reject_reply(&mut client.ledger, of, message.via, violation);
+        let report = client.conn.reject_reply(of, message.via, violation);
         let bytes = client.report(report.expect("a reply of the extension is reported"));
         // The responder learns which reply it was.
         let ingress = server.receive(&bytes);
         let refusal = Refusal::Reported(ReptInfo::BadTbsn(OutOfRange { value: 1, min: 2, max: 2 }));
         assert!(matches!(
             ingress,
-            Ingress::ReplyRefused { xid, refusal: why, .. } if xid == id.xid() && why == refusal
+            Ingress::ReplyRefused { xid, refusal: why } if xid == id.xid() && why == refusal
         ));
+        client.conn.finish_call(&mut client.ledger, of).expect("it has failed");
         // A plain answer means that nothing was placed.
+        let id = wanting(&mut client);
         let Ingress::Reply(of, message) = client.receive(&msg(id.xid(), true)) else {
             panic!("a reply")
         };

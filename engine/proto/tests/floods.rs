@@ -260,7 +260,7 @@ fn a_call_is_given_up_in_any_state() {
     let id = call(&mut side, 40).expect("a credit");
     let Ingress::Reply(_, message) = side.receive(&msg(id.xid(), true)) else { panic!("a reply") };
     let bad = Violation::BadHeader("a test says so");
-    side.conn.reject_reply(&mut side.ledger, id, message.via, bad);
+    side.conn.reject_reply(id, message.via, bad);
     assert!(side.conn.abandon_call(&mut side.ledger, id).is_some());
     assert_eq!((held(&side), side.ledger.calls.len()), ((8, 0), 0));
     // A late reply that breaks the rules is the last of it, too.

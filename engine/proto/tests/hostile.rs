@@ -159,7 +159,14 @@ fn settle(side: &mut Side, ingress: Ingress<'static>) -> bool {
         Ingress::Failed(id, _) => {
             side.conn.finish_call(&mut side.ledger, id).expect("a failed call is open");
         }
+        Ingress::BadReply { id, report, .. } => {
+            assert!(Header::decode(&side.report(report)).is_ok());
+            side.conn.finish_call(&mut side.ledger, id).expect("a failed call is open");
+        }
         Ingress::Reject(report) | Ingress::Aborted(Aborted { report, .. }) => {
+            if let Ingress::Aborted(Aborted { failed: Some((id, _)), .. }) = ingress {
+                side.conn.finish_call(&mut side.ledger, id).expect("a failed call is open");
+            }
             let bytes = side.report(report);
             assert!(Header::decode(&bytes).is_ok());
         }
@@ -207,7 +214,8 @@ fn finish(side: &mut Side, id: CallId, message: &Message<'static>, parts: &[Part
             side.conn.finish_call(&mut side.ledger, id).expect("an answered call is open");
         }
         Err(violation) => {
-            side.conn.reject_reply(&mut side.ledger, id, message.via, violation);
+            side.conn.reject_reply(id, message.via, violation);
+            side.conn.finish_call(&mut side.ledger, id).expect("it has failed");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
-    CallId, Complete, Control, Ingress, Part, Plain, PropertyOutcome, Received, ReplyTo, Via,
-    Violation,
+    Aborted, CallId, Complete, Control, Ingress, Part, Plain, PropertyOutcome, Received, ReplyTo,
+    Via, Violation,
 };
 
 use super::close::Life;
@@ -44,6 +44,8 @@ pub(super) enum Fate {
     Complete(Complete),
     /// It ended a group and is a message of its own: once more.
     Again,
+    /// It ended a group that was the reply to a call of ours; and whether it is a message of its own.
+    Aborted { again: bool, id: CallId, why: Violation },
     /// It answers our request for changes of properties.
     Settled(PropertyOutcome),
     /// It is a call.
@@ -151,15 +153,19 @@ impl<P: Provider> Core<P> {
         handler: &mut H,
     ) {
         loop {
-            let fate = self.interpret(index, came.byte_len, &token);
+            let mut fate = self.interpret(index, came.byte_len, &token);
             // Any message may be the one that says that the peer speaks our version.
             self.note_ready(index, now, handler);
             if !matches!(fate, Fate::Exposed(..) | Fate::Complete(_) | Fate::Park) {
                 self.note_invalidated(index, came);
             }
+            if let Fate::Aborted { again, id, why } = fate {
+                self.fail_call(index, id, CallError::BadReply(why), handler);
+                fate = if again { Fate::Again } else { Fate::Done };
+            }
             let buffers = core::slice::from_mut(&mut token);
             match fate {
-                Fate::Done => break,
+                Fate::Done | Fate::Aborted { .. } => break,
                 // The report may have taken the slot that was there to answer the message.
                 Fate::Again if self.outbox.send.free() == 0 => {
                     let Some(peer) = self.peers.at(index) else { break };
@@ -262,9 +268,14 @@ impl<P: Provider> Core<P> {
             Ingress::Settled(outcome) => Fate::Settled(outcome),
             Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
             Ingress::Again(id, refusal) => Fate::Failed(id, CallError::FormRefused(refusal)),
-            Ingress::ReplyRefused { report, .. } => {
+            Ingress::ReplyRefused { .. } => {
                 stats.reported.add(1);
-                told(outbox.report(peer, &report))
+                Fate::Done
+            }
+            Ingress::BadReply { id, violation, report } => {
+                // The call fails here, whether the responder learns of it or not.
+                let _is_told = outbox.report(peer, &report);
+                Fate::Failed(id, CallError::BadReply(violation))
             }
             Ingress::Reject(report) => told(outbox.report(peer, &report)),
             Ingress::Ignored(_) => {
@@ -273,11 +284,14 @@ impl<P: Provider> Core<P> {
             }
             Ingress::Fatal(why) => Fate::Close(CloseReason::Protocol(why)),
             Ingress::Complete(complete) => Fate::Complete(complete),
-            Ingress::Aborted(aborted) => match self.abort(index, &aborted.report) {
-                false => Fate::Close(CloseReason::NotTaking),
-                true if aborted.again => Fate::Again,
-                true => Fate::Done,
-            },
+            Ingress::Aborted(Aborted { report, again, failed }) => {
+                match (self.abort(index, &report), failed) {
+                    (false, _) => Fate::Close(CloseReason::NotTaking),
+                    (true, Some((id, why))) => Fate::Aborted { again, id, why },
+                    (true, None) if again => Fate::Again,
+                    (true, None) => Fate::Done,
+                }
+            }
         }
     }
 
@@ -318,7 +332,7 @@ impl<P: Provider> Core<P> {
         };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index)
-            && let Some(report) = peer.conn.reject_reply(&mut outbox.ledger, id, via, violation)
+            && let Some(report) = peer.conn.reject_reply(id, via, violation)
         {
             // The call fails here, whether the responder learns of it or not.
             let _is_told = outbox.report(peer, &report);

@@ -11,7 +11,7 @@ use rpcrdma_xdr::{
     BackwardSupport, Body, Header, MsgType, Optional, RdmaError, RecvStructure, RtrSupport,
 };
 
-use self::model::{Model, Outcome, Told};
+use self::model::{Model, Outcome, Own, Told};
 use self::sent::{Kind, Sent};
 use super::choices::Choices;
 use super::side::{Side, rpc};
@@ -98,15 +98,15 @@ impl Scene {
             due: None,
             dead: None,
             calls: Vec::new(),
-            abandoned: Vec::new(),
         };
         Self { side, model, ids: Vec::new(), unanswered: Vec::new() }
     }
 
     /// The xids of our calls, of those that were given up as well.
     fn calls(&self) -> Vec<u32> {
-        let abandoned = self.model.abandoned.iter().copied();
-        self.ids.iter().map(|id| id.xid()).chain(abandoned).collect()
+        let (open, abandoned): (Vec<Own>, _) =
+            self.model.calls.iter().partition(|call| !call.is_abandoned);
+        open.iter().chain(&abandoned).map(|call| call.xid).collect()
     }
 
     /// Makes a call of our own, whose reply may have some transmissions.
@@ -124,12 +124,13 @@ impl Scene {
         };
         let first = self.side.transmit(&mut plan, &rpc(id.xid(), false, 40), &[]).swap_remove(0);
         let (header, _) = Header::decode(&first).expect("a header");
-        let rsbuf = match header.body {
-            Body::Optional(Optional::XmtReq(req)) => req.rsbuf,
-            _ => 1,
+        let (most, is_xmt) = match header.body {
+            Body::Optional(Optional::XmtReq(req)) => (req.rsbuf, true),
+            _ => (1, false),
         };
         self.ids.push(id);
-        self.model.calls.push((id.xid(), rsbuf, false));
+        let (is_replying, is_abandoned) = (false, false);
+        self.model.calls.push(Own { xid: id.xid(), most, is_xmt, is_replying, is_abandoned });
     }
 
     /// Gives up a call of our own, which has been sent.
@@ -138,11 +139,8 @@ impl Scene {
         let Side { conn, ledger, .. } = &mut self.side;
         conn.abandon_call(ledger, id).expect("it is open");
         assert_eq!(conn.abandon_call(ledger, id), None, "a call ends once");
-        match ledger.calls.find(id.xid(), conn.peer()) {
-            Some(_) => self.model.abandoned.push(id.xid()),
-            // Its reply was refused before.
-            None => self.model.calls.retain(|(xid, ..)| *xid != id.xid()),
-        }
+        let mut calls = self.model.calls.iter_mut();
+        calls.find(|call| call.xid == id.xid()).expect("it is open").is_abandoned = true;
     }
 
     /// Answers a call that was delivered.
@@ -219,7 +217,14 @@ impl Scene {
             }
             Ingress::ReplyRefused { xid, .. } => Outcome::ReplyRefused(xid),
             Ingress::Reject(report) => Outcome::Rejected(told(&self.side, report)),
-            Ingress::Aborted(Aborted { report, again }) => {
+            Ingress::BadReply { id, report, .. } => {
+                self.finish(id);
+                Outcome::Rejected(told(&self.side, report))
+            }
+            Ingress::Aborted(Aborted { report, again, failed }) => {
+                if let Some((id, _)) = failed {
+                    self.finish(id);
+                }
                 return (Outcome::Aborted(told(&self.side, report)), again);
             }
             Ingress::Ignored(reason) => Outcome::Ignored(reason),
@@ -229,15 +234,13 @@ impl Scene {
         (outcome, false)
     }
 
-    /// A reply has arrived: the call ends, or the reply is refused and another may come.
+    /// A reply has arrived: the call ends, even if the reply is refused.
     fn replied(&mut self, id: CallId, choices: &mut Choices<'_>) {
         if choices.rarely(4) {
             let violation = Violation::BadHeader("a test says so");
-            self.side.conn.reject_reply(&mut self.side.ledger, id, Via::Xmt, violation);
-            self.model.call(id.xid()).expect("it is open").2 = false;
-        } else {
-            self.finish(id);
+            self.side.conn.reject_reply(id, Via::Xmt, violation);
         }
+        self.finish(id);
     }
 
     fn finish(&mut self, id: CallId) {
@@ -245,7 +248,7 @@ impl Scene {
         conn.finish_call(ledger, id).expect("a call ends once");
         assert_eq!(conn.finish_call(ledger, id), None, "a call ends once");
         self.ids.retain(|open| *open != id);
-        self.model.calls.retain(|(xid, ..)| *xid != id.xid());
+        assert!(self.model.call(id.xid()).is_none(), "the model knows");
     }
 
     fn compare(&self) {

@@ -197,14 +197,14 @@ impl Party {
         let buffer = self.side.keep(&wire);
         let ingress = self.side.hand_in(buffer, &wire);
         if matches!(ingress, Ingress::Aborted(Aborted { again: true, .. })) {
-            if !self.settle(ingress, &wire, peer, choices, is_lawful) {
+            if !self.settle(ingress, &wire, peer, is_lawful) {
                 return false;
             }
             let ingress = self.side.hand_in(buffer, &wire);
             assert!(!matches!(ingress, Ingress::Aborted(_)), "the group is gone");
-            return self.settle(ingress, &wire, peer, choices, is_lawful);
+            return self.settle(ingress, &wire, peer, is_lawful);
         }
-        self.settle(ingress, &wire, peer, choices, is_lawful)
+        self.settle(ingress, &wire, peer, is_lawful)
     }
 
     /// Does with a transmission what an engine would.
@@ -213,13 +213,12 @@ impl Party {
         ingress: Ingress<'_>,
         wire: &[u8],
         peer: &mut Self,
-        choices: &mut Choices<'_>,
         is_lawful: bool,
     ) -> bool {
         if let Some(whole) = Whole::of(&self.side, &ingress) {
             match whole.answers {
                 None => self.on_call(whole, &ingress, peer, is_lawful),
-                Some(id) => self.on_reply(&whole, id, &ingress, choices, is_lawful),
+                Some(id) => self.on_reply(&whole, id, &ingress, is_lawful),
             }
             return true;
         }
@@ -251,10 +250,16 @@ impl Party {
                 assert!(!is_lawful || !tells, "{report:?}");
                 self.send_report(report);
             }
-            Ingress::Aborted(Aborted { report, .. }) => {
+            Ingress::BadReply { id, report, .. } => {
+                assert!(!is_lawful, "{report:?}");
+                self.send_report(report);
+                self.end(id);
+            }
+            Ingress::Aborted(Aborted { report, failed, .. }) => {
                 assert!(!is_lawful, "{report:?}");
                 self.arriving = 0;
                 self.send_report(report);
+                failed.into_iter().for_each(|(id, _)| self.end(id));
             }
             Ingress::Ignored(reason) => {
                 let tells = self.side.settings.properties && peer.side.settings.properties;
@@ -317,14 +322,7 @@ impl Party {
     }
 
     /// A reply to a call of ours: checked, and the call ends.
-    fn on_reply(
-        &mut self,
-        whole: &Whole,
-        id: CallId,
-        ingress: &Ingress<'_>,
-        choices: &mut Choices<'_>,
-        is_lawful: bool,
-    ) {
+    fn on_reply(&mut self, whole: &Whole, id: CallId, ingress: &Ingress<'_>, is_lawful: bool) {
         self.arriving = 0;
         let open = self.calls.get(&id.xid()).expect("only an open call is answered");
         let offered = open.laid.offered();
@@ -339,12 +337,9 @@ impl Party {
             }
             Err(violation) => {
                 assert!(!is_lawful, "{violation}");
-                let Side { conn, ledger, .. } = &mut self.side;
-                let report = conn.reject_reply(ledger, id, whole.to.via, violation);
+                let report = self.side.conn.reject_reply(id, whole.to.via, violation);
                 report.into_iter().for_each(|report| self.send_report(report));
-                if choices.flag() {
-                    self.end(id);
-                }
+                self.end(id);
             }
         }
     }

@@ -43,10 +43,22 @@ pub(super) struct Model {
     pub(super) due: Option<Due>,
     /// Whose rest is dropped.
     pub(super) dead: Option<u32>,
-    /// Own calls: xid, the most transmissions of the reply, whether a part of it has arrived.
-    pub(super) calls: Vec<(u32, u32, bool)>,
-    /// Those of them that the program has given up.
-    pub(super) abandoned: Vec<u32>,
+    /// Own calls that their peer is not done with.
+    pub(super) calls: Vec<Own>,
+}
+
+/// An own call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    pub(super) xid: u32,
+    /// The most transmissions of the reply.
+    pub(super) most: u32,
+    /// Whether it was sent by the extension.
+    pub(super) is_xmt: bool,
+    /// Whether a part of the reply has arrived.
+    pub(super) is_replying: bool,
+    /// Whether the program has given it up.
+    pub(super) is_abandoned: bool,
 }
 
 /// The group that is open.
@@ -58,18 +70,15 @@ pub(super) struct Due {
 }
 
 impl Model {
-    pub(super) fn call(&mut self, xid: u32) -> Option<&mut (u32, u32, bool)> {
-        self.calls.iter_mut().find(|call| call.0 == xid)
+    pub(super) fn call(&mut self, xid: u32) -> Option<Own> {
+        self.calls.iter().copied().find(|call| call.xid == xid)
     }
 
-    /// wire.md W26: an answer to a call that was given up is the end of it.
-    fn ends_abandoned(&mut self, xid: u32) -> bool {
-        let is_late = self.abandoned.contains(&xid);
-        if is_late {
-            self.abandoned.retain(|call| *call != xid);
-            self.calls.retain(|call| call.0 != xid);
-        }
-        is_late
+    /// An answer to a call, good or bad, is the end of it (wire.md E35). Whether the program waits for
+    /// it (W26), and none if there is no such call.
+    fn end(&mut self, xid: u32) -> Option<bool> {
+        let at = self.calls.iter().position(|call| call.xid == xid)?;
+        Some(!self.calls.swap_remove(at).is_abandoned)
     }
 
     /// wire.md E5: a message that is no error and no continuation ends the open group.
@@ -105,11 +114,7 @@ impl Model {
         match due.dir {
             MsgType::Call => self.owed -= due.count,
             MsgType::Reply => {
-                if !self.ends_abandoned(due.xid)
-                    && let Some(call) = self.call(due.xid)
-                {
-                    call.2 = false;
-                }
+                self.end(due.xid);
             }
         }
     }
@@ -133,11 +138,8 @@ impl Model {
                     Outcome::Call(xid, vec![buffer])
                 }
             },
-            Kind::Msg(MsgType::Reply) => match self.call(xid).copied() {
-                Some((_, _, false)) if self.ends_abandoned(xid) => {
-                    Outcome::Ignored(Ignored::LateReply)
-                }
-                Some((_, _, false)) => Outcome::Reply(xid, vec![buffer]),
+            Kind::Msg(MsgType::Reply) => match self.call(xid) {
+                Some(Own { is_replying: false, .. }) => self.replied(xid, vec![buffer]),
                 _ => Outcome::Ignored(Ignored::UnknownReply),
             },
             Kind::Initial { dir: MsgType::Call, count, pslen } => {
@@ -153,9 +155,9 @@ impl Model {
             Kind::Report(_) if len as usize > sent.header().encoded_len() => {
                 Outcome::Ignored(Ignored::BadError)
             }
-            Kind::Error | Kind::Report(MsgType::Call) => match self.call(xid).copied() {
-                Some(_) if self.ends_abandoned(xid) => Outcome::Ignored(Ignored::LateReply),
-                Some(_) => Outcome::Failed(xid),
+            Kind::Error | Kind::Report(MsgType::Call) => match self.end(xid) {
+                Some(true) => Outcome::Failed(xid),
+                Some(false) => Outcome::Ignored(Ignored::LateReply),
                 None => Outcome::Ignored(Ignored::UnmatchedError),
             },
             Kind::Report(MsgType::Reply) => Outcome::ReplyRefused(xid),
@@ -241,27 +243,32 @@ impl Model {
             if count > 1 {
                 self.dead = Some(xid);
             }
-            self.ends_abandoned(xid);
+            self.end(xid);
             return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
         }
-        let Some((_, most, false)) = self.call(xid).copied() else {
+        let Some(Own { most, is_xmt, .. }) = self.call(xid) else {
             if count > 1 {
                 self.dead = Some(xid);
             }
             return Outcome::Ignored(Ignored::UnknownReply);
         };
+        // wire.md E32
+        if !is_xmt {
+            if count > 1 {
+                self.dead = Some(xid);
+            }
+            self.end(xid);
+            return Outcome::Rejected((xid, Body::Error(RdmaError::BadHeader)));
+        }
         if count == 0 || count > most {
             self.dead = Some(xid);
-            self.ends_abandoned(xid);
+            self.end(xid);
             let expect = if count == 0 { 1 } else { most };
             let info = ReptInfo::BadSeq(Mismatch { expect, current: count });
             return Outcome::Rejected(rept(first(xid, MsgType::Reply), None, info));
         }
-        match self.open(xid, MsgType::Reply, count, buffer) {
-            Some(outcome) => outcome,
-            None if self.ends_abandoned(xid) => Outcome::Ignored(Ignored::LateReply),
-            None => Outcome::Reply(xid, vec![buffer]),
-        }
+        let opened = self.open(xid, MsgType::Reply, count, buffer);
+        opened.unwrap_or_else(|| self.replied(xid, vec![buffer]))
     }
 
     /// A group of several begins; a single transmission is whole.
@@ -272,7 +279,9 @@ impl Model {
         }
         (self.parked, self.due, self.dead) = (vec![buffer], Some(Due { xid, dir, count }), None);
         if dir == MsgType::Reply {
-            self.call(xid).expect("it was just found").2 = true;
+            let mut calls = self.calls.iter_mut();
+            let call = calls.find(|call| call.xid == xid).expect("it was just found");
+            call.is_replying = true;
         }
         Some(Outcome::Parked)
     }
@@ -331,9 +340,18 @@ impl Model {
         buffers.push(buffer);
         match due.dir {
             MsgType::Call => Outcome::Call(xid, buffers),
-            MsgType::Reply if self.ends_abandoned(xid) => Outcome::Unwanted,
-            MsgType::Reply if self.call(xid).is_some() => Outcome::Reply(xid, buffers),
-            MsgType::Reply => Outcome::Unwanted,
+            MsgType::Reply => match self.end(xid) {
+                Some(true) => Outcome::Reply(xid, buffers),
+                Some(false) | None => Outcome::Unwanted,
+            },
+        }
+    }
+
+    /// The reply to a call is here, in one transmission.
+    fn replied(&mut self, xid: u32, buffers: Vec<u32>) -> Outcome {
+        match self.end(xid) {
+            Some(true) => Outcome::Reply(xid, buffers),
+            Some(false) | None => Outcome::Ignored(Ignored::LateReply),
         }
     }
 }

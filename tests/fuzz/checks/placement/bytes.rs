@@ -247,13 +247,13 @@ fn receive(side: &mut Side, wire: &[Vec<u8>]) -> Found {
         if index + 1 < wire.len() {
             match ingress {
                 Ingress::Partial => continue,
-                Ingress::Reject(_) => return None,
+                Ingress::Reject(_) | Ingress::BadReply { .. } => return None,
                 other => panic!("the first transmissions of a group: {other:?}"),
             }
         }
         let Some(whole) = Whole::of(side, &ingress) else {
             assert!(
-                matches!(ingress, Ingress::Reject(_)),
+                matches!(ingress, Ingress::Reject(_) | Ingress::BadReply { .. }),
                 "{ingress:?}"
             );
             return None;
