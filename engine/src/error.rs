@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use rpcrdma_proto::{Refusal, SendError, Violation};
+
 use crate::provider::ConnectError;
 
 /// Why something could not be set up. Cold path only.
@@ -124,7 +126,7 @@ pub enum CloseReason {
     #[error("a work request breaks a limit of the device")]
     Invalid,
     /// A work request of this connection failed.
-    #[error("a work request failed: {0:?}")]
+    #[error("a work request failed: {0}")]
     Transport(crate::provider::WcStatus),
     /// The peer let a group of transmissions stand open, or did not answer the opening or the RDMA
     /// Reads of its calls, too long.
@@ -168,41 +170,84 @@ impl CloseReason {
     }
 }
 
-/// Why a call did not get its reply.
+/// Why a call did not get its reply. [`CallError::execution`] says what is known of its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The connection ended first. Whether the call was executed is not known.
-    #[error("the connection was lost: {0}")]
+    /// The connection ended first. The call may have been executed or not.
+    #[error("the connection was lost: {0}; {known}", known = Execution::Unknown)]
     ConnectionLost(CloseReason),
-    /// The peer reported an error; the call was not executed.
-    #[error("the peer rejected the call: {0:?}")]
-    Rejected(rpcrdma_proto::Refusal),
+    /// The peer reports that there will be no reply. It says so of a call that it cannot read, of one
+    /// that it does not want, and of one that it has executed and whose reply cannot be made (RFC 8166
+    /// 4.5.3): only of a version that it does not speak ([`Refusal::Version`]) is it known that it has
+    /// executed nothing.
+    #[error("the peer sends no reply: {0}; {known}", known = Execution::of(.0))]
+    Rejected(Refusal),
     /// The peer does not take the form that the call was sent in, and has not executed it (\[RTR\] 5.4,
     /// 9.4). The connection does not use that form again: the same call may be made again, and goes
     /// another way.
-    #[error("the peer does not take calls in this form ({0:?}); made again, it goes another way")]
-    FormRefused(rpcrdma_proto::Refusal),
-    /// The device did not give memory back that the call had exposed; it stays out of use.
-    #[error("the device did not give the memory of the call back")]
+    #[error("the peer does not take calls in this form ({0}); made again, it goes another way")]
+    FormRefused(Refusal),
+    /// The device did not give memory back that the call had exposed; it stays out of use. The call
+    /// may have been executed or not.
+    #[error("the device did not give the memory of the call back; {}", Execution::Unknown)]
     MemoryLost,
-    /// The reply broke the rules of placement or continuation.
-    #[error("the reply was malformed: {0:?}")]
-    BadReply(rpcrdma_proto::Violation),
+    /// The reply broke the rules of placement or continuation: the call was executed, and its results
+    /// are lost.
+    #[error("the reply was malformed: {0}; {known}", known = Execution::Executed)]
+    BadReply(Violation),
+}
+
+/// What is known of the execution of a call that has no reply.
+///
+/// A call that was refused before it was sent ([`CallRefused`]) was not executed, and needs no such
+/// word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Execution {
+    /// It was not executed: it may be made again, whatever it does.
+    #[error("it was not executed")]
+    NotExecuted,
+    /// It may have been executed. It may be made again if twice does no harm, or if the server
+    /// recognizes repeated calls.
+    #[error("it may have been executed or not")]
+    Unknown,
+    /// It was executed, and its results are lost.
+    #[error("it was executed")]
+    Executed,
+}
+
+impl Execution {
+    /// What a peer says of it that sends no reply.
+    fn of(refusal: &Refusal) -> Execution {
+        match refusal {
+            Refusal::Version { .. } => Execution::NotExecuted,
+            Refusal::BadReply => Execution::Executed,
+            Refusal::BadHeader | Refusal::InvalOption | Refusal::Reported(_) => Execution::Unknown,
+        }
+    }
 }
 
 impl CallError {
+    /// What is known of the execution of the call.
+    pub fn execution(&self) -> Execution {
+        match self {
+            CallError::FormRefused(_) => Execution::NotExecuted,
+            CallError::Rejected(refusal) => Execution::of(refusal),
+            CallError::BadReply(_) => Execution::Executed,
+            CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
+        }
+    }
+
     /// Whether the call was not executed and may go another way if it is made again: in another form,
     /// or in the version that the peer speaks.
     pub fn is_repeatable(&self) -> bool {
-        use rpcrdma_proto::Refusal::Version;
-        matches!(self, CallError::FormRefused(_) | CallError::Rejected(Version { .. }))
+        matches!(self, CallError::FormRefused(_) | CallError::Rejected(Refusal::Version { .. }))
     }
 }
 
 impl CallRefused {
-    /// Whether the same call may go through later: after polls that complete other calls.
+    /// Whether the same call may go through later: poll, and try again.
     pub fn is_transient(&self) -> bool {
-        use rpcrdma_proto::SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull};
+        use SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull};
         match self {
             CallRefused::Busy => true,
             CallRefused::Protocol(why) => matches!(
@@ -227,7 +272,10 @@ pub enum CallRefused {
     #[error("no send slot or call slot is free: poll and try again")]
     Busy,
     /// The payload is longer than the send slots of one message hold.
-    #[error("the payload is longer than one message can hold")]
+    #[error(
+        "the payload is longer than the send slots of one message hold; longer slots (send.length), \
+         more of them (send.slots), or data that is placed make it shorter"
+    )]
     PayloadTooLong,
     /// More bulk items, or more pieces of them, than one message can carry; or a payload that lies
     /// in more slots than one work request gathers.
@@ -249,7 +297,131 @@ pub enum CallRefused {
          or explicit.exposure = \"windows\"), or it is the memory of another shard"
     )]
     CannotExpose,
-    /// The protocol does not let it go out, or not now.
-    #[error("the call cannot be sent: {0:?}")]
-    Protocol(rpcrdma_proto::SendError),
+    /// The protocol does not let it go out, or not now: [`CallRefused::is_transient`] says which.
+    #[error("the call cannot be sent: {0}")]
+    Protocol(SendError),
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::{Fatal, Misuse};
+    use rpcrdma_xdr::error::DecodeError;
+    use rpcrdma_xdr::rtr::report::{Mismatch, OutOfRange, ReptInfo};
+
+    use super::*;
+    use crate::provider::{CqError, WcStatus};
+
+    fn refusals() -> Vec<Refusal> {
+        let mismatch = Mismatch { expect: 1, current: 2 };
+        let range = OutOfRange { value: 9, min: 0, max: 4 };
+        let reported = [
+            ReptInfo::BadHmt(mismatch),
+            ReptInfo::BadOmt(mismatch),
+            ReptInfo::BadCont,
+            ReptInfo::BadSeq(mismatch),
+            ReptInfo::BadXid(mismatch),
+            ReptInfo::BadOff(range),
+            ReptInfo::BadTbsn(range),
+            ReptInfo::BadPl(range),
+        ];
+        let version = Refusal::Version { low: 3, high: 4 };
+        let others = [version, Refusal::BadHeader, Refusal::InvalOption, Refusal::BadReply];
+        others.into_iter().chain(reported.map(Refusal::Reported)).collect()
+    }
+
+    fn reasons() -> Vec<CloseReason> {
+        let fatal = Fatal::CreditOverstep { outstanding: 5, granted: 4 };
+        vec![
+            CloseReason::Local,
+            CloseReason::Stopped,
+            CloseReason::PeerGone,
+            CloseReason::Protocol(fatal),
+            CloseReason::NotTaking,
+            CloseReason::Invalid,
+            CloseReason::Transport(WcStatus::RnrRetryExceeded),
+            CloseReason::Transport(WcStatus::Other(37)),
+            CloseReason::TimedOut,
+            CloseReason::NotAnswering,
+            CloseReason::Refused,
+            CloseReason::Failed,
+            CloseReason::DeviceLost,
+            CloseReason::Queue(CqError::Device(5)),
+        ]
+    }
+
+    fn violations() -> [Violation; 3] {
+        [
+            Violation::BadHeader("the payload has another xid"),
+            Violation::Undecodable(DecodeError::NoChunk),
+            Violation::Offset { value: 9, min: 0, max: 4 },
+        ]
+    }
+
+    fn errors() -> Vec<CallError> {
+        let lost = reasons().into_iter().map(CallError::ConnectionLost);
+        let rejected = refusals().into_iter().map(CallError::Rejected);
+        let forms = refusals().into_iter().map(CallError::FormRefused);
+        let replies = violations().map(CallError::BadReply);
+        lost.chain(rejected).chain(forms).chain(replies).chain([CallError::MemoryLost]).collect()
+    }
+
+    #[test]
+    fn not_executed_is_said_only_where_it_is_known() {
+        for error in errors() {
+            // Written out once more: a new variant must be thought of here, too.
+            let expected = match error {
+                CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
+                CallError::Rejected(Refusal::Version { .. }) => Execution::NotExecuted,
+                CallError::Rejected(Refusal::BadReply) => Execution::Executed,
+                CallError::Rejected(
+                    Refusal::BadHeader | Refusal::InvalOption | Refusal::Reported(_),
+                ) => Execution::Unknown,
+                CallError::FormRefused(_) => Execution::NotExecuted,
+                CallError::BadReply(_) => Execution::Executed,
+            };
+            assert_eq!(error.execution(), expected, "{error}");
+            let is_known = error.execution() == Execution::NotExecuted;
+            assert!(is_known || !error.is_repeatable(), "{error}");
+        }
+    }
+
+    /// What people read has no name of the code in it, and no braces.
+    #[test]
+    fn errors_are_written_for_people() {
+        let sent = [
+            SendError::NotEnoughCredits { need: 4, have: 3 },
+            SendError::NotEnoughReceives { need: 4, have: 3 },
+            SendError::TableFull { max: 64 },
+            SendError::NoBackward,
+            SendError::NotReady,
+            SendError::TooLong { len: 5 << 20, max: 4 << 20 },
+            SendError::ReplyTooLong { len: 5 << 20, max: 4 << 20 },
+            SendError::Misuse(Misuse("a payload is a multiple of four bytes")),
+        ];
+        let refused = sent.map(CallRefused::Protocol);
+        let texts = errors().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = texts.into_iter().chain(refused.iter().map(ToString::to_string));
+        for text in texts.chain(reasons().iter().map(ToString::to_string)) {
+            let is_code = text.contains(['{', '}']) || text.contains("Error(");
+            let has_name = text.split(|it: char| !it.is_alphanumeric()).any(|word| {
+                word.chars().skip(1).any(char::is_uppercase)
+                    && word.chars().any(char::is_lowercase)
+                    && word != "RDMAs"
+            });
+            assert!(!is_code && !has_name, "{text}");
+        }
+        let long = CallRefused::Protocol(sent[5]).to_string();
+        assert!(long.contains("5242880") && long.contains("4194304"), "{long}");
+    }
+
+    #[test]
+    fn what_may_go_later_is_told_from_what_never_will() {
+        let later = |why| CallRefused::Protocol(why).is_transient();
+        assert!(CallRefused::Busy.is_transient());
+        assert!(later(SendError::NotEnoughCredits { need: 4, have: 3 }));
+        assert!(later(SendError::NotEnoughReceives { need: 4, have: 3 }));
+        assert!(later(SendError::NotReady) && later(SendError::TableFull { max: 1 }));
+        assert!(!later(SendError::TooLong { len: 2, max: 1 }) && !later(SendError::NoBackward));
+        assert!(!CallRefused::NoPeer.is_transient() && !CallRefused::Stopping.is_transient());
+    }
 }

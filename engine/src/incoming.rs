@@ -303,6 +303,22 @@ pub struct PayloadReader<'a> {
 #[error("the message ends too early")]
 pub struct EndOfMessage;
 
+/// Why opaque data cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpaqueError {
+    /// The message ends before them.
+    #[error(transparent)]
+    End(#[from] EndOfMessage),
+    /// They are longer than their reader takes.
+    #[error("{len} bytes of opaque data, where at most {max} are allowed")]
+    TooLong {
+        /// Their count.
+        len: usize,
+        /// The most that is allowed.
+        max: usize,
+    },
+}
+
 impl<'a> PayloadReader<'a> {
     /// Bytes read so far, from the transaction id on. Placed items are not in the payload: add the
     /// padded lengths of those before it to get the position in the unreduced XDR stream.
@@ -336,6 +352,20 @@ impl<'a> PayloadReader<'a> {
             out = later;
         }
         Ok(())
+    }
+
+    /// Variable-length opaque data or a string, as
+    /// [`Payload::put_opaque`](crate::Payload::put_opaque) writes it: count, bytes, padding. They are
+    /// copied to the beginning of `out`, which is as long as they may be, and returned.
+    ///
+    /// # Errors
+    /// [`OpaqueError`]. Of data that are too long only the count is read.
+    pub fn opaque_into<'b>(&mut self, out: &'b mut [u8]) -> Result<&'b mut [u8], OpaqueError> {
+        let (len, max) = (self.u32()? as usize, out.len());
+        let out = out.get_mut(..len).ok_or(OpaqueError::TooLong { len, max })?;
+        self.fixed_into(out)?;
+        self.skip(len.next_multiple_of(4) - len)?;
+        Ok(out)
     }
 
     /// Passes over `len` bytes.

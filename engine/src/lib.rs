@@ -37,15 +37,19 @@ pub use client::completion::Completion;
 pub use client::sink::{SINK_PIECES_MAX, Sink};
 pub use clock::Clock;
 pub use engine::Engine;
-pub use error::{CallError, CallRefused, CloseReason, SetupError};
+pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};
 pub use fabric::Fabric;
 pub use failure::{EngineThread, Panicked};
-pub use incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem, TakeError};
+pub use incoming::{EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError};
 pub use payload::Payload;
-pub use provider::Provider;
-pub use rpcrdma_config::Config;
-pub use rpcrdma_mempool::Loan;
-pub use rpcrdma_proto::{Changes, PeerLimits, PropertyOutcome};
+pub use provider::{ConnectError, ConnectId, CqError, Provider, WcStatus};
+pub use rpcrdma_config::{Config, ConfigError, Raw};
+pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
+pub use rpcrdma_proto::{
+    Changes, Fatal, Misuse, PeerLimits, PropIds, PropertyError, PropertyOutcome, Refusal,
+    SendError, Version, Violation,
+};
+pub use rpcrdma_xdr::{DecodeError, Mismatch, OutOfRange, PropId, Property, ReptInfo};
 pub use server::call::Call;
 pub use server::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
 pub use server::reply::{Answer, Reply};

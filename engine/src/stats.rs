@@ -62,13 +62,21 @@ counters! {
     doorbells,
     /// Completions polled, of Receives and of signaled sends.
     completions,
-    /// Calls handed to the handler.
+    /// Calls handed to the handler. Each of them is open, or was answered, refused or left
+    /// unanswered: `replies_out`, `refusals_out` and `calls_unanswered` count these.
     calls_in,
-    /// Calls that came while the shard stopped, and have no answer.
+    /// Calls not handed to the handler that came while the shard stopped, and have no answer.
     calls_dropped,
+    /// Calls not handed to the handler, for want of room, and answered with an error.
+    calls_turned_back,
     /// Replies sent, deferred ones included.
     replies_out,
-    /// Calls sent.
+    /// Errors sent in the place of replies: the handler refused the call, its reply could not be sent,
+    /// or its ticket was dropped.
+    refusals_out,
+    /// Calls that had no answer when their connection ended, or their shard stopped.
+    calls_unanswered,
+    /// Calls sent: those that are open, and `calls_done`.
     calls_out,
     /// Calls completed, failures included.
     calls_done,
@@ -94,7 +102,7 @@ counters! {
     spares_out,
     /// Transmissions ignored, for whatever reason the protocol has.
     ignored,
-    /// Errors of peers that were reported to them.
+    /// Errors of peers that were reported to them. Calls that are refused are none.
     violations,
     /// Errors of peers that were not reported, and questions not answered, because too many
     /// earlier messages wait for the peer to take them.

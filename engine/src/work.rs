@@ -181,29 +181,40 @@ pub enum WcOpcode {
 }
 
 /// How a work request ended. Names as in `enum ibv_wc_status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WcStatus {
     /// As wished.
+    #[error("success")]
     Success,
     /// A message was longer than the Receive that it met.
+    #[error("a message is longer than the Receive that it met")]
     LocalLength,
     /// The queue pair could not carry the request out. Soft-RoCE says so when its link is down.
+    #[error("the queue pair could not carry it out")]
     LocalOperation,
     /// A local key was wrong, or its bounds or rights were.
+    #[error("a local key, its bounds or its rights are wrong")]
     LocalProtection,
     /// A memory window could not be bound so, or there is nothing to invalidate.
+    #[error("a memory window cannot be bound so, or there is nothing to invalidate")]
     MemoryWindowBind,
     /// The queue pair was in the error state.
+    #[error("the queue pair is in the error state")]
     Flushed,
     /// The peer could not take the request.
+    #[error("the peer cannot take the request")]
     RemoteInvalidRequest,
     /// A remote key was wrong, or its bounds or rights were.
+    #[error("a remote key, its bounds or its rights are wrong")]
     RemoteAccess,
     /// The peer does not answer.
+    #[error("the peer does not answer")]
     RetryExceeded,
     /// The peer had no Receive posted, too many times.
+    #[error("the peer had no Receive posted, too many times")]
     RnrRetryExceeded,
     /// Any other status of the device.
+    #[error("status {0} of the device")]
     Other(u32),
 }
 

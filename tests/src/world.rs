@@ -438,11 +438,17 @@ impl<P: Provider> World<P> {
         });
     }
 
-    /// Nothing was given up for lost, in any shard.
+    /// Nothing was given up for lost, in any shard, and every call is accounted for.
     ///
     /// # Panics
-    /// If something was.
+    /// If something was lost, or counters do not add up.
     pub fn check_nothing_leaked(&self) {
+        for server in &self.servers {
+            let open = server.audit().peers.iter().map(|peer| u64::from(peer.open_calls)).sum();
+            let stats = server.handle().stats();
+            let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
+            assert_eq!(stats.calls_in, ends.iter().sum::<u64>(), "{ends:?}");
+        }
         let servers = self.servers.iter().map(Shard::handle);
         for handle in servers.chain(self.clients.iter().map(Client::handle)) {
             assert_eq!(handle.stats().leaked, 0, "{handle:?}");

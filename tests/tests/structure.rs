@@ -149,6 +149,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/server/reply.rs",
     "engine/src/server/ticket.rs",
     "engine/src/shard/admit.rs",
+    "engine/src/shard/answers.rs",
     "engine/src/shard/close.rs",
     "engine/src/shard/batch.rs",
     "engine/src/shard/core.rs",

@@ -9,7 +9,6 @@ use rpcrdma_engine::{
     CallBuilder, CallError, CallRefused, Client, Clock, Completion, Incoming, PeerId, Provider,
     SetupError, Turn,
 };
-use rpcrdma_proto::SendError;
 
 use crate::rpc::{self, Procedure, ReplyError};
 
@@ -194,7 +193,7 @@ impl<P: Provider> Session<P> {
                 calls.sent();
                 Ok(true)
             }
-            Err(why) if is_transient(&why) => Ok(false),
+            Err(why) if why.is_transient() => Ok(false),
             Err(why) => Err(ClientError::Refused { procedure: C::PROCEDURE, why }),
         }
     }
@@ -236,18 +235,6 @@ fn finish<C: Calls>(completion: Completion<'_>, calls: &mut C) -> Result<(), Cli
     let mut results = reply.reader();
     rpc::read_reply(&mut results).map_err(|why| ClientError::Reply { procedure, why })?;
     calls.done(index, reply, results)
-}
-
-/// Whether a call that was refused goes through later.
-fn is_transient(why: &CallRefused) -> bool {
-    use SendError::{NotEnoughCredits, NotEnoughReceives, TableFull};
-    match why {
-        CallRefused::Busy => true,
-        CallRefused::Protocol(why) => {
-            matches!(why, NotEnoughCredits { .. } | NotEnoughReceives { .. } | TableFull { .. })
-        }
-        _ => false,
-    }
 }
 
 /// Polls that find nothing before the client sleeps: some ten microseconds.

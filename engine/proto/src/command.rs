@@ -65,7 +65,7 @@ impl Connection {
 
     #[inline(never)]
     fn route_other(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
-        route::check_call(demand)?;
+        route::check_call(demand, self.settings.rpc_len_max)?;
         let bounds = self.call_bounds();
         let may_expose = demand.explicit.enabled && bounds.explicit;
         let explicit = if may_expose { demand.explicit } else { Explicit::NONE };
@@ -274,7 +274,8 @@ impl Connection {
         };
         let xmt = to.via == Via::Xmt && own.rtr.contains(RtrSupport::XRESP);
         let place = self.places();
-        let bounds = Bounds { xmt, count_max, place, explicit: own.explicit };
+        let (explicit, len_max) = (own.explicit, own.rpc_len_max);
+        let bounds = Bounds { xmt, count_max, place, explicit, len_max };
         let mut plan = route::plan_reply(self.limits(), bounds, &own.interop, to.xid, demand)?;
         match &mut plan {
             Plan::Inline(plan) => plan.invalidate = self.invalidated(to),
@@ -361,6 +362,6 @@ impl Connection {
             false => 1,
         };
         let count_max = count_max.clamp(1, GROUP_MAX);
-        Bounds { xmt, count_max, place: self.places(), explicit }
+        Bounds { xmt, count_max, place: self.places(), explicit, len_max: own.rpc_len_max }
     }
 }

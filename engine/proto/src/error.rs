@@ -166,7 +166,9 @@ pub enum SendError {
     },
     /// No way at all, explicit RDMA included: more than its limits, or those of the peer, allow.
     #[error(
-        "{payload} bytes of payload, {bulk} of items, and a reply of up to {reply} bytes fit no way"
+        "{payload} bytes of payload, {bulk} of items, and a reply of up to {reply} bytes fit no way: \
+         in line a call may have {call_max} bytes and a reply {reply_max}, their headers included, and \
+         what may be exposed beside that is too little"
     )]
     NoRoute {
         /// Bytes of the payload.
@@ -175,6 +177,30 @@ pub enum SendError {
         bulk: u32,
         /// Bytes of the longest reply, with its items.
         reply: u32,
+        /// Bytes of the longest transmission to the peer.
+        call_max: u32,
+        /// Bytes of the longest transmission of the peer.
+        reply_max: u32,
+    },
+    /// The message is longer than messages may be on this side, which is taken for the limit of the
+    /// peer as well: that one is not told.
+    #[error("the message has {len} bytes, and {max} are allowed (connections.rpc_len_max)")]
+    TooLong {
+        /// Bytes of the message, its items included.
+        len: u32,
+        /// The longest that there may be.
+        max: u32,
+    },
+    /// The reply that is asked for may be longer than what this side takes.
+    #[error(
+        "the reply may have {len} bytes with all that is wanted, and {max} are allowed \
+         (connections.rpc_len_max)"
+    )]
+    ReplyTooLong {
+        /// Bytes of the longest reply, its items included.
+        len: u64,
+        /// The longest that there may be.
+        max: u32,
     },
     /// The caller offered less memory than the reply needs; the call is to be refused.
     #[error("{need} bytes do not fit the {have} that the caller offered for them")]

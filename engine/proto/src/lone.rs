@@ -264,6 +264,7 @@ impl Connection {
         let (wants, zeros, reply_count) = match call {
             LoneCall::Brings(item) => {
                 let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
+                let room = room.min(self.settings.rpc_len_max);
                 let zeros = self.lone_zeros(BRINGING_LEN, payload, item, means)?;
                 (reply_payload_max <= room).then_some((WantSet::NONE, zeros, 1))?
             }
@@ -346,7 +347,10 @@ impl Connection {
         if !self.places() || entries > means.gather_max || !is_item {
             return None;
         }
-        payload.checked_add(item.len.checked_add(3)?)?;
+        // What comes near to the longest message is measured on the general way.
+        if payload.checked_add(item.len.checked_add(3)?)? > self.settings.rpc_len_max {
+            return None;
+        }
         let header_len = header_len as u32;
         let usable = peer.recv_size;
         let start = first_place(&peer.structure, usable, header_len, payload, item.len)?;
@@ -361,6 +365,9 @@ impl Connection {
         let stream = payload_max.saturating_add(3) & !3;
         let header_len = REPLY_LEN as u32;
         if !places_items(structure, usable) || want.max_len == 0 {
+            return None;
+        }
+        if stream.checked_add(want.max_len.checked_add(3)?)? > self.settings.rpc_len_max {
             return None;
         }
         match first_place(structure, usable, header_len, stream, want.max_len) {
@@ -396,7 +403,7 @@ impl Connection {
         let header_len = WANTING_LEN as u32;
         means.gather_max >= 2
             && has_first_words(&peer.structure, peer.recv_size, header_len)
-            && payload <= peer.recv_size - header_len
+            && payload <= (peer.recv_size - header_len).min(self.settings.rpc_len_max)
     }
 }
 

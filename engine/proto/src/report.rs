@@ -5,6 +5,7 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::rpc::MsgType;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
+use thiserror::Error;
 
 use crate::error::{Verdict, Violation};
 use crate::placement::inline::Stamp;
@@ -77,23 +78,30 @@ pub(crate) fn subject_of(report: &ReptErr) -> MsgId {
     report.lead.unwrap_or(report.bad)
 }
 
-/// Why the peer did not take a message of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why the peer did not take a message of ours, or cannot answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// It does not speak our version.
+    /// It does not speak our version. The call was not executed.
+    #[error("it speaks versions {low} to {high}")]
     Version {
         /// Its lowest version.
         low: u32,
         /// Its highest version.
         high: u32,
     },
-    /// Our header is bad, or it cannot answer in the way it must (RDMA_ERR_BAD_HEADER).
+    /// Our header is bad, a message is longer than it takes, its program refuses the call, or it cannot
+    /// answer in the way it must (RDMA_ERR_BAD_HEADER): before or after the execution of the call (RFC
+    /// 8166 4.5.3).
+    #[error("it cannot read the call, does not want it, or cannot make its reply")]
     BadHeader,
-    /// It does not know the operation; it is not used again. The call was not executed.
+    /// It does not know the operation; it is not used again.
+    #[error("it does not know the operation")]
     InvalOption,
     /// A report of the extension.
+    #[error("it reports {0}")]
     Reported(ReptInfo),
     /// Its reply cannot be used: it uses explicit RDMA, for which no memory was offered.
+    #[error("its reply uses memory that was not offered for it")]
     BadReply,
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Bounds {
     pub(crate) place: bool,
     /// Whether memory may be exposed in this direction.
     pub(crate) explicit: bool,
+    /// Bytes of the longest message, its items included.
+    pub(crate) len_max: u32,
 }
 
 /// The plan of a call that was routed.
@@ -85,7 +87,7 @@ pub(crate) fn plan_reply<'a>(
     demand: &ReplyDemand<'a>,
 ) -> Result<Plan<'a>, SendError> {
     let ReplyDemand { payload, items, offer, gather_max, copy_max } = *demand;
-    check_items(payload, items)?;
+    check_items(payload, items, bounds.len_max)?;
     let message = Message { peer, payload, items, gather_max, copy_max };
     let in_msg = || {
         let laid = message.in_msg()?;
@@ -252,14 +254,20 @@ pub(crate) fn spread(payload: u32, items: &[BulkItem], apart: ItemSet) -> Result
 }
 
 /// Whether the items and the wants can be those of a call.
-pub(crate) fn check_call(demand: &CallDemand<'_>) -> Result<(), SendError> {
-    let virtual_len = check_items(demand.payload, demand.items)?;
+pub(crate) fn check_call(demand: &CallDemand<'_>, len_max: u32) -> Result<(), SendError> {
+    let virtual_len = check_items(demand.payload, demand.items, len_max)?;
     check_wants(demand.wants, virtual_len)?;
-    Ok(())
+    let wanted = demand.wants.iter().map(|want| u64::from(want.max_len).next_multiple_of(4));
+    let len = u64::from(demand.reply_payload_max) + wanted.sum::<u64>();
+    match len > u64::from(len_max) {
+        true => Err(SendError::ReplyTooLong { len, max: len_max }),
+        false => Ok(()),
+    }
 }
 
-/// The length of the message with nothing excised, if its items can be those of a message.
-fn check_items(payload: u32, items: &[BulkItem]) -> Result<u32, SendError> {
+/// The length of the message with nothing excised, if its items can be those of a message, and one
+/// of at most `len_max` bytes.
+fn check_items(payload: u32, items: &[BulkItem], len_max: u32) -> Result<u32, SendError> {
     if items.len() > MITEMS_MAX as usize {
         return Err(Misuse("a message has at most 64 items").into());
     }
@@ -274,8 +282,9 @@ fn check_items(payload: u32, items: &[BulkItem]) -> Result<u32, SendError> {
         excised += padded;
         previous_end = position + padded;
     }
-    u32::try_from(u64::from(payload) + excised)
-        .map_err(|_| Misuse("a message is shorter than 4 GiB").into())
+    let len = u32::try_from(u64::from(payload) + excised)
+        .map_err(|_| Misuse("a message is shorter than 4 GiB"))?;
+    if len > len_max { Err(SendError::TooLong { len, max: len_max }) } else { Ok(len) }
 }
 
 /// The ranges of reply directions are of the call's stream (wire.md E23).

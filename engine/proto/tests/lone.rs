@@ -427,11 +427,13 @@ fn demanded() -> Demanded {
 
 #[test]
 fn calls_take_the_short_way_up_to_its_edges() {
-    let call = |it: Demanded| {
-        let (mut short, _) = connected(settings(), settings());
-        let (mut general, _) = connected(settings(), settings());
+    let call_of = |rpc_len_max: u32, it: Demanded| {
+        let own = Settings { rpc_len_max, ..settings() };
+        let (mut short, _) = connected(own, settings());
+        let (mut general, _) = connected(own, settings());
         call_both(&mut short, &mut general, &it).is_some()
     };
+    let call = |it: Demanded| call_of(1 << 20, it);
     let brings = demanded();
     assert!(call(brings.clone()));
     assert!(call(Demanded { len: PLACE, ..brings.clone() }));
@@ -451,7 +453,15 @@ fn calls_take_the_short_way_up_to_its_edges() {
     assert!(call(Demanded { payload: FIRST + 2 * PLACE - 64, ..wants.clone() }));
     assert!(!call(Demanded { payload: FIRST + 2 * PLACE - 60, ..wants.clone() }), "two messages");
     assert!(!call(Demanded { end: 44, ..wants.clone() }), "beyond the call");
-    assert!(!call(Demanded { len: 0, ..wants }), "nothing is wanted apart");
+    assert!(!call(Demanded { len: 0, ..wants.clone() }), "nothing is wanted apart");
+    // The longest message: what comes near to it is measured on the general way.
+    let brings = demanded();
+    let longest = brings.payload + brings.len + 3;
+    assert!(call_of(longest, brings.clone()));
+    assert!(!call_of(longest - 1, brings));
+    let longest = wants.reply.next_multiple_of(4) + wants.len + 3;
+    assert!(call_of(longest, wants.clone()));
+    assert!(!call_of(longest - 1, wants));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::shard::turn::Turn;
 pub trait Handler {
     /// A call has arrived. It is answered at once ([`Reply::send`]), later ([`Reply::defer`]) or
     /// not at all ([`Reply::refuse`]): only these three make the [`Answer`] that is to be returned.
+    /// None comes once the shard stops.
     fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a>;
 
     /// A call of this shard is over: its reply has arrived, or never will.

@@ -57,8 +57,8 @@ impl<'a> Reply<'a> {
         self.payload.set_origin(origin);
     }
 
-    /// Sends the reply at the end of the turn. If it cannot be sent, the caller is told that its
-    /// call failed: [`Reply::try_send`] says why.
+    /// Sends the reply at the end of the turn. If it cannot be sent, the caller is told that there
+    /// will be none: [`Reply::try_send`] says why.
     ///
     /// Cost: a header of a few words in front of the payload; no copy.
     #[inline]
@@ -95,14 +95,15 @@ impl<'a> Reply<'a> {
         (Answer(PhantomData), ticket)
     }
 
-    /// Tells the caller that its call failed (RDMA_ERROR). What was written is given up, so that
-    /// there is a send slot for this.
+    /// Tells the caller that there will be no reply (RDMA_ERROR): it learns nothing else, least of
+    /// all whether the call was executed. What was written is given up, so that there is a send slot
+    /// for this.
     pub fn refuse(mut self) -> Answer<'a> {
         self.payload.abandon();
         let to = self.to();
         let outbox = self.payload.outbox();
-        let report = self.peer.conn.refuse(&mut outbox.ledger, &to);
-        outbox.answer(self.peer, &report);
+        outbox.stats.refusals_out.add(1);
+        outbox.refuse(self.peer, &to);
         self.answered()
     }
 

@@ -10,7 +10,6 @@ use rpcrdma_proto::ReplyTo;
 
 use super::core::Core;
 use super::peers::{PeerId, Phase};
-use super::rx::turn_back;
 use crate::provider::Provider;
 use crate::server::ticket::{Finished, Ticket};
 
@@ -22,7 +21,7 @@ impl<P: Provider> Core<P> {
         while let Some((ticket, finished)) = self.handle.pop_finished() {
             self.answer(ticket, finished, now);
         }
-        for (peer, to) in self.handle.take_dropped() {
+        while let Some((peer, to)) = self.handle.pop_dropped() {
             self.give_up(peer, to);
         }
     }
@@ -72,6 +71,12 @@ impl<P: Provider> Core<P> {
             return dropped.push((id, to));
         }
         peer.open_calls = peer.open_calls.saturating_sub(1);
-        turn_back(peer, outbox, &to, life);
+        if life.is_stopping() {
+            peer.dropped += 1;
+            outbox.stats.calls_unanswered.add(1);
+        } else {
+            outbox.stats.refusals_out.add(1);
+            outbox.refuse(peer, &to);
+        }
     }
 }

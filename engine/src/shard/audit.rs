@@ -110,7 +110,7 @@ pub struct PeerAudit {
     pub open_calls: u32,
     /// Calls whose data are being fetched.
     pub fetching: u32,
-    /// Calls that came while the shard stopped, and have no answer.
+    /// Calls that have no answer because the shard stops.
     pub dropped: u32,
     /// Own calls outstanding.
     pub calls: u32,

@@ -137,6 +137,8 @@ impl<P: Provider> Core<P> {
             return;
         }
         let (id, connect) = (peer.id, peer.connect);
+        // Its tickets are void from now on.
+        self.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
         let again = self.tries_again(index, was, why, now);
         self.free_parked(index);
         self.fetches.give_up(id);

@@ -102,12 +102,11 @@ impl<P: Provider> Core<P> {
         let peers_max = budget.peers as usize;
         let handle = ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize);
         let outbox = Outbox::new(
-            handle.clone(),
+            (handle.clone(), stats.clone()),
             (send, headers, zero),
             Messages::new(budget.messages as usize),
             exposures,
             ledger,
-            stats.clone(),
             (budget.gather, budget.scatter),
             (budget.depths.inline_len, peers_max),
         );

@@ -152,10 +152,7 @@ impl<P: Provider> Core<P> {
                 Some(((peer, address), to)) => {
                     let landing_len = outbox.exposures.landing_len;
                     match fetch.prepare(&peer.conn, &to, pool, landing_len, (map, kept)) {
-                        Err(violation) => {
-                            let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
-                            outbox.answer(peer, &report);
-                        }
+                        Err(violation) => outbox.reject(peer, &to, violation),
                         Ok(()) => {
                             let (buffers, landed) = fetch.landed();
                             let incoming = Incoming::mapped(pool, buffers, landed, map, stats);

@@ -1,9 +1,9 @@
 //! What other threads may say to a shard.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use crossbeam_queue::SegQueue;
 use rpcrdma_proto::ReplyTo;
 use rpcrdma_xdr::private_data::PrivateData;
 
@@ -24,8 +24,7 @@ struct Desk {
     bell: Arc<Bell>,
     finished: Inbox<(Ticket, Finished)>,
     /// Calls whose tickets were dropped: no more than there were tickets.
-    dropped: Mutex<Vec<(PeerId, ReplyTo)>>,
-    has_dropped: AtomicBool,
+    dropped: SegQueue<(PeerId, ReplyTo)>,
     orders: Inbox<Order>,
 }
 
@@ -75,8 +74,7 @@ impl ShardHandle {
             shard,
             stats,
             finished: Inbox::new(tickets_max.max(1), bell.clone()),
-            dropped: Mutex::new(Vec::new()),
-            has_dropped: AtomicBool::new(false),
+            dropped: SegQueue::new(),
             orders: Inbox::new(ORDERS_MAX, bell.clone()),
             bell,
         }))
@@ -157,17 +155,13 @@ impl ShardHandle {
     /// A ticket was dropped: its call is to be refused.
     #[cold]
     pub(crate) fn on_dropped(&self, peer: PeerId, to: ReplyTo) {
-        self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner).push((peer, to));
-        self.0.has_dropped.store(true, Ordering::Release);
+        self.0.dropped.push((peer, to));
         self.0.bell.ring();
     }
 
-    /// The calls whose tickets were dropped.
-    pub(crate) fn take_dropped(&self) -> Vec<(PeerId, ReplyTo)> {
-        if !self.0.has_dropped.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
-        core::mem::take(&mut *self.0.dropped.lock().unwrap_or_else(PoisonError::into_inner))
+    /// A call whose ticket was dropped.
+    pub(crate) fn pop_dropped(&self) -> Option<(PeerId, ReplyTo)> {
+        self.0.dropped.pop()
     }
 
     pub(crate) fn pop_order(&self) -> Option<Order> {

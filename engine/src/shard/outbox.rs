@@ -3,7 +3,8 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, Pool, SendPool, SendSlot, Sge, ZeroPage};
 use rpcrdma_proto::{
-    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, Plan, Report, ShardLedger,
+    BulkItem, CallDemand, CallId, CallRoute, Connection, ControlSend, Plan, ReplyTo, Report,
+    ShardLedger, Violation,
 };
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
@@ -73,12 +74,11 @@ impl Express {
 
 impl Outbox {
     pub fn new(
-        home: ShardHandle,
+        (home, stats): (ShardHandle, SharedStats),
         pools: (SendPool, Pool<Headers>, ZeroPage),
         messages: Messages,
         exposures: Exposures,
         ledger: ShardLedger,
-        stats: SharedStats,
         (gather_max, scatter_max): (u32, u32),
         (inline_len, peers_max): (u32, usize),
     ) -> Outbox {
@@ -319,10 +319,23 @@ impl Outbox {
         is_told
     }
 
-    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
+    /// Answers a call that breaks a rule; it was not executed.
     #[cold]
-    pub fn answer(&mut self, peer: &mut Peer, report: &Report) {
+    pub fn reject(&mut self, peer: &mut Peer, to: &ReplyTo, violation: Violation) {
         self.stats.violations.add(1);
+        let report = peer.conn.reject_call(&mut self.ledger, to, violation);
+        self.answer(peer, &report);
+    }
+
+    /// Answers a call that has no reply, whether it was executed or not.
+    #[cold]
+    pub fn refuse(&mut self, peer: &mut Peer, to: &ReplyTo) {
+        let report = peer.conn.refuse(&mut self.ledger, to);
+        self.answer(peer, &report);
+    }
+
+    /// Sends the error message that answers a call. Whoever answers has a slot free for it.
+    fn answer(&mut self, peer: &mut Peer, report: &Report) {
         let is_sent = self.small(peer, |conn, writer| conn.encode_report(report, writer));
         debug_assert!(is_sent, "a call is looked at only when a slot is free to answer it");
     }

@@ -37,7 +37,7 @@ pub(crate) struct Peer {
     pub exposed: u32,
     /// Calls of the peer whose data are being fetched.
     pub fetching: u32,
-    /// Calls of the peer that came while the shard stopped: they have no answer.
+    /// Calls of the peer that have no answer because the shard stops.
     pub dropped: u32,
     /// When one of them was passed over last: the number of the scan.
     pub passed_over: u64,

@@ -310,8 +310,7 @@ impl<P: Provider> Core<P> {
         };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index) {
-            let report = peer.conn.reject_call(&mut outbox.ledger, &to, violation);
-            outbox.answer(peer, &report);
+            outbox.reject(peer, &to, violation);
         }
         Fate::Done
     }
@@ -426,8 +425,8 @@ pub(crate) fn turn_back(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo, life
         outbox.stats.calls_dropped.add(1);
         return;
     }
-    let report = peer.conn.refuse(&mut outbox.ledger, to);
-    outbox.answer(peer, &report);
+    outbox.stats.calls_turned_back.add(1);
+    outbox.refuse(peer, to);
 }
 
 /// What becomes of a connection whose peer was, or was not, told of its error.

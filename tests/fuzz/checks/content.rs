@@ -220,6 +220,8 @@ pub fn is_too_long(error: SendError) -> bool {
         SendError::NeedsExplicitRdma { .. }
             | SendError::TooManyPieces { .. }
             | SendError::NoRoute { .. }
+            | SendError::TooLong { .. }
+            | SendError::ReplyTooLong { .. }
             | SendError::RoomTooSmall { .. }
     )
 }

@@ -275,9 +275,14 @@ impl Scene {
             true => (0, SOURCE_BULK),
             false => (self.world.servers[0].handler().kept.len(), SERVICE_BULK),
         };
+        let stats = match self.is_called {
+            true => self.world.clients[0].handle().stats(),
+            false => self.world.servers[0].handle().stats(),
+        };
         let state = State {
             shard: 0,
             audit: &audit,
+            stats,
             loans_kept: spares_kept + bulk_kept,
             // What is open to whom the simulation looks at.
             keys_open: 0,

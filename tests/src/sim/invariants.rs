@@ -3,6 +3,7 @@
 //! What a program sees is checked where it sees it, in the model; here is what nobody sees: memory,
 //! Receives and credits, counted by the shard's audit, and whatever needs both ends of a connection.
 
+use rpcrdma_engine::Snapshot;
 use rpcrdma_engine::shard::audit::{Audit, Held, Lent, PeerAudit};
 
 use super::model::Violation;
@@ -12,8 +13,10 @@ use super::model::Violation;
 pub struct State<'a> {
     /// Which shard.
     pub shard: usize,
-    /// What it counts.
+    /// What it has.
     pub audit: &'a Audit,
+    /// What it has counted.
+    pub stats: Snapshot,
     /// Segments and buffers that its program has.
     pub loans_kept: usize,
     /// Keys under which peers may write to memory of any shard, as the devices know it.
@@ -33,7 +36,7 @@ pub struct State<'a> {
 type Check = fn(&State<'_>) -> Result<(), String>;
 
 /// Every check of one shard, with its name.
-pub const CHECKS: [(&str, Check); 14] = [
+pub const CHECKS: [(&str, Check); 15] = [
     ("receive buffers are each in one hand", receives),
     ("parked buffers are of open groups", parked),
     ("receives posted cover what is granted", posted),
@@ -48,6 +51,7 @@ pub const CHECKS: [(&str, Check); 14] = [
     ("receives set aside are those of open calls", replies),
     ("grants add up", grants),
     ("credits come home", home),
+    ("counters add up", counters),
 ];
 
 /// Looks at one shard.
@@ -254,6 +258,20 @@ fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// What came in and what went out is accounted for.
+fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
+    let open: u64 = audit.peers.iter().map(|peer| u64::from(peer.open_calls)).sum();
+    let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
+    if stats.calls_in != ends.iter().sum() {
+        let names = "replies, refusals, unanswered, open";
+        return Err(format!("{} calls came in; {names}: {ends:?}", stats.calls_in));
+    }
+    match stats.calls_out == stats.calls_done + u64::from(audit.calls) {
+        true => Ok(()),
+        false => Err(format!("{} calls out, {} done", stats.calls_out, stats.calls_done)),
+    }
 }
 
 fn equal(total: usize, found: usize, what: &str, parts: &[usize]) -> Result<(), String> {

@@ -245,6 +245,7 @@ impl Sim {
         invariants::check(&State {
             shard: at,
             audit: &node.audit,
+            stats: node.shard.handle().stats(),
             loans_kept,
             keys_open: self.watch.open.load(Ordering::Relaxed),
             // What is lost for good stays open.

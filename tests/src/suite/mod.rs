@@ -71,6 +71,7 @@ macro_rules! api_suite {
             threads: shards_that_back_off_serve_clients, shards_that_block_serve_clients,
                 shards_share_several_clients, a_stop_completes_every_call;
             refused: a_handler_refuses_a_call, a_dropped_call_takes_nothing,
+                a_message_over_the_limit_is_refused_here,
                 payload_that_is_too_long_is_refused,
                 payload_of_more_slots_than_there_are_is_too_long,
                 payload_of_all_slots_leaves_a_quiet_shard, too_many_pieces_are_refused,

@@ -1,7 +1,6 @@
 //! What cannot be sent: the caller is told, nothing has left, and the next call goes.
 
-use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
-use rpcrdma_proto::Refusal;
+use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
 
 use crate::script::{Order, Part, Script, part_offset};
 use crate::suite::explicit;
@@ -16,10 +15,45 @@ pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
         world.call_when_possible(0, peer, &script);
         let done = world.finish();
         assert_eq!(done[0].result, Err(CallError::Rejected(Refusal::BadHeader)));
+        // The handler has seen it, and may have done anything.
+        let known = done[0].result.as_ref().map_err(CallError::execution);
+        assert_eq!(known.err(), Some(Execution::Unknown));
     }
+    assert_eq!(world.servers[0].handler().calls, 40);
     world.round(0, peer, &Script::new(1, &[Part::Bulk(5)], &[Part::Bulk(5)]));
     let stats = world.clients[0].handle().stats();
     assert_eq!((stats.calls_failed, stats.calls_done), (40, 41));
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.calls_in, stats.replies_out, stats.refusals_out), (41, 1, 40));
+    assert_eq!(stats.violations, 0, "it is no error of the caller");
+    world.check_nothing_leaked();
+}
+
+/// A message that is longer than messages may be is refused where it is made, and so is a call whose
+/// reply could be; one that just fits travels.
+pub fn a_message_over_the_limit_is_refused_here<P: Provider>(open: Open<'_, P>) {
+    const MAX: u32 = 16 << 10;
+    let plan = Plan::both(|raw| raw.connections.rpc_len_max = "16KiB".into());
+    let (mut world, peer) = World::pair(open, &plan);
+    let script = |len| Script::new(1, &[Part::Bulk(len)], &[]);
+    // Beside the item stand the two words of the engine and the head of the script.
+    let beside = 8 + script(0).call_stream().len() as u32;
+    for longer in [4, 40, 20_000] {
+        let (max, len) = (MAX, MAX + longer);
+        let why = SendError::TooLong { len, max };
+        let refused = world.call(0, peer, &script(len - beside));
+        assert_eq!(refused, Err(CallRefused::Protocol(why)));
+    }
+    assert_eq!(world.round(0, peer, &script(MAX - beside)), (1, 0));
+    let wanting = Script::new(2, &[], &[Part::Bulk(MAX)]);
+    let refused = world.call(0, peer, &wanting);
+    assert!(
+        matches!(refused, Err(CallRefused::Protocol(SendError::ReplyTooLong { max: MAX, .. }))),
+        "{refused:?}"
+    );
+    world.round(0, peer, &Script::new(3, &[], &[Part::Bulk(MAX - 100)]));
+    let stats = world.servers[0].handle().stats();
+    assert_eq!((stats.calls_in, stats.violations), (2, 0), "the others have not left");
 }
 
 /// A call that is dropped instead of submitted takes nothing with it.

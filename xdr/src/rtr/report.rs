@@ -1,5 +1,7 @@
 //! Report Error: what was wrong with a transmission of this extension, and with which one.
 
+use core::fmt;
+
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::report;
@@ -60,6 +62,33 @@ pub enum ReptInfo {
     BadTbsn(OutOfRange),
     /// A bad payload length (wire.md X16).
     BadPl(OutOfRange),
+}
+
+impl fmt::Display for ReptInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReptInfo::BadHmt(it) => write!(f, "another header type than was due: {it}"),
+            ReptInfo::BadOmt(it) => write!(f, "another operation than was due: {it}"),
+            ReptInfo::BadCont => write!(f, "a continuation where none was due"),
+            ReptInfo::BadSeq(it) => write!(f, "another transmission than was due: {it}"),
+            ReptInfo::BadXid(it) => write!(f, "a transmission of another message: {it}"),
+            ReptInfo::BadOff(it) => write!(f, "a bad place of an item: {it}"),
+            ReptInfo::BadTbsn(it) => write!(f, "a bad number of a segment: {it}"),
+            ReptInfo::BadPl(it) => write!(f, "a bad length of a payload: {it}"),
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} came, {} was due", self.current, self.expect)
+    }
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} came, {} to {} are valid", self.value, self.min, self.max)
+    }
 }
 
 /// The value that was due and the value that came.

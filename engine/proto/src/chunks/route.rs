@@ -69,6 +69,8 @@ impl Ends<'_> {
             payload: *payload,
             bulk: sum(items.iter().map(|item| item.len)),
             reply: sum(wants.iter().map(|want| want.max_len)).saturating_add(*reply_payload_max),
+            call_max: self.peer.recv_size,
+            reply_max: self.reply_size,
         })
     }
 
