@@ -94,6 +94,14 @@ fn echo(xid: u32) -> Vec<u8> {
     message(xid, 0, 16, &Script::new(xid, &[], &[]).call_stream())
 }
 
+/// A call in the version that a server speaks.
+fn call_in(version: &str, xid: u32) -> Vec<u8> {
+    let mut call = echo(xid);
+    let vers: u32 = if version == "one" { 1 } else { 2 };
+    call[4..8].copy_from_slice(&vers.to_be_bytes());
+    call
+}
+
 fn unanswered(xid: u32) -> Vec<u8> {
     let script = Script::new(xid, &[], &[]).order(Order::Never);
     message(xid, 0, 16, &script.call_stream())
@@ -116,18 +124,46 @@ fn who_connects_and_says_nothing_gives_its_place_back() {
             assert_eq!(late.turn(), Err(ConnectError::Rejected), "all places are taken");
             assert!(silent.iter().all(|&at| scene.raws[at].is_connected()), "they have 50 ms");
             scene.pass(20);
+            assert!(silent.iter().any(|&at| scene.raws[at].is_lost()), "{version} {properties}");
+            // Somebody else finds a place, and stays while the silent ones go.
+            let good = scene.silent();
+            scene.answer(good, &call_in(version, 1));
+            for xid in 2..8 {
+                scene.pass(50);
+                scene.answer(good, &call_in(version, xid));
+            }
             assert!(silent.iter().all(|&at| scene.raws[at].is_lost()), "{version} {properties}");
-            assert_eq!(scene.places(), 0);
+            assert_eq!(scene.places(), 1);
             let stats = scene.world.servers[0].handle().stats();
-            assert_eq!((stats.opening_timeouts, stats.connected), (2, 0), "none came up");
-            scene.silent();
+            assert_eq!(
+                (stats.opening_timeouts, stats.connected),
+                (2, 1),
+                "the others never came up"
+            );
         }
     }
 }
 
 #[test]
+fn a_client_that_may_be_silent_is_let_be_while_there_is_room() {
+    // As one of version one, whose program connects long before it calls.
+    for version in ["auto", "one"] {
+        let mut scene = Scene::new(|raw| raw.protocol.version = version.into());
+        let at = scene.silent();
+        scene.pass(240);
+        assert!(scene.raws[at].is_connected(), "as long as one that is idle");
+        scene.answer(at, &call_in(version, 1));
+        let at = scene.silent();
+        // Within 50 ms the other one has called last: the shard is full, and this one has to go.
+        scene.pass(60);
+        assert!(scene.raws[at].is_lost());
+        assert_eq!(scene.places(), 1);
+    }
+}
+
+#[test]
 fn what_says_nothing_that_opens_a_connection_is_silence() {
-    let mut scene = Scene::new(|_| {});
+    let mut scene = Scene::new(|raw| raw.protocol.version = "two".into());
     let at = scene.silent();
     for _ in 0..6 {
         // Too short to be a message: dropped without a word (RFC 8166 4.5).
@@ -140,7 +176,10 @@ fn what_says_nothing_that_opens_a_connection_is_silence() {
 
 #[test]
 fn a_connect_request_that_is_never_finished_gives_its_place_back() {
-    let mut scene = Scene::new(|raw| raw.connections.stop_timeout = "30ms".into());
+    let mut scene = Scene::new(|raw| {
+        raw.connections.stop_timeout = "30ms".into();
+        raw.protocol.version = "two".into();
+    });
     let mut absent = RawPeer::new(&scene.fabric);
     absent.connect(scene.world.at);
     scene.pass(40);

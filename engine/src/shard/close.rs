@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use rpcrdma_config::Config;
+use rpcrdma_proto::Versions;
 
 use super::core::Core;
 use super::message::After;
@@ -209,10 +210,8 @@ impl<P: Provider> Core<P> {
                 Phase::Refused { until } if now >= until => {
                     self.close(index, CloseReason::Refused, now, handler);
                 }
-                // wire.md B17: whoever connects says something.
-                Phase::Opening { until } if now >= until => {
-                    self.stats.opening_timeouts.add(1);
-                    self.close(index, CloseReason::TimedOut, now, handler);
+                Phase::Opening { until } if peer.group_until.is_none() => {
+                    self.check_opening(index, until, now, handler);
                 }
                 // wire.md E39: a group is not left open for ever.
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
@@ -246,6 +245,23 @@ impl<P: Provider> Core<P> {
                 }
             }
             _ => peer.stuck = seen.map(|done| (done, now)),
+        }
+    }
+
+    /// Ends a connection that has been opening for too long. wire.md B17: a client that may be silent
+    /// keeps its place as long as nobody else needs it, and no longer than one that was idle.
+    fn check_opening<H: Handler>(&mut self, index: u32, until: u64, now: u64, handler: &mut H) {
+        if now < until {
+            return;
+        }
+        let must_speak = self.settings.properties && self.settings.versions == Versions::TWO;
+        let is_asked = self.peers.at(index).is_some_and(|peer| peer.connect.is_some());
+        let is_full = self.handle.bell().connections() >= self.peers.capacity() as usize;
+        let idle = self.life.idle_timeout;
+        let is_idle = idle.is_some_and(|idle| now >= until.saturating_add(idle));
+        if is_asked || must_speak || is_full || is_idle {
+            self.stats.opening_timeouts.add(1);
+            self.close(index, CloseReason::TimedOut, now, handler);
         }
     }
 
