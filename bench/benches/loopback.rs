@@ -64,7 +64,8 @@ fn rpc(c: &mut Criterion) {
         let Some(Ok(plan)) = plan_of(&mode) else { continue };
         let any = "127.0.0.1:0".parse().expect("an address");
         let (config, load) = (&plan.config, &plan.load);
-        let mut rpc = Rpc::new("rpc", Fabric::new(), any, plan.cores, config, load, false)
+        let fabric = Fabric::from_config(config).expect("a fabric");
+        let mut rpc = Rpc::new("rpc", fabric, any, plan.cores, config, load, false)
             .expect("the engine has room");
         let window = u64::from(load.window);
         group.throughput(Throughput::Elements(window));

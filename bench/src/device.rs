@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use rpcrdma_config::Config;
 use rpcrdma_engine::Provider;
 use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_verbs::{Verbs, VerbsOptions};
+use rpcrdma_verbs::Verbs;
 
 use crate::args::DeviceArgs;
 use crate::error::BenchError;
@@ -21,7 +21,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device that the options name, or else the configuration, which also says how it is used.
+    /// Opens the device that the configuration names, in which these options have named theirs
+    /// ([`DeviceArgs::name_in`]).
     ///
     /// # Errors
     /// If there is none, its libraries are missing, or it has no address to listen on.
@@ -38,12 +39,8 @@ impl Device {
     /// # Errors
     /// If there is none, its libraries are missing, or it has no address.
     pub fn towards(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
-        let mut options = VerbsOptions::from(config.verbs());
-        if args.device.is_some() || args.address.is_some() {
-            (options.device, options.address) = (args.device.clone(), args.address);
-        }
-        let address = options.address;
-        let verbs = Verbs::open(&options)?;
+        let address = config.verbs().address;
+        let verbs = Verbs::from_config(config)?;
         let name = &verbs.caps().name;
         let address = address.or_else(|| address_of(name)).ok_or_else(|| {
             BenchError::Usage(format!("{name} has no IPv4 address; name one: --address"))

@@ -38,12 +38,7 @@ pub struct Fabrics(FabricOptions);
 impl Fabrics {
     /// Fabrics as the configuration has them.
     pub fn new(config: &Config) -> Fabrics {
-        let fabric = config.fabric();
-        Fabrics(FabricOptions {
-            slots: fabric.ring_slots.value(),
-            delay_ns: u64::try_from(fabric.delay.as_nanos()).unwrap_or(u64::MAX),
-            ..FabricOptions::default()
-        })
+        Fabrics(FabricOptions::from(config.fabric()))
     }
 }
 

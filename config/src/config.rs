@@ -134,6 +134,11 @@ impl Config {
         &self.structure
     }
 
+    /// The value of a key such as `memory.lock`, as a file has it; `None` if there is no such key.
+    pub fn value_of(&self, key: &str) -> Option<String> {
+        tree::value_of(&self.raw, key)
+    }
+
     /// What this configuration was made of. Change it and check it again to get another one.
     pub fn raw(&self) -> &Raw {
         &self.raw
@@ -221,8 +226,9 @@ fn engine(raw: &RawEngine) -> Result<Engine, ConfigError> {
 }
 
 fn memory(raw: &RawMemory) -> Result<Memory, ConfigError> {
-    let pages = judge::pages("memory.pages", &raw.pages)?;
-    Ok(Memory { pages, lock: raw.lock, prefault: raw.prefault })
+    let (pages, smaller_pages) = judge::pages("memory.pages", &raw.pages)?;
+    let lock = judge::lock("memory.lock", &raw.lock)?;
+    Ok(Memory { pages, smaller_pages, lock, prefault: raw.prefault })
 }
 
 fn receive(raw: &Raw, connections: &Connections) -> Result<Receive, ConfigError> {
@@ -326,6 +332,7 @@ fn explicit(raw: &RawExplicit, connections: &Connections) -> Result<Explicit, Co
         enabled: raw.enabled,
         exposure: judge::exposure("explicit.exposure", &raw.exposure)?,
         windows: windows.unwrap_or_else(|| sums::derived_windows(connections)),
+        derives_windows: windows.is_none(),
         fetches: judge::count("explicit.fetches", raw.fetches)?,
         buffers: Bulk {
             count: judge::count("explicit.buffers.count", raw.buffers.count)?,

@@ -8,7 +8,7 @@ use crate::bounded::Bounded;
 use crate::error::ConfigError;
 use crate::raw::Text;
 use crate::section::{
-    Cores, Exposure, IdlePolicy, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
+    Cores, Exposure, IdlePolicy, Lock, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use crate::units::{
     CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
@@ -186,15 +186,22 @@ pub(crate) fn idle_policy(key: &'static str, given: &Text) -> Result<IdlePolicy,
     word(key, given, &words)
 }
 
-/// A page size by its name.
-pub(crate) fn pages(key: &'static str, given: &Text) -> Result<Pages, ConfigError> {
+/// A page size by its name, and whether smaller ones do.
+pub(crate) fn pages(key: &'static str, given: &Text) -> Result<(Pages, bool), ConfigError> {
     let words = [
-        ("1G", Pages::OneGiB),
-        ("2M", Pages::TwoMiB),
-        ("transparent", Pages::Transparent),
-        ("4K", Pages::FourKiB),
+        ("1G", (Pages::OneGiB, false)),
+        ("try-1G", (Pages::OneGiB, true)),
+        ("2M", (Pages::TwoMiB, false)),
+        ("try-2M", (Pages::TwoMiB, true)),
+        ("transparent", (Pages::Transparent, true)),
+        ("4K", (Pages::FourKiB, true)),
     ];
     word(key, given, &words)
+}
+
+/// Whether memory is locked.
+pub(crate) fn lock(key: &'static str, given: &Text) -> Result<Lock, ConfigError> {
+    word(key, given, &[("true", Lock::Always), ("false", Lock::Never), ("try", Lock::Try)])
 }
 
 /// A version by its number.

@@ -77,10 +77,10 @@ pub struct RawIdle {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawMemory {
-    /// `1G`, `2M`, `transparent` or `4K`: the rung of the ladder to begin with.
+    /// `1G`, `2M`, `transparent` or `4K`; `try-1G` or `try-2M`, where smaller ones do.
     pub pages: Text,
-    /// Whether to lock the memory.
-    pub lock: bool,
+    /// `true`, `false` or `try`: whether to lock the memory.
+    pub lock: Text,
     /// Whether to touch every page at the start.
     pub prefault: bool,
 }
@@ -317,7 +317,7 @@ impl Default for RawIdle {
 
 impl Default for RawMemory {
     fn default() -> Self {
-        Self { pages: "transparent".into(), lock: false, prefault: true }
+        Self { pages: "transparent".into(), lock: false.into(), prefault: true }
     }
 }
 

@@ -64,10 +64,12 @@ pub enum IdlePolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The rung of the ladder to begin with; the rungs below are tried in turn.
+    /// The page size.
     pub pages: Pages,
-    /// Whether to lock the memory, if the system lets us.
-    pub lock: bool,
+    /// Whether smaller pages do where the system has none of these. Without, there is no start.
+    pub smaller_pages: bool,
+    /// Whether to lock the memory.
+    pub lock: Lock,
     /// Whether to touch every page at the start.
     pub prefault: bool,
 }
@@ -79,10 +81,21 @@ pub enum Pages {
     OneGiB,
     /// Reserved pages of 2 MiB.
     TwoMiB,
-    /// Ordinary memory that the kernel may back with huge pages.
+    /// Ordinary memory that the kernel is asked to back with huge pages, as far as it does.
     Transparent,
     /// Ordinary pages.
     FourKiB,
+}
+
+/// Whether memory is locked, so that it is never swapped out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// It is not.
+    Never,
+    /// As much of it as the system allows.
+    Try,
+    /// All of it: where the system does not allow that, there is no start.
+    Always,
 }
 
 /// What is received into: `[receive]`.
@@ -224,6 +237,8 @@ pub struct Explicit {
     pub exposure: Exposure,
     /// Memory windows per shard; 0 where nothing is to be shown.
     pub windows: Bounded<0, 65_536>,
+    /// Whether their number follows from other keys: then a device that has fewer of them does.
+    pub derives_windows: bool,
     /// Calls whose data are being read at one time, per shard; 0 refuses them all.
     pub fetches: Bounded<0, 65_536>,
     /// Registered buffers that such data are read into, and that replies are written to where the
@@ -286,7 +301,7 @@ pub struct Fabric {
     /// One way from sender to receiver; at most 1 s.
     pub delay: Duration,
     /// Messages on their way on one queue pair, per direction; a power of two.
-    pub ring_slots: Bounded<8, 65_536>,
+    pub ring_slots: Bounded<16, 65_536>,
 }
 
 /// RDMA devices: `[verbs]`.

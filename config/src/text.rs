@@ -44,6 +44,13 @@ impl From<u32> for Text {
     }
 }
 
+/// A switch, as in `lock = true`.
+impl From<bool> for Text {
+    fn from(is_on: bool) -> Text {
+        Text(is_on.to_string())
+    }
+}
+
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -23,6 +23,21 @@ pub fn keys() -> Vec<String> {
     paths
 }
 
+/// The value of a key, as a file has it; `None` if there is no such key.
+pub(crate) fn value_of(raw: &Raw, key: &str) -> Option<String> {
+    let table = Table::try_from(raw).expect("every field of Raw is a TOML value");
+    let (sections, name) = key.rsplit_once('.')?;
+    let mut parts = sections.split('.');
+    let section = parts.try_fold(&table, |table, part| table.get(part)?.as_table())?;
+    match section.get(name)? {
+        Value::String(text) if text == "true" || text == "false" => Some(text.clone()),
+        Value::String(text) => Some(format!("{text:?}")),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(is_on) => Some(is_on.to_string()),
+        _ => None,
+    }
+}
+
 // The depth of both walks is that of `Raw`, three; a deeper file has an unknown key before.
 fn collect(prefix: &str, template: &Table, paths: &mut Vec<String>) {
     for (name, value) in template {

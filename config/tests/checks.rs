@@ -1,8 +1,8 @@
 //! What a configuration accepts and refuses, key by key and sum by sum.
 
 use rpcrdma_config::{
-    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Pages, Provider, Raw, ReplyChunkUse,
-    RnrTimer, VersionChoice,
+    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Lock, Pages, Provider, Raw,
+    ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ fn counts_have_ranges() {
         let key = format!("connections.{key}_transmissions_max");
         assert_range(&key, "1", "64", "0", "65", credits);
     }
-    assert_range("fabric.ring_slots", "8", "65536", "4", "131072", "");
+    assert_range("fabric.ring_slots", "16", "65536", "8", "131072", "");
     assert_range("connections.rnr_retry", "0", "7", "-1", "8", "");
     assert_range("verbs.port", "1", "254", "0", "255", "");
     assert_range("verbs.gid", "0", "255", "-1", "256", "");
@@ -256,10 +256,17 @@ fn words_are_read_and_others_refused_with_those_there_are() {
     .expect("all words are known");
     assert_eq!(config.engine().provider, Provider::Verbs);
     assert_eq!(config.engine().idle.policy, IdlePolicy::Backoff);
-    assert_eq!(config.memory().pages, Pages::OneGiB);
+    assert_eq!((config.memory().pages, config.memory().smaller_pages), (Pages::OneGiB, false));
+    let config = Config::parse("[memory]\npages = \"try-2M\"\nlock = true").expect("words");
+    assert_eq!((config.memory().pages, config.memory().smaller_pages), (Pages::TwoMiB, true));
+    assert_eq!(config.memory().lock, Lock::Always);
     assert_eq!(
         refusal("[memory]\npages = \"2MiB\""),
-        "memory.pages = \"2MiB\"; allowed: \"1G\", \"2M\", \"transparent\", \"4K\"",
+        "memory.pages = \"2MiB\"; allowed: \"1G\", \"try-1G\", \"2M\", \"try-2M\", \"transparent\", \"4K\"",
+    );
+    assert_eq!(
+        refusal("[memory]\nlock = \"yes\""),
+        "memory.lock = \"yes\"; allowed: \"true\", \"false\", \"try\"",
     );
     assert_eq!(
         refusal("[engine]\nprovider = true"),
@@ -740,4 +747,21 @@ fn a_file_is_read_and_its_errors_name_it() {
     let absent = Config::load(folder.join("absent.toml")).expect_err("no file");
     assert!(matches!(absent, ConfigError::Read { .. }), "{absent}");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
+}
+
+#[test]
+fn every_key_has_a_value_as_a_file_has_it() {
+    let config = with(|raw| raw.send.slots = 500).expect("within the range");
+    for (key, value) in [
+        ("send.slots", "500"),
+        ("memory.prefault", "true"),
+        ("engine.idle.policy", "\"block\""),
+        ("explicit.buffers.count", "16"),
+    ] {
+        assert_eq!(config.value_of(key).as_deref(), Some(value));
+    }
+    assert!(rpcrdma_config::keys().iter().all(|key| config.value_of(key).is_some()));
+    for other in ["send", "send.slots.more", "send.slot", "receive.placement", "", "."] {
+        assert_eq!(config.value_of(other), None, "{other}");
+    }
 }

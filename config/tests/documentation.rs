@@ -37,6 +37,8 @@ fn every_default_is_the_real_one() {
             value = table.and_then(|table| table.get(part));
         }
         let default = match value.expect("a key is in the template") {
+            // A switch that knows a word, too.
+            toml::Value::String(text) if text == "true" || text == "false" => text.clone(),
             toml::Value::String(text) => format!("`\"{text}\"`"),
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Boolean(on) => on.to_string(),

@@ -52,8 +52,8 @@ pub(crate) struct Budget {
 /// What explicit RDMA is made of; all of it nought if it is off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Explicit {
-    /// How memory is shown.
-    pub exposure: Exposure,
+    /// How memory is shown; `None` if it is not.
+    pub exposure: Option<Exposure>,
     /// Memory windows.
     pub windows: u32,
     /// Own calls that have memory exposed at one time.
@@ -150,12 +150,14 @@ fn within(
     }
 }
 
-/// How memory is shown to a peer.
-fn exposure(config: &Config, caps: &DeviceCaps) -> Exposure {
-    match config.explicit().exposure {
-        Exposure::Auto if caps.windows > 0 => Exposure::Windows,
-        Exposure::Auto => Exposure::Registration,
-        named => named,
+/// How memory is shown to a peer, if it is. What every connection of the device could reach is not
+/// shown to one of them unless somebody has asked for that by its name.
+fn exposure(config: &Config, caps: &DeviceCaps) -> Option<Exposure> {
+    let explicit = config.explicit();
+    match explicit.exposure {
+        _ if !explicit.enabled => None,
+        Exposure::Auto => (caps.windows > 0).then_some(Exposure::Windows),
+        named => Some(named),
     }
 }
 
@@ -177,17 +179,26 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
     }
     let calls = config.connections().calls_max.value();
     let windows = match exposure {
-        Exposure::Windows => {
-            within("memory windows", 1, caps.windows, caps)?;
-            explicit.windows.value().min(caps.windows)
+        Some(Exposure::Windows) => {
+            let wanted = explicit.windows.value();
+            let least = if explicit.derives_windows { 1 } else { wanted.max(1) };
+            within("memory windows (explicit.windows)", least.into(), caps.windows, caps)?;
+            wanted.min(caps.windows)
         }
         _ => 0,
+    };
+    let exposures = match exposure {
+        None => 0,
+        Some(Exposure::Windows) => calls.min(windows),
+        Some(_) => calls,
     };
     // RFC 5666 6.2: no request that needs a Read where the device makes none.
     let reading_max = if caps.rd_atomic > 0 { explicit.fetches.value() } else { 0 };
     Ok(Explicit {
-        windows,
-        exposures: if exposure == Exposure::Windows { calls.min(windows) } else { calls },
+        // Without calls of our own there is nothing to show, and no memory is made ready for it.
+        exposure: exposure.filter(|_| exposures > 0),
+        windows: if exposures > 0 { windows } else { 0 },
+        exposures,
         fetches: if reading_max > 0 { grants } else { 0 },
         reading_max,
         landing_count: explicit.buffers.count.value(),
@@ -205,7 +216,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
     settings.requester_invalidation = explicit.enabled
         && config.interop().remote_invalidation
         && explicit.windows.value() > 0
-        && exposure(config, caps) == Exposure::Windows;
+        && exposure(config, caps) == Some(Exposure::Windows);
     settings.credits_requested = connections.credits_requested.value();
     settings.credits_granted_max = connections.credits.value();
     settings.call_count_max = connections.call_transmissions_max.value();

@@ -37,7 +37,8 @@ impl<P: Provider> Engine<P> {
     /// An engine with a control thread of its own.
     ///
     /// # Errors
-    /// If the device has no connection manager, or no thread can be made.
+    /// If the device is not the one that the configuration names or has no connection manager, or no
+    /// thread can be made.
     pub fn new(provider: P, config: Config) -> Result<Engine<P>, SetupError> {
         let (mut engine, control) = Engine::without_threads(provider, config)?;
         let thread = std::thread::Builder::new()
@@ -52,11 +53,12 @@ impl<P: Provider> Engine<P> {
     /// and for tests that want every step in their hands.
     ///
     /// # Errors
-    /// If the device has no connection manager.
+    /// If the device is not the one that the configuration names, or has no connection manager.
     pub fn without_threads(
         provider: P,
         config: Config,
     ) -> Result<(Engine<P>, Control<P>), SetupError> {
+        provider.check(&config)?;
         let control = Control::new(&provider, &config)?;
         let engine = Engine {
             provider: Arc::new(provider),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rpcrdma_config::Config;
 use rpcrdma_proto::{Refusal, SendError, Violation};
 
 use crate::provider::ConnectError;
@@ -25,6 +26,16 @@ pub enum SetupError {
     /// The configuration does not fit the device or the machine.
     #[error("configuration: {0}")]
     Config(String),
+    /// The device or the system does not do what the configuration asks for.
+    #[error("{key} = {given}: {reason}")]
+    Unmet {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        given: String,
+        /// What is in the way, and what would do.
+        reason: String,
+    },
     /// A call of the system or of a foreign library failed.
     #[error("{call} failed: {source}; {hint}")]
     System {
@@ -102,6 +113,14 @@ pub enum SetupError {
     /// The thread that was to do it has panicked.
     #[error(transparent)]
     Panicked(#[from] crate::failure::Panicked),
+}
+
+impl SetupError {
+    /// The device or the system does not do what `key` of the configuration says.
+    pub fn unmet(config: &Config, key: &'static str, reason: impl Into<String>) -> SetupError {
+        let given = config.value_of(key).unwrap_or_default();
+        SetupError::Unmet { key, given, reason: reason.into() }
+    }
 }
 
 /// Why a connection ended.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use rpcrdma_config::Config;
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 use crate::error::SetupError;
@@ -28,6 +29,12 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// What the device can do.
     fn caps(&self) -> &DeviceCaps;
+    /// Whether this is the device that a configuration names, opened as it says: an engine starts
+    /// with no other. A provider that no key is about agrees to everything.
+    ///
+    /// # Errors
+    /// [`SetupError::Unmet`] with the key that says otherwise.
+    fn check(&self, config: &Config) -> Result<(), SetupError>;
     /// Registers memory with the device. Setup only. Whoever keeps it keeps the device open: memory
     /// may outlive everything else that was made on the device.
     fn registrar(&self) -> Arc<dyn Registrar>;

@@ -27,6 +27,8 @@ pub struct Region {
     base: NonNull<u8>,
     len: usize,
     page_size: PageSize,
+    numa_node: Option<u32>,
+    is_locked: bool,
     notes: Vec<Note>,
     /// Unmaps on drop; `None` once the region is to stay mapped.
     map: Option<MmapRaw>,
@@ -73,6 +75,16 @@ impl Region {
     /// The rung of the ladder that was obtained and verified.
     pub fn page_size(&self) -> PageSize {
         self.page_size
+    }
+
+    /// The NUMA node that the pages were bound to, if one was asked for and the system agreed.
+    pub fn numa_node(&self) -> Option<u32> {
+        self.numa_node
+    }
+
+    /// Whether all of it is locked in memory.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked
     }
 
     /// What was asked for and not obtained, in the order of trying.
@@ -304,10 +316,11 @@ impl Region {
     fn settle(&mut self, spec: &RegionSpec, notes: &mut Vec<Note>) -> Result<(), Unsettled> {
         let rung = self.page_size;
         let refused = |source| Unsettled::Pages(Note::PagesRefused { pages: rung, source });
-        if let Some(node) = spec.numa_node
-            && let Err(source) = self.bind(node)
-        {
-            notes.push(Note::NotBound { node, source });
+        if let Some(node) = spec.numa_node {
+            match self.bind(node) {
+                Ok(()) => self.numa_node = Some(node),
+                Err(source) => notes.push(Note::NotBound { node, source }),
+            }
         }
         if rung == PageSize::Transparent {
             self.advise(Advice::HugePage).map_err(refused)?;
@@ -320,10 +333,11 @@ impl Region {
         if rung == PageSize::Transparent {
             self.verify_transparent(spec.prefault).map_err(Unsettled::Pages)?;
         }
-        if spec.lock
-            && let Err(source) = self.lock()
-        {
-            notes.push(Note::NotLocked { bytes: self.len, source });
+        if spec.lock {
+            match self.lock() {
+                Ok(()) => self.is_locked = true,
+                Err(source) => notes.push(Note::NotLocked { bytes: self.len, source }),
+            }
         }
         Ok(())
     }
@@ -418,7 +432,16 @@ fn map_pages(spec: &RegionSpec, rung: PageSize, len: usize) -> io::Result<Region
     let base = start.wrapping_add(skipped);
     base.expose_provenance();
     let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Region { base, len, page_size: rung, notes: Vec::new(), map: Some(map), memfd })
+    Ok(Region {
+        base,
+        len,
+        page_size: rung,
+        numa_node: None,
+        is_locked: false,
+        notes: Vec::new(),
+        map: Some(map),
+        memfd,
+    })
 }
 
 fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
@@ -536,6 +559,7 @@ mod tests {
     fn binding_to_the_first_node_succeeds_where_the_kernel_allows_it() {
         let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
         let region = map(RegionSpec { numa_node: Some(0), lock: false, ..spec });
+        assert_eq!(region.numa_node().is_some(), region.notes().is_empty());
         // A container may forbid the call; a machine that has node 0 must not find it invalid.
         for note in region.notes() {
             let Note::NotBound { source, .. } = note else { panic!("{note}") };
@@ -550,6 +574,7 @@ mod tests {
         let locked = flags_of(&region).contains(" lo ");
         let noted = region.notes().iter().any(|note| matches!(note, Note::NotLocked { .. }));
         assert_ne!(locked, noted, "{:?}", region.notes());
+        assert_eq!(region.is_locked(), locked);
     }
 
     #[test]

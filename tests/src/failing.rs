@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
@@ -106,6 +107,10 @@ impl<P: Provider> Provider for Failing<P> {
 
     fn caps(&self) -> &DeviceCaps {
         self.inner.caps()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.inner.check(config)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

@@ -12,6 +12,7 @@ use rpcrdma_engine::{
 };
 
 use crate::opener::{Open, Time};
+use crate::setup::suited;
 
 /// Answers by a function, from a stock of registered buffers.
 pub struct Server {
@@ -81,9 +82,9 @@ impl<P: Provider> Pair<P> {
         raw.connections.max = 1;
         raw.app.bulk.length = "128KiB".into();
         change(&mut raw);
-        let config = Config::try_from(raw).expect("a small laptop");
-        let (engine, mut control) =
-            Engine::without_threads(open.open(), config).expect("an engine");
+        let device = open.open();
+        let config = suited(&device, &raw);
+        let (engine, mut control) = Engine::without_threads(device, config).expect("an engine");
         let mut server =
             engine.shard(Server { stock: Vec::new(), answer }).expect("a serving shard");
         let mut client = engine.client().expect("a client");

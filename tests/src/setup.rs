@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::Provider;
 
 use crate::service::source_len;
 
@@ -47,6 +48,20 @@ pub fn large(len: usize) -> Raw {
     raw.connections.credits = 32;
     raw.connections.credits_requested = 32;
     raw
+}
+
+/// The same for the device that a test runs on: the configuration names it.
+///
+/// # Panics
+/// If it does not hold, or is about something else of the device.
+pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
+    let config = checked(raw);
+    if device.check(&config).is_ok() {
+        return config;
+    }
+    let mut raw = raw.clone();
+    raw.engine.provider = "verbs".into();
+    checked(&raw)
 }
 
 /// Checks a configuration that a test made.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, Bind, CqError, DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues,
@@ -57,6 +58,10 @@ impl<P: Provider> Provider for Watched<P> {
 
     fn caps(&self) -> &DeviceCaps {
         &self.caps
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.inner.check(config)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

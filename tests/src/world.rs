@@ -24,6 +24,7 @@ pub use crate::opener::Open;
 use crate::opener::Time;
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
+use crate::setup::suited;
 pub use crate::setup::{checked, large, small};
 
 /// Servers and clients.
@@ -90,10 +91,13 @@ impl<P: Provider> World<P> {
     /// # Panics
     /// If anything of it cannot be had.
     pub fn new(open: Open<'_, P>, plan: &Plan) -> World<P> {
-        let (server, mut serving) =
-            Engine::without_threads(open.open(), checked(&plan.serve)).expect("an engine");
-        let (client, calling) =
-            Engine::without_threads(open.open(), checked(&plan.call)).expect("an engine");
+        let engine = |raw: &Raw| {
+            let device = open.open();
+            let config = suited(&device, raw);
+            Engine::without_threads(device, config).expect("an engine")
+        };
+        let (server, mut serving) = engine(&plan.serve);
+        let (client, calling) = engine(&plan.call);
         // One thread and the time in a test's hands: nothing differs between two runs.
         for engine in [&server, &client] {
             engine.seed_xids(0);

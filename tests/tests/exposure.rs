@@ -26,9 +26,10 @@ fn everything(world: &mut World<Fabric>, plan: &Plan) {
 }
 
 #[test]
-fn a_device_without_windows_registers_for_each_call() {
+fn a_device_without_windows_registers_for_each_call_if_told_to() {
     let device = fabric(0);
-    let plan = plan("two");
+    let mut plan = plan("two");
+    plan.call.explicit.exposure = "registration".into();
     let mut world = World::new(&|| device.clone(), &plan);
     everything(&mut world, &plan);
     let stats = world.clients[0].handle().stats();

@@ -237,6 +237,7 @@ fn calls_with_exposed_memory_are_completed_while_another_connection_ends() {
         raw.features.placement = false;
         raw.features.continuation = false;
         raw.receive.placement.count = 0;
+        raw.explicit.exposure = "registration".into();
         raw.send.signal_every = 1;
     }
     let (mut world, stays) = World::pair(&open, &plan);

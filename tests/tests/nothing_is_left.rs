@@ -200,6 +200,9 @@ fn config(way: Way) -> Raw {
         only_base(&mut raw);
     }
     raw.explicit.windows = "4".into();
+    if way == Way::Registration {
+        raw.explicit.exposure = "registration".into();
+    }
     raw.connections.connect_timeout = "200ms".into();
     raw.connections.stop_timeout = "200ms".into();
     raw

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::FabricCm;
 use rpcrdma_engine::provider::{
@@ -399,6 +399,10 @@ impl Provider for Nervous {
 
     fn caps(&self) -> &DeviceCaps {
         self.fabric.caps()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.fabric.check(config)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

@@ -76,7 +76,8 @@ fn serves(name: &str) {
     assert!(config.shard_memory_len() < 1 << 30, "two shards fit a small machine");
     let longest = config.connections().rpc_len_max.value() / 2;
     let longest = longest.min(config.app().bulk.len.value() / 2).min(512 << 10) & !4095;
-    let mut engine = Engine::new(Fabric::new(), config).expect("an engine");
+    let fabric = Fabric::from_config(&config).expect("a fabric");
+    let mut engine = Engine::new(fabric, config).expect("an engine");
     let handles = engine.start(|_| Server::default()).expect("shards");
     let at = engine.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let mut client = engine.client().expect("a client");

@@ -45,6 +45,7 @@ fn moved() -> Moved {
 
 fn configured(change: impl Fn(&mut Raw)) -> Config {
     let mut raw = Config::default().raw().clone();
+    raw.engine.provider = "verbs".into();
     raw.engine.numa_bind = false;
     raw.memory.pages = "4K".into();
     raw.memory.prefault = false;

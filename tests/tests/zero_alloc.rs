@@ -11,8 +11,9 @@ use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::alloc::{Counting, count};
 use rpcrdma_tests::device::device;
 use rpcrdma_tests::opener::{Open, Time};
+use rpcrdma_tests::setup::suited;
 use rpcrdma_tests::suite::explicit::only_base;
-use rpcrdma_tests::world::{checked, small};
+use rpcrdma_tests::world::small;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -128,9 +129,10 @@ impl<P: Provider> Pair<P> {
         raw.receive.spares = 64;
         raw.app.bulk.count = 40;
         change(&mut raw);
-        let config = checked(&raw);
+        let device = open.open();
+        let config = suited(&device, &raw);
         let (engine, mut control) =
-            rpcrdma_engine::Engine::without_threads(open.open(), config).expect("an engine");
+            rpcrdma_engine::Engine::without_threads(device, config).expect("an engine");
         let at = control.listen(open.at()).expect("a port");
         let mut server = engine.shard(Server::default()).expect("a server");
         let mut client = engine.client().expect("a client");

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
@@ -24,6 +25,10 @@ impl<P: Provider> Provider for Apart<P> {
 
     fn caps(&self) -> &DeviceCaps {
         self.0.caps()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.0.check(config)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

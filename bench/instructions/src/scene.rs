@@ -270,7 +270,8 @@ fn settings(case: Case) -> Raw {
     let mut raw = Config::profile(profile).expect("it comes with the engine").raw().clone();
     raw.memory.pages = "4K".into();
     raw.memory.prefault = false;
-    raw.memory.lock = false;
+    raw.memory.lock = false.into();
+    raw.fabric = Raw::default().fabric;
     raw.engine.numa_bind = false;
     raw.connections.max = 1;
     raw.app.bulk.count = 1;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rpcrdma_config::Config;
+use rpcrdma_config::{Config, Raw};
 
 use super::parse::{delay, length, seconds};
 use super::{Idle, Op, Over, Placement, Switch, Touch};
@@ -104,6 +104,16 @@ pub struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// Has a configuration name the device of these options: one that is given here takes the place
+    /// of the one that the configuration names.
+    pub fn name_in(&self, raw: &mut Raw) {
+        raw.engine.provider = self.provider.name().into();
+        if self.device.is_some() || self.address.is_some() {
+            raw.verbs.device = self.device.as_deref().unwrap_or("auto").into();
+            raw.verbs.address = self.address.map_or("auto".into(), |it| it.to_string().into());
+        }
+    }
+
     /// Options of a device are for a device.
     ///
     /// # Errors
@@ -147,7 +157,12 @@ impl EngineArgs {
     ///
     /// # Errors
     /// When it is not to be had.
-    pub fn config(&self, need: Need, continuation: Switch) -> Result<Config, BenchError> {
+    pub fn config(
+        &self,
+        need: Need,
+        continuation: Switch,
+        device: &DeviceArgs,
+    ) -> Result<Config, BenchError> {
         let wish = Wish {
             profile: self.profile.clone(),
             file: self.config.clone(),
@@ -155,8 +170,12 @@ impl EngineArgs {
             hold: self.hold,
             continuation: continuation == Switch::On,
         };
-        settings::config(&wish, need)
-            .map_err(|error| BenchError::Usage(format!("configuration: {error}")))
+        let config = settings::config(&wish, need).and_then(|config| {
+            let mut raw = config.raw().clone();
+            device.name_in(&mut raw);
+            Config::try_from(raw)
+        });
+        config.map_err(|error| BenchError::Usage(format!("configuration: {error}")))
     }
 }
 

@@ -12,6 +12,16 @@ pub enum Over {
     Verbs,
 }
 
+impl Over {
+    /// As a configuration names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Over::Fabric => "fabric",
+            Over::Verbs => "verbs",
+        }
+    }
+}
+
 /// What one call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

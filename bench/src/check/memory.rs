@@ -1,7 +1,7 @@
 //! Memory: enough, in large pages, that may be locked, on the right node, and that stays where it is.
 
-use rpcrdma_config::Pages;
 use rpcrdma_config::units::Length;
+use rpcrdma_config::{Lock, Pages};
 
 use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::Host;
@@ -66,7 +66,13 @@ fn pages(host: &Host<'_>, wanted: &Wanted) -> Finding {
     } else {
         host.boot_fix(&format!("hugepagesz={} hugepages={need}", boot_len(len)))
     };
-    PAGES.warning(seen, fix.note("soon after the start: later, memory is in pieces"))
+    let fix = fix.note("soon after the start: later, memory is in pieces");
+    // Where no smaller ones are to do, the engine does not start.
+    if wanted.config.memory().smaller_pages {
+        PAGES.warning(seen, fix)
+    } else {
+        PAGES.error(seen, fix)
+    }
 }
 
 fn transparent(host: &Host<'_>, wanted: &Wanted) -> Finding {
@@ -105,8 +111,8 @@ fn lock(host: &Host<'_>, wanted: &Wanted) -> Finding {
     let seen = format!("{} may be locked, {} wanted and the device's queues", mib(soft), mib(need));
     // A device locks its queues, too.
     let least = if wanted.verbs { need + need / 4 } else { need };
-    let locks = wanted.verbs || wanted.config.memory().lock;
-    if soft >= least || !locks {
+    let lock = wanted.config.memory().lock;
+    if soft >= least || !wanted.verbs && lock == Lock::Never {
         return LOCK.ok(seen);
     }
     let fix = if host.is_container() {
@@ -117,19 +123,20 @@ fn lock(host: &Host<'_>, wanted: &Wanted) -> Finding {
         host.root_fix("echo \"* - memlock unlimited\" >> /etc/security/limits.d/rdma.conf")
             .note("then log in again; a unit: LimitMEMLOCK=infinity")
     };
-    // The fabric runs with memory that is not locked, and says so.
-    let severity = if wanted.verbs { Severity::Error } else { Severity::Hint };
+    // The fabric runs with memory that is not locked, unless the configuration insists.
+    let needs = wanted.verbs || lock == Lock::Always;
+    let severity = if needs { Severity::Error } else { Severity::Hint };
     LOCK.at(severity, seen, fix)
 }
 
 fn swap(host: &Host<'_>, wanted: &Wanted) -> Option<Finding> {
     let text = host.text("proc/swaps")?;
     let devices = text.lines().skip(1).count();
-    if devices == 0 || wanted.config.memory().lock {
+    if devices == 0 || wanted.config.memory().lock != Lock::Never {
         return Some(SWAP.ok(if devices == 0 {
             "none"
         } else {
-            "there is some; memory is locked"
+            "there is some; memory is locked, as far as the limit goes"
         }));
     }
     Some(SWAP.hint("there is some, and memory.lock is off", host.kernel_fix("swapoff -a")))

@@ -139,7 +139,7 @@ impl Plan {
         Ok(Plan {
             kind,
             load,
-            config: contest.engine.config(need, contest.call.continuation)?,
+            config: contest.engine.config(need, contest.call.continuation, &contest.device)?,
             cores: CorePair::choose(contest.cores.cores)?,
             rounds: length.rounds,
             quota: length.quota(SECONDS, WARM_UP),

@@ -18,7 +18,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rpcrdma_engine::Fabric;
-use rpcrdma_engine::fabric::FabricOptions;
 
 pub use self::report::{Count, DistanceReport, Measured};
 pub use self::way::Way;
@@ -224,11 +223,7 @@ fn contender(
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
     let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
-    let fabric = Fabric::with_options(FabricOptions {
-        slots: config.fabric().ring_slots.value(),
-        delay_ns: u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX),
-        ..FabricOptions::default()
-    })?;
+    let fabric = Fabric::from_config(&config)?;
     let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
     Rpc::new(way.name(), fabric, at, plan.cores, &config, &way.load(shape, plan.touch), true)
 }

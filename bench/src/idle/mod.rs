@@ -65,6 +65,7 @@ pub struct IdlePlan {
     pauses: Vec<Duration>,
     load: Load,
     engine: EngineArgs,
+    device: DeviceArgs,
     call: CallArgs,
     cores: CorePair,
     rounds: u32,
@@ -89,6 +90,7 @@ impl IdlePlan {
             },
             load: Load::one_by_one(&args.call)?,
             engine: args.engine.clone(),
+            device: args.device.clone(),
             call: args.call.clone(),
             cores: CorePair::choose(args.cores.cores)?,
             rounds: args.length.rounds,
@@ -142,7 +144,7 @@ impl IdlePlan {
         let data_len = self.load.shape.data_len();
         let need = Need { data_len, window: 1, connections: 1 };
         let engine = EngineArgs { idle: Some(policy), ..self.engine.clone() };
-        let config = engine.config(need, self.call.continuation)?;
+        let config = engine.config(need, self.call.continuation, &self.device)?;
         let site = site(&config)?;
         let (provider, at) = (site.open()?, site.at());
         let rpc = Rpc::new(policy.name(), provider, at, self.cores, &config, &self.load, true)?;

@@ -8,8 +8,8 @@ use rpcrdma_engine::error::SetupError;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, PeerId, Provider,
-    Snapshot, Want,
+    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, Obtained, PeerId,
+    Provider, Snapshot, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -224,6 +224,11 @@ impl<P: Provider> Caller<P> {
     /// In whose hands everything of the client's shard is.
     pub fn audit(&mut self) -> Audit {
         self.client.shard().audit()
+    }
+
+    /// What the client's shard has got of what is configured.
+    pub fn obtained(&self) -> &Obtained {
+        self.client.handle().obtained()
     }
 
     /// What the client's shard has counted.

@@ -94,6 +94,7 @@ impl<P: Provider> Distant<P> {
                 structure.total_len() - structure.leading_len(),
                 self.config.send().slots.value(),
             ),
+            format!("rpc: {}", self.caller.obtained()),
         ]
     }
 

@@ -240,10 +240,7 @@ impl<P: Provider> Rpc<P> {
             structure.total_len() - structure.leading_len(),
             self.config.send().slots.value(),
         )];
-        let regions = self.server.regions().map(|(what, region)| {
-            format!("{what} {} KiB in pages of {}", region.len() >> 10, region.page_size())
-        });
-        notes.push(format!("{}: {}", self.name, regions.collect::<Vec<_>>().join(", ")));
+        notes.push(format!("{}: {}", self.name, self.server.handle().obtained()));
         notes
     }
 }
@@ -428,7 +425,8 @@ mod tests {
         let at = "127.0.0.1:0".parse().expect("an address");
         let (config, load) = (&plan.config, &plan.load);
         let timed = plan.is_timed();
-        let rpc = Rpc::new("rpc", Fabric::new(), at, plan.cores, config, load, timed);
+        let fabric = Fabric::from_config(config).expect("a fabric");
+        let rpc = Rpc::new("rpc", fabric, at, plan.cores, config, load, timed);
         let mut rpc = rpc.expect("the engine has room");
         spoil(&mut rpc);
         let quota = Quota { warm_up: 3, end: End::Count(600) };

@@ -117,7 +117,14 @@ mod tests {
         let at = "127.0.0.1:0".parse().expect("an address");
         // On the same cores: how fast they are does not matter here.
         let pairs = [cores; 3];
-        let all = Rpc::several("rpc", Fabric::new(), at, &pairs, &config, &load);
+        let all = Rpc::several(
+            "rpc",
+            Fabric::from_config(&config).expect("a fabric"),
+            at,
+            &pairs,
+            &config,
+            &load,
+        );
         let mut all = all.expect("the engine has room");
         let quota = Quota { warm_up: 0, end: End::Count(50) };
         let rounds = together(&mut all, quota).expect("every call ends");

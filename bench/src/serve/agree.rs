@@ -66,7 +66,9 @@ impl Wish {
             return Err(format!("{len} bytes of data are more than {DATA_MAX}"));
         }
         // Devices and cores are of the host that has them.
-        let config = Raw { verbs: own.verbs.clone(), ..self.config.clone() };
+        let (verbs, fabric) = (own.verbs.clone(), own.fabric.clone());
+        let mut config = Raw { verbs, fabric, ..self.config.clone() };
+        config.engine.provider = own.engine.provider.clone();
         Config::try_from(config).map_err(|error| format!("configuration: {error}"))
     }
 }
@@ -183,8 +185,8 @@ mod tests {
         let wish = wish(4096);
         let text = serde_json::to_string(&wish).expect("plain data");
         assert_eq!(serde_json::from_str::<Wish>(&text).expect("the same"), wish);
-        let config = wish.config(&Raw::default()).expect("a profile is valid");
-        assert_eq!(config, Config::profile("latency").expect("it comes with the engine"));
+        let own = Config::profile("latency").expect("it comes with the engine");
+        assert_eq!(wish.config(own.raw()).expect("a profile is valid"), own);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     if args.device.provider == Over::Fabric {
         return Err(BenchError::Usage(NO_FABRIC.into()));
     }
-    let own = own_config()?;
+    let own = own_config(&args.device)?;
     let device = Device::open(&args.device, &own)?;
     let cores = CorePair::choose(args.cores.cores)?;
     let at = device.at().ip();
@@ -229,8 +229,13 @@ fn tell(lines: &mut Lines, word: Word) {
 }
 
 /// The configuration whose device is opened.
-fn own_config() -> Result<Config, BenchError> {
-    Config::profile("latency").map_err(|error| BenchError::Usage(error.to_string()))
+fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
+    let config = Config::profile("latency").and_then(|config| {
+        let mut raw = config.raw().clone();
+        device.name_in(&mut raw);
+        Config::try_from(raw)
+    });
+    config.map_err(|error| BenchError::Usage(error.to_string()))
 }
 
 fn failed(what: &dyn std::fmt::Display) -> BenchError {

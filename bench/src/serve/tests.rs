@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use rpcrdma_engine::Fabric;
 
 use super::*;
-use crate::args::{Op, Placement, Touch};
+use crate::args::{Op, Over, Placement, Touch};
 use crate::call::Shape;
 use crate::contest::Load;
 use crate::meter::{End, Quota};
@@ -28,8 +28,11 @@ impl Port {
     }
 
     fn serve_one(&self, fabric: &Fabric, core: u32) -> Served {
-        let own = own_config().expect("it comes with the engine");
-        let here = Here { at: Ipv4Addr::LOCALHOST.into(), core, own: own.raw() };
+        let device =
+            DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None };
+        let mut own = own_config(&device).expect("it comes with the engine").raw().clone();
+        own.fabric = Raw::default().fabric;
+        let here = Here { at: Ipv4Addr::LOCALHOST.into(), core, own: &own };
         let (stream, from) = next_client(&self.listener).expect("a socket").expect("a client");
         here.serve(fabric.clone(), &self.listener, stream, from)
     }
@@ -45,7 +48,9 @@ fn config_for(load: &Load) -> Config {
         settings::Wish { profile: None, file: None, idle: None, hold: None, continuation: true };
     let (window, connections) = (load.window, load.connections);
     let need = Need { data_len: load.shape.data_len(), window, connections };
-    settings::config(&wish, need).expect("usual sizes")
+    let mut raw = settings::config(&wish, need).expect("usual sizes").raw().clone();
+    raw.fabric = Raw::default().fabric;
+    Config::try_from(raw).expect("usual sizes")
 }
 
 #[test]

@@ -362,6 +362,7 @@ fn config(args: &Args) -> Result<Config, BenchError> {
     raw.receive.buffers = (args.granted() + calls + CONTROL).into();
     raw.send.slots = i64::from(2 * args.granted().max(calls)) + i64::from(CONTROL);
     raw.app.bulk.count = 1;
+    args.device.name_in(&mut raw);
     Config::try_from(raw).map_err(wrong)
 }
 
@@ -391,6 +392,8 @@ with slow calls in the handler, for which everybody waits.";
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use rpcrdma_engine::Fabric;
 
     use super::*;
     use crate::args::{Cli, Mode};
@@ -429,8 +432,9 @@ mod tests {
         let args = args(options);
         let config = config(&args).expect("it adds up");
         let at = "127.0.0.1:0".parse().expect("an address");
-        let mut crowd = Crowd::new(rpcrdma_engine::Fabric::new(), at, &args, &config, cores)
-            .expect("the engine has room");
+        let mut crowd =
+            Crowd::new(Fabric::from_config(&config).expect("a fabric"), at, &args, &config, cores)
+                .expect("the engine has room");
         let quota = Quota { warm_up: 0, end: End::Time(Duration::from_millis(100)) };
         let fed = crowd.round(slow, quota).expect("the calls are answered");
         Some((fed, crowd.closed()))
@@ -457,7 +461,13 @@ mod tests {
             let args = args(options);
             let config = config(&args).expect("it adds up");
             let at = "127.0.0.1:0".parse().expect("an address");
-            let crowd = Crowd::new(rpcrdma_engine::Fabric::new(), at, &args, &config, cores);
+            let crowd = Crowd::new(
+                Fabric::from_config(&config).expect("a fabric"),
+                at,
+                &args,
+                &config,
+                cores,
+            );
             let crowd = crowd.expect("the engine has room");
             let audit = crowd.server.audit();
             assert_eq!(audit.grant_receives, args.granted(), "{options}");

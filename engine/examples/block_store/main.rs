@@ -88,6 +88,7 @@ fn run_on<P: Provider + Clone>(
     let mut original = None;
     for &continuation in &args.continuation {
         let shape = Shape {
+            provider: if args.verbs.is_some() { "verbs" } else { "fabric" },
             block_max: args.blocks.iter().copied().max().unwrap_or(rpc::BLOCK_MAX),
             window: args.window,
             spares: args.spares,

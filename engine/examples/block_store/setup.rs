@@ -16,6 +16,8 @@ use crate::server::BlockServer;
 /// What a pair of ends is made for.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
+    /// Who carries the messages, as a configuration names it.
+    pub provider: &'static str,
     /// Bytes of the longest block.
     pub block_max: usize,
     /// Calls on their way at a time.
@@ -45,6 +47,7 @@ impl Shape {
     /// What both ends have in common.
     fn common(&self) -> Raw {
         let mut raw = Raw::default();
+        raw.engine.provider = self.provider.into();
         raw.engine.idle.policy = "backoff".into();
         raw.engine.idle.spin = "50us".into();
         raw.receive.placement.count = self.segments_per_buffer() as i64;

@@ -48,7 +48,8 @@ fn store_of(file: &Temporary) -> PathBuf {
 /// A server of an empty store, and its client.
 fn pair(file: &Temporary, continuation: bool) -> (Pair<Fabric>, Target, Temporary) {
     let target = Target::make(Some(&store_of(file)), &file.0, true).expect("a new file");
-    let shape = Shape { block_max: BLOCK_MAX, window: 4, spares: None, continuation };
+    let (provider, block_max) = ("fabric", BLOCK_MAX);
+    let shape = Shape { provider, block_max, window: 4, spares: None, continuation };
     let pair = Pair::start(
         (Fabric::new(), Ipv4Addr::LOCALHOST.into()),
         &shape,

@@ -56,7 +56,7 @@ fn begin(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     let ends = args.ends(&config)?;
     match config.engine().provider {
-        Carrier::Fabric => run(Fabric::new(), config, ends, args.calls),
+        Carrier::Fabric => run(Fabric::from_config(&config)?, config, ends, args.calls),
         Carrier::Verbs => run(Verbs::from_config(&config)?, config, ends, args.calls),
     }
 }
@@ -79,6 +79,7 @@ fn run<P: Provider>(
             // Before there are threads, so that none of them takes the signals the usual way.
             let mut signals = Signals::new([SIGINT, SIGTERM])?;
             let shards = engine.start(|_| Echo)?;
+            shards.iter().for_each(|shard| println!("echo: {}", shard.obtained()));
             println!("echo: listening at {}", engine.listen(at)?);
             signals.forever().next();
             let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use rpcrdma_config::ConfigError;
 use rpcrdma_engine::Config;
-use rpcrdma_verbs::VerbsOptions;
 
 use crate::server::{self, Options, Squash};
 
@@ -57,31 +56,40 @@ pub enum Device {
     Verbs,
 }
 
+impl Device {
+    /// As a configuration names it.
+    fn name(self) -> &'static str {
+        match self {
+            Device::Fabric => "fabric",
+            Device::Verbs => "verbs",
+        }
+    }
+}
+
 impl Args {
-    /// The configuration of the engine.
+    /// The configuration of the engine, with the RDMA device: the one that is named here, or in the
+    /// configuration, or that has the address.
     ///
     /// # Errors
     /// If the file cannot be read or says something impossible.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        self.config.as_ref().map_or_else(server::config, Config::load)
+        let config = self.config.as_ref().map_or_else(server::config, Config::load)?;
+        let mut raw = config.raw().clone();
+        raw.engine.provider = self.provider.name().into();
+        if let Some(device) = &self.device {
+            (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());
+        }
+        let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
+        let address = self.listen.ip();
+        if self.provider == Device::Verbs && !is_named && !address.is_unspecified() {
+            raw.verbs.address = address.to_string().into();
+        }
+        Config::try_from(raw)
     }
 
     /// Where MOUNT listens.
     pub fn mount(&self) -> SocketAddr {
         self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
-    }
-
-    /// Which RDMA device: the one that is named here, or in the configuration, or that has the address.
-    pub fn verbs(&self, config: &Config) -> VerbsOptions {
-        let mut options = VerbsOptions::from(config.verbs());
-        if self.device.is_some() {
-            (options.device, options.address) = (self.device.clone(), None);
-        }
-        let address = self.listen.ip();
-        if options.device.is_none() && options.address.is_none() && !address.is_unspecified() {
-            options.address = Some(address);
-        }
-        options
     }
 
     /// What is exported and how.
@@ -108,10 +116,12 @@ const MOUNT_PORT: u16 = 20_048;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma_verbs::VerbsOptions;
+
     use super::*;
 
     fn verbs(args: &Args) -> VerbsOptions {
-        args.verbs(&args.config().expect("the usual one"))
+        VerbsOptions::from(args.config().expect("the usual one").verbs())
     }
 
     fn parsed(line: &str) -> Result<Args, clap::Error> {
@@ -148,10 +158,13 @@ mod tests {
 
     #[test]
     fn the_configuration_says_how_the_device_is_used() {
-        let config =
-            Config::parse("[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("it is one");
-        let args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
-        let options = args.verbs(&config);
+        let name = format!("rpcrdma-nfs3-config-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("written");
+        let mut args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
+        args.config = Some(path.clone());
+        let options = verbs(&args);
+        std::fs::remove_file(path).expect("it is there");
         assert_eq!((options.device.as_deref(), options.address), (Some("mlx5_0"), None));
         assert_eq!(options.retry_count, 3);
     }

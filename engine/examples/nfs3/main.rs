@@ -40,9 +40,9 @@ fn main() -> ExitCode {
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     match args.provider {
-        Device::Fabric => run(Fabric::new(), config, args),
+        Device::Fabric => run(Fabric::from_config(&config)?, config, args),
         Device::Verbs => {
-            let verbs = Verbs::open(&args.verbs(&config))
+            let verbs = Verbs::from_config(&config)
                 .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
             run(verbs, config, args)
         }
@@ -58,6 +58,9 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
     println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
     println!("nfs3: the handle of the directory is {handle}");
+    for shard in server.shards() {
+        println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
+    }
     signals.forever().next();
     println!("nfs3: stopping");
     for shard in server.shards() {

@@ -44,7 +44,7 @@ struct Seen {
 fn show(config: Config, ask: Ask) -> Result<Seen, Box<dyn std::error::Error>> {
     const BLOCK: u32 = 40_000;
     const BLOCKS: u32 = 5;
-    let mut engine = Engine::new(Fabric::new(), config)?;
+    let mut engine = Engine::new(Fabric::from_config(&config)?, config)?;
     let counts = Counts::default();
     let of_server = counts.clone();
     let serving = engine.start(move |_shard| OneFile::new("/export/target", of_server.clone()))?;

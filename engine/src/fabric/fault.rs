@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use rpcrdma_config::Config;
 use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
 
 pub use self::plan::{FaultLog, FaultPlan};
@@ -387,6 +388,10 @@ impl<P: Provider> Provider for FaultyProvider<P> {
 
     fn caps(&self) -> &DeviceCaps {
         self.inner.caps()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.inner.check(config)
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

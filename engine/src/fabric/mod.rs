@@ -68,6 +68,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use rpcrdma_config::{Config, section};
 use rpcrdma_mempool::Registrar;
 
 pub use self::cm::{FabricCm, FabricRequest};
@@ -137,6 +138,16 @@ impl Default for FabricOptions {
     }
 }
 
+impl From<&section::Fabric> for FabricOptions {
+    fn from(given: &section::Fabric) -> FabricOptions {
+        FabricOptions {
+            slots: given.ring_slots.value(),
+            delay_ns: u64::try_from(given.delay.as_nanos()).unwrap_or(u64::MAX),
+            ..FabricOptions::default()
+        }
+    }
+}
+
 /// What all clones of a fabric share. Control plane only.
 pub(crate) struct Shared {
     options: FabricOptions,
@@ -200,6 +211,14 @@ impl Fabric {
             }
         }
         Ok(Fabric::of(options))
+    }
+
+    /// A fabric as a configuration has it, in its section `[fabric]`.
+    ///
+    /// # Errors
+    /// As for [`Fabric::with_options`].
+    pub fn from_config(config: &Config) -> Result<Fabric, SetupError> {
+        Fabric::with_options(FabricOptions::from(config.fabric()))
     }
 
     /// Counts what is open on it.
@@ -281,6 +300,26 @@ impl Provider for Fabric {
 
     fn caps(&self) -> &DeviceCaps {
         &self.0.caps
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        let (options, named) = (&self.0.options, FabricOptions::from(config.fabric()));
+        if config.engine().provider != section::Provider::Fabric {
+            let reason =
+                "the engine was given the software fabric; the program opens what is named";
+            return Err(SetupError::unmet(config, "engine.provider", reason));
+        }
+        let keys = [
+            ("fabric.delay", options.delay_ns, named.delay_ns),
+            ("fabric.ring_slots", options.slots.into(), named.slots.into()),
+        ];
+        for (key, made, named) in keys {
+            if made != named {
+                let reason = format!("the fabric was made with {made}; {FROM_CONFIG}");
+                return Err(SetupError::unmet(config, key, reason));
+            }
+        }
+        Ok(())
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {
@@ -396,6 +435,8 @@ fn no_such_window() -> SetupError {
     }
 }
 
+/// How a fabric comes to be what its configuration says.
+const FROM_CONFIG: &str = "Fabric::from_config makes one that is as configured";
 /// Bytes of the longest message.
 const MESSAGE_LEN_MAX: u32 = 1 << 30;
 /// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.

@@ -31,6 +31,7 @@ use crate::control::Attachment;
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::incoming::Map;
 use crate::io::{Io, Refill, Work};
+use crate::obtained::Obtained;
 use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WorkCompletion};
 use crate::server::handler::Handler;
 use crate::server::ticket::{Finished, KeptOffer, Ticket};
@@ -100,7 +101,9 @@ impl<P: Provider> Core<P> {
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(first_xid);
         let peers_max = budget.peers as usize;
-        let handle = ShardHandle::new(shard, bell.clone(), stats.clone(), budget.tickets as usize);
+        let obtained = Obtained::new(&provider.caps().name, &budget, regions.report());
+        let tickets = budget.tickets as usize;
+        let handle = ShardHandle::new(shard, bell.clone(), stats.clone(), tickets, obtained);
         let outbox = Outbox::new(
             (handle.clone(), stats.clone()),
             (send, headers, zero),
@@ -401,9 +404,9 @@ fn exposures(
     let windows = (0..explicit.windows).map(|_| queues.open_window());
     let windows = windows.collect::<Result<_, SetupError>>()?;
     let way = match explicit.exposure {
-        Exposure::Windows | Exposure::Auto => Way::Windows,
-        Exposure::Registration => Way::Registration,
-        Exposure::StaticInsecure => Way::Static(regions.keys()),
+        None | Some(Exposure::Windows | Exposure::Auto) => Way::Windows,
+        Some(Exposure::Registration) => Way::Registration,
+        Some(Exposure::StaticInsecure) => Way::Static(regions.keys()),
     };
     let windows = Windows::new(way, windows);
     let (landing, fetches) = ((landing, explicit.landing_len), explicit.fetches > 0);

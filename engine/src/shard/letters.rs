@@ -10,6 +10,7 @@ use rpcrdma_xdr::private_data::PrivateData;
 use super::inbox::{Bell, End, Inbox};
 use super::peers::PeerId;
 use crate::control::Wish;
+use crate::obtained::Obtained;
 use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 use crate::server::ticket::{Finished, Ticket};
 use crate::stats::{SharedStats, Snapshot};
@@ -20,6 +21,7 @@ pub struct ShardHandle(Arc<Desk>);
 
 struct Desk {
     shard: u32,
+    obtained: Obtained,
     stats: SharedStats,
     bell: Arc<Bell>,
     finished: Inbox<(Ticket, Finished)>,
@@ -69,9 +71,11 @@ impl ShardHandle {
         bell: Arc<Bell>,
         stats: SharedStats,
         tickets_max: usize,
+        obtained: Obtained,
     ) -> ShardHandle {
         ShardHandle(Arc::new(Desk {
             shard,
+            obtained,
             stats,
             finished: Inbox::new(tickets_max.max(1), bell.clone()),
             dropped: SegQueue::new(),
@@ -98,6 +102,12 @@ impl ShardHandle {
             None if self.0.bell.is_stop_wanted() => ShardState::Stopping,
             None => ShardState::Running,
         }
+    }
+
+    /// What the shard has got of what its configuration asks for: pages, locked memory, the way that
+    /// memory is shown.
+    pub fn obtained(&self) -> &Obtained {
+        &self.0.obtained
     }
 
     /// Connections that the shard has.

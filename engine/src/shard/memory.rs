@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rpcrdma_config::{Config, Pages};
+use rpcrdma_config::{Config, Lock, Pages};
 use rpcrdma_mempool::{
-    Access, BulkPool, Keys, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
+    Access, BulkPool, Keys, Note, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
     Registered, Registrar, SendPool, SendSpec, ZeroPage,
 };
 
@@ -126,11 +126,34 @@ impl Maker<'_> {
             Pages::Transparent => PageSize::Transparent,
             Pages::FourKiB => PageSize::Base4K,
         };
-        spec.lock = memory.lock;
+        spec.lock = memory.lock != Lock::Never;
         spec.prefault = memory.prefault;
         spec.numa_node = self.numa_node;
         let region = Region::map(&spec).map_err(of(what))?;
+        self.check(what, &region)?;
         Registered::new(region, Arc::clone(&self.registrar), access).map_err(of(what))
+    }
+}
+
+impl Maker<'_> {
+    /// Whether a region is what the configuration insists on. What is too small for a page is never in
+    /// one of that size.
+    fn check(&self, what: &'static str, region: &Region) -> Result<(), SetupError> {
+        let memory = self.config.memory();
+        for note in region.notes() {
+            let (key, instead) = match note {
+                Note::NotLocked { .. } if memory.lock == Lock::Always => {
+                    ("memory.lock", "\"try\" locks what can be, false nothing")
+                }
+                Note::PagesRefused { .. } if !memory.smaller_pages => {
+                    ("memory.pages", "with \"try-\" in front smaller ones do, too")
+                }
+                _ => continue,
+            };
+            let reason = format!("{what}: {note}; {instead}");
+            return Err(SetupError::unmet(self.config, key, reason));
+        }
+        Ok(())
     }
 }
 

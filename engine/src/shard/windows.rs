@@ -252,11 +252,11 @@ impl Grant {
 }
 
 /// What must be registered how, so that it can be shown.
-pub(crate) fn region_access(exposure: Exposure) -> Access {
+pub(crate) fn region_access(exposure: Option<Exposure>) -> Access {
     match exposure {
-        Exposure::Windows | Exposure::Auto => Access::MW_BIND,
-        Exposure::Registration => Access::empty(),
-        Exposure::StaticInsecure => Access::REMOTE_READ | Access::REMOTE_WRITE,
+        Some(Exposure::Windows | Exposure::Auto) => Access::MW_BIND,
+        None | Some(Exposure::Registration) => Access::empty(),
+        Some(Exposure::StaticInsecure) => Access::REMOTE_READ | Access::REMOTE_WRITE,
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rpcrdma_config::Config;
+use rpcrdma_config::{Config, Provider as Carrier};
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{DeviceCaps, Provider, QueueAttr};
 use rpcrdma_mempool::Registrar;
@@ -257,6 +257,20 @@ impl Provider for Verbs {
 
     fn caps(&self) -> &DeviceCaps {
         &self.0.caps
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        if config.engine().provider != Carrier::Verbs {
+            let reason = "the engine was given an RDMA device; the program opens what is named";
+            return Err(SetupError::unmet(config, "engine.provider", reason));
+        }
+        match self.0.options.unmet(config) {
+            None => Ok(()),
+            Some(key) => {
+                let reason = "the device was opened otherwise; Verbs::from_config opens it so";
+                Err(SetupError::unmet(config, key, reason))
+            }
+        }
     }
 
     fn registrar(&self) -> Arc<dyn Registrar> {

@@ -45,6 +45,36 @@ pub struct VerbsOptions {
 }
 
 impl VerbsOptions {
+    /// The first key of a configuration that a device with these options does not do. `auto` leaves
+    /// the choice of a device to whoever opens it.
+    pub(crate) fn unmet(&self, config: &Config) -> Option<&'static str> {
+        let named = VerbsOptions::from(config.verbs());
+        let is_other = |named: bool, same: bool| named && !same;
+        let VerbsOptions { device, address, port, gid, .. } = self;
+        let VerbsOptions { inline_len, reads, rnr_timer, retry_count, ack_timeout, .. } = *self;
+        let VerbsOptions { traffic_class, backlog, resolve_timeout, answer_timeout, .. } = *self;
+        let VerbsOptions { attempts, pause, pause_max, .. } = *self;
+        let keys = [
+            ("verbs.device", is_other(named.device.is_some(), named.device == *device)),
+            ("verbs.address", is_other(named.address.is_some(), named.address == *address)),
+            ("verbs.port", is_other(named.port.is_some(), named.port == *port)),
+            ("verbs.gid", is_other(named.gid.is_some(), named.gid == *gid)),
+            ("verbs.inline", named.inline_len != inline_len),
+            ("verbs.reads", named.reads != reads),
+            ("verbs.rnr_timer", named.rnr_timer != rnr_timer),
+            ("verbs.retry_count", named.retry_count != retry_count),
+            ("verbs.ack_timeout", named.ack_timeout != ack_timeout),
+            ("verbs.traffic_class", named.traffic_class != traffic_class),
+            ("verbs.backlog", named.backlog != backlog),
+            ("verbs.resolve_timeout", named.resolve_timeout != resolve_timeout),
+            ("verbs.answer_timeout", named.answer_timeout != answer_timeout),
+            ("verbs.attempts", named.attempts != attempts),
+            ("verbs.pause", named.pause != pause),
+            ("verbs.pause_max", named.pause_max != pause_max),
+        ];
+        keys.iter().find(|(_, is_unmet)| *is_unmet).map(|(key, _)| *key)
+    }
+
     /// What is asked for, for people.
     pub(crate) fn describe(&self) -> String {
         let mut wanted = Vec::new();
@@ -123,6 +153,39 @@ mod tests {
             pause_max: millis(14),
         };
         assert_eq!(VerbsOptions::from(config.expect("it is right").verbs()), expected);
+    }
+
+    #[test]
+    fn each_key_that_the_options_do_otherwise_is_named() {
+        let config = |section: &str| Config::parse(section).expect("it is right");
+        let options = VerbsOptions { device: Some("rxe0".to_owned()), ..VerbsOptions::default() };
+        assert_eq!(options.unmet(&Config::default()), None, "any device does");
+        assert_eq!(options.unmet(&config("[verbs]\ndevice = \"rxe0\"")), None);
+        for line in [
+            "device = \"mlx5_0\"",
+            "address = \"10.0.0.1\"",
+            "port = 2",
+            "gid = 3",
+            "inline = \"64B\"",
+            "reads = 4",
+            "rnr_timer = \"640us\"",
+            "retry_count = 5",
+            "ack_timeout = 14",
+            "traffic_class = 104",
+            "backlog = 9",
+            "resolve_timeout = \"10ms\"",
+            "answer_timeout = \"11ms\"",
+            "attempts = 12",
+            "pause = \"13ms\"",
+            "pause_max = \"14s\"",
+        ] {
+            let key = format!("verbs.{}", line.split(' ').next().expect("a key"));
+            let config = config(&format!("[verbs]\n{line}"));
+            assert_eq!(options.unmet(&config), Some(key.as_str()), "{line}");
+            assert_eq!(VerbsOptions::from(config.verbs()).unmet(&config), None, "{line}");
+        }
+        let keys = rpcrdma_config::keys();
+        assert_eq!(keys.iter().filter(|key| key.starts_with("verbs.")).count(), 16);
     }
 
     #[test]

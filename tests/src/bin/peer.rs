@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_engine::{Client, Engine, Provider, SetupError};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
-use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_tests::setup::{small, suited};
 use rpcrdma_verbs::{Verbs, VerbsOptions};
 
 const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME]
@@ -68,7 +68,8 @@ fn engine<P: Provider>(device: P, wanted: &Wanted) -> Result<Engine<P>, SetupErr
     raw.connections.stop_timeout = "2s".into();
     // A peer that does not know of the end of a connection owes answers for ever.
     raw.connections.call_timeout = "3s".into();
-    Engine::new(device, checked(&raw))
+    let config = suited(&device, &raw);
+    Engine::new(device, config)
 }
 
 fn serve<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError> {

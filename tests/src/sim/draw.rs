@@ -149,7 +149,7 @@ fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup 
     // What is drawn may not add up; whoever is at home with the sums finds another at once.
     let raw =
         (0..DRAWS_MAX).map(|_| config(random)).find(|raw| Config::try_from(raw.clone()).is_ok());
-    let raw = raw.unwrap_or_else(small);
+    let mut raw = raw.unwrap_or_else(small);
     let faults = faults(random, weather);
     let listens = is_first || random.below(2) == 0;
     let caps = Caps {
@@ -160,6 +160,10 @@ fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup 
         windows: random.choose(&[0, 4, 64, 4096]),
         rd_atomic: random.choose(&[1, 2, 16]),
     };
+    // A device that has some windows and fewer than are named is refused.
+    if raw.explicit.windows.as_str().parse().is_ok_and(|named: u32| named > caps.windows) {
+        raw.explicit.windows = "auto".into();
+    }
     EngineSetup { raw, caps, shards: 1 + random.below(2) as usize, listens, faults }
 }
 
@@ -204,7 +208,7 @@ fn config(random: &mut Random) -> Raw {
 fn explicit(random: &mut Random, raw: &mut Raw) {
     raw.protocol.version = random.choose(&["auto", "auto", "auto", "one", "two"]).into();
     raw.explicit.enabled = random.below(5) > 0;
-    let ways = ["auto", "auto", "auto", "auto", "registration", "static-insecure"];
+    let ways = ["auto", "auto", "auto", "registration", "registration", "static-insecure"];
     raw.explicit.exposure = random.choose(&ways).into();
     raw.explicit.windows = random.choose(&["auto", "1", "3", "16"]).into();
     raw.explicit.fetches = random.choose(&[0, 1, 2, 64]);

@@ -113,7 +113,10 @@ impl Sim {
             if it.raw.explicit.exposure.as_str() == "static-insecure" {
                 watch.allows_static.store(true, Ordering::Relaxed);
             }
-            let config = checked(&it.raw);
+            let mut raw = it.raw.clone();
+            raw.fabric.ring_slots = setup.slots.into();
+            raw.fabric.delay = format!("{}ns", setup.delay_ns).into();
+            let config = checked(&raw);
             let provider = FaultyProvider::new(fabric.clone(), it.faults);
             // A shard that cannot post its Receives when it is made is not made.
             provider.log().end();

@@ -14,7 +14,8 @@ use rpcrdma_engine::{
 
 use crate::script::{Order, Part, Random, Script, unreduced_reply, write_parts};
 use crate::service::{Service, Source};
-use crate::world::{Open, checked, is_passing, small};
+use crate::setup::suited;
+use crate::world::{Open, is_passing, small};
 
 /// Threads that pause and yield when there is nothing to do.
 pub fn shards_that_back_off_serve_clients<P: Provider>(open: Open<'_, P>) {
@@ -43,7 +44,7 @@ pub fn a_stop_completes_every_call<P: Provider>(open: Open<'_, P>) {
         for seed in 0..2 {
             let (raw, begun) = (raw.clone(), begun.clone());
             scope.spawn(move || {
-                let calling = Engine::new(open.open(), checked(&raw)).expect("an engine");
+                let calling = started(open, &raw);
                 let mut caller = Caller::new(&calling, at);
                 let mut random = Random(seed);
                 let mut told = false;
@@ -81,7 +82,7 @@ fn serve_from_threads<P: Provider>(open: Open<'_, P>, raw: &Raw, clients: u64, c
         for seed in 0..clients {
             let raw = raw.clone();
             scope.spawn(move || {
-                let calling = Engine::new(open.open(), checked(&raw)).expect("an engine");
+                let calling = started(open, &raw);
                 let mut caller = Caller::new(&calling, at);
                 let lost = caller.run(calls, &mut Random(seed), |_| {});
                 assert_eq!(lost, None);
@@ -113,8 +114,14 @@ impl Elsewhere {
     }
 }
 
+fn started<P: Provider>(open: Open<'_, P>, raw: &Raw) -> Engine<P> {
+    let device = open.open();
+    let config = suited(&device, raw);
+    Engine::new(device, config).expect("an engine")
+}
+
 fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, SocketAddr, Elsewhere) {
-    let mut engine = Engine::new(open.open(), checked(raw)).expect("an engine");
+    let mut engine = started(open, raw);
     let (finish, tickets) = mpsc::channel();
     let (keep, segments) = mpsc::channel();
     let factory = move |handle| {

@@ -1,0 +1,141 @@
+//! What a shard has got of what its configuration asks for: what the system and the device were free
+//! to choose.
+
+use core::fmt;
+
+use rpcrdma_config::section::Exposure;
+use rpcrdma_mempool::{PageSize, Region};
+
+use crate::budget::Budget;
+
+/// What a shard has got, to be read and printed after the start. What cannot be had and is not for the
+/// system to choose fails the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Obtained {
+    /// The device.
+    pub device: String,
+    /// The regions that its memory lies in.
+    pub memory: Vec<ObtainedMemory>,
+    /// How it shows memory to peers; `None` if it shows none, and calls whose data would have to be
+    /// read or written by the peer are refused. Never [`Exposure::Auto`].
+    pub exposure: Option<Exposure>,
+    /// Memory windows, with [`Exposure::Windows`].
+    pub windows: u32,
+    /// Calls of peers whose data it reads at one time; 0 if it refuses such calls.
+    pub fetches: u32,
+    /// The longest message that is copied into its work request, in bytes.
+    pub inline_max: u32,
+}
+
+/// What one region of a shard has got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObtainedMemory {
+    /// What it is for.
+    pub what: &'static str,
+    /// Bytes.
+    pub bytes: usize,
+    /// The size of its pages.
+    pub pages: PageSize,
+    /// Bytes that are locked: all or none.
+    pub locked: usize,
+    /// The NUMA node that it is bound to, if it is.
+    pub numa_node: Option<u32>,
+    /// What was asked for and refused, with the reasons.
+    pub refused: Vec<String>,
+}
+
+impl Obtained {
+    pub(crate) fn new<'a>(
+        device: &str,
+        budget: &Budget,
+        regions: impl Iterator<Item = (&'static str, &'a Region)>,
+    ) -> Obtained {
+        let explicit = &budget.explicit;
+        Obtained {
+            device: device.to_owned(),
+            memory: regions.map(|(what, region)| ObtainedMemory::new(what, region)).collect(),
+            exposure: explicit.exposure,
+            windows: explicit.windows,
+            fetches: explicit.reading_max,
+            inline_max: budget.depths.inline_len,
+        }
+    }
+
+    /// Bytes of all regions.
+    pub fn bytes(&self) -> usize {
+        self.memory.iter().map(|memory| memory.bytes).sum()
+    }
+
+    /// Bytes that are locked.
+    pub fn locked(&self) -> usize {
+        self.memory.iter().map(|memory| memory.locked).sum()
+    }
+
+    /// Bytes in pages of this size.
+    pub fn bytes_in(&self, pages: PageSize) -> usize {
+        let of_them = self.memory.iter().filter(|memory| memory.pages == pages);
+        of_them.map(|memory| memory.bytes).sum()
+    }
+}
+
+impl ObtainedMemory {
+    fn new(what: &'static str, region: &Region) -> ObtainedMemory {
+        ObtainedMemory {
+            what,
+            bytes: region.len(),
+            pages: region.page_size(),
+            locked: if region.is_locked() { region.len() } else { 0 },
+            numa_node: region.numa_node(),
+            refused: region.notes().iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// One line: `fabric: 62 MiB in transparent 2 MiB pages, 4 MiB of it locked; memory is shown by 256
+/// windows`.
+impl fmt::Display for Obtained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.device)?;
+        let sizes = PageSize::LADDER.into_iter().filter(|pages| self.bytes_in(*pages) > 0);
+        for (at, pages) in sizes.enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{} in {pages} pages", Mib(self.bytes_in(pages)))?;
+        }
+        match self.locked() {
+            0 => f.write_str(", none of it locked")?,
+            locked if locked == self.bytes() => f.write_str(", all of it locked")?,
+            locked => write!(f, ", {} of it locked", Mib(locked))?,
+        }
+        let mut nodes: Vec<u32> = self.memory.iter().filter_map(|it| it.numa_node).collect();
+        nodes.dedup();
+        if let [node] = nodes[..] {
+            write!(f, ", on NUMA node {node}")?;
+        }
+        match self.exposure {
+            None => f.write_str("; no memory is shown to peers"),
+            Some(Exposure::Registration) => f.write_str(
+                "; memory is shown by registrations, whose keys every connection of the device can use",
+            ),
+            Some(Exposure::StaticInsecure) => f.write_str(
+                "; ALL MEMORY IS SHOWN FOR GOOD to every peer that is shown any (static-insecure)",
+            ),
+            Some(Exposure::Windows | Exposure::Auto) => {
+                write!(f, "; memory is shown by {} windows", self.windows)
+            }
+        }
+    }
+}
+
+/// Bytes, as people read them.
+struct Mib(usize);
+
+impl fmt::Display for Mib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes if bytes < 10 << 20 => write!(f, "{} KiB", bytes >> 10),
+            bytes => write!(f, "{} MiB", bytes >> 20),
+        }
+    }
+}
