@@ -5,14 +5,14 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, Pool, PoolSpec, Region, RegionSpec, RegisterError, Registered,
-    Registrar, kind,
+    Registrar, Rights, kind,
 };
 
 /// A device that knows one key.
 struct Device;
 
 impl Registrar for Device {
-    fn register(&self, _region: &Region, _access: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, _region: &Region, _: Rights) -> Result<Keys, RegisterError> {
         Ok(Keys { lkey: 1, rkey: 1 })
     }
 
@@ -26,7 +26,7 @@ const SPEC: PoolSpec = PoolSpec { slots: 256, slot_len: 4096, align: 64 };
 fn registered(bytes: usize) -> Registered {
     let spec = RegionSpec { lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a megabyte can be mapped");
-    Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE)
+    Registered::new(region, std::sync::Arc::new(Device), Rights::own(Access::LOCAL_WRITE))
         .expect("the device takes everything")
 }
 

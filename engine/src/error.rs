@@ -206,8 +206,8 @@ pub enum CallError {
     /// another way.
     #[error("the peer does not take calls in this form ({0}); made again, it goes another way")]
     FormRefused(Refusal),
-    /// The device did not give memory back that the call had exposed; it stays out of use. The call
-    /// may have been executed or not.
+    /// The device did not give memory back that the call had exposed, or a peer's right to it: it stays
+    /// out of use. The call may have been executed or not.
     #[error("the device did not give the memory of the call back; {}", Execution::Unknown)]
     MemoryLost,
     /// The reply broke the rules of placement or continuation: the call was executed, and its results

@@ -103,23 +103,41 @@ pub trait Queues: Send {
 
     /// The window with this number, bound to nothing, whatever it was bound to; with another key,
     /// perhaps. Windows that are still bound on a queue pair in the error state are taken back so,
-    /// before it is destroyed: some devices do not let go of a queue pair with windows.
+    /// before it is destroyed: some devices do not let go of a queue pair with windows. `None` if the
+    /// device gives no other: what it was bound to is out of reach all the same.
     ///
     /// # Errors
-    /// If the device does not give it back, or gives no other: the window is lost.
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError>;
+    /// If the device does not give it back: what it is bound to may be reached as before. The window
+    /// is lost.
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError>;
 
-    /// Gives peers the right to `access` the bytes of `sge` until [`Queues::conceal`], and returns
-    /// the key: what is done on a device without memory windows. Slow: a registration. Every queue
-    /// pair of the device's protection domain can use the key.
+    /// Gives peers the right to `access` the bytes of `sge` until [`Queues::conceal`] has succeeded,
+    /// and returns the key: what is done on a device without memory windows. Slow: a registration.
+    /// Every queue pair of the device's protection domain can use the key.
+    ///
+    /// ```compile_fail,E0133
+    /// # use rpcrdma_engine::provider::Queues;
+    /// # use rpcrdma_mempool::{Access, Loan};
+    /// fn borrowed(queues: &mut impl Queues, loan: &Loan) {
+    ///     let _key = queues.expose(&loan.sge(0..8), Access::REMOTE_WRITE);
+    /// }
+    /// ```
     ///
     /// # Errors
     /// If the device takes no more registrations, or not these bytes.
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
+    ///
+    /// # Safety
+    /// The bytes stay valid, and are touched only as the right leaves room for, until
+    /// [`Queues::conceal`] of the key has succeeded; if it never does, for ever. The end of the queues
+    /// ends no right.
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
 
-    /// Takes the right back that [`Queues::expose`] gave. When it returns, nobody uses the key any
-    /// more and nothing is on its way under it.
-    fn conceal(&mut self, rkey: u32);
+    /// Takes the right back that [`Queues::expose`] gave. When it has succeeded, nobody uses the key
+    /// any more and nothing is on its way under it.
+    ///
+    /// # Errors
+    /// If the device does not give the registration back: the right may be used as before.
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()>;
 
     /// Moves a queue pair to the error state. Its outstanding sends complete with
     /// [`WcStatus::Flushed`]; the peer gets [`QueueEvent::Disconnected`].

@@ -161,6 +161,8 @@ counters! {
     idle_turns,
     /// Sleeps under the idle policy `block`.
     sleeps,
+    /// Calls whose memory is out of use for good: the device did not take a peer's right to it back.
+    rights_lost,
     /// Memory windows that the device did not give back when their connection ended.
     windows_lost,
     /// Buffers given up for good because a queue pair could not be drained.

@@ -25,11 +25,11 @@
 //! ```
 //! use rpcrdma_mempool::{
 //!     Access, BulkPool, Keys, PageSize, PoolSpec, Region, RegionSpec, RegisterError, Registered,
-//!     Registrar,
+//!     Registrar, Rights,
 //! };
 //! # struct Device;
 //! # impl Registrar for Device {
-//! #     fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
+//! #     fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
 //! #         Ok(Keys { lkey: 7, rkey: 8 })
 //! #     }
 //! #     fn deregister(&self, _: Keys) -> std::io::Result<()> {
@@ -43,7 +43,7 @@
 //! println!("{} pages", region.page_size());
 //! region.notes().iter().for_each(|note| println!("{note}"));
 //!
-//! let mut memory = Registered::new(region, device, Access::LOCAL_WRITE)?;
+//! let mut memory = Registered::new(region, device, Rights::own(Access::LOCAL_WRITE))?;
 //! let mut pool = BulkPool::new(&mut memory, &blocks)?;
 //! let mut block = pool.take().expect("four are at home");
 //! block.fill(1);
@@ -83,7 +83,7 @@ pub use pool::{Pool, PoolError, PoolSpec};
 pub use recv::{RecvPool, RecvSpec};
 pub use region::{Note, PageSize, Region, RegionError, RegionSpec};
 pub use registered::{NoRoom, Registered, Span};
-pub use registrar::{Access, Keys, RegisterError, Registrar, Sge};
+pub use registrar::{Access, Keys, RegisterError, Registrar, Rights, Sge};
 pub use send::{HEADROOM, SendPool, SendSpec, ZeroPage};
 pub use slot::SendSlot;
 pub use token::kind::Recv;

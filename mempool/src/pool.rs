@@ -387,7 +387,7 @@ mod tests {
         let mut memory = Registered::new(
             region(2 * bytes),
             std::sync::Arc::new(crate::testing::Device::default()),
-            crate::Access::LOCAL_WRITE,
+            crate::Rights::own(crate::Access::LOCAL_WRITE),
         )
         .expect("never full");
         let mut one = Pool::<Sending>::new(&mut memory, &SPEC).expect("room for two");

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::region::Region;
-use crate::registrar::{Access, Keys, RegisterError, Registrar};
+use crate::registrar::{Keys, RegisterError, Registrar, Rights};
 
 /// A registered region that is being given away, part by part. Setup only.
 ///
@@ -42,9 +42,9 @@ impl Registered {
     pub fn new(
         region: Region,
         registrar: Arc<dyn Registrar>,
-        access: Access,
+        rights: Rights,
     ) -> Result<Registered, RegisterError> {
-        let keys = registrar.register(&region, access)?;
+        let keys = registrar.register(&region, rights)?;
         Ok(Registered { held: Arc::new(Held { region, keys, registrar }), carved: 0 })
     }
 
@@ -163,18 +163,20 @@ mod tests {
     use super::*;
     use crate::bulk::BulkPool;
     use crate::pool::{Pool, PoolSpec};
+    use crate::registrar::Access;
     use crate::testing::{Device, region};
     use crate::token::kind;
 
-    fn registered(device: &Arc<Device>, bytes: usize, access: Access) -> Registered {
+    fn registered(device: &Arc<Device>, bytes: usize) -> Registered {
         let registrar: Arc<dyn Registrar> = device.clone();
-        Registered::new(region(bytes), registrar, access).expect("never full")
+        Registered::new(region(bytes), registrar, Rights::own(Access::LOCAL_WRITE))
+            .expect("never full")
     }
 
     #[test]
     fn parts_do_not_overlap_and_end_with_the_region() {
         let device = Arc::new(Device::default());
-        let mut memory = registered(&device, 8192, Access::LOCAL_WRITE);
+        let mut memory = registered(&device, 8192);
         let one = memory.carve(100, 64).expect("room");
         let two = memory.carve(4096, 4096).expect("room");
         assert_eq!(two.base().as_ptr().addr() - one.base().as_ptr().addr(), 4096);
@@ -189,14 +191,13 @@ mod tests {
     #[test]
     fn a_registration_ends_with_the_last_of_its_parts() {
         let device = Arc::new(Device::default());
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let mut memory = registered(&device, 4096, access);
+        let mut memory = registered(&device, 4096);
         let span = memory.carve(64, 64).expect("room");
         drop(memory);
         assert_eq!(device.held(), 1, "a span is alive");
         drop(span);
         assert_eq!(device.held(), 0);
-        drop(registered(&device, 4096, access));
+        drop(registered(&device, 4096));
         assert_eq!(device.held(), 0);
     }
 
@@ -204,8 +205,7 @@ mod tests {
     fn a_loan_that_outlives_its_pool_keeps_the_registration_until_it_goes() {
         let device = Arc::new(Device::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
-        let mut memory =
-            registered(&device, spec.bulk_region_len().expect("small"), Access::LOCAL_WRITE);
+        let mut memory = registered(&device, spec.bulk_region_len().expect("small"));
         let mut pool = BulkPool::new(&mut memory, &spec).expect("room");
         let loan = pool.take().expect("two");
         drop((pool, memory));
@@ -218,8 +218,7 @@ mod tests {
     fn what_a_device_may_still_write_to_stays_registered() {
         let device = Arc::new(Device::default());
         let spec = PoolSpec { slots: 2, slot_len: 64, align: 64 };
-        let mut memory =
-            registered(&device, spec.region_len().expect("small"), Access::LOCAL_WRITE);
+        let mut memory = registered(&device, spec.region_len().expect("small"));
         let mut pool = Pool::<kind::Recv>::new(&mut memory, &spec).expect("room");
         let _ = pool.pop().expect("two").into_raw();
         drop((pool, memory));
@@ -230,7 +229,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "looks for a mapping")]
     fn memory_stays_mapped_if_its_registration_does_not_end() {
         let device = Arc::new(Device::default());
-        let memory = registered(&device, 4096, Access::LOCAL_WRITE);
+        let memory = registered(&device, 4096);
         let start = memory.region().base().as_ptr().addr();
         device.keep_all();
         drop(memory);

@@ -1,4 +1,5 @@
 //! Registration: how a region becomes memory that a device may touch.
+#![expect(unsafe_code, reason = "who gives rights to peers makes a promise about the bytes")]
 
 use crate::region::Region;
 
@@ -26,6 +27,47 @@ bitflags::bitflags! {
     }
 }
 
+/// What a device may do with a region. What peers may do as well is nobody's to give who has not said
+/// that the bytes are in no other hands:
+///
+/// ```compile_fail,E0133
+/// use rpcrdma_mempool::{Access, Rights};
+/// let rights = Rights::of_peers(Access::REMOTE_WRITE);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights(Access);
+
+impl Rights {
+    /// Those of the device itself.
+    ///
+    /// # Panics
+    /// If peers are to have any: those are of [`Rights::of_peers`].
+    pub fn own(access: Access) -> Rights {
+        assert!(
+            !access.intersects(REMOTE),
+            "rights of peers, without a word on whose memory it is"
+        );
+        Rights(access)
+    }
+
+    /// Those of the device and of peers.
+    ///
+    /// # Safety
+    /// As long as a region is registered with them, nobody else touches its bytes but as these rights
+    /// leave room for: what peers may write to is neither read nor written, and what they may read is
+    /// not written. The region stays mapped until its registration is taken back.
+    pub unsafe fn of_peers(access: Access) -> Rights {
+        Rights(access)
+    }
+
+    /// As a device is told.
+    pub fn access(self) -> Access {
+        self.0
+    }
+}
+
+const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
+
 /// One entry of a scatter or gather list, laid out as `struct ibv_sge`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
@@ -45,7 +87,7 @@ pub trait Registrar: Send + Sync {
     ///
     /// # Errors
     /// If the device does not take the region.
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError>;
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError>;
     /// Takes a registration back. Keys that are not registered are ignored. When it has succeeded,
     /// nobody uses the keys any more.
     ///
@@ -71,4 +113,25 @@ pub enum RegisterError {
         /// The error of the call.
         source: std::io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_the_rights_that_it_was_given() {
+        let own = Access::LOCAL_WRITE | Access::MW_BIND;
+        assert_eq!(Rights::own(own).access(), own);
+        // SAFETY: no region is registered with them.
+        assert_eq!(unsafe { Rights::of_peers(Access::all()) }.access(), Access::all());
+    }
+
+    #[test]
+    fn no_safe_function_gives_rights_to_peers() {
+        for remote in [Access::REMOTE_READ, Access::REMOTE_WRITE | Access::LOCAL_WRITE] {
+            let refused = std::panic::catch_unwind(|| Rights::own(remote));
+            assert!(refused.is_err(), "{remote:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::region::{PageSize, Region, RegionSpec};
 use crate::registered::Registered;
-use crate::registrar::{Access, Keys, RegisterError, Registrar};
+use crate::registrar::{Access, Keys, RegisterError, Registrar, Rights};
 
 /// Gives keys away and remembers which are out.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Device {
 }
 
 impl Registrar for Device {
-    fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         Ok(Keys { lkey: 0x100 + number, rkey: 0x200 + number })
     }
@@ -57,7 +57,7 @@ pub(crate) fn region(bytes: usize) -> Region {
 /// The same, registered.
 pub(crate) fn memory(bytes: usize) -> Registered {
     let device = Arc::new(Device::default());
-    Registered::new(region(bytes), device, Access::LOCAL_WRITE).expect("never full")
+    Registered::new(region(bytes), device, Rights::own(Access::LOCAL_WRITE)).expect("never full")
 }
 
 /// Whether an address of this process is mapped.

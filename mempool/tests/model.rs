@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, Loan, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, RecvToken, Region,
-    RegionSpec, RegisterError, Registered, Registrar, SendToken, Token, kind,
+    RegionSpec, RegisterError, Registered, Registrar, Rights, SendToken, Token, kind,
 };
 use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 
@@ -13,7 +13,7 @@ use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 struct Device;
 
 impl Registrar for Device {
-    fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
         Ok(Keys { lkey: 1, rkey: 2 })
     }
 
@@ -25,7 +25,8 @@ impl Registrar for Device {
 fn memory(bytes: usize) -> Registered {
     let spec = RegionSpec { pages: PageSize::Base4K, lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a few pages can be had");
-    Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE).expect("never full")
+    Registered::new(region, std::sync::Arc::new(Device), Rights::own(Access::LOCAL_WRITE))
+        .expect("never full")
 }
 
 fn on_another_thread(run: impl FnOnce() + Send) {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, PageSize, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
-    RegisterError, Registered, Registrar, SendPool, SendSpec,
+    RegisterError, Registered, Registrar, Rights, SendPool, SendSpec,
 };
 use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 
@@ -37,7 +37,7 @@ static GLOBAL: Counting = Counting;
 struct Device;
 
 impl Registrar for Device {
-    fn register(&self, _: &Region, _: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
         Ok(Keys { lkey: 1, rkey: 2 })
     }
 
@@ -65,8 +65,9 @@ fn pools_do_not_allocate_after_they_are_made() {
     let bytes = lens.into_iter().map(|len| len.expect("small")).sum();
     let spec = RegionSpec { pages: PageSize::Base4K, lock: false, ..RegionSpec::new(bytes) };
     let region = Region::map(&spec).expect("a few pages can be had");
-    let mut memory = Registered::new(region, std::sync::Arc::new(Device), Access::LOCAL_WRITE)
-        .expect("never full");
+    let mut memory =
+        Registered::new(region, std::sync::Arc::new(Device), Rights::own(Access::LOCAL_WRITE))
+            .expect("never full");
     let mut recv = RecvPool::new(&mut memory, &recv).expect("enough");
     let mut send = SendPool::new(&mut memory, &send).expect("enough");
     let mut bulk = BulkPool::new(&mut memory, &bulk).expect("enough");

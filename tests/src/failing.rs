@@ -18,7 +18,7 @@ use rpcrdma_engine::provider::{
     Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken,
     Waker, WcBatch, Window, WindowId,
 };
-use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 
 /// What a provider has given away and not got back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -141,9 +141,9 @@ struct FailingRegistrar {
 }
 
 impl Registrar for FailingRegistrar {
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         self.ledger.check_memory("register", region.len())?;
-        let keys = self.inner.register(region, access)?;
+        let keys = self.inner.register(region, rights)?;
         self.ledger.count(|given| given.regions += 1);
         Ok(keys)
     }
@@ -208,23 +208,25 @@ impl<Q: Queues> Queues for FailingQueues<Q> {
         Ok(window)
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.ledger.check("renew_window")?;
         self.inner.renew_window(id)
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         self.ledger.check_memory("expose", sge.length as usize)?;
-        let key = self.inner.expose(sge, access)?;
+        // SAFETY: the caller's promise is passed on.
+        let key = unsafe { self.inner.expose(sge, access)? };
         self.own.exposures += 1;
         self.ledger.count(|given| given.exposures += 1);
         Ok(key)
     }
 
-    fn conceal(&mut self, rkey: u32) {
-        self.inner.conceal(rkey);
+    fn conceal(&mut self, rkey: u32) -> io::Result<()> {
+        self.inner.conceal(rkey)?;
         self.own.exposures -= 1;
         self.ledger.count(|given| given.exposures -= 1);
+        Ok(())
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

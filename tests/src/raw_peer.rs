@@ -14,7 +14,9 @@ use rpcrdma_engine::provider::{
     QueueAttr, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode,
     WcStatus, WrId,
 };
-use rpcrdma_mempool::{Access, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind};
+use rpcrdma_mempool::{
+    Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
+};
 use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{
     Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property, RdmaSegment,
@@ -37,7 +39,7 @@ pub struct RawPeer<P: Provider> {
     free: Vec<Token<kind::Send>>,
     sent: VecDeque<Token<kind::Send>>,
     /// What the other side may reach; nobody here looks at it.
-    shown: Vec<Token<kind::Send>>,
+    shown: Vec<(u32, Token<kind::Send>)>,
     arrived: VecDeque<Vec<u8>>,
     is_lost: bool,
     /// What it says while connecting (RFC 8797).
@@ -80,8 +82,9 @@ impl<P: Provider> RawPeer<P> {
         spec.prefault = false;
         spec.lock = false;
         let region = Region::map(&spec).expect("memory");
-        let mut memory = Registered::new(region, provider.registrar(), Access::LOCAL_WRITE)
-            .expect("a registration");
+        let mut memory =
+            Registered::new(region, provider.registrar(), Rights::own(Access::LOCAL_WRITE))
+                .expect("a registration");
         let mut recv = Pool::new(&mut memory, &recv).expect("room for Receives");
         let mut send = Pool::new(&mut memory, &send).expect("room for sends");
         recv.poison(POISON);
@@ -228,8 +231,10 @@ impl<P: Provider> RawPeer<P> {
         let mut token = self.free.pop().expect("a buffer");
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
         let sge = self.send.sge(&token, 0..bytes.len());
-        let handle = self.queues.expose(&sge, access).expect("a registration");
-        self.shown.push(token);
+        // SAFETY: nobody touches the slot while its token is in `shown`, which it leaves when the key
+        // was concealed, or never.
+        let handle = unsafe { self.queues.expose(&sge, access) }.expect("a registration");
+        self.shown.push((handle, token));
         RdmaSegment { handle, length: sge.length, offset: sge.addr }
     }
 
@@ -304,12 +309,12 @@ impl<P: Provider> Drop for RawPeer<P> {
     /// device does not reach it any more then; what stays in a device's hands is leaked.
     fn drop(&mut self) {
         self.buffers.drain(..).for_each(|token| self.recv.push(token));
-        let shown = self.shown.drain(..);
-        self.free
-            .drain(..)
-            .chain(self.sent.drain(..))
-            .chain(shown)
-            .for_each(|token| self.send.push(token));
+        for (key, token) in self.shown.drain(..) {
+            if self.queues.conceal(key).is_ok() {
+                self.send.push(token);
+            }
+        }
+        self.free.drain(..).chain(self.sent.drain(..)).for_each(|token| self.send.push(token));
     }
 }
 

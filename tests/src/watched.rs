@@ -25,7 +25,7 @@ use rpcrdma_engine::provider::{
     RecvWr, SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
     WorkCompletion, WrId,
 };
-use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Sge};
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 
 pub use self::cm::WatchedCm;
 use crate::script::POISON;
@@ -98,13 +98,13 @@ struct WatchedRegistrar {
 }
 
 impl Registrar for WatchedRegistrar {
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         assert!(
-            !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_READ)
+            !rights.access().intersects(Access::REMOTE_WRITE | Access::REMOTE_READ)
                 || self.watch.allows_static.load(Ordering::Relaxed),
             "regions have no remote rights of their own"
         );
-        let keys = self.inner.register(region, access)?;
+        let keys = self.inner.register(region, rights)?;
         self.watch.regions.fetch_add(1, Ordering::Relaxed);
         Ok(keys)
     }
@@ -367,25 +367,34 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         self.inner.open_window()
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.enter();
-        let dead = self.bound.extract_if(.., |(window, ..)| *window == id);
-        let dead: Vec<u32> = dead.map(|(_, rkey, _)| rkey).collect();
+        let renewed = self.inner.renew_window(id);
+        let mut dead: Vec<u32> = Vec::new();
+        // What is not given back stays bound; nobody but the device can change that.
+        self.bound.retain(|(window, rkey, _)| {
+            if *window == id && renewed.is_ok() {
+                dead.push(*rkey);
+            }
+            *window != id
+        });
         self.closes(|open| dead.contains(&open.rkey));
         self.watch.renewed.fetch_add(1, Ordering::Relaxed);
-        self.inner.renew_window(id)
+        renewed
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        let rkey = self.inner.expose(sge, access)?;
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: the caller's promise is passed on.
+        let rkey = unsafe { self.inner.expose(sge, access)? };
         self.opens(rkey, None, *sge, access);
         Ok(rkey)
     }
 
-    fn conceal(&mut self, rkey: u32) {
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
         self.enter();
-        self.inner.conceal(rkey);
+        self.inner.conceal(rkey)?;
         self.closes(|open| open.rkey == rkey);
+        Ok(())
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

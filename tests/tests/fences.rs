@@ -1,12 +1,12 @@
 //! Memory that peers reach: open while its call is, and closed before anybody hears of its end.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{CallError, Fabric, PeerId, Provider, Sink, Want};
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, Fabric, PeerId, Provider, Sink, Want};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
 use rpcrdma_tests::watched::{Watch, Watched};
@@ -69,6 +69,10 @@ impl<P: Provider> Scene<P> {
 
     /// A call whose argument is read and whose result is written to a sink.
     fn call(&mut self, order: Order) {
+        self.try_call(order).expect("there is a way");
+    }
+
+    fn try_call(&mut self, order: Order) -> Result<(), CallRefused> {
         let parts = [Part::Bulk(LEN)];
         let script = Script::new(1, &parts, &parts).order(order);
         let now = 1;
@@ -83,7 +87,7 @@ impl<P: Provider> Scene<P> {
             payload.place(slice.clone());
         });
         call.want_into(Want { len_min: 0, len_max: LEN }, Sink::from(sink));
-        call.submit().expect("there is a way");
+        call.submit()
     }
 }
 
@@ -179,7 +183,7 @@ fn windows_of_lost_connections_are_taken_back_and_used_again() {
 }
 
 #[test]
-fn windows_that_the_device_does_not_give_back_are_lost_and_counted_and_nothing_else_is() {
+fn windows_without_others_for_them_are_lost_and_counted_and_nothing_else_is() {
     let fabric = Fabric::new();
     let plan = FaultPlan { window_lost_ppm: 1_000_000, ..FaultPlan::default() };
     let mut scene = Scene::on(|| FaultyProvider::new(fabric.clone(), plan));
@@ -192,6 +196,88 @@ fn windows_that_the_device_does_not_give_back_are_lost_and_counted_and_nothing_e
     scene.peer = scene.world.connect(0);
     scene.call(Order::Answer);
     scene.world.completion(0, |done| assert!(done.result().is_ok(), "the others are good"));
+}
+
+/// What a device does that keeps a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// A window of a connection that is lost.
+    Window,
+    /// The registrations of a call that was answered.
+    Answered,
+    /// Those of a call whose connection is lost.
+    Lost,
+    /// Those of a call that is refused at the second of them.
+    Refused,
+}
+
+// RFC 8166 4.5.4, 8.1.2
+#[test]
+fn memory_that_a_peer_may_still_reach_never_comes_home() {
+    for keeps in [Keeps::Window, Keeps::Answered, Keeps::Lost, Keeps::Refused] {
+        let always = 1_000_000;
+        let plan = match keeps {
+            Keeps::Window => FaultPlan { window_kept_ppm: always, ..FaultPlan::default() },
+            // With this seed the first registration succeeds and the second does not.
+            Keeps::Refused => FaultPlan {
+                seed: 5,
+                expose_refused_ppm: always / 2,
+                conceal_failed_ppm: always,
+                ..FaultPlan::default()
+            },
+            _ => FaultPlan { conceal_failed_ppm: always, ..FaultPlan::default() },
+        };
+        let (fabric, log) = (Fabric::new(), Mutex::new(Vec::new()));
+        let open = || {
+            let device = FaultyProvider::new(fabric.clone(), plan);
+            log.lock().expect("one thread").push(device.log());
+            device
+        };
+        let windows = if keeps == Keeps::Window { u32::MAX } else { 0 };
+        let mut scene = Scene::with(open, |caps| caps.windows = caps.windows.min(windows));
+        let before = scene.audit();
+        let what = match keeps {
+            Keeps::Refused => {
+                let refused = scene.try_call(Order::Answer).expect_err("the device has no more");
+                assert!(matches!(refused, CallRefused::CannotExpose | CallRefused::Busy));
+                None
+            }
+            Keeps::Answered => {
+                scene.call(Order::Answer);
+                Some(CallError::MemoryLost)
+            }
+            Keeps::Window | Keeps::Lost => {
+                scene.call(Order::Never);
+                scene.world.settle();
+                assert!(scene.world.clients[0].handle().close(scene.peer));
+                Some(CallError::ConnectionLost(CloseReason::Local))
+            }
+        };
+        if let Some(what) = what {
+            scene.world.completion(0, |mut done| {
+                assert_eq!(done.result().map(drop), Err(what), "{keeps:?}");
+                assert!(done.take_sink(0).is_none(), "{keeps:?}: somebody may write to it");
+            });
+        }
+        scene.world.settle();
+        // The sink is in nobody's hands.
+        let audit = scene.audit();
+        let home = |audit: &Audit| audit.bulk.home + audit.bulk.returning;
+        assert_eq!(home(&audit), home(&before) - 1, "{keeps:?}");
+        assert_eq!((audit.exposures, audit.windows.held), (0, 0), "{keeps:?}: nobody waits for it");
+        let stats = scene.world.clients[0].handle().stats();
+        assert_eq!((stats.rights_lost, stats.leaked), (1, 0), "{keeps:?}");
+        // Others have what they need.
+        log.lock().expect("one thread").iter().for_each(|log| log.end());
+        if scene.world.clients[0].handle().connections() == 0 {
+            scene.peer = scene.world.connect(0);
+        }
+        scene.call(Order::Answer);
+        scene.world.completion(0, |done| assert!(done.result().is_ok(), "{keeps:?}"));
+        let Scene { world, watch, .. } = scene;
+        drop(world);
+        assert!(watch.regions.load(Ordering::Relaxed) > 0, "{keeps:?}: it is mapped for good");
+    }
 }
 
 /// The caller's own bytes, dropped while the peer may read them: they are nobody else's before the

@@ -11,7 +11,7 @@ use rpcrdma_engine::provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectionManager, Provider, QueueAttr, Queues, Remote,
     SendFlags, SendOp, SendWr, Waker, WcBatch, WorkCompletion, WrId,
 };
-use rpcrdma_mempool::{Access, Keys, PageSize, Region, RegionSpec, Sge};
+use rpcrdma_mempool::{Access, Keys, PageSize, Region, RegionSpec, Rights, Sge};
 use rpcrdma_tests::watched::{Watch, Watched, WatchedCm, WatchedQueues};
 
 const ATTR: QueueAttr =
@@ -29,8 +29,8 @@ impl Host {
         let mut spec = RegionSpec::new(8192);
         (spec.pages, spec.lock) = (PageSize::Base4K, false);
         let region = Region::map(&spec).unwrap();
-        let access = Access::LOCAL_WRITE | Access::MW_BIND;
-        let keys = provider.registrar().register(&region, access).unwrap();
+        let rights = Rights::own(Access::LOCAL_WRITE | Access::MW_BIND);
+        let keys = provider.registrar().register(&region, rights).unwrap();
         Host { queues: provider.open_queues(&ATTR).unwrap(), qp: None, region, keys }
     }
 
@@ -60,6 +60,11 @@ impl Host {
         let (rkey, lkey, addr) = (window.next_rkey(), self.keys.lkey, self.at(0));
         self.post(SendOp::Bind(Bind { window: window.id, rkey, lkey, addr, len: 64, access }), &[]);
         rkey
+    }
+
+    fn expose(&mut self, sge: &Sge, access: Access) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.queues.expose(sge, access) }.unwrap()
     }
 
     fn poll(&mut self, times: usize) -> Vec<WorkCompletion> {
@@ -132,7 +137,7 @@ fn what_a_peer_only_reads_may_be_written_and_what_the_device_writes_is_no_fault(
         b.poll(1);
     }
     let exposed = b.sge(128, 64);
-    let rkey = b.queues.expose(&exposed, Access::REMOTE_WRITE).unwrap();
+    let rkey = b.expose(&exposed, Access::REMOTE_WRITE);
     assert_eq!(watch.open.load(Ordering::Relaxed), 1);
     let (sgl, addr) = ([a.sge(0, 64)], b.at(128));
     for byte in 0..16 {
@@ -142,7 +147,7 @@ fn what_a_peer_only_reads_may_be_written_and_what_the_device_writes_is_no_fault(
             b.poll(1);
         }
     }
-    b.queues.conceal(rkey);
+    b.queues.conceal(rkey).unwrap();
     assert_eq!(watch.open.load(Ordering::Relaxed), 0);
 }
 
@@ -151,7 +156,7 @@ fn a_program_that_writes_to_the_memory_of_a_read_is_caught() {
     for is_guilty in [false, true] {
         let (_, mut a, mut b) = pair();
         b.write(0, 7);
-        let rkey = b.queues.expose(&b.sge(0, 64), Access::REMOTE_READ).unwrap();
+        let rkey = b.expose(&b.sge(0, 64), Access::REMOTE_READ);
         let (sgl, addr) = ([a.sge(0, 64)], b.at(0));
         a.post(SendOp::Read(Remote { addr, rkey }), &sgl);
         let caught = is_caught(|| {

@@ -111,16 +111,17 @@ impl<Q: Queues> Queues for ApartQueues<Q> {
         self.0.open_window()
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.0.renew_window(id)
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.0.expose(sge, access)
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: the caller keeps the promises of `expose`.
+        unsafe { self.0.expose(sge, access) }
     }
 
-    fn conceal(&mut self, rkey: u32) {
-        self.0.conceal(rkey);
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        self.0.conceal(rkey)
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

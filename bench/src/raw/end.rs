@@ -17,7 +17,7 @@ use rpcrdma_engine::provider::{
     WcStatus, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{
-    Access, PageSize, Pool, PoolSpec, Region, RegionSpec, Registered, Sge, Token, kind,
+    Access, PageSize, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
 };
 
 use super::WHO;
@@ -126,7 +126,8 @@ impl<Q: Queues> End<Q> {
         let region = Region::map(&RegionSpec::new(bytes)).map_err(memory)?;
         let pages = region.page_size();
         let mut registered =
-            Registered::new(region, provider.registrar(), Access::LOCAL_WRITE).map_err(memory)?;
+            Registered::new(region, provider.registrar(), Rights::own(Access::LOCAL_WRITE))
+                .map_err(memory)?;
         let is_inline = lengths.send <= provider.caps().inline_len as usize;
         let mut recv = Pool::new(&mut registered, &recv_spec).map_err(memory)?;
         let mut send = Pool::new(&mut registered, &send_spec).map_err(memory)?;

@@ -281,10 +281,7 @@ impl<'a> CallBuilder<'a> {
                 let exposed = expose(outbox, exposer, (message, place), both, wanted);
                 let begun = exposed
                     .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
-                begun.inspect_err(|_| {
-                    outbox.exposures.at(place).on_unposted();
-                    outbox.exposures.close(place, exposer);
-                })
+                begun.inspect_err(|_| take_back(outbox, exposer, (message, place)))
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
@@ -335,6 +332,24 @@ fn expose(
     }
     exposures.key(place, exposer)?;
     Ok(())
+}
+
+/// Takes back what was exposed for a call that is not made. No peer was told of it; but what the
+/// device has registered and keeps can be reached by whoever guesses the key.
+#[cold]
+fn take_back(outbox: &mut Outbox, exposer: &mut dyn Exposer, (message, place): (u32, u32)) {
+    let Outbox { messages, exposures, stats, .. } = outbox;
+    exposures.at(place).on_unposted();
+    match exposures.retire(place, exposer) {
+        Some(dead) => exposures.close(dead),
+        None => {
+            stats.rights_lost.add(1);
+            exposures.abandon(place);
+            let body = messages.body_mut(message);
+            body.items.clear();
+            body.pieces.drain(..).for_each(core::mem::forget);
+        }
+    }
 }
 
 /// Plans a call on its route and lays it out.

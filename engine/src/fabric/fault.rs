@@ -284,26 +284,40 @@ impl<Q: Queues> Queues for Faulty<Q> {
         self.inner.open_window()
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
-        if self.chance(self.plan.window_lost_ppm) {
-            FaultLog::note(&self.log.windows_lost);
-            // It is bound to nothing, and nobody can bind it again.
-            self.inner.renew_window(id)?;
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        if self.chance(self.plan.window_kept_ppm) {
+            FaultLog::note(&self.log.windows_kept);
             return Err(SetupError::Invalid {
                 what: "memory window",
                 value: "one that is not given back, on purpose".to_owned(),
                 allowed: "none: the plan of faults takes it".to_owned(),
             });
         }
-        self.inner.renew_window(id)
+        let renewed = self.inner.renew_window(id)?;
+        if self.chance(self.plan.window_lost_ppm) {
+            FaultLog::note(&self.log.windows_lost);
+            // It is bound to nothing, and nobody can bind it again.
+            return Ok(None);
+        }
+        Ok(renewed)
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.inner.expose(sge, access)
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        if self.chance(self.plan.expose_refused_ppm) {
+            FaultLog::note(&self.log.exposures_refused);
+            let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
+            return Err(RegisterError::Device { bytes: sge.length as usize, source });
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.expose(sge, access) }
     }
 
-    fn conceal(&mut self, rkey: u32) {
-        self.inner.conceal(rkey);
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        if self.chance(self.plan.conceal_failed_ppm) {
+            FaultLog::note(&self.log.exposures_kept);
+            return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        self.inner.conceal(rkey)
     }
 
     fn disconnect(&mut self, qp: Q::Qp) {

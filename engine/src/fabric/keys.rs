@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rpcrdma_mempool::{Access, Keys, RegisterError, Registrar, Sge};
+use rpcrdma_mempool::{Access, Keys, RegisterError, Registrar, Rights, Sge};
 
 use rpcrdma_mempool::Region;
 
@@ -29,9 +29,9 @@ struct Slot {
 }
 
 impl Registrar for KeyTable {
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         let base = region.base().as_ptr().expose_provenance() as u64;
-        let key = self.insert(base, region.len() as u64, access)?;
+        let key = self.insert(base, region.len() as u64, rights.access())?;
         Ok(Keys { lkey: key, rkey: key })
     }
 

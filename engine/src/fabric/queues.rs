@@ -143,11 +143,11 @@ impl Queues for FabricQueues {
         self.core.rights.open_window().ok_or_else(super::no_window_left)
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
-        self.core.rights.renew_window(id).ok_or_else(super::no_such_window)
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.core.rights.renew_window(id).map(Some).ok_or_else(super::no_such_window)
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
         let Core { keys, rights, .. } = &mut self.core;
         keys.refresh();
         rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
@@ -156,8 +156,9 @@ impl Queues for FabricQueues {
         })
     }
 
-    fn conceal(&mut self, rkey: u32) {
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
         self.core.rights.conceal(rkey);
+        Ok(())
     }
 
     fn disconnect(&mut self, FabricQp(num): FabricQp) {

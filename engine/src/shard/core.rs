@@ -389,7 +389,9 @@ impl<P: Provider> Drop for Core<P> {
         for token in parked.chain(waiting).chain(self.refill.drain(..)).chain(held) {
             self.pool.put(token);
         }
-        self.outbox.exposures.retire_all(&mut self.io);
+        if !self.outbox.exposures.retire_all(&mut self.io) {
+            self.outbox.abandon_messages();
+        }
         self.io.destroy(&mut self.pool, &mut self.outbox);
     }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Exposure {
     pub parts: Parts,
     /// What the peer may write to: the sinks and landing places of the wants in order, then of the
     /// whole reply. A piece that the program took is gone.
-    pub landing: ArrayVec<Option<Loan>, LANDINGS_MAX>,
+    pub(super) landing: ArrayVec<Option<Loan>, LANDINGS_MAX>,
     /// What the peer may read: items of the call.
     pub kept: ArrayVec<Bulk, PIECES_MAX>,
     /// What the peer may read: the whole call.
@@ -85,6 +85,13 @@ pub(crate) struct Exposure {
     pub(super) segments: Segments,
     /// Where the pieces of each want begin and end in `landing`, by want.
     pub(super) places: ArrayVec<Landing, LISTS_MAX>,
+}
+
+/// Says of the exposure in a place that nobody has a right to its memory any more. Without this the
+/// memory is not looked at, and does not go home.
+#[must_use = "the place is to be closed"]
+pub(crate) struct Dead {
+    index: u32,
 }
 
 /// The call that an exposure belongs to.
@@ -193,19 +200,20 @@ impl Exposures {
         &self.entries[index as usize]
     }
 
-    /// Takes back the rights of a call that is over.
-    pub fn retire(&mut self, index: u32, exposer: &mut dyn Exposer) {
+    /// Takes back the rights of a call that is over, or was never posted. `None` if the device has
+    /// kept one of them: the memory is to be abandoned.
+    pub fn retire(&mut self, index: u32, exposer: &mut dyn Exposer) -> Option<Dead> {
         let Exposures { entries, windows, .. } = self;
-        let grants = entries[index as usize].grants.drain(..);
-        grants.for_each(|grant| windows.retire(grant, exposer));
+        let mut grants = entries[index as usize].grants.drain(..);
+        let is_dead = grants.by_ref().fold(true, |dead, it| windows.retire(it, exposer) & dead);
+        is_dead.then_some(Dead { index })
     }
 
-    /// Frees a place. Its rights are dead, or were never told; its memory goes home.
-    pub fn close(&mut self, index: u32, exposer: &mut dyn Exposer) {
-        let Exposures { entries, free, windows, landing, .. } = self;
+    /// Frees a place; its memory goes home.
+    pub fn close(&mut self, Dead { index }: Dead) {
+        let Exposures { entries, free, landing, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
-        entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
         let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
         for loan in loans {
             // What is the program's goes home on its own.
@@ -226,19 +234,28 @@ impl Exposures {
         grants.map(|grant| u64::from(!windows.renew(grant, exposer))).sum()
     }
 
-    /// Frees a place without its memory, which a device may still touch: that is out of use until the
-    /// shard ends.
+    /// Frees a place without its memory, which this side's device may still touch, but no peer: that
+    /// is out of use until the shard ends.
     #[cold]
-    pub fn leak(&mut self, index: u32, exposer: &mut dyn Exposer) {
-        let Exposures { entries, windows, landing, withheld, .. } = self;
-        let entry = &mut entries[index as usize];
-        // The peer cannot reach it any more; it is this side's device that may.
-        entry.grants.drain(..).for_each(|grant| windows.retire(grant, exposer));
-        for loan in entry.landing.drain(..).flatten().chain(entry.body.drain(..)) {
-            self.landing_count -= usize::from(landing.owns(&loan));
-            withheld.push(Bulk::Loan(loan));
-        }
-        withheld.extend(entry.kept.drain(..));
+    pub fn leak(&mut self, Dead { index }: Dead) {
+        let memory = self.take_memory(index);
+        self.withheld.extend(memory);
+    }
+
+    /// Frees a place without its memory, which a peer may still reach: that is out of use for ever.
+    #[cold]
+    pub fn abandon(&mut self, index: u32) {
+        self.take_memory(index).for_each(core::mem::forget);
+    }
+
+    /// Frees a place, and returns what it had.
+    fn take_memory(&mut self, index: u32) -> impl Iterator<Item = Bulk> + use<> {
+        let entry = &mut self.entries[index as usize];
+        let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
+        let mut memory: Vec<Bulk> = loans.map(Bulk::Loan).collect();
+        let ours = |it: &&Bulk| matches!(it, Bulk::Loan(loan) if self.landing.owns(loan));
+        self.landing_count -= memory.iter().filter(ours).count();
+        memory.extend(entry.kept.drain(..));
         // There is a message for each place.
         let is_lost = entry.is_lost;
         entry.clear();
@@ -246,6 +263,7 @@ impl Exposures {
             true => self.lost += 1,
             false => self.free.push(index),
         }
+        memory.into_iter()
     }
 
     /// So many pieces are lost of the memory that calls of peers are fetched into.
@@ -255,11 +273,17 @@ impl Exposures {
         self.landing_kept = self.landing_kept.saturating_sub(count);
     }
 
-    /// Takes back every right, when the shard ends: a registration does not end with the queues.
-    pub fn retire_all(&mut self, exposer: &mut dyn Exposer) {
+    /// Takes back every right, when the shard ends: a registration does not end with the queues. False
+    /// if the device has kept one: of the memory that messages of calls hold some may be reached.
+    pub fn retire_all(&mut self, exposer: &mut dyn Exposer) -> bool {
+        let mut is_dead = true;
         for index in 0..self.entries.len() as u32 {
-            self.retire(index, exposer);
+            if self.retire(index, exposer).is_none() {
+                self.abandon(index);
+                is_dead = false;
+            }
         }
+        is_dead
     }
 
     /// The open exposure of a connection behind `after`, for its end.
@@ -357,6 +381,7 @@ impl Exposure {
     /// memory that was offered for it, only now.
     pub fn prepare(
         &mut self,
+        _: &Dead,
         conn: &Connection,
         ledger: &ShardLedger,
         pool: &RecvPool,
@@ -410,7 +435,7 @@ impl Exposure {
     }
 
     /// The receive buffers of the reply, and the memory that was exposed for it.
-    pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
+    pub fn landed(&mut self, _: &Dead) -> (&mut Buffers, Landed<'_>) {
         let Exposure { buffers, landing, places, .. } = self;
         (buffers, Landed { loans: landing, places })
     }

@@ -9,7 +9,7 @@
 use rpcrdma_proto::{CallId, NO_MARK, Part, ReplyTo};
 
 use super::core::Core;
-use super::exposed::Owner;
+use super::exposed::{Exposures, Owner};
 use super::message::After;
 use super::outbox::Outbox;
 use super::peers::Phase;
@@ -253,16 +253,19 @@ impl<P: Provider> Core<P> {
         if !exposures.at(place).is_over() {
             return;
         }
-        exposures.retire(place, io);
+        let Some(dead) = exposures.retire(place, io) else {
+            stats.rights_lost.add(1);
+            return self.fail_exposed(place, Exposures::abandon, handler);
+        };
         let exposure = exposures.at(place);
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
-        let result = exposure.prepare(&peer.conn, ledger, pool, map);
+        let result = exposure.prepare(&dead, &peer.conn, ledger, pool, map);
         peer.exposed -= 1;
         if let Some(finished) = peer.end_call(ledger, id) {
             stats.calls_done.add(1);
             stats.calls_failed.add(result.is_err().into());
-            let (buffers, landed) = exposure.landed();
+            let (buffers, landed) = exposure.landed(&dead);
             let token = finished.token;
             let done = match result {
                 Ok(()) => {
@@ -274,7 +277,35 @@ impl<P: Provider> Core<P> {
             handler.on_reply(done);
         }
         let buffers = core::mem::take(&mut exposure.buffers);
-        exposures.close(place, io);
+        exposures.close(dead);
+        self.free_buffers(buffers);
+    }
+
+    /// Completes a call without the memory that it has exposed.
+    #[cold]
+    fn fail_exposed<H: Handler>(
+        &mut self,
+        place: u32,
+        give_up: impl FnOnce(&mut Exposures, u32),
+        handler: &mut H,
+    ) {
+        let Core { peers, outbox, stats, .. } = &mut *self;
+        let exposure = outbox.exposures.at(place);
+        let owner = exposure.owner;
+        let error = exposure.outcome.take().and_then(Result::err);
+        let buffers = core::mem::take(&mut exposure.buffers);
+        give_up(&mut outbox.exposures, place);
+        if let Some(owner) = owner
+            && let Some(peer) = peers.at(owner.peer)
+            && let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, owner.id)
+        {
+            peer.exposed -= 1;
+            stats.calls_done.add(1);
+            stats.calls_failed.add(1);
+            let error = error.unwrap_or(CallError::MemoryLost);
+            let landed = Landed::nothing();
+            handler.on_reply(Completion::failed(peer.id, finished.token, error, landed));
+        }
         self.free_buffers(buffers);
     }
 
@@ -300,25 +331,15 @@ impl<P: Provider> Core<P> {
     pub fn leak_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
         let mut last = None;
         while let Some(place) = self.outbox.exposures.next_of(index, last) {
-            let Core { io, peers, outbox, stats, .. } = &mut *self;
-            let exposure = outbox.exposures.at(place);
-            let owner = exposure.owner;
-            let error = exposure.outcome.take().and_then(Result::err);
-            let buffers = core::mem::take(&mut exposure.buffers);
-            outbox.exposures.leak(place, io);
+            let Core { io, outbox, stats, .. } = &mut *self;
             stats.leaked.add(1);
-            if let Some(owner) = owner
-                && let Some(peer) = peers.at(index)
-                && let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, owner.id)
-            {
-                peer.exposed -= 1;
-                stats.calls_done.add(1);
-                stats.calls_failed.add(1);
-                let error = error.unwrap_or(CallError::MemoryLost);
-                let landed = Landed::nothing();
-                handler.on_reply(Completion::failed(peer.id, finished.token, error, landed));
-            }
-            self.free_buffers(buffers);
+            let dead = outbox.exposures.retire(place, io);
+            stats.rights_lost.add(dead.is_none().into());
+            let give_up = |exposures: &mut Exposures, place| match dead {
+                Some(dead) => exposures.leak(dead),
+                None => exposures.abandon(place),
+            };
+            self.fail_exposed(place, give_up, handler);
             last = Some(place);
         }
     }

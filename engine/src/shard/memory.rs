@@ -1,11 +1,13 @@
 //! The registered memory of a shard, and the pools that it is carved into.
+#![expect(unsafe_code, reason = "rights of peers to all memory, for those who ask for it by name")]
 
 use std::sync::Arc;
 
+use rpcrdma_config::section::Exposure;
 use rpcrdma_config::{Config, Lock, Pages};
 use rpcrdma_mempool::{
     Access, BulkPool, Keys, Note, PageSize, Pool, PoolSpec, RecvPool, RecvSpec, Region, RegionSpec,
-    Registered, Registrar, SendPool, SendSpec, ZeroPage,
+    Registered, Registrar, Rights, SendPool, SendSpec, ZeroPage,
 };
 
 use super::message::Headers;
@@ -131,7 +133,13 @@ impl Maker<'_> {
         spec.numa_node = self.numa_node;
         let region = Region::map(&spec).map_err(of(what))?;
         self.check(what, &region)?;
-        Registered::new(region, Arc::clone(&self.registrar), access).map_err(of(what))
+        let rights = match self.config.explicit().exposure {
+            Exposure::Windows | Exposure::Registration | Exposure::Auto => Rights::own(access),
+            // SAFETY: it is for those who ask for it by its name, who answer for it that no peer
+            // touches what it was not offered, or was offered for a call that is over.
+            Exposure::StaticInsecure => unsafe { Rights::of_peers(access) },
+        };
+        Registered::new(region, Arc::clone(&self.registrar), rights).map_err(of(what))
     }
 }
 

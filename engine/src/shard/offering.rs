@@ -1,4 +1,5 @@
 //! What a call offers to its peer: memory is gathered, then all of it gets its keys.
+#![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
 
 use rpcrdma_mempool::{Access, BulkPool, Loan, Sge};
 
@@ -122,7 +123,13 @@ impl Exposures {
             return Err(Lacking::Ever);
         }
         for (own, grant) in grants.iter_mut().enumerate() {
-            let segment = windows.key(grant, own, exposer)?;
+            // SAFETY: what is offered is the entry's own, or is owned by the message of the call and
+            // kept by the entry when that has left. The entry gives its memory away for a `Dead`,
+            // which there is only if every right was retired; else it is forgotten, and so is what
+            // the message has. What a peer may write to nobody looks at before that, what it may read
+            // is written before the call is posted and not afterwards. One registration for good is
+            // for those who say by its name that all this is not so.
+            let segment = unsafe { windows.key(grant, own, exposer) }?;
             let pushed = match grant.is_write() {
                 true => segments.writes.try_push(segment),
                 false => segments.reads.try_push(segment),

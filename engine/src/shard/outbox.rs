@@ -273,6 +273,12 @@ impl Outbox {
         self.messages = Messages::new(0);
     }
 
+    /// Peers may reach what messages hold, for good: it is never used again.
+    #[cold]
+    pub fn abandon_messages(&mut self) {
+        core::mem::forget(core::mem::replace(&mut self.messages, Messages::new(0)));
+    }
+
     /// Lays a message out as planned. Its slots are in its body.
     #[cold]
     pub fn lay_out(

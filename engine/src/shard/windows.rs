@@ -8,6 +8,9 @@
 //! Memory is shown through type-2 memory windows: one connection, one piece, one call. A device
 //! without them registers the piece for the time of the call. One registration for good is for those
 //! who ask for it by its name, which says what it is.
+//!
+//! A right that the device does not take back is dead never: what it is a right to stays where it is.
+#![expect(unsafe_code, reason = "whoever shows memory makes a promise about it")]
 
 use std::io::ErrorKind;
 
@@ -15,6 +18,7 @@ use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{Access, Keys, RegisterError, Sge};
 use rpcrdma_xdr::chunk::RdmaSegment;
 
+use crate::error::SetupError;
 use crate::io::Io;
 use crate::provider::{Bind, Queues, SendOp, Window, WindowId};
 
@@ -40,24 +44,28 @@ pub(crate) enum Way {
 /// Registers memory for one call: the queues of a shard, as their program reaches them.
 pub(crate) trait Exposer {
     /// Opens these bytes and returns the key.
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
-    /// Closes what was opened under this key.
-    fn conceal(&mut self, rkey: u32);
-    /// Takes a window back from a queue pair in the error state; `None` if it is lost.
-    fn renew(&mut self, id: WindowId) -> Option<Window>;
+    ///
+    /// # Safety
+    /// That of [`Queues::expose`].
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
+    /// Closes what was opened under this key. False if it may be open as before.
+    fn conceal(&mut self, rkey: u32) -> bool;
+    /// Takes a window back from a queue pair in the error state, as [`Queues::renew_window`].
+    fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError>;
 }
 
 impl<Q: Queues> Exposer for Io<Q> {
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.queues().expose(sge, access)
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.queues().expose(sge, access) }
     }
 
-    fn conceal(&mut self, rkey: u32) {
-        self.queues().conceal(rkey);
+    fn conceal(&mut self, rkey: u32) -> bool {
+        self.queues().conceal(rkey).is_ok()
     }
 
-    fn renew(&mut self, id: WindowId) -> Option<Window> {
-        self.queues().renew_window(id).ok()
+    fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.queues().renew_window(id)
     }
 }
 
@@ -85,6 +93,8 @@ enum State {
     Live,
     /// Nobody can use it any more.
     Dead,
+    /// The device has not taken it back: the peer may use it for good.
+    Lost,
 }
 
 /// Why a right has no key.
@@ -121,8 +131,13 @@ impl Windows {
         !matches!(self.way, Way::Windows) || count <= self.total
     }
 
-    /// Gives a right its key, of a call that has so many already. Nothing is open yet.
-    pub fn key(
+    /// Gives a right its key, of a call that has so many already. Nothing is open yet, or nobody
+    /// knows of it.
+    ///
+    /// # Safety
+    /// The bytes of the grant stay valid, and are touched only as it leaves room for, until
+    /// [`Windows::retire`] has said that it is dead.
+    pub unsafe fn key(
         &mut self,
         grant: &mut Grant,
         own: usize,
@@ -136,7 +151,8 @@ impl Windows {
                 (grant.rkey, grant.old_rkey) = (window.next_rkey(), window.rkey);
             }
             Way::Registration => {
-                let key = exposer.expose(&grant.sge, grant.access);
+                // SAFETY: the caller's promise; `retire` says so only if `conceal` has succeeded.
+                let key = unsafe { exposer.expose(&grant.sge, grant.access) };
                 grant.rkey = key.map_err(|error| NoKey::of(&error, self.out > own))?;
             }
             Way::Static(keys) => {
@@ -151,11 +167,13 @@ impl Windows {
         Ok(RdmaSegment { handle: grant.rkey, length, offset: addr })
     }
 
-    /// Takes a right back that is dead, or that no peer was told of.
-    pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) {
+    /// Takes a right back that is dead, or that no peer was told of. False if it is not dead after
+    /// all, and never will be: the device does not give the registration back, or the window.
+    #[must_use]
+    pub fn retire(&mut self, grant: Grant, exposer: &mut dyn Exposer) -> bool {
         let Grant { window, rkey, old_rkey, state, .. } = grant;
         if state == State::Keyless {
-            return;
+            return true;
         }
         self.out -= 1;
         match (window, &self.way) {
@@ -163,22 +181,25 @@ impl Windows {
                 // A key that was never bound is not used up.
                 let rkey = if state == State::Keyed { old_rkey } else { rkey };
                 self.free.push(Window { id, rkey });
+                true
             }
             (None, Way::Registration) => exposer.conceal(rkey),
             // A window that is lost, or no window at all.
-            (None, _) => {}
+            (None, _) => state != State::Lost,
         }
     }
 
     /// Takes the window of a right back that may still be bound on a queue pair in the error state,
-    /// before that is destroyed. The right is dead then. False if the window is lost.
+    /// before that is destroyed. The right is dead then, if the device gives the window back. False
+    /// if it is lost.
     #[cold]
     pub fn renew(&mut self, grant: &mut Grant, exposer: &mut dyn Exposer) -> bool {
         let Some(id) = grant.window.filter(|_| grant.state == State::Live) else { return true };
-        grant.state = State::Dead;
-        match exposer.renew(id) {
-            Some(Window { rkey, .. }) => grant.rkey = rkey,
-            None => {
+        let renewed = exposer.renew(id);
+        grant.state = if renewed.is_ok() { State::Dead } else { State::Lost };
+        match renewed {
+            Ok(Some(Window { rkey, .. })) => grant.rkey = rkey,
+            Ok(None) | Err(_) => {
                 grant.window = None;
                 self.total -= 1;
             }
@@ -245,9 +266,11 @@ impl Grant {
         is_it
     }
 
-    /// Takes in that nobody can use the right any more.
+    /// Takes in that nobody can use the right any more, unless the device has kept it.
     pub fn on_dead(&mut self) {
-        self.state = State::Dead;
+        if self.state != State::Lost {
+            self.state = State::Dead;
+        }
     }
 }
 
@@ -268,15 +291,35 @@ mod tests {
     struct Device(fn() -> Result<u32, RegisterError>);
 
     impl Exposer for Device {
-        fn expose(&mut self, _: &Sge, _: Access) -> Result<u32, RegisterError> {
+        unsafe fn expose(&mut self, _: &Sge, _: Access) -> Result<u32, RegisterError> {
             self.0()
         }
 
-        fn conceal(&mut self, _: u32) {}
-
-        fn renew(&mut self, _: WindowId) -> Option<Window> {
-            None
+        fn conceal(&mut self, rkey: u32) -> bool {
+            rkey != KEPT
         }
+
+        fn renew(&mut self, WindowId(number): WindowId) -> Result<Option<Window>, SetupError> {
+            match number {
+                0 => Err(SetupError::Stopped),
+                1 => Ok(None),
+                number => Ok(Some(Window { id: WindowId(number), rkey: 0x100 })),
+            }
+        }
+    }
+
+    /// A key that a device does not give back.
+    const KEPT: u32 = 666;
+
+    /// As [`Windows::key`] of a grant to no bytes.
+    fn key(
+        windows: &mut Windows,
+        grant: &mut Grant,
+        own: usize,
+        answer: fn() -> Result<u32, RegisterError>,
+    ) -> Result<RdmaSegment, NoKey> {
+        // SAFETY: there are no bytes, and no device.
+        unsafe { windows.key(grant, own, &mut Device(answer)) }
     }
 
     fn failure(errno: i32) -> Result<u32, RegisterError> {
@@ -296,13 +339,48 @@ mod tests {
         for (answer, with_others) in answers {
             let mut windows = Windows::new(Way::Registration, Vec::new());
             let mut first = grant();
-            let keyed = windows.key(&mut first, 0, &mut Device(|| Ok(7)));
+            let keyed = key(&mut windows, &mut first, 0, || Ok(7));
             assert_eq!(keyed.map(|segment| segment.handle), Ok(7));
-            let later = windows.key(&mut grant(), 0, &mut Device(answer));
+            let later = key(&mut windows, &mut grant(), 0, answer);
             assert_eq!(later.err(), Some(with_others), "another call has one");
-            let never = windows.key(&mut grant(), 1, &mut Device(answer));
+            let never = key(&mut windows, &mut grant(), 1, answer);
             assert_eq!(never.err(), Some(NoKey::Ever), "the call has it itself");
-            windows.retire(first, &mut Device(answer));
+            assert!(windows.retire(first, &mut Device(answer)));
+        }
+    }
+
+    #[test]
+    fn a_right_whose_registration_is_not_given_back_is_never_dead() {
+        let mut windows = Windows::new(Way::Registration, Vec::new());
+        for (rkey, is_dead) in [(7, true), (KEPT, false)] {
+            let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+            let keyed = match rkey {
+                KEPT => key(&mut windows, &mut grant, 0, || Ok(KEPT)),
+                _ => key(&mut windows, &mut grant, 0, || Ok(7)),
+            };
+            assert!(keyed.is_ok());
+            assert_eq!(grant.open(), None, "there is nothing to be bound");
+            grant.on_dead();
+            assert_eq!(windows.retire(grant, &mut Device(|| Ok(0))), is_dead, "{rkey}");
+        }
+        assert_eq!(windows.out, 0);
+    }
+
+    #[test]
+    fn a_right_whose_window_is_not_given_back_is_never_dead() {
+        // Kept by the device, given back without another, given back.
+        for (number, is_dead, left) in [(0, false, 0), (1, true, 0), (2, true, 1)] {
+            let window = Window { id: WindowId(number), rkey: 0 };
+            let mut windows = Windows::new(Way::Windows, vec![window]);
+            let mut grant = Grant::new(Sge::default(), Access::REMOTE_WRITE);
+            assert!(key(&mut windows, &mut grant, 0, || Ok(0)).is_ok());
+            assert!(grant.open().is_some());
+            let device = &mut Device(|| Ok(0));
+            assert_eq!(windows.renew(&mut grant, device), left == 1);
+            // Its queue pair is destroyed.
+            grant.on_dead();
+            assert_eq!(windows.retire(grant, device), is_dead);
+            assert_eq!((windows.free(), windows.total(), windows.out), (left, left, 0));
         }
     }
 }

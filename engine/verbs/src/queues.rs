@@ -153,16 +153,17 @@ impl Queues for VerbsQueues {
         self.shown.open_window(&self.port.device)
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Window, SetupError> {
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.shown.renew_window(&self.port.device, id)
     }
 
-    fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.shown.expose(&self.port.device, sge, access)
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.shown.expose(&self.port.device, sge, access) }
     }
 
-    fn conceal(&mut self, rkey: u32) {
-        self.shown.conceal(&self.port.device, rkey);
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        self.shown.conceal(&self.port.device, rkey)
     }
 
     fn disconnect(&mut self, qp: VerbsQp) {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar};
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights};
 
 use crate::device::Device;
 use crate::sys::verbs as sys;
@@ -79,12 +79,12 @@ impl Regions {
         }
     }
 
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         let bytes = region.len();
         let mut held = self.held();
         // SAFETY: whoever registers keeps the region mapped until it is deregistered, and touches of
         // it what it has not handed to the device.
-        let made = unsafe { self.make((region.base().as_ptr(), bytes), access) };
+        let made = unsafe { self.make((region.base().as_ptr(), bytes), rights.access()) };
         let mr = made.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOSPC) => RegisterError::Full { held: held.len() as u64 },
             _ => RegisterError::Device { bytes, source },
@@ -115,8 +115,8 @@ impl Regions {
 }
 
 impl Registrar for Device {
-    fn register(&self, region: &Region, access: Access) -> Result<Keys, RegisterError> {
-        self.regions.register(region, access)
+    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
+        self.regions.register(region, rights)
     }
 
     fn deregister(&self, keys: Keys) -> io::Result<()> {

@@ -43,8 +43,15 @@ pub struct FaultPlan {
     /// Of a queue pair that is destroyed while Receives are withheld: one of them was with it, and
     /// comes back flushed, as a device flushes those of a shared queue.
     pub recv_taken_along_ppm: u32,
-    /// Of a window that is renewed: it is lost.
+    /// Of a window that is renewed: there is no other, and it is bound to nothing.
     pub window_lost_ppm: u32,
+    /// Of a window that is renewed: the device does not give it back, and it stays bound.
+    pub window_kept_ppm: u32,
+    /// Of a registration for one call: the device has none left.
+    pub expose_refused_ppm: u32,
+    /// Of a registration for one call: the device does not give it back, and peers reach the memory
+    /// as before.
+    pub conceal_failed_ppm: u32,
     /// Of a completion: it and all later ones of its queue pair are late.
     pub completion_delayed_ppm: u32,
     /// Of a completion of a Read, a Write, a Bind or an invalidation: it and all later ones of its
@@ -79,8 +86,14 @@ pub struct FaultLog {
     pub recvs_withheld: AtomicU64,
     /// Receives that came back with a queue pair that was destroyed.
     pub recvs_taken_along: AtomicU64,
-    /// Windows that were not given back.
+    /// Windows that there were no others for.
     pub windows_lost: AtomicU64,
+    /// Windows that were not given back.
+    pub windows_kept: AtomicU64,
+    /// Registrations for one call that were refused.
+    pub exposures_refused: AtomicU64,
+    /// Registrations for one call that were not given back.
+    pub exposures_kept: AtomicU64,
     /// Completions that were kept back.
     pub delayed: AtomicU64,
     /// Completions that were kept back until the end.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Sge};
+use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, RegisterError, Rights, Sge};
 
 use crate::fabric::{
     Fabric, FabricClock, FabricCm, FabricEndpoint, FabricHandle, FabricOptions, FabricQueues,
@@ -43,7 +43,7 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     pub(super) fn wrap(fabric: &Fabric, queues: Q) -> Host<Q> {
         let region = map(MEMORY);
         let access = Access::LOCAL_WRITE | Access::MW_BIND;
-        let keys = fabric.registrar().register(&region, access).unwrap();
+        let keys = register(fabric, &region, access);
         Host { queues, keys, region }
     }
 
@@ -105,6 +105,11 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
     pub(super) fn send_all(&mut self, qp: Qp, wr: &[SendWr<'_>]) -> Outcome {
         // SAFETY: the region lives as long as the host, and the tests let posted memory be.
         outcome(unsafe { self.queues.post_send(qp, wr) }, wr.len())
+    }
+
+    pub(super) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: as above.
+        unsafe { self.queues.expose(sge, access) }
     }
 
     /// Posts anything, signaled.
@@ -275,4 +280,12 @@ fn outcome(posted: Taken, requests: usize) -> Outcome {
         (_, None) => Ok(()),
         (taken, Some(why)) => Err((taken, why)),
     }
+}
+
+/// Registers a region with whatever rights, of peers, too.
+pub(super) fn register(fabric: &Fabric, region: &Region, access: Access) -> Keys {
+    // SAFETY: regions of tests live as long as whoever can reach them, and there are no references
+    // to their bytes.
+    let rights = unsafe { Rights::of_peers(access) };
+    fabric.registrar().register(region, rights).unwrap()
 }

@@ -155,8 +155,7 @@ fn a_read_brings_the_bytes_and_then_completes() {
 fn a_read_needs_local_memory_that_may_be_written() {
     let mut open = Open::new();
     let region = map(4096);
-    let registrar = crate::provider::Provider::registrar(&open.pair.fabric);
-    let keys = registrar.register(&region, Access::empty()).unwrap();
+    let keys = register(&open.pair.fabric, &region, Access::empty());
     let addr = region.base().as_ptr() as u64;
     open.read(1, 0, &[Sge { addr, length: 8, lkey: keys.lkey }]);
     open.read(2, 0, &[]);
@@ -169,8 +168,7 @@ fn memory_deregistered_under_a_read_or_write_fails_it_at_its_owner() {
     for is_read in [false, true] {
         let mut open = Open::new();
         let region = map(4096);
-        let registrar = crate::provider::Provider::registrar(&open.pair.fabric);
-        let keys = registrar.register(&region, Access::LOCAL_WRITE).unwrap();
+        let keys = register(&open.pair.fabric, &region, Access::LOCAL_WRITE);
         let addr = region.base().as_ptr() as u64;
         let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
         if is_read {

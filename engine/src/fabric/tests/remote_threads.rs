@@ -108,7 +108,7 @@ fn the_memory_of_a_flushed_read_is_the_programs() {
     for delay_ns in [0, 2_000] {
         let (mut a, mut b, qps) = hosts(FabricOptions { delay_ns, ..FabricOptions::default() });
         b.write(0, &[1; 64 << 10]);
-        let rkey = b.queues.expose(&b.sge(0, 64 << 10), Access::REMOTE_READ).unwrap();
+        let rkey = b.expose(&b.sge(0, 64 << 10), Access::REMOTE_READ).unwrap();
         let (addr, is_over, start) = (b.at(0), AtomicUsize::new(0), Barrier::new(2));
         std::thread::scope(|scope| {
             scope.spawn(|| {

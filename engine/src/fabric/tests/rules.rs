@@ -196,7 +196,7 @@ fn an_inline_send_needs_no_key() {
 fn a_receive_with_a_wrong_key_or_without_the_right_to_write_fails_both_sides() {
     let mut pair = Pair::new();
     let region = map(4096);
-    let read_only = pair.fabric.registrar().register(&region, Access::empty()).unwrap();
+    let read_only = register(&pair.fabric, &region, Access::empty());
     let addr = region.base().as_ptr() as u64;
     for lkey in [read_only.lkey, pair.b.keys.lkey, 0x7777_0000] {
         let (qa, qb) = pair.another();
@@ -218,10 +218,10 @@ fn a_key_given_back_names_nothing_even_when_its_place_is_used_again() {
     let mut pair = Pair::new();
     let (one, other) = (map(4096), map(4096));
     let registrar = pair.fabric.registrar();
-    let stale = registrar.register(&one, Access::LOCAL_WRITE).unwrap();
+    let stale = register(&pair.fabric, &one, Access::LOCAL_WRITE);
     registrar.deregister(stale).unwrap();
     registrar.deregister(stale).unwrap();
-    let fresh = registrar.register(&other, Access::LOCAL_WRITE).unwrap();
+    let fresh = register(&pair.fabric, &other, Access::LOCAL_WRITE);
     assert_ne!(stale, fresh);
     let addr = other.base().as_ptr() as u64;
     let sgl = [Sge { addr, length: 300, lkey: fresh.lkey }];
@@ -239,7 +239,7 @@ fn a_key_given_back_names_nothing_even_when_its_place_is_used_again() {
 fn memory_deregistered_under_a_send_fails_it_at_the_sender() {
     let mut pair = Pair::new();
     let region = map(4096);
-    let keys = pair.fabric.registrar().register(&region, Access::LOCAL_WRITE).unwrap();
+    let keys = register(&pair.fabric, &region, Access::LOCAL_WRITE);
     let addr = region.base().as_ptr() as u64;
     let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
     pair.b.recv(10, 0, 4096);

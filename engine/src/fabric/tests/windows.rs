@@ -254,7 +254,7 @@ fn a_region_is_bound_only_as_it_was_registered() {
     for (registered, wanted, is_allowed) in rules {
         let mut pair = Pair::new();
         let region = map(4096);
-        let keys = pair.fabric.registrar().register(&region, registered).unwrap();
+        let keys = register(&pair.fabric, &region, registered);
         let mut window = pair.a.queues.open_window().unwrap();
         let (op, _) = pair.a.binding(&mut window, (0, 64), wanted);
         let SendOp::Bind(bind) = op else { unreachable!() };
@@ -275,7 +275,7 @@ fn a_window_on_a_region_that_was_deregistered_opens_nothing() {
     let mut pair = Pair::new();
     let region = map(4096);
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
-    let keys = pair.fabric.registrar().register(&region, access).unwrap();
+    let keys = register(&pair.fabric, &region, access);
     let mut window = pair.b.queues.open_window().unwrap();
     let (op, rkey) = pair.b.binding(&mut window, (0, 64), WRITE);
     let SendOp::Bind(bind) = op else { unreachable!() };
@@ -325,7 +325,7 @@ fn only_a_key_of_its_own_queue_pair_can_be_invalidated() {
             1 => pair.a.keys.rkey,
             2 => pair.a.bind(qa2.qp, (0, 64), READ),
             3 => pair.a.queues.open_window().unwrap().rkey,
-            _ => pair.a.queues.expose(&pair.a.sge(0, 64), READ).unwrap(),
+            _ => pair.a.expose(&pair.a.sge(0, 64), READ).unwrap(),
         };
         fails(&mut pair, SendOp::Invalidate { rkey });
     }
@@ -361,7 +361,7 @@ fn a_send_with_a_foreign_or_dead_key_takes_no_receive_and_ends_the_connection() 
             0 => 0x8765_4321,
             1 => pair.b.bind(qb2.qp, (0, 64), READ),
             2 => pair.b.queues.open_window().unwrap().rkey,
-            _ => pair.b.queues.expose(&pair.b.sge(0, 64), READ).unwrap(),
+            _ => pair.b.expose(&pair.b.sge(0, 64), READ).unwrap(),
         };
         pair.b.recv(10, 64, 64);
         let sgl = [pair.a.sge(0, 8)];
@@ -416,7 +416,7 @@ fn a_window_is_renewed_while_its_failed_queue_pair_is_there_and_has_another_key(
     pair.b.post(pair.qb.qp, 1, bind, &[]);
     pair.b.queues.disconnect(pair.qb.qp);
     pair.b.poll_dry();
-    let mut renewed = pair.b.queues.renew_window(window.id).unwrap();
+    let mut renewed = pair.b.queues.renew_window(window.id).unwrap().unwrap();
     assert_eq!(renewed.id, window.id);
     assert_ne!(renewed.rkey, rkey, "whoever goes on with the old key is found out");
     let (bind, _) = pair.b.binding(&mut renewed, (0, 64), WRITE);
@@ -437,7 +437,7 @@ fn a_window_that_was_never_opened_is_not_renewed() {
     assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
     // A registration is no window.
     let sge = pair.b.sge(0, 64);
-    pair.b.queues.expose(&sge, Access::REMOTE_READ).unwrap();
+    pair.b.expose(&sge, Access::REMOTE_READ).unwrap();
     assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
 }
 
@@ -501,17 +501,17 @@ fn keys_depend_on_the_seed_and_differ_between_queues() {
 fn exposed_bytes_are_open_to_every_queue_pair_until_they_are_concealed() {
     let mut pair = Pair::new();
     let (qa2, _) = pair.another();
-    let rkey = pair.b.queues.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
+    let rkey = pair.b.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
     let addr = pair.b.at(64);
     assert_eq!(write(&mut pair, rkey, addr, 16), WcStatus::Success);
     let sgl = [pair.a.sge(0, 16)];
     pair.a.post(qa2.qp, 77, SendOp::Read(Remote { addr, rkey }), &sgl);
     assert_eq!(outcome(&mut pair), WcStatus::Success);
-    pair.b.queues.conceal(rkey ^ 1);
+    pair.b.queues.conceal(rkey ^ 1).unwrap();
     assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::Success);
-    pair.b.queues.conceal(rkey);
+    pair.b.queues.conceal(rkey).unwrap();
     assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::RemoteAccess);
-    let again = pair.b.queues.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
+    let again = pair.b.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
     assert_ne!(again, rkey);
 }
 
@@ -519,7 +519,7 @@ fn exposed_bytes_are_open_to_every_queue_pair_until_they_are_concealed() {
 fn exposed_bytes_have_bounds_and_rights() {
     for (offset, len, access) in [(63, 1, READ), (64, 17, READ), (64, 16, WRITE)] {
         let mut pair = Pair::new();
-        let rkey = pair.b.queues.expose(&pair.b.sge(64, 16), READ).unwrap();
+        let rkey = pair.b.expose(&pair.b.sge(64, 16), READ).unwrap();
         let addr = pair.b.at(offset);
         let status = if access == READ {
             read(&mut pair, rkey, addr, len)
@@ -534,11 +534,11 @@ fn exposed_bytes_have_bounds_and_rights() {
 fn what_is_not_registered_cannot_be_exposed() {
     let mut pair = Pair::new();
     let good = pair.b.sge((256 << 10) - 8, 8);
-    pair.b.queues.expose(&good, READ).unwrap();
+    pair.b.expose(&good, READ).unwrap();
     let region = map(4096);
-    let keys = pair.fabric.registrar().register(&region, Access::empty()).unwrap();
+    let keys = register(&pair.fabric, &region, Access::empty());
     let fixed = Sge { addr: region.base().as_ptr() as u64, length: 8, lkey: keys.lkey };
-    pair.b.queues.expose(&fixed, READ).unwrap();
+    pair.b.expose(&fixed, READ).unwrap();
     let bad = [
         (Sge { length: 9, ..good }, READ),
         (Sge { length: 0, ..good }, READ),
@@ -547,7 +547,7 @@ fn what_is_not_registered_cannot_be_exposed() {
         (fixed, WRITE),
     ];
     for (sge, access) in bad {
-        pair.b.queues.expose(&sge, access).unwrap_err();
+        pair.b.expose(&sge, access).unwrap_err();
     }
 }
 
@@ -558,7 +558,7 @@ fn a_region_registered_with_remote_rights_is_open_under_its_own_key() {
     {
         let mut pair = Pair::new();
         let region = map(4096);
-        let keys = pair.fabric.registrar().register(&region, registered).unwrap();
+        let keys = register(&pair.fabric, &region, registered);
         let addr = region.base().as_ptr() as u64;
         let status =
             |is_allowed| if is_allowed { WcStatus::Success } else { WcStatus::RemoteAccess };

@@ -28,7 +28,11 @@ impl Shown {
     }
 
     /// The window with this number, bound to nothing, whatever it was bound to.
-    pub fn renew_window(&mut self, device: &Device, id: WindowId) -> Result<Window, SetupError> {
+    pub fn renew_window(
+        &mut self,
+        device: &Device,
+        id: WindowId,
+    ) -> Result<Option<Window>, SetupError> {
         let Some(place) = self.windows.get_mut(id.0 as usize).filter(|mw| !mw.is_null()) else {
             return Err(SetupError::Invalid {
                 what: "memory window",
@@ -36,9 +40,10 @@ impl Shown {
                 allowed: "one that was opened here".to_owned(),
             });
         };
-        free(device, std::mem::replace(place, std::ptr::null_mut()))?;
-        *place = make(device)?;
-        Ok(Window { id, rkey: key(*place) })
+        // If it is not given back it stays, and is tried once more with the queues.
+        free(device, *place)?;
+        *place = make(device).unwrap_or(std::ptr::null_mut());
+        Ok((!place.is_null()).then(|| Window { id, rkey: key(*place) }))
     }
 
     /// What the driver knows a window by.
@@ -58,7 +63,10 @@ impl Shown {
     }
 
     /// Registers bytes for one call.
-    pub fn expose(
+    ///
+    /// # Safety
+    /// That of [`Queues::expose`](rpcrdma_engine::provider::Queues::expose).
+    pub unsafe fn expose(
         &mut self,
         device: &Device,
         sge: &Sge,
@@ -66,8 +74,7 @@ impl Shown {
     ) -> Result<u32, RegisterError> {
         let bytes = sge.length as usize;
         let first = std::ptr::with_exposed_provenance_mut(sge.addr as usize);
-        // SAFETY: the bytes lie in a registered region, which is mapped for longer; whoever asks for
-        // this lets peers at them until `conceal`.
+        // SAFETY: the caller answers for the bytes until `conceal` has succeeded.
         let made = unsafe { device.regions.make((first, bytes), access) };
         let mr = made.map_err(|source| RegisterError::Device { bytes, source })?;
         // SAFETY: the library has just returned the region.
@@ -76,13 +83,15 @@ impl Shown {
         Ok(rkey)
     }
 
-    /// Ends a registration for one call.
-    pub fn conceal(&mut self, device: &Device, rkey: u32) {
+    /// Ends a registration for one call. If it does not end it stays, and is tried once more with the
+    /// queues.
+    pub fn conceal(&mut self, device: &Device, rkey: u32) -> std::io::Result<()> {
         if let Some(at) = self.exposed.iter().position(|exposed| exposed.0 == rkey) {
-            let (_, mr) = self.exposed.swap_remove(at);
-            // SAFETY: it was made by `expose` and leaves the list here.
-            let _ = unsafe { device.regions.free(mr) };
+            // SAFETY: it was made by `expose`, and leaves the list as soon as it is freed.
+            unsafe { device.regions.free(self.exposed[at].1) }?;
+            self.exposed.swap_remove(at);
         }
+        Ok(())
     }
 
     /// Ends everything.

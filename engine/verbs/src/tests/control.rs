@@ -202,7 +202,7 @@ fn queues_are_dropped_with_everything_outstanding() {
         let (bind, _) = pair.b.binding(&mut window, (0, 64), rpcrdma_mempool::Access::REMOTE_READ);
         pair.b.post(pair.qb.qp, 99, bind, &[]);
         let sge = pair.b.sge(0, 64);
-        pair.b.queues.expose(&sge, rpcrdma_mempool::Access::REMOTE_READ).unwrap();
+        pair.b.expose(&sge, rpcrdma_mempool::Access::REMOTE_READ).unwrap();
         let handle = pair.b.queues.handle();
         drop(pair);
         assert!(handle.port.create(None).is_err(), "nobody makes queue pairs for them");

@@ -125,7 +125,7 @@ fn windows_of_a_failed_queue_pair_are_renewed_and_bound_on_another() {
         pair.b.post(pair.qb.qp, 1, bind, &[]);
         assert_eq!(pair.b.outcomes(1), [(1, WcStatus::Success)]);
         pair.b.queues.disconnect(pair.qb.qp);
-        let mut renewed = pair.b.queues.renew_window(window.id).expect("a window");
+        let mut renewed = pair.b.queues.renew_window(window.id).unwrap().expect("a window");
         assert_eq!(renewed.id, window.id);
         pair.b.queues.destroy(pair.qb.qp);
         // Bound on the other connection it opens what it is bound to now, and by its new key alone.
@@ -177,16 +177,16 @@ fn a_registration_for_one_call_opens_its_bytes_until_it_is_concealed() {
     let mut pair = Pair::with(&device, &SMALL, 7);
     // In the middle of a page, and not to its end.
     let sge = pair.b.sge(5000, 3000);
-    let rkey = pair.b.queues.expose(&sge, WRITE).unwrap();
+    let rkey = pair.b.expose(&sge, WRITE).unwrap();
     let remote = Remote { addr: pair.b.at(5000), rkey };
     pair.a.write(0, &[3; 3000]);
     assert_eq!(outcome(&mut pair, SendOp::Write(remote), (0, 3000)), WcStatus::Success);
     assert_eq!(pair.b.read(5000, 3000), [3; 3000]);
-    pair.b.queues.conceal(rkey);
+    pair.b.queues.conceal(rkey).unwrap();
     assert_eq!(outcome(&mut pair, SendOp::Write(remote), (0, 8)), WcStatus::RemoteAccess);
     // Another connection of the same queues is as good as this one, with another key.
     let [qa, _] = pair.another();
-    let rkey = pair.b.queues.expose(&sge, READ).unwrap();
+    let rkey = pair.b.expose(&sge, READ).unwrap();
     let sgl = [pair.a.sge(9000, 3000)];
     pair.a.post(qa.qp, 1, SendOp::Read(Remote { addr: remote.addr, rkey }), &sgl);
     assert_eq!(pair.a.outcomes(1), [(1, WcStatus::Success)]);

@@ -8,7 +8,7 @@ use rpcrdma_engine::provider::{
     Attached, Bind, PostError, Provider, QueueAttr, Queues, RecvWr, SendFlags, SendOp, SendWr,
     Taken, WcBatch, WcStatus, Window, WorkCompletion, WrId,
 };
-use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, Sge};
+use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, RegisterError, Rights, Sge};
 
 use crate::port::VerbsEndpoint;
 use crate::sys::verbs as sys;
@@ -51,8 +51,8 @@ impl Host {
     pub fn new(device: &Verbs, attr: &QueueAttr) -> Host {
         let queues = device.open_queues(attr).expect("queues");
         let region = Region::map(&RegionSpec::new(MEMORY)).expect("memory");
-        let access = Access::LOCAL_WRITE | Access::MW_BIND;
-        let keys = device.registrar().register(&region, access).expect("registered");
+        let rights = Rights::own(Access::LOCAL_WRITE | Access::MW_BIND);
+        let keys = device.registrar().register(&region, rights).expect("registered");
         let registered = Registered { device: device.clone(), keys };
         Host { queues, keys, _registered: registered, region }
     }
@@ -97,6 +97,11 @@ impl Host {
     pub fn post_all(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Outcome {
         // SAFETY: as above.
         outcome(unsafe { self.queues.post_send(qp, wrs) }, wrs.len())
+    }
+
+    pub fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: as above.
+        unsafe { self.queues.expose(sge, access) }
     }
 
     /// Posts anything, signaled.
