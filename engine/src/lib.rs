@@ -36,6 +36,7 @@ pub use client::Client;
 pub use client::call::{CallBuilder, Want};
 pub use client::completion::Completion;
 pub use client::sink::{SINK_PIECES_MAX, Sink};
+pub use client::unsent::Unsent;
 pub use clock::Clock;
 pub use engine::Engine;
 pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};

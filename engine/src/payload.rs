@@ -46,6 +46,13 @@ pub(crate) struct Draft {
     refused: Option<CallRefused>,
 }
 
+impl Draft {
+    /// The message that holds the slots before and the bulk, if there are any.
+    pub(crate) fn message(&self) -> Option<u32> {
+        self.message
+    }
+}
+
 impl<'a> Payload<'a> {
     /// Begins a message in a slot, with the two words that the engine writes.
     #[inline]

@@ -7,6 +7,7 @@ use rpcrdma_proto::{
 };
 
 use super::sink::Sink;
+use super::unsent::Unsent;
 
 use crate::error::CallRefused;
 use crate::payload::Payload;
@@ -186,9 +187,44 @@ impl<'a> CallBuilder<'a> {
     ///
     /// # Errors
     /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory and sinks go
-    /// home to their pools.
+    /// home to their pools: [`CallBuilder::try_submit`] gives them back.
     #[inline]
     pub fn submit(mut self) -> Result<(), CallRefused> {
+        self.send()?;
+        // Nothing is left to be taken back.
+        core::mem::forget(self);
+        Ok(())
+    }
+
+    /// As [`CallBuilder::submit`], but gives placed memory and sinks back if the call cannot be sent.
+    ///
+    /// # Errors
+    /// [`Unsent`] has them, and says what is in the way; nothing has been sent.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn try_submit(mut self) -> Result<(), Unsent> {
+        match self.send() {
+            Ok(()) => {
+                core::mem::forget(self);
+                Ok(())
+            }
+            Err(why) => Err(self.take_back(why)),
+        }
+    }
+
+    #[cold]
+    fn take_back(mut self, why: CallRefused) -> Unsent {
+        let outbox = self.payload.outbox();
+        let sinks = outbox.wants.drain(..).map(|wanted| wanted.sink);
+        match outbox.draft.message() {
+            Some(message) => {
+                Unsent::new(why, outbox.messages.body_mut(message).pieces.drain(..), sinks)
+            }
+            None => Unsent::new(why, core::iter::empty(), sinks),
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self) -> Result<(), CallRefused> {
         let reply_max = self.reply_payload_max;
         if let Some((outbox, len)) = self.payload.plain()
             && outbox.wants.is_empty()
@@ -200,8 +236,6 @@ impl<'a> CallBuilder<'a> {
         } else if !self.send_lone() {
             self.send_planned()?;
         }
-        // Nothing is left to be taken back.
-        core::mem::forget(self);
         Ok(())
     }
 
@@ -243,8 +277,10 @@ impl<'a> CallBuilder<'a> {
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let mut wanted = core::mem::take(&mut self.payload.outbox().wants);
         let sent = self.send_wanting(&mut wanted);
-        // What was not exposed of the sinks goes home; the room stays for the next call.
-        wanted.clear();
+        if sent.is_ok() {
+            // What was not exposed of the sinks goes home; the room stays for the next call.
+            wanted.clear();
+        }
         self.payload.outbox().wants = wanted;
         sent
     }
@@ -281,7 +317,7 @@ impl<'a> CallBuilder<'a> {
                 let exposed = expose(outbox, exposer, (message, place), both, wanted);
                 let begun = exposed
                     .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
-                begun.inspect_err(|_| take_back(outbox, exposer, (message, place)))
+                begun.inspect_err(|_| take_back(outbox, exposer, (message, place), wanted))
             }
         });
         if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
@@ -334,14 +370,28 @@ fn expose(
     Ok(())
 }
 
-/// Takes back what was exposed for a call that is not made. No peer was told of it; but what the
-/// device has registered and keeps can be reached by whoever guesses the key.
+/// Takes back what was exposed for a call that is not made: the sinks are the program's again. No
+/// peer was told of it; but what the device has registered and keeps can be reached by whoever
+/// guesses the key.
 #[cold]
-fn take_back(outbox: &mut Outbox, exposer: &mut dyn Exposer, (message, place): (u32, u32)) {
+fn take_back(
+    outbox: &mut Outbox,
+    exposer: &mut dyn Exposer,
+    (message, place): (u32, u32),
+    wants: &mut [Wanted],
+) {
     let Outbox { messages, exposures, stats, .. } = outbox;
     exposures.at(place).on_unposted();
     match exposures.retire(place, exposer) {
-        Some(dead) => exposures.close(dead),
+        Some(dead) => {
+            let (_, mut landed) = exposures.at(place).landed(&dead);
+            for (index, wanted) in wants.iter_mut().enumerate() {
+                if wanted.sink.is_none() {
+                    wanted.sink = landed.take_sink(index);
+                }
+            }
+            exposures.close(dead);
+        }
         None => {
             stats.rights_lost.add(1);
             exposures.abandon(place);

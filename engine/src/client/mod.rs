@@ -3,6 +3,7 @@
 pub mod call;
 pub mod completion;
 pub mod sink;
+pub mod unsent;
 
 use std::net::SocketAddr;
 use std::time::Duration;

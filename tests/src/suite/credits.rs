@@ -1,9 +1,10 @@
 //! Credits: what may be on its way at one time, and that everybody gets some.
 
-use rpcrdma_engine::{CallRefused, Provider};
+use rpcrdma_engine::{Bulk, CallRefused, Loan, PeerId, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
 
-use crate::script::{Order, Part, Script};
+use crate::script::{Order, Part, Place, Script, part_bytes};
+use crate::suite::explicit;
 use crate::world::{Open, Plan, World, is_passing};
 
 /// A call without a credit is refused at once; an answer makes room again.
@@ -30,6 +31,89 @@ pub fn used_up_credits_refuse_and_recover<P: Provider>(open: Open<'_, P>) {
     world.until("one is answered", |world| world.open_calls() == 3);
     world.call(0, peer, &wait).expect("the credit of the answered call");
     assert_eq!(world.call(0, peer, &wait), Err(refused));
+}
+
+/// A call that is refused for want of credits, or of windows, gives back what was filled for it and
+/// what was to be filled: the same memory, as it was, goes with the call that is made again.
+pub fn a_refused_call_gives_its_memory_back<P: Provider>(open: Open<'_, P>) {
+    for windows in ["auto", "2"] {
+        let mut plan = explicit::plan("two");
+        plan.call.explicit.windows = windows.into();
+        for raw in [&mut plan.serve, &mut plan.call] {
+            raw.connections.credits = 2;
+            raw.connections.request_transmissions_max = 1;
+            raw.connections.call_transmissions_max = 1;
+        }
+        let (mut world, peer) = World::pair(open, &plan);
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        let busy = match windows {
+            "auto" => Script::new(1, &[Part::Inline(4)], &[]),
+            _ => Script::new(1, &[], &[Part::Bulk(9_000)]).place(Place::Into(1)),
+        };
+        let busy = busy.order(Order::Elsewhere);
+        while world.call(0, peer, &busy).is_ok() {}
+        let open = world.open_calls();
+        world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == open);
+        let script = Script::new(7, &[Part::Bulk(9_000)], &[Part::Bulk(9_000)]);
+        let (mut data, mut room) = filled(&mut world, &script);
+        let (at, sink_at) = (data.as_ptr(), room.as_ptr());
+        let mut refusals = 0;
+        loop {
+            let Err(mut unsent) = make(&mut world, peer, &script, data, room) else { break };
+            assert!(unsent.why().is_transient(), "{unsent}");
+            refusals += 1;
+            let placed: Vec<Bulk> = unsent.take_placed().collect();
+            let [Bulk::Loan(loan)] = <[Bulk; 1]>::try_from(placed).expect("one piece") else {
+                panic!("it was a loan")
+            };
+            let mut pieces = unsent.take_sink(0).expect("a sink").into_pieces();
+            (data, room) = (loan, pieces.next().expect("one piece"));
+            assert!(unsent.take_sink(0).is_none() && pieces.next().is_none());
+            assert_eq!((data.as_ptr(), room.as_ptr()), (at, sink_at), "the same memory");
+            assert!(data[..] == part_bytes(7, 0, 9_000), "as it was filled");
+            if refusals == 3 {
+                let elsewhere = std::mem::take(&mut world.servers[0].handler().elsewhere);
+                for (ticket, finished) in elsewhere {
+                    let sent = world.servers[0].handle().finish(ticket, finished);
+                    sent.expect("there is room");
+                }
+                world.check_all();
+            }
+        }
+        assert_eq!(refusals, 3);
+        world.completion(0, |mut done| {
+            assert!(done.result().is_ok(), "{:?}", done.result().err());
+            assert!(done.take_sink(0).is_some());
+        });
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
+
+/// A buffer with the item of a call, and one for its result.
+fn filled<P: Provider>(world: &mut World<P>, script: &Script) -> (Loan, Loan) {
+    let now = world.now;
+    let mut turn = world.clients[0].turn(now);
+    let (mut data, room) = (turn.buffer().expect("a buffer"), turn.buffer().expect("another"));
+    data[..9_000].copy_from_slice(&part_bytes(script.seed, 0, 9_000));
+    data.truncate(9_000);
+    (data, room)
+}
+
+#[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+fn make<P: Provider>(
+    world: &mut World<P>,
+    peer: PeerId,
+    script: &Script,
+    data: Loan,
+    room: Loan,
+) -> Result<(), Unsent> {
+    let mut call = world.clients[0].call(peer, 7_000).expect("a slot");
+    call.payload().put_fixed(&script.head());
+    call.payload().place(data);
+    call.want_into(Want { len_min: 0, len_max: 9_000 }, Sink::from(room));
+    call.reply_payload_max(script.reply_payload_max());
+    call.try_submit()
 }
 
 /// A message of several transmissions needs that many credits at once, or waits if there is no other

@@ -57,7 +57,8 @@ macro_rules! api_suite {
                 stale_tickets_are_void, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
             properties: changes_are_asked_for_and_answered, changes_are_announced;
-            credits: used_up_credits_refuse_and_recover, a_long_call_waits_for_all_its_credits,
+            credits: used_up_credits_refuse_and_recover, a_refused_call_gives_its_memory_back,
+                a_long_call_waits_for_all_its_credits,
                 every_connection_gets_a_credit, the_table_of_calls_is_bounded,
                 receives_are_kept_for_every_reply, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects, a_full_client_does_not_connect,
