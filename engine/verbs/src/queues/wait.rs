@@ -32,48 +32,42 @@ impl VerbsQueues {
         if self.has_work() {
             return Ok(());
         }
-        let is_told = self.await_ring(waker, timeout).map_err(failed)?;
-        if is_told {
-            self.take_notes()?;
+        let (is_told, is_rung) = self.await_ring(waker, timeout).map_err(failed)?;
+        if is_rung {
+            self.port.bell.drain();
         }
-        self.port.bell.drain();
-        Ok(())
+        if is_told { self.take_note() } else { Ok(()) }
     }
 
     fn has_work(&self) -> bool {
         !self.ready.is_empty() || self.port.chores().intersects(Chores::BURIED | Chores::EVENTS)
     }
 
-    /// Whether the completion channel has something to say.
-    fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<bool> {
+    /// Whether the completion channel has something to say, and whether the port's bell was rung.
+    fn await_ring(&self, waker: &Waker, timeout: Duration) -> io::Result<(bool, bool)> {
         // SAFETY: the channel is alive.
         let channel = unsafe { (*self.port.channel).fd };
         let fds = [channel, waker.fd(), self.port.bell.fd()];
-        readable(fds, timeout).map(|[is_told, ..]| is_told)
+        readable(fds, timeout).map(|[is_told, _, is_rung]| (is_told, is_rung))
     }
 
-    /// Takes what the channel says, and acknowledges it: a queue is not destroyed before.
-    fn take_notes(&mut self) -> Result<(), CqError> {
+    /// Takes what the channel says, and acknowledges it: a queue is not destroyed before. It says one
+    /// thing for each time that it is asked; what is left of before ends the next sleep.
+    fn take_note(&mut self) -> Result<(), CqError> {
         let lib = self.port.device.lib;
-        let mut count = 0;
-        loop {
-            let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
-            // SAFETY: the channel is alive and does not block; both places are written to on success.
-            let code =
-                unsafe { (lib.ibv_get_cq_event)(self.port.channel, &raw mut cq, &raw mut context) };
-            if code == 0 {
-                count += 1;
-                continue;
-            }
-            if count > 0 {
-                // SAFETY: so many events of the only queue of the channel were taken.
-                unsafe { (lib.ibv_ack_cq_events)(self.cq, count) };
-            }
-            return match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-                error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-                error => Err(failed(error)),
-            };
+        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the channel is alive and does not block; both places are written to on success.
+        let code =
+            unsafe { (lib.ibv_get_cq_event)(self.port.channel, &raw mut cq, &raw mut context) };
+        if code == 0 {
+            // SAFETY: one event of the only queue of the channel was taken.
+            unsafe { (lib.ibv_ack_cq_events)(self.cq, 1) };
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            error => Err(failed(error)),
         }
     }
 }
