@@ -12,6 +12,7 @@ readonly kernel_options="console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliab
 # An emulated processor counts as this one does. Left to find out how fast, on a busy host, the guest may take its clock for one
 # that goes three times as fast. What is said of the speed of a processor is that of its counter only where it is virtual itself.
 clock_option() {
+    if [ "$counted" = yes ]; then echo " tsc_early_khz=1000000" && return; fi
     grep -qw hypervisor /proc/cpuinfo || return 0
     awk '/^cpu MHz/ { printf " tsc_early_khz=%d", $4 * 1000; exit }' /proc/cpuinfo
 }
@@ -31,10 +32,12 @@ boot() {
     readers+=($!)
     local network=(-net none)
     [ "$guests" = 2 ] && mapfile -t network < <(wire "$role")
+    local accelerator=(-accel tcg,thread=multi)
+    [ "$counted" = no ] || accelerator=(-accel tcg,thread=single -icount shift=0)
     # An emulator that is left alone ends: each of the three gets a signal when the one before it ends.
     setpriv --pdeathsig TERM timeout --kill-after 2 "$timeout" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
-        -accel tcg,thread=multi -cpu max -smp "$processors" -m "$memory" \
+        "${accelerator[@]}" -cpu max -smp "$processors" -m "$memory" \
         -kernel "$kernel" -initrd "$work/initrd" \
         -append "$kernel_options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma" \
         -serial "file:$work/console.$role" \
