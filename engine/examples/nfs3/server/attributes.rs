@@ -27,6 +27,11 @@ impl Attributes {
         Attributes::at(node, c"", AtFlags::EMPTY_PATH)
     }
 
+    /// Of a file that is held, unless it has lost its last name.
+    pub fn of_linked(node: &Node) -> Option<Attributes> {
+        Attributes::of(node).ok().filter(|attributes| attributes.links() > 0)
+    }
+
     /// Of a name in a directory, not followed.
     pub fn at(
         directory: &Node,

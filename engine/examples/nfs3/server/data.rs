@@ -59,12 +59,20 @@ pub fn read(
     let len = (arguments.count as usize).min(into.len());
     let found = permitted(&node, who, Want::Read)
         .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
-    let attributes = Attributes::of(&node).ok();
+    told(found, Attributes::of(&node).ok(), arguments.offset)
+}
+
+/// The results of READ in front of the data: how many bytes were read, or why none.
+pub fn told(
+    found: Result<usize, Status>,
+    attributes: Option<Attributes>,
+    offset: u64,
+) -> Nfs3Result<ReadHead, READ3resfail> {
     let size = attributes.as_ref().map_or(0, Attributes::size);
     let file_attributes = some(attributes.map(|attributes| attributes.fattr()));
     match found {
         Ok(len) => {
-            let eof = arguments.offset.saturating_add(len as u64) >= size;
+            let eof = offset.saturating_add(len as u64) >= size;
             Nfs3Result::Ok(ReadHead { file_attributes, count: len as u32, eof })
         }
         Err(status) => Nfs3Result::Err((status, READ3resfail { file_attributes })),
@@ -110,15 +118,17 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> COMMIT3res {
     }
 }
 
-/// Whether data may be read or written. The owner may always, whatever the mode says now, and who may
-/// execute a file may read it, because a client executes what it has read.
 fn permitted(node: &Node, who: &Identity, want: Want) -> Result<(), Status> {
     match node.kind() {
-        FileType::RegularFile => {}
-        FileType::Directory => return Err(Status::NFS3ERR_ISDIR),
-        _ => return Err(Status::NFS3ERR_INVAL),
+        FileType::RegularFile => may(&Attributes::of(node)?, who, want),
+        FileType::Directory => Err(Status::NFS3ERR_ISDIR),
+        _ => Err(Status::NFS3ERR_INVAL),
     }
-    let now = Attributes::of(node)?;
+}
+
+/// Whether the data of a file may be read or written. The owner may always, whatever the mode says now,
+/// and who may execute a file may read it, because a client executes what it has read.
+pub fn may(now: &Attributes, who: &Identity, want: Want) -> Result<(), Status> {
     let executes = want == Want::Read && now.may(who, Want::Search);
     if now.may(who, want) || who.owns(now.owner()) || executes {
         Ok(())

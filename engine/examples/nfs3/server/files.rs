@@ -22,9 +22,14 @@ use super::names::NAME_MAX;
 pub fn getattr(export: &Export, arguments: &GETATTR3args) -> GETATTR3res {
     let attributes = export.find(&arguments.object).and_then(|node| Attributes::of(&node));
     match attributes {
-        Ok(attributes) => Nfs3Result::Ok(GETATTR3resok { obj_attributes: attributes.fattr() }),
+        Ok(attributes) => told(&attributes),
         Err(status) => Nfs3Result::Err((status, Void)),
     }
+}
+
+/// The results of GETATTR.
+pub fn told(attributes: &Attributes) -> GETATTR3res {
+    Nfs3Result::Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 
 /// SETATTR
@@ -54,10 +59,14 @@ pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SET
 /// ACCESS
 pub fn access(export: &Export, who: &Identity, arguments: &ACCESS3args) -> ACCESS3res {
     let attributes = export.find(&arguments.object).and_then(|node| Attributes::of(&node));
-    let attributes = match attributes {
-        Ok(attributes) => attributes,
-        Err(status) => return Nfs3Result::Err((status, ACCESS3resfail::default())),
-    };
+    match attributes {
+        Ok(attributes) => granted(&attributes, who, arguments.access),
+        Err(status) => Nfs3Result::Err((status, ACCESS3resfail::default())),
+    }
+}
+
+/// The results of ACCESS: of the rights that are asked for those that there are.
+pub fn granted(attributes: &Attributes, who: &Identity, asked: u32) -> ACCESS3res {
     let changes = ACCESS3_MODIFY | ACCESS3_EXTEND;
     let (writing, searching) = match attributes.kind() {
         FileType::Directory => (changes | ACCESS3_DELETE, ACCESS3_LOOKUP),
@@ -68,7 +77,7 @@ pub fn access(export: &Export, who: &Identity, arguments: &ACCESS3args) -> ACCES
     let granted = granted.fold(0, |all, (_, bits)| all | bits);
     Nfs3Result::Ok(ACCESS3resok {
         obj_attributes: some(Some(attributes.fattr())),
-        access: granted & arguments.access,
+        access: granted & asked,
     })
 }
 

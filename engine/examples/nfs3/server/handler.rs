@@ -7,6 +7,7 @@ use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, Handler, Reply, ShardHandle, Turn};
 
 use super::arguments::{Arguments, Unusable};
+use super::at_once;
 use super::drc::{self, Drc, Verdict};
 use super::export::Export;
 use super::procedures::Outcome;
@@ -44,8 +45,8 @@ impl NfsHandler {
         }
     }
 
-    /// Lets go of a call: it is somebody else's now.
-    fn pass_on<'a>(
+    /// Answers a call, or lets go of it: then it is somebody else's.
+    fn serve<'a>(
         &mut self,
         mut call: Call<'a>,
         header: &CallHeader,
@@ -53,10 +54,15 @@ impl NfsHandler {
         reply: Reply<'a>,
     ) -> Answer<'a> {
         let procedure = header.procedure;
+        let who = self.export.policy().identity(&header.caller);
         let Arguments { head, data } = arguments;
+        let mut task = Task { procedure, who, head, data: Vec::new(), into: None };
+        if let Some(outcome) = at_once::execute(&self.export, &mut task) {
+            return send(reply, procedure, outcome);
+        }
         let address = call.address().ip();
         let fingerprint = drc::concerns(procedure)
-            .then(|| self.drc.fingerprint(call.xid(), address, procedure, &head));
+            .then(|| self.drc.fingerprint(call.xid(), address, procedure, &task.head));
         let (answer, ticket) = reply.defer();
         let mut waiter = Waiter { ticket, procedure, desk: self.desk.clone() };
         if let Some(fingerprint) = &fingerprint {
@@ -73,9 +79,7 @@ impl NfsHandler {
                 }
             };
         }
-        let data = data.map_or_else(Vec::new, |data| data.take(&mut call));
-        let who = self.export.policy().identity(&header.caller);
-        let task = Task { procedure, who, head, data, into: None };
+        task.data = data.map_or_else(Vec::new, |data| data.take(&mut call));
         let job = Job { waiter, repeat: fingerprint, task };
         if matches!(procedure, nfs3::READ | nfs3::READLINK) {
             self.without_memory.push_back(job);
@@ -126,21 +130,24 @@ impl Handler for NfsHandler {
             Ok(_) if header.procedure == nfs3::NULL => {
                 send(reply, nfs3::NULL, Outcome::Results { head: Vec::new(), data: None })
             }
-            Ok(arguments) => self.pass_on(call, &header, arguments, reply),
+            Ok(arguments) => self.serve(call, &header, arguments, reply),
             Err(Unusable::Garbage) => deny(reply, Denial::Garbage),
             Err(Unusable::Misplaced) => reply.refuse(),
         }
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        self.answer(turn);
         while !self.without_memory.is_empty()
             && let Some(buffer) = turn.buffer()
             && let Some(mut job) = self.without_memory.pop_front()
         {
             job.task.into = Some(buffer);
-            self.queue.put(job);
+            match at_once::execute(&self.export, &mut job.task) {
+                Some(outcome) => self.done.push_back(job.waiter.done(outcome)),
+                None => self.queue.put(job),
+            }
         }
+        self.answer(turn);
     }
 }
 

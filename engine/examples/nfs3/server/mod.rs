@@ -8,6 +8,7 @@
 //! ```
 
 mod arguments;
+mod at_once;
 mod attributes;
 mod credentials;
 mod data;
@@ -17,6 +18,8 @@ mod export;
 mod files;
 mod handler;
 mod handles;
+mod held;
+mod medium;
 mod mount;
 mod mount_calls;
 mod names;
@@ -116,8 +119,10 @@ impl<P: Provider> Server<P> {
 /// None that are known.
 pub fn config() -> Result<Config, ConfigError> {
     let mut raw = Config::profile("laptop")?.raw().clone();
-    // What calls wait for is the file system: a core is better left to the threads that work on it.
-    raw.engine.idle.spin = "50us".into();
+    // A thread that spins is in the way of those that bring it work, unless it has a processor to itself.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let spin = if processors < PROCESSORS_TO_SPIN { "0us" } else { "50us" };
+    raw.engine.idle.spin = spin.into();
     raw.connections.max = 16;
     raw.connections.credits = 32;
     raw.connections.credits_requested = 1;
@@ -132,5 +137,8 @@ pub fn config() -> Result<Config, ConfigError> {
     Config::try_from(raw)
 }
 
+/// Where there are fewer, the shard, the network, the threads of the file system and whoever else is on this machine share
+/// them.
+const PROCESSORS_TO_SPIN: usize = 4;
 /// Answers that are kept for calls that are repeated.
 const ANSWERS_KEPT: usize = 1024;

@@ -354,8 +354,11 @@ fn fresh(name: &[u8]) -> Result<(), Status> {
     if matches!(name, b"." | b"..") { Err(Status::NFS3ERR_EXIST) } else { sound(name) }
 }
 
-/// A name that can be taken away.
-fn ordinary(name: &[u8]) -> Result<(), Status> {
+/// A name that can be taken away, or looked up in its directory alone.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn ordinary(name: &[u8]) -> Result<(), Status> {
     if matches!(name, b"." | b"..") { Err(Status::NFS3ERR_INVAL) } else { sound(name) }
 }
 

@@ -12,11 +12,10 @@
 //! of the file system, which `open_by_handle_at` does, and a handle cannot lead out of the export,
 //! which one opened by that call can, once somebody on the server has moved its file away.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2, statat,
@@ -25,6 +24,8 @@ use rustix::io::Errno;
 
 use super::attributes::{Attributes, Status, status};
 use super::handles::FileId;
+use super::held::Held;
+use super::medium::Medium;
 use super::searches::{Search, Searches};
 use super::tree::{Place, Tree};
 
@@ -66,6 +67,11 @@ impl Node {
         CString::new(path).unwrap_or_default()
     }
 
+    /// A descriptor to read its data, if one is open already.
+    pub fn open_data(&self) -> Option<BorrowedFd<'_>> {
+        self.reading.get().map(AsFd::as_fd)
+    }
+
     /// A descriptor for its data: of a regular file, or to list a directory.
     ///
     /// # Errors
@@ -94,17 +100,12 @@ impl Node {
 pub struct Nodes {
     root: Arc<Node>,
     device: (u32, u32),
-    held: Mutex<HashMap<FileId, Held>>,
+    medium: Medium,
+    held: Held,
     tree: Mutex<Tree>,
     searches: Mutex<Searches>,
     /// Whoever searches holds it.
     search: Mutex<()>,
-}
-
-#[derive(Debug)]
-struct Held {
-    node: Arc<Node>,
-    since: Instant,
 }
 
 impl Nodes {
@@ -116,11 +117,13 @@ impl Nodes {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty())?;
         let attributes = Attributes::of_fd(&fd)?;
+        let medium = Medium::of(&fd);
         let root = Arc::new(Node::new(fd, &attributes));
         Ok(Nodes {
             root,
             device: attributes.device(),
-            held: Mutex::default(),
+            medium,
+            held: Held::default(),
             tree: Mutex::default(),
             searches: Mutex::default(),
             search: Mutex::default(),
@@ -130,6 +133,11 @@ impl Nodes {
     /// The file system that is exported.
     pub fn device(&self) -> (u32, u32) {
         self.device
+    }
+
+    /// What the exported file system lies on.
+    pub fn medium(&self) -> Medium {
+        self.medium
     }
 
     /// The exported directory.
@@ -146,7 +154,7 @@ impl Nodes {
         if id == self.root.id {
             return Ok(self.root.clone());
         }
-        if let Some(node) = self.held(id) {
+        if let Some(node) = self.held.get(id) {
             return Ok(node);
         }
         if let Some(node) = self.at_its_place(id)? {
@@ -174,6 +182,44 @@ impl Nodes {
     pub fn look_up(&self, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
         let fd = openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE).map_err(status)?;
         self.admit(fd, directory, name)
+    }
+
+    /// Looks at a file of this number, if it is held: for a shard, which cannot wait. Whether it is still
+    /// there is to be seen by its attributes.
+    pub fn at_hand<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
+        if id == self.root.id { look(&self.root) } else { self.held.with(id, look) }
+    }
+
+    /// As [`Nodes::look_up`], with what the kernel has in its cache: `None` if that does not say it. The
+    /// file is not held yet.
+    pub fn look_up_cached(
+        &self,
+        directory: &Node,
+        name: &[u8],
+    ) -> Option<Result<(Node, Attributes), Status>> {
+        // After a search what was found is put in order, which takes a while.
+        drop(self.tree.try_lock().ok()?);
+        let inside = INSIDE | ResolveFlags::CACHED;
+        let fd = match openat2(directory.fd(), name, HOLD, Mode::empty(), inside) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Some(Err(Status::NFS3ERR_NOENT)),
+            Err(_) => return None,
+        };
+        let attributes = Attributes::of_fd(&fd).ok()?;
+        if attributes.device() != self.device {
+            return Some(Err(Status::NFS3ERR_ACCES));
+        }
+        self.note(attributes.id().inode, directory, name);
+        Some(Ok((Node::new(fd, &attributes), attributes)))
+    }
+
+    /// Holds a file that was looked up, if that takes no time.
+    pub fn hold_at_once(&self, node: Node) {
+        if let Ok(mut searches) = self.searches.try_lock() {
+            searches.was_found(node.id);
+            drop(searches);
+            self.held.keep_at_once(node);
+        }
     }
 
     /// The directory above a directory.
@@ -215,7 +261,7 @@ impl Nodes {
         if there.kind() == FileType::Directory || there.links() == 1 {
             lock(&self.searches).was_removed(id);
         }
-        lock(&self.held).remove(&id);
+        self.held.forget(id);
     }
 
     /// Takes in what was opened by its name.
@@ -226,37 +272,15 @@ impl Nodes {
         }
         let id = attributes.id();
         self.note(id.inode, directory, name);
-        if let Some(node) = self.held(id) {
+        if let Some(node) = self.held.get(id) {
             return Ok(node);
         }
         Ok(self.hold(Node::new(fd, &attributes)))
     }
 
-    fn held(&self, id: FileId) -> Option<Arc<Node>> {
-        let mut held = lock(&self.held);
-        let Held { node, since } = held.get(&id)?;
-        let is_there = since.elapsed() < HELD_FOR
-            && Attributes::of(node).is_ok_and(|attributes| attributes.links() > 0);
-        if !is_there {
-            held.remove(&id);
-            return None;
-        }
-        Some(node.clone())
-    }
-
     fn hold(&self, node: Node) -> Arc<Node> {
-        let node = Arc::new(node);
         lock(&self.searches).was_found(node.id);
-        let mut held = lock(&self.held);
-        if held.len() >= HELD_MAX {
-            // Half of them, the longest held: one sweep for many files.
-            let mut since: Vec<Instant> = held.values().map(|held| held.since).collect();
-            let (_, middle, _) = since.select_nth_unstable(HELD_MAX / 2);
-            let middle = *middle;
-            held.retain(|_, held| held.since > middle);
-        }
-        held.insert(node.id, Held { node: node.clone(), since: Instant::now() });
-        node
+        self.held.keep(node)
     }
 
     /// Opens a file where it was seen last, if it is still there.
@@ -350,10 +374,5 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// Files held at one time; each has up to three descriptors.
-const HELD_MAX: usize = 256;
-/// After that a file is looked for at its place again: somebody on the server may have moved it out
-/// of the export.
-const HELD_FOR: Duration = Duration::from_secs(5);
 /// Bytes of a listing at a time.
 const LIST_LEN: usize = 64 << 10;

@@ -120,7 +120,8 @@ fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome,
     Ok(Outcome::Results { head: pack(&results)?, data: data.map(cut) })
 }
 
-fn cut((mut loan, len): (Loan, usize)) -> Loan {
+/// The front of a buffer.
+pub fn cut((mut loan, len): (Loan, usize)) -> Loan {
     loan.truncate(len);
     loan
 }
@@ -131,11 +132,19 @@ fn later() -> Result<Outcome, Denial> {
     packed(&Nfs3Result::<ReadHead, _>::Err((Status::NFS3ERR_JUKEBOX, nothing)))
 }
 
-fn packed(results: &impl Pack) -> Result<Outcome, Denial> {
+/// Results without data.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn packed(results: &impl Pack) -> Result<Outcome, Denial> {
     Ok(Outcome::Results { head: pack(results)?, data: None })
 }
 
-fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
+/// Results, or what of them stands in front of data.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
     let mut bytes = Vec::with_capacity(results.packed_size());
     // Only a length beyond 32 bits cannot be written, and lists are limited.
     results.pack(&mut bytes).map_err(|_| Denial::Garbage)?;

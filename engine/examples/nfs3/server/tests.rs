@@ -1,5 +1,6 @@
 //! The whole server over the fabric: a client that packs arguments and unpacks results.
 
+mod at_once;
 mod client;
 mod files;
 mod lists;
@@ -67,12 +68,17 @@ impl Running {
 
     /// Serves a directory, maybe one that was served before.
     pub fn serving(scratch: Scratch) -> Running {
+        Running::working(scratch, 2)
+    }
+
+    /// As [`Running::serving`], with so many threads for the file system.
+    pub fn working(scratch: Scratch, workers: usize) -> Running {
         let fabric = Fabric::new();
         let any = "127.0.0.1:0".parse().expect("an address");
         let server = Server::start(
             fabric.clone(),
             config().expect("it is built in"),
-            &scratch.options(),
+            &Options { workers, ..scratch.options() },
             any,
             any,
         )

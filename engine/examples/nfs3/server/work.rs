@@ -133,8 +133,14 @@ impl Desk {
 impl Waiter {
     /// Leaves the answer.
     pub fn answer(self, outcome: Outcome) {
-        let Waiter { ticket, procedure, desk } = self;
-        desk.leave(Done { ticket, procedure, outcome });
+        let desk = self.desk.clone();
+        desk.leave(self.done(outcome));
+    }
+
+    /// The answer, for a shard that has it itself.
+    pub fn done(self, outcome: Outcome) -> Done {
+        let Waiter { ticket, procedure, .. } = self;
+        Done { ticket, procedure, outcome }
     }
 }
 
