@@ -8,8 +8,8 @@ use nfs3_types::nfs3::{
 };
 use rpcrdma_engine::ulb::nfs3;
 
-use super::{Running, Scratch};
 use super::client::Client;
+use super::{Running, Scratch};
 
 /// One piece of a list: names with their cookies, the verifier, and whether it is the last.
 type Piece = (Vec<(String, u64)>, cookieverf3, bool);
