@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 fn unmet<P: Provider>(provider: P, raw: &Raw) -> (&'static str, String) {
     let begun = Engine::without_threads(provider, checked(raw));
     let begun = begun.and_then(|(engine, control)| engine.client().map(|_| drop(control)));
-    match begun.err().expect("starting fails") {
+    match begun.expect_err("starting fails") {
         error @ SetupError::Unmet { key, .. } => (key, error.to_string()),
         other => panic!("{other}"),
     }
