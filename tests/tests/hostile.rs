@@ -596,6 +596,19 @@ impl Scene {
     }
 }
 
+/// Receives are posted in chains, and one that waits for the others kept the shard awake for many
+/// turns, on a processor that its client may need for the answer.
+#[test]
+fn a_shard_that_has_answered_posts_its_receives_and_sleeps() {
+    let mut scene = Scene::with(&eight_slots());
+    scene.others_are_served();
+    while scene.world.turn_servers() {}
+    let server = &mut scene.world.servers[0];
+    let before = server.handle().stats().sleeps;
+    server.wait(Duration::ZERO);
+    assert_eq!(server.handle().stats().sleeps - before, 1);
+}
+
 #[test]
 fn a_shard_sleeps_while_messages_of_a_peer_that_takes_nothing_wait() {
     let mut scene = besieged();

@@ -353,6 +353,8 @@ impl<P: Provider> Core<P> {
 
     /// Sleeps until there may be something to do, at most `timeout`.
     pub fn sleep(&mut self, timeout: Duration) {
+        // Whoever has the time to sleep has it to post what waits for a longer chain.
+        self.top_up();
         let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
         if !self.outbox.is_idle() || !is_refilled || self.can_serve_waiting() || self.can_settle() {
             return;
