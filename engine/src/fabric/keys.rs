@@ -3,25 +3,47 @@
 //! A key is the index of its registration and a tag that changes whenever the index is used again,
 //! so a key that was given back names nothing. The table is shared and locked; each set of queues
 //! reads a copy of its own, and takes a new one when the version says that the table has changed.
+//! A key that the copy does not have is looked up in the table: what was registered a moment ago is
+//! known to everybody.
+//!
+//! ```text
+//!   the queues' thread, in a poll            whoever deregisters
+//!   turn = odd                               take the key out, version + 1
+//!   light()                                  heavy()
+//!   another version? ── yes ─▶ new copy      wait for each turn that is odd to be another
+//!   look keys up, copy bytes                 nobody uses the key
+//!   turn = even
+//! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
 
-use rpcrdma_mempool::{Access, Keys, RegisterError, Registrar, Rights, Sge};
+use crossbeam_utils::CachePadded;
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 
-use rpcrdma_mempool::Region;
+use super::barrier;
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 
 /// All registrations of a fabric.
 #[derive(Debug, Default)]
 pub(super) struct KeyTable {
     version: AtomicU64,
-    slots: Mutex<Vec<Slot>>,
+    places: Mutex<Places>,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    slots: Vec<Slot>,
+    /// Those that are not used, the one that waits longest first.
+    vacant: VecDeque<u32>,
+    /// Everybody who looks keys up, and some who do not any more.
+    readers: Vec<Arc<Reader>>,
 }
 
 /// One place of the table.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The key that names it now; its tag is 0 while it is vacant.
+    /// The key that names it now; the one that named it last, with [`VACANT`], if none does.
     key: u32,
     access: Access,
     base: u64,
@@ -35,15 +57,12 @@ impl Registrar for KeyTable {
         Ok(Keys { lkey: key, rkey: key })
     }
 
+    /// Waits for the polls that are going on: not longer than one takes.
     fn deregister(&self, keys: Keys) -> std::io::Result<()> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(slot) = slots.get_mut(index_of(keys.lkey)) else { return Ok(()) };
-        if slot.key == keys.lkey && slot.is_used() {
-            slot.len = 0;
-            slot.base = 0;
-            slot.access = Access::empty();
-            slot.key |= VACANT;
-            self.version.fetch_add(1, Ordering::Release);
+        let readers = self.remove(keys.lkey);
+        if !readers.is_empty() {
+            barrier::heavy();
+            readers.iter().for_each(|reader| reader.wait());
         }
         Ok(())
     }
@@ -52,18 +71,17 @@ impl Registrar for KeyTable {
 impl KeyTable {
     /// How many registrations there are.
     pub(super) fn held(&self) -> usize {
-        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.iter().filter(|slot| slot.is_used()).count()
+        self.lock().slots.iter().filter(|slot| slot.is_used()).count()
     }
 
-    fn insert(&self, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = match slots.iter().position(|slot| !slot.is_used()) {
-            Some(index) => index,
+    pub(super) fn insert(&self, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
+        let Places { slots, vacant, .. } = &mut *self.lock();
+        let index = match vacant.pop_front() {
+            Some(index) => index as usize,
             None if slots.len() < KEYS_MAX => slots.len(),
             None => return Err(RegisterError::Full { held: slots.len() as u64 }),
         };
-        let tag = slots.get(index).map_or(1, |slot| next_tag(slot.key));
+        let tag = slots.get(index).map_or(TAG_FIRST, |slot| next_tag(slot.key));
         let key = tag << INDEX_BITS | index as u32;
         let slot = Slot { key, access, base, len };
         match slots.get_mut(index) {
@@ -73,11 +91,99 @@ impl KeyTable {
         self.version.fetch_add(1, Ordering::Release);
         Ok(key)
     }
+
+    /// Takes a key out. Returns who may still use it: nobody if it names nothing.
+    fn remove(&self, key: u32) -> Vec<Arc<Reader>> {
+        let Places { slots, vacant, readers } = &mut *self.lock();
+        let Some(slot) = slots.get_mut(index_of(key)).filter(|slot| slot.key == key) else {
+            return Vec::new();
+        };
+        *slot = Slot { key: key | VACANT, access: Access::empty(), base: 0, len: 0 };
+        vacant.push_back(index_of(key) as u32);
+        self.version.fetch_add(1, Ordering::Release);
+        readers.clone()
+    }
+
+    fn add_reader(&self) -> Arc<Reader> {
+        let reader = Arc::new(Reader { turn: CachePadded::new(AtomicU64::new(0)) });
+        let Places { readers, .. } = &mut *self.lock();
+        // What those who are gone did has been seen to end: whoever locks next comes after it.
+        readers.retain(|reader| Arc::strong_count(reader) > 1 || reader.is_in_use());
+        readers.push(Arc::clone(&reader));
+        reader
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Slot {
     fn is_used(&self) -> bool {
         self.key & VACANT == 0
+    }
+
+    #[inline(always)]
+    fn allows(&self, sge: &Sge, access: Access) -> bool {
+        // Below the base wraps around to a huge offset.
+        let offset = sge.addr.wrapping_sub(self.base);
+        let within = offset <= self.len && u64::from(sge.length) <= self.len - offset;
+        within && self.access.contains(access)
+    }
+
+    #[inline(always)]
+    fn locate(&self, offset: u64, len: u32) -> Option<u64> {
+        let within = offset <= self.len && u64::from(len) <= self.len - offset;
+        within.then(|| self.base.wrapping_add(offset))
+    }
+}
+
+/// Whether a thread is between looking keys up and having done with what they name.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// Odd if so.
+    turn: CachePadded<AtomicU64>,
+}
+
+impl Reader {
+    /// From now on until [`Reader::end`] the keys may be used to touch memory. Called by the thread
+    /// of the cache alone.
+    #[inline(always)]
+    pub(super) fn begin(&self, keys: &mut KeyCache) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        // Release: who waits for the last turn may see this one instead of its end.
+        self.turn.store(turn + 1, Ordering::Release);
+        // Whoever takes a key out has either been seen here, by the version, or sees the turn.
+        barrier::light();
+        keys.refresh();
+    }
+
+    /// No memory is touched any more.
+    #[inline(always)]
+    pub(super) fn end(&self) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn + 1, Ordering::Release);
+    }
+
+    /// Ends what a panic has not.
+    #[cold]
+    pub(super) fn end_for_good(&self) {
+        if self.is_in_use() {
+            self.end();
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.turn.load(Ordering::Acquire) % 2 == 1
+    }
+
+    /// Waits for the end of what goes on now.
+    #[cold]
+    fn wait(&self) {
+        let turn = self.turn.load(Ordering::Acquire);
+        while turn % 2 == 1 && self.turn.load(Ordering::Acquire) == turn {
+            yield_now();
+        }
     }
 }
 
@@ -89,10 +195,12 @@ pub(super) struct KeyCache {
 }
 
 impl KeyCache {
-    pub(super) fn new(table: Arc<KeyTable>) -> KeyCache {
+    /// A copy, and what its thread has to begin before it uses a key.
+    pub(super) fn new(table: Arc<KeyTable>) -> (KeyCache, Arc<Reader>) {
+        let reader = table.add_reader();
         let mut cache = KeyCache { table, version: 0, slots: Vec::new() };
         cache.reload();
-        cache
+        (cache, reader)
     }
 
     /// Takes a new copy if the table has changed. One load if it has not.
@@ -106,26 +214,47 @@ impl KeyCache {
     /// Whether the bytes of `sge` may be used so.
     #[inline(always)]
     pub(super) fn allows(&self, sge: &Sge, access: Access) -> bool {
-        let Some(slot) = self.find(sge.lkey) else { return false };
-        // Below the base wraps around to a huge offset.
-        let offset = sge.addr.wrapping_sub(slot.base);
-        let within = offset <= slot.len && u64::from(sge.length) <= slot.len - offset;
-        within && slot.access.contains(access)
+        match self.find(sge.lkey) {
+            Some(slot) => slot.allows(sge, access),
+            None => self.allows_late(*sge, access),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allows_late(&self, sge: Sge, access: Access) -> bool {
+        self.find_late(sge.lkey).is_some_and(|slot| slot.allows(&sge, access))
     }
 
     /// Where the bytes of `sge` begin, counted from the beginning of their region. The bytes are
     /// not checked.
     #[inline]
     pub(super) fn offset(&self, sge: &Sge) -> u64 {
-        self.find(sge.lkey).map_or(u64::MAX, |slot| sge.addr.wrapping_sub(slot.base))
+        match self.find(sge.lkey) {
+            Some(slot) => sge.addr.wrapping_sub(slot.base),
+            None => self.offset_late(sge),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn offset_late(&self, sge: &Sge) -> u64 {
+        self.find_late(sge.lkey).map_or(u64::MAX, |slot| sge.addr.wrapping_sub(slot.base))
     }
 
     /// The address of `len` bytes at `offset` of the region that `key` names.
     #[inline]
     pub(super) fn locate(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
-        let slot = self.find(key)?;
-        let within = offset <= slot.len && u64::from(len) <= slot.len - offset;
-        within.then(|| slot.base.wrapping_add(offset))
+        match self.find(key) {
+            Some(slot) => slot.locate(offset, len),
+            None => self.locate_late(key, offset, len),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn locate_late(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
+        self.find_late(key)?.locate(offset, len)
     }
 
     #[inline]
@@ -133,11 +262,16 @@ impl KeyCache {
         self.slots.get(index_of(key)).filter(|slot| slot.key == key)
     }
 
+    /// What a key names that was registered after the copy was taken.
+    fn find_late(&self, key: u32) -> Option<Slot> {
+        self.table.lock().slots.get(index_of(key)).filter(|slot| slot.key == key).copied()
+    }
+
     #[cold]
     fn reload(&mut self) {
-        let slots = self.table.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.table.lock();
         self.version = self.table.version.load(Ordering::Acquire);
-        self.slots.clone_from(&slots);
+        self.slots.clone_from(&places.slots);
     }
 }
 
@@ -149,10 +283,75 @@ fn index_of(key: u32) -> usize {
 /// Tags run from 1 to the largest that leaves the mark of a vacant place free.
 fn next_tag(key: u32) -> u32 {
     let tag = (key & !VACANT) >> INDEX_BITS;
-    if tag == (VACANT >> INDEX_BITS) - 1 { 1 } else { tag + 1 }
+    if tag == TAG_LAST { 1 } else { tag + 1 }
 }
 
 const INDEX_BITS: u32 = 14;
 /// Set in the key of a place that is not used: no key that was ever given out has it.
 const VACANT: u32 = 1 << 31;
 const KEYS_MAX: usize = 1 << INDEX_BITS;
+const TAG_LAST: u32 = (VACANT >> INDEX_BITS) - 1;
+/// Near the last, so that whoever registers a few times has seen what comes behind it.
+const TAG_FIRST: u32 = TAG_LAST - 1;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const RW: Access = Access::LOCAL_WRITE;
+
+    fn sge(addr: u64, length: u32, lkey: u32) -> Sge {
+        Sge { addr, length, lkey }
+    }
+
+    #[test]
+    fn what_was_registered_since_the_last_look_is_known() {
+        let table = Arc::new(KeyTable::default());
+        let old = table.insert(0x1000, 64, RW).expect("room");
+        let (cache, _reader) = KeyCache::new(Arc::clone(&table));
+        let new = table.insert(0x2000, 64, RW).expect("room");
+        assert_eq!(cache.locate(new, 8, 56), Some(0x2008));
+        assert_eq!(cache.locate(new, 8, 57), None);
+        assert_eq!(cache.offset(&sge(0x2004, 1, new)), 4);
+        assert!(cache.allows(&sge(0x2000, 64, new), RW));
+        assert!(!cache.allows(&sge(0x2000, 64, new), Access::REMOTE_READ));
+        // In the place of one that is gone, too.
+        table.remove(old);
+        let again = table.insert(0x3000, 64, RW).expect("room");
+        assert_eq!(index_of(again), index_of(old));
+        assert_eq!(cache.locate(again, 0, 64), Some(0x3000));
+        assert_eq!(cache.locate(1 << INDEX_BITS | 9, 0, 1), None, "never given out");
+    }
+
+    #[test]
+    fn tags_pass_their_last_and_no_key_has_none() {
+        let table = Arc::new(KeyTable::default());
+        let (mut cache, _reader) = KeyCache::new(Arc::clone(&table));
+        let mut keys = Vec::new();
+        for base in (0x1000..).step_by(64).take(5) {
+            let key = table.insert(base, 64, RW).expect("room");
+            assert!(!keys.contains(&key) && key >> INDEX_BITS != 0 && key & VACANT == 0);
+            cache.refresh();
+            assert_eq!(cache.locate(key, 0, 64), Some(base));
+            assert!(keys.iter().all(|old| cache.locate(*old, 0, 1).is_none()), "they are dead");
+            keys.push(key);
+            table.remove(key);
+            cache.refresh();
+            assert_eq!(cache.locate(key, 0, 1), None);
+        }
+        let tags: Vec<u32> = keys.iter().map(|key| key >> INDEX_BITS).collect();
+        assert_eq!(tags, [TAG_LAST - 1, TAG_LAST, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_place_that_is_vacant_longest_is_used_first() {
+        let table = KeyTable::default();
+        let keys = [0_u64; 3].map(|base| table.insert(base, 1, RW).expect("room"));
+        for at in [1, 0, 2] {
+            table.remove(keys[at]);
+        }
+        let again = [0_u64; 3].map(|base| table.insert(base, 1, RW).expect("room"));
+        assert_eq!(again.map(index_of), [1, 0, 2]);
+        assert_eq!(table.held(), 3);
+    }
+}

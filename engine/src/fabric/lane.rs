@@ -16,6 +16,7 @@ use std::sync::Arc;
 use self::remote::PendingRead;
 use super::core::{Arrival, Core, Posted};
 use super::endpoint::Link;
+use super::keys::Reader;
 use super::port::Port;
 use super::qp::{Fate, QueuePair};
 #[cfg(all(test, not(loom)))]
@@ -131,13 +132,19 @@ impl Lane {
 
     /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
     #[inline(always)]
-    pub(super) fn poll(&mut self, core: &mut Core, out: &mut WcBatch, budget: usize) {
+    pub(super) fn poll(
+        &mut self,
+        core: &mut Core,
+        reader: &Reader,
+        out: &mut WcBatch,
+        budget: usize,
+    ) {
         let now = core.now_if_delayed();
         // The first message after an idle poll goes up alone: looking for a second one would wait
         // for a line that the peer does not have in its hands, and so would the program's reply.
         // Housekeeping waits for the next poll.
         let budget = if self.is_streaming { budget } else { 1 };
-        let taken = self.receive(core, out, now, budget);
+        let taken = self.receive((core, reader), out, now, budget);
         let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
         if is_due || core.delay_ns != 0 {
             self.housekeep(core, out, now, taken == 0);
@@ -147,7 +154,7 @@ impl Lane {
             self.quiet = 0;
         }
         if self.chores != 0 {
-            self.do_chores(core, out, now);
+            self.do_chores((core, reader), out, now);
         }
     }
 
@@ -183,11 +190,28 @@ impl Lane {
 
     /// Takes messages until there is none, or no room for a completion. Returns how many.
     #[inline(always)]
-    fn receive(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+    fn receive(
+        &mut self,
+        (core, reader): (&mut Core, &Reader),
+        out: &mut WcBatch,
+        now: u64,
+        budget: usize,
+    ) -> usize {
+        self.rx.prefetch_front();
+        if out.is_full() || self.rx.front().is_none() {
+            return 0;
+        }
+        reader.begin(&mut core.keys);
+        let taken = self.take(core, out, now, budget);
+        reader.end();
+        taken
+    }
+
+    /// As [`Lane::receive`], while keys may be used.
+    #[inline(always)]
+    fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
-        while taken < budget && !out.is_full() {
-            self.rx.prefetch_front();
-            let Some(body) = self.rx.front() else { break };
+        while let Some(body) = self.rx.front() {
             if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
                 break;
             }
@@ -198,6 +222,10 @@ impl Lane {
             } else if !self.receive_other(core, out, now) {
                 return taken - 1;
             }
+            if taken == budget || out.is_full() {
+                break;
+            }
+            self.rx.prefetch_front();
         }
         taken
     }

@@ -25,7 +25,10 @@
 //! key is carried out: the memory is not touched any more, and the window cannot be bound again
 //! before `destroy`, after which it is bound to nothing. A registration by `expose` is of
 //! these queues: all their queue pairs can use its key, and, unlike with a device, those of other
-//! queues cannot. Memory with remote rights of its own is deregistered after the queues are dropped.
+//! queues cannot.
+//!
+//! Registrations. A key is good as soon as there is one. Deregistering waits for the polls that are
+//! going on; when it has returned, nothing is done under the key, whoever polls.
 //!
 //! Depths. A send queue has `send_depth` places; a completion frees that of its request and of the
 //! unsignaled ones before it, so a program that never signals runs out of places. Requests that do
@@ -357,11 +360,12 @@ impl Provider for Fabric {
             source,
             hint: "check the limit of open files (ulimit -n)",
         })?;
+        let (keys, reader) = KeyCache::new(Arc::clone(&self.0.keys));
         let core = Core {
             qps: QpTable::new(attr.qp_max),
             backlog: BacklogPool::new(requests_max as usize),
             srq: Srq::new(attr.srq_depth, attr.recv_sge),
-            keys: KeyCache::new(Arc::clone(&self.0.keys)),
+            keys,
             rights: Rights::new(
                 self.0.key_secret.wrapping_add(id),
                 Arc::clone(&self.0.windows_left),
@@ -382,7 +386,7 @@ impl Provider for Fabric {
         };
         let port = Arc::new(port);
         self.0.add_port(&port);
-        Ok(FabricQueues::new(port, core, (options.slots, limits)))
+        Ok(FabricQueues::new(port, (core, reader), (options.slots, limits)))
     }
 
     fn open_cm(&self) -> Result<FabricCm, SetupError> {

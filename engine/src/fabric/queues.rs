@@ -8,7 +8,8 @@
 //!
 //! Everything that arrives is carried out by `poll_cq`, on the thread that owns the queues. Nothing
 //! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, but for the first
-//! call after a registration has changed: it takes a new copy of the key table.
+//! call after a registration has changed, which takes a new copy of the key table, and for a key that
+//! the copy does not have.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use rpcrdma_mempool::{Access, RegisterError, Sge};
 use super::core::{Core, Posted};
 use super::dma::{Lent, PIECES_MAX};
 use super::endpoint::Endpoint;
+use super::keys::Reader;
 use super::lane::{Lane, Outlook};
 use super::port::{Port, Progress};
 use super::post::{self, Limits, NotTaken};
@@ -34,6 +36,8 @@ use crate::provider::{
 /// The queues of one shard on the software fabric.
 pub struct FabricQueues {
     port: Arc<Port>,
+    /// What says to others that a poll is using keys.
+    reader: Arc<Reader>,
     core: Core,
     lanes: Vec<Lane>,
     /// The lane to be polled first.
@@ -47,8 +51,12 @@ pub struct FabricQueues {
 pub struct FabricQp(u32);
 
 impl FabricQueues {
-    pub(super) fn new(port: Arc<Port>, core: Core, (slots, limits): (u32, Limits)) -> FabricQueues {
-        FabricQueues { port, core, lanes: Vec::new(), turn: 0, slots, limits }
+    pub(super) fn new(
+        port: Arc<Port>,
+        (core, reader): (Core, Arc<Reader>),
+        (slots, limits): (u32, Limits),
+    ) -> FabricQueues {
+        FabricQueues { port, reader, core, lanes: Vec::new(), turn: 0, slots, limits }
     }
 
     /// How many messages found no Receive when they arrived, since the beginning.
@@ -95,17 +103,17 @@ impl Queues for FabricQueues {
     }
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
-        self.core.keys.refresh();
-        if self.core.has_chores() {
-            self.open();
-            self.core.cq.drain(out);
+        let FabricQueues { reader, core, lanes, turn, .. } = self;
+        if core.has_chores() {
+            open(core, lanes);
+            core.cq.drain(out);
         }
-        if let [lane] = self.lanes.as_mut_slice() {
-            lane.poll(&mut self.core, out, usize::MAX);
+        if let [lane] = lanes.as_mut_slice() {
+            lane.poll(core, reader, out, usize::MAX);
         } else {
-            self.poll_in_turn(out);
+            poll_in_turn((core, reader), lanes, turn, out);
         }
-        if self.core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
+        if core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
     }
 
     unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
@@ -115,7 +123,7 @@ impl Queues for FabricQueues {
 
     unsafe fn post_send(&mut self, qp: FabricQp, wrs: &[SendWr<'_>]) -> Taken {
         if !self.core.opening.is_empty() {
-            self.open();
+            open(&mut self.core, &mut self.lanes);
         }
         let now = self.core.now_if_delayed();
         let Core { qps, keys, .. } = &mut self.core;
@@ -217,25 +225,6 @@ impl Queues for FabricQueues {
 }
 
 impl FabricQueues {
-    /// Polls several lanes, a few messages from each, beginning where the last poll stopped.
-    #[inline(never)]
-    fn poll_in_turn(&mut self, out: &mut WcBatch) {
-        let count = self.lanes.len();
-        for _ in 0..count {
-            if out.is_full() {
-                return;
-            }
-            if self.turn >= count {
-                self.turn = 0;
-            }
-            let lane = &mut self.lanes[self.turn];
-            self.turn += 1;
-            if !lane.is_dead {
-                lane.poll(&mut self.core, out, TURN_MESSAGES);
-            }
-        }
-    }
-
     /// Posts what is left of a chain, beginning with a request that is no plain Send or cannot
     /// leave at once.
     ///
@@ -276,36 +265,6 @@ impl FabricQueues {
             self.core.complete(&flushed, None);
         }
         Taken::without_error(wrs.len())
-    }
-
-    /// Lets those queue pairs send whose peer is attached by now.
-    #[cold]
-    fn open(&mut self) {
-        let FabricQueues { core, lanes, .. } = self;
-        let mut opening = std::mem::take(&mut core.opening);
-        opening.retain(|&num| {
-            let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {
-                return false;
-            };
-            let lane = &mut lanes[qp.lane as usize];
-            match qp.peer_progress() {
-                Progress::Made => return true,
-                Progress::Attached => {
-                    qp.state = State::Ready;
-                    if !qp.backlog.is_empty() && !std::mem::replace(&mut qp.is_waiting, true) {
-                        lane.enqueue(num);
-                    }
-                }
-                // Its goodbye may have come before we were there to hear it.
-                Progress::Left if lane.has_more(qp) => return true,
-                Progress::Left | Progress::Dropped => {
-                    lane.fail(core, None, num);
-                    core.tell(num);
-                }
-            }
-            false
-        });
-        core.opening = opening;
     }
 
     /// The lane to the peer of an endpoint; a new one for the first.
@@ -354,6 +313,7 @@ impl std::fmt::Debug for FabricQueues {
 
 impl Drop for FabricQueues {
     fn drop(&mut self) {
+        self.reader.end_for_good();
         self.core.qps.iter().for_each(QueuePair::leave);
         for lane in self.lanes.drain(..) {
             let peer = Arc::clone(&lane.peer);
@@ -362,6 +322,58 @@ impl Drop for FabricQueues {
             peer.doze.poke();
         }
     }
+}
+
+/// Polls several lanes, a few messages from each, beginning where the last poll stopped.
+#[inline(never)]
+fn poll_in_turn(
+    (core, reader): (&mut Core, &Reader),
+    lanes: &mut [Lane],
+    turn: &mut usize,
+    out: &mut WcBatch,
+) {
+    for _ in 0..lanes.len() {
+        if out.is_full() {
+            return;
+        }
+        if *turn >= lanes.len() {
+            *turn = 0;
+        }
+        let lane = &mut lanes[*turn];
+        *turn += 1;
+        if !lane.is_dead {
+            lane.poll(core, reader, out, TURN_MESSAGES);
+        }
+    }
+}
+
+/// Lets those queue pairs send whose peer is attached by now.
+#[cold]
+fn open(core: &mut Core, lanes: &mut [Lane]) {
+    let mut opening = std::mem::take(&mut core.opening);
+    opening.retain(|&num| {
+        let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {
+            return false;
+        };
+        let lane = &mut lanes[qp.lane as usize];
+        match qp.peer_progress() {
+            Progress::Made => return true,
+            Progress::Attached => {
+                qp.state = State::Ready;
+                if !qp.backlog.is_empty() && !std::mem::replace(&mut qp.is_waiting, true) {
+                    lane.enqueue(num);
+                }
+            }
+            // Its goodbye may have come before we were there to hear it.
+            Progress::Left if lane.has_more(qp) => return true,
+            Progress::Left | Progress::Dropped => {
+                lane.fail(core, None, num);
+                core.tell(num);
+            }
+        }
+        false
+    });
+    core.opening = opening;
 }
 
 /// The length of a message, if it is one that the device can send.

@@ -342,12 +342,12 @@ impl Consumer {
     /// As [`Consumer::fetch`], for a slot that was taken and not finished yet.
     #[inline(always)]
     pub(super) fn fetch_for<R>(&self, position: u64, copy: impl FnOnce() -> R) -> Option<R> {
-        self.ring.fetching.store(position + 1, Ordering::Relaxed);
+        // Release: who waits for the end of one copy may see the beginning of the next instead.
+        self.ring.fetching.store(position + 1, Ordering::Release);
         // Whoever withdraws and then settles has either been seen here or sees `fetching`.
         barrier::light();
-        let outcome = (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy);
-        self.ring.fetching.store(0, Ordering::Release);
-        outcome
+        let _fetching = Fetching(&self.ring.fetching);
+        (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy)
     }
 
     /// Says how a Read has ended. Its producer keeps the slot until then, taken or not.
@@ -419,6 +419,16 @@ impl Consumer {
     }
 }
 
+/// Memory that a slot refers to is in use until it is dropped, be it by a panic.
+struct Fetching<'a>(&'a AtomicU64);
+
+impl Drop for Fetching<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
 impl Drop for Consumer {
     fn drop(&mut self) {
         self.ring.abandoned.store(1, Ordering::Release);
@@ -433,4 +443,22 @@ pub(super) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
     rx.next += slots;
     (tx.head, tx.freed) = (rx.next, rx.next);
     rx.announce();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_panics_has_ended() {
+        let (mut tx, rx) = ring(2, false, 0);
+        tx.claim().expect("room").publish(Acks::default());
+        let copy = || rx.fetch(|| panic!("on purpose"));
+        assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
+        tx.withdraw(0);
+        tx.settle();
+        assert_eq!(rx.fetch(|| ()), None);
+    }
 }

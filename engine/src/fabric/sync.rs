@@ -1,9 +1,14 @@
-//! The atomics and cells of what two threads share: those of loom when loom checks them.
+//! The atomics, locks and cells of what two threads share: those of loom when loom checks them.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(super) use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(super) use std::sync::{Mutex, MutexGuard};
 
 #[cfg(loom)]
 pub(super) use loom::cell::UnsafeCell;

@@ -14,6 +14,7 @@
 use super::{Lane, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Outlook};
 use crate::fabric::core::{Arrival, Core};
 use crate::fabric::dma::{self, DmaError};
+use crate::fabric::keys::Reader;
 use crate::fabric::qp::State;
 use crate::fabric::rights::Granted;
 use crate::fabric::ring::{Body, Consumer, Refusal};
@@ -74,9 +75,16 @@ impl Lane {
 
     /// Reads of the peer that are due, then requests of ours that wait.
     #[inline(never)]
-    pub(super) fn do_chores(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+    pub(super) fn do_chores(
+        &mut self,
+        (core, reader): (&mut Core, &Reader),
+        out: &mut WcBatch,
+        now: u64,
+    ) {
         if self.chores & CHORE_READ != 0 {
+            reader.begin(&mut core.keys);
             self.carry_out_reads(core, out, now);
+            reader.end();
         }
         if self.chores & CHORE_SEND != 0 {
             self.drain(core, Some(out), now);

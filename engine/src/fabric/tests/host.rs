@@ -25,7 +25,7 @@ pub(super) const SMALL: QueueAttr =
 pub(super) const LATE: u64 = (1 << 32) - 3;
 
 /// Bytes of the memory of a host.
-const MEMORY: usize = 256 << 10;
+pub(super) const MEMORY: usize = 256 << 10;
 
 pub(super) struct Host<Q = FabricQueues> {
     pub queues: Q,
@@ -45,6 +45,11 @@ impl<Q: Queues<Qp = Qp>> Host<Q> {
         let access = Access::LOCAL_WRITE | Access::MW_BIND;
         let keys = register(fabric, &region, access);
         Host { queues, keys, region }
+    }
+
+    /// Registers its memory once more.
+    pub(super) fn register(&self, fabric: &Fabric, access: Access) -> Keys {
+        register(fabric, &self.region, access)
     }
 
     pub(super) fn at(&self, offset: usize) -> u64 {

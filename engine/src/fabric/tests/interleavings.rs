@@ -7,7 +7,10 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
+use rpcrdma_mempool::{Access, Keys, Registrar};
+
 use crate::fabric::doze::{fall_asleep, is_asleep};
+use crate::fabric::keys::{KeyCache, KeyTable};
 use crate::fabric::ring::{Acks, Consumer, Producer, Refusal, ring};
 
 /// The first slot of every ring: the second has a position that no 32 bits can hold.
@@ -151,6 +154,26 @@ fn withdrawn_memory_is_not_read_after_settling() {
 }
 
 #[test]
+fn withdrawn_memory_is_not_read_after_settling_while_other_memory_is() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        publish(&mut tx, 2, Acks::default());
+        let consumer = thread::spawn(move || {
+            rx.fetch(|| theirs.0.with(|_| ()));
+            rx.release();
+            rx.fetch(|| ());
+        });
+        tx.withdraw(FIRST);
+        tx.settle();
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
 fn the_memory_of_one_that_vanished_is_not_read() {
     loom::model(|| {
         let (mut tx, rx) = ring(2, false, FIRST);
@@ -208,6 +231,29 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
         memory.0.with_mut(|_| ());
         consumer.join().unwrap();
         assert!(matches!(tx.verdict(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
+    });
+}
+
+#[test]
+fn memory_is_not_touched_after_its_key_was_taken_back() {
+    loom::model(|| {
+        let table = std::sync::Arc::new(KeyTable::default());
+        let rkey = table.insert(0x1000, 1, Access::REMOTE_WRITE).unwrap();
+        let (mut keys, reader) = KeyCache::new(std::sync::Arc::clone(&table));
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        let poller = thread::spawn(move || {
+            for _ in 0..2 {
+                reader.begin(&mut keys);
+                if keys.locate(rkey, 0, 1).is_some() {
+                    theirs.0.with_mut(|_| ());
+                }
+                reader.end();
+            }
+        });
+        table.deregister(Keys { lkey: rkey, rkey }).unwrap();
+        memory.0.with_mut(|_| ());
+        poller.join().unwrap();
     });
 }
 
