@@ -5,6 +5,10 @@
 //! ```
 //!
 //! At least one of the two loads sees the other's store, as if both sides had a full fence.
+//!
+//! Whether the kernel has membarrier is asked once. If a program forbids it afterwards (seccomp), the
+//! often side has run without fences, and nothing can be done about that any more: memory would be
+//! given back that somebody copies. So the process ends then, and says why.
 #![cfg_attr(not(loom), expect(unsafe_code, reason = "membarrier(2) has no binding but syscall(2)"))]
 
 #[cfg(not(loom))]
@@ -32,10 +36,34 @@ pub(super) fn compiler() {
 #[cold]
 pub(super) fn heavy() {
     fence(Ordering::SeqCst);
-    if is_there() {
-        // SAFETY: membarrier takes three integers and no pointer.
-        unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };
+    if !is_there() {
+        return;
     }
+    while let Err(error) = membarrier(PRIVATE_EXPEDITED) {
+        // The kernel had no memory for a moment.
+        if error.raw_os_error() != Some(libc::ENOMEM) {
+            is_gone(&error);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Ends the process: a panic would free what others may be copying.
+#[cfg(not(loom))]
+#[cold]
+fn is_gone(error: &std::io::Error) -> ! {
+    eprintln!(
+        "rpcrdma: membarrier(2) worked when the fabric began and fails now: {error}; without it \
+         memory in use could be given back. Allow it, or forbid it (seccomp) before the fabric begins"
+    );
+    std::process::abort();
+}
+
+#[cfg(not(loom))]
+fn membarrier(command: libc::c_int) -> std::io::Result<()> {
+    // SAFETY: membarrier takes three integers and no pointer.
+    let code = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    if code == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Whether the kernel has membarrier; asks it once, and registers the process.
@@ -43,13 +71,7 @@ pub(super) fn heavy() {
 #[inline]
 pub(super) fn is_there() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| {
-        if cfg!(miri) {
-            return false;
-        }
-        // SAFETY: membarrier takes three integers and no pointer.
-        unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 }
-    })
+    *REGISTERED.get_or_init(|| !cfg!(miri) && membarrier(REGISTER_PRIVATE_EXPEDITED).is_ok())
 }
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` of linux/membarrier.h.
@@ -75,4 +97,85 @@ pub(super) fn full() {
 #[cfg(loom)]
 pub(super) fn is_there() -> bool {
     true
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Output};
+
+    use super::*;
+
+    /// What the child process is to do; without it these tests start one that does.
+    const ROLE: &str = "RPCRDMA_TEST_BARRIER";
+
+    /// From now on this thread gets an error from membarrier.
+    fn forbid_membarrier() {
+        let filter = |code: u32, (jt, jf): (u8, u8), k: u32| libc::sock_filter {
+            code: code as u16,
+            jt,
+            jf,
+            k,
+        };
+        let mut program = [
+            filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+            filter(
+                libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+                (0, 1),
+                libc::SYS_membarrier as u32,
+            ),
+            filter(
+                libc::BPF_RET | libc::BPF_K,
+                (0, 0),
+                libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            ),
+            filter(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+        // SAFETY: integers alone.
+        let code = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        assert_eq!(code, 0);
+        // SAFETY: a program that lives longer than the call, which copies it.
+        let code =
+            unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+        assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Runs the test of that name once more, in a process of its own.
+    fn in_child(test: &str, role: &str) -> Output {
+        let test = format!("{}::{test}", module_path!().split_once("::").expect("a crate").1);
+        let mut child = Command::new(std::env::current_exe().expect("this program"));
+        child.args([&test, "--exact", "--nocapture"]).env(ROLE, role).output().expect("it runs")
+    }
+
+    #[test]
+    fn a_process_that_loses_membarrier_ends_and_says_why() {
+        if std::env::var(ROLE).is_ok() {
+            assert!(is_there(), "asked before it is forbidden");
+            heavy();
+            forbid_membarrier();
+            heavy();
+            return;
+        }
+        if !is_there() {
+            return;
+        }
+        let output = in_child("a_process_that_loses_membarrier_ends_and_says_why", "late");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+        assert!(said.contains("membarrier(2) worked when the fabric began"), "{said}");
+    }
+
+    #[test]
+    fn a_process_that_never_had_membarrier_goes_on_with_fences() {
+        if std::env::var(ROLE).is_ok() {
+            forbid_membarrier();
+            assert!(!is_there());
+            (light(), heavy());
+            return;
+        }
+        let output = in_child("a_process_that_never_had_membarrier_goes_on_with_fences", "early");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+    }
 }
