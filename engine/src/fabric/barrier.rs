@@ -171,7 +171,8 @@ mod tests {
         if std::env::var(ROLE).is_ok() {
             forbid_membarrier();
             assert!(!is_there());
-            (light(), heavy());
+            light();
+            heavy();
             return;
         }
         let output = in_child("a_process_that_never_had_membarrier_goes_on_with_fences", "early");
