@@ -414,22 +414,25 @@ fn with_file(name: &str, answers: &Answers, text: &str) -> Checkup {
 
 #[test]
 fn the_memory_of_a_configuration_is_held_against_the_limit_to_the_byte() {
-    let text = "[memory]\nlock = true\npages = \"transparent\"\n[engine]\nprovider = \"fabric\"\n";
-    let len = Wanted::new(Source::Default)
-        .map(|_| ())
-        .and_then(|()| rpcrdma_config::Config::parse(text).map(|config| config.shard_memory_len()));
-    let len = len.expect("a configuration");
-    let check = |limit: u64| {
+    let text = |lock: &str| {
+        let pages = "pages = \"transparent\"\n[engine]\nprovider = \"fabric\"\n";
+        format!("[memory]\nlock = {lock}\n{pages}")
+    };
+    let config = rpcrdma_config::Config::parse(&text("true")).expect("a configuration");
+    let len = config.shard_memory_len();
+    let check = |limit: u64, lock: &str| {
         let root = unpack("laptop");
         let line = format!("Max locked memory         {limit}  {limit}  bytes\n");
         fs::write(root.join("proc/self/limits"), line).expect("it is writable");
         let path = root.join("rpcrdma.toml");
-        fs::write(&path, text).expect("it is writable");
+        fs::write(&path, text(lock)).expect("it is writable");
         let wanted = Wanted::new(Source::File(path)).expect("a configuration");
         severity(&Checkup::new(&Host::new(&root, &laptop()), &wanted), "memlock")
     };
-    assert_eq!(check(len), Severity::Ok);
-    assert_eq!(check(len - 1), Severity::Hint, "the fabric runs without, and says so");
+    assert_eq!(check(len, "true"), Severity::Ok);
+    assert_eq!(check(len - 1, "true"), Severity::Error, "nothing starts");
+    assert_eq!(check(len, "\"try\""), Severity::Ok);
+    assert_eq!(check(len - 1, "\"try\""), Severity::Hint, "the fabric runs without, and says so");
 }
 
 #[test]
