@@ -30,17 +30,21 @@ impl Scene {
     /// The same with a device that can do less.
     fn of(weaken: impl Fn(&mut DeviceCaps) + Sync) -> Scene {
         let fabric = Fabric::new();
-        Scene::with(move || fabric.clone(), weaken)
+        Scene::with(move || fabric.clone(), weaken, "auto")
     }
 }
 
 impl<P: Provider> Scene<P> {
     /// The same on any provider.
     fn on(open: impl Fn() -> P + Sync) -> Scene<P> {
-        Scene::with(open, |_| {})
+        Scene::with(open, |_| {}, "auto")
     }
 
-    fn with(open: impl Fn() -> P + Sync, weaken: impl Fn(&mut DeviceCaps) + Sync) -> Scene<P> {
+    fn with(
+        open: impl Fn() -> P + Sync,
+        weaken: impl Fn(&mut DeviceCaps) + Sync,
+        exposure: &str,
+    ) -> Scene<P> {
         let watch = Arc::new(Watch::default());
         let open = || Watched::new(open(), Arc::clone(&watch)).weaker(&weaken);
         let mut plan =
@@ -50,6 +54,7 @@ impl<P: Provider> Scene<P> {
             raw.features.continuation = false;
             raw.receive.placement.count = 0;
             raw.explicit.enabled = true;
+            raw.explicit.exposure = exposure.into();
             raw.explicit.buffers.length = "16KiB".into();
         }
         let (mut world, peer) = World::pair(&open, &plan);
@@ -233,8 +238,10 @@ fn memory_that_a_peer_may_still_reach_never_comes_home() {
             log.lock().expect("one thread").push(device.log());
             device
         };
-        let windows = if keeps == Keeps::Window { u32::MAX } else { 0 };
-        let mut scene = Scene::with(open, |caps| caps.windows = caps.windows.min(windows));
+        let (windows, exposure) =
+            if keeps == Keeps::Window { (u32::MAX, "windows") } else { (0, "registration") };
+        let weaken = |caps: &mut DeviceCaps| caps.windows = caps.windows.min(windows);
+        let mut scene = Scene::with(open, weaken, exposure);
         let before = scene.audit();
         let what = match keeps {
             Keeps::Refused => {
