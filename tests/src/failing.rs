@@ -308,15 +308,7 @@ impl<C: ConnectionManager> ConnectionManager for FailingCm<C> {
     }
 
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
-        Some(match self.inner.next(waker, timeout)? {
-            CmEvent::Request { request, from, private } => {
-                CmEvent::Request { request, from, private }
-            }
-            CmEvent::Connected { id, endpoint, private } => {
-                CmEvent::Connected { id, endpoint, private }
-            }
-            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
-        })
+        self.inner.next(waker, timeout).map(CmEvent::passed_on)
     }
 }
 

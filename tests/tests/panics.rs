@@ -11,7 +11,7 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::FabricCm;
 use rpcrdma_engine::provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, DeviceCaps, Endpoint, Handle,
-    PrivateBytes, QueueAttr, Waker,
+    QueueAttr, Waker,
 };
 use rpcrdma_engine::{
     Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Completion,
@@ -461,17 +461,7 @@ impl ConnectionManager for NervousCm {
 
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
         self.at(Fright::Next);
-        let event = self.inner.next(waker, timeout)?;
-        let same = |private: PrivateBytes| private;
-        Some(match event {
-            CmEvent::Request { request, from, private } => {
-                CmEvent::Request { request, from, private: same(private) }
-            }
-            CmEvent::Connected { id, endpoint, private } => {
-                CmEvent::Connected { id, endpoint, private: same(private) }
-            }
-            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
-        })
+        self.inner.next(waker, timeout).map(CmEvent::passed_on)
     }
 }
 

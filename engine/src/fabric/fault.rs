@@ -467,15 +467,7 @@ impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
     }
 
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
-        Some(match self.0.next(waker, timeout)? {
-            CmEvent::Request { request, from, private } => {
-                CmEvent::Request { request, from, private }
-            }
-            CmEvent::Connected { id, endpoint, private } => {
-                CmEvent::Connected { id, endpoint, private }
-            }
-            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
-        })
+        self.0.next(waker, timeout).map(CmEvent::passed_on)
     }
 }
 
