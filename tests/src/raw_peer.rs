@@ -17,10 +17,10 @@ use rpcrdma_engine::provider::{
 use rpcrdma_mempool::{
     Access, Pool, PoolSpec, Region, RegionSpec, Registered, Rights, Sge, Token, kind,
 };
-use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
-    Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property, RdmaSegment,
-    RecvStructure, RtrSupport, SegmentGroup, Writer,
+    Array, Body, ChunkLists, ConnProp, Header, Optional, PropSet, PropSubset, Property,
+    RdmaSegment, RecvStructure, RtrSupport, SegmentGroup, Writer, XmtCont, XmtReq,
 };
 
 use crate::script::POISON;
@@ -339,6 +339,24 @@ pub fn message(xid: u32, kind: u32, credit: u32, behind: &[u8]) -> Vec<u8> {
     payload.extend_from_slice(&kind.to_be_bytes());
     payload.extend_from_slice(behind);
     transmission(&Header { xid, vers: VERSION_TWO, credit, body }, &payload)
+}
+
+/// A message of an extension, which asks for 16 credits.
+pub fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
+    let body = Body::Optional(optional);
+    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
+}
+
+/// The first of `count` transmissions of a call, without items.
+pub fn initial(xid: u32, count: u32, payload: &[u8]) -> Vec<u8> {
+    let (dp, rsd, pslen) = (Array::EMPTY, Array::EMPTY, payload.len() as u32);
+    optional(xid, Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf: 1, pslen }), payload)
+}
+
+/// A later transmission of a call.
+pub fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
+    let cont = XmtCont { xnum, itype: opttype::XMTREQ, pslen: payload.len() as u32 };
+    optional(xid, Optional::XmtCont(cont), payload)
 }
 
 /// The properties of a raw peer that takes 4096 bytes, and chunks, and nothing of the extension.

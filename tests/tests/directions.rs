@@ -3,10 +3,9 @@
 
 use rpcrdma_engine::{CallError, Fabric, PeerId};
 use rpcrdma_mempool::Access;
-use rpcrdma_tests::raw_peer::{RawPeer, properties, properties_with, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, optional, properties, properties_with};
 use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
 use rpcrdma_tests::world::{Plan, World};
-use rpcrdma_xdr::numbers::VERSION_TWO;
 use rpcrdma_xdr::{
     Array, Body, Header, Loc, MsgItem, Optional, RdmaError, RdmaSegment, RsdItem, RsdLoc, RsdSet,
     RtrSupport, Tbsns, XmtReq, XmtResp,
@@ -67,11 +66,6 @@ impl Served {
         self.raw.send(&bytes);
         self.answer()
     }
-}
-
-fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
-    let body = Body::Optional(optional);
-    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

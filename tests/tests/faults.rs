@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, Fabric, PeerId};
-use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::suite::explicit;
 use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
+use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::{Array, Body, Header, Optional, XmtCont, XmtReq, XmtResp};
 
 type Watching = Watched<Fabric>;
@@ -314,11 +314,6 @@ fn a_shard_is_dropped_with_calls_that_have_not_left() {
         drop(world);
         assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "{count} calls: memory came home");
     }
-}
-
-fn optional(xid: u32, optional: Optional<'_>, payload: &[u8]) -> Vec<u8> {
-    let header = Header { xid, vers: VERSION_TWO, credit: 16, body: Body::Optional(optional) };
-    transmission(&header, payload)
 }
 
 /// A call in transmissions that end with the client's life.

@@ -5,13 +5,15 @@ use std::time::Duration;
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CloseReason, Fabric, PeerId};
 use rpcrdma_proto::Fatal;
-use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::raw_peer::{
+    RawPeer, continuation, initial, message, optional, properties, transmission,
+};
 use rpcrdma_tests::script::{Order, Part, Random, Script};
 use rpcrdma_tests::world::{Plan, World};
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, proc};
+use rpcrdma_xdr::numbers::{VERSION_TWO, proc};
 use rpcrdma_xdr::{
     Array, Body, ChunkLists, Header, Loc, MsgItem, Optional, RdmaError, ReptErr, ReptInfo, Tbsns,
-    XmtCont, XmtReq,
+    XmtReq,
 };
 
 /// A server, a client that behaves, and a raw peer; each with a connection to the server.
@@ -109,21 +111,6 @@ fn unanswered(xid: u32, credit: u32) -> Vec<u8> {
 fn echo(xid: u32) -> Vec<u8> {
     let parts = [Part::Inline(20)];
     message(xid, 0, 16, &Script::new(xid, &parts, &parts).call_stream())
-}
-
-fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
-    let body = Body::Optional(optional);
-    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
-}
-
-fn initial(xid: u32, count: u32, payload: &[u8]) -> Vec<u8> {
-    let (dp, rsd, pslen) = (Array::EMPTY, Array::EMPTY, payload.len() as u32);
-    optional(xid, Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf: 1, pslen }), payload)
-}
-
-fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
-    let cont = XmtCont { xnum, itype: opttype::XMTREQ, pslen: payload.len() as u32 };
-    optional(xid, Optional::XmtCont(cont), payload)
 }
 
 /// One of each kind of transmission, all of them right.

@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{Fabric, PeerId, Want};
-use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties, transmission};
 use rpcrdma_tests::script::Random;
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
@@ -112,11 +112,6 @@ fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, PeerId)
         }
     });
     (raw, outcome.expect("a connection"))
-}
-
-fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
-    let body = Body::Optional(optional);
-    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
 }
 
 fn rpc(xid: u32) -> Vec<u8> {

@@ -3,11 +3,11 @@
 
 use rpcrdma_engine::{CloseReason, Fabric, PeerId};
 use rpcrdma_mempool::Access;
-use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World};
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
-use rpcrdma_xdr::{Array, Body, ChunkLists, Header, List, Optional, ReadSegment, XmtCont, XmtReq};
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::{Body, ChunkLists, Header, List, ReadSegment};
 
 /// A server, and raw peers that have exchanged properties with it.
 struct Scene {
@@ -97,21 +97,6 @@ impl Scene {
 fn call(xid: u32, order: Order) -> Vec<u8> {
     let script = Script::new(xid, &[Part::Inline(20)], &[Part::Inline(20)]).order(order);
     message(xid, 0, 16, &script.call_stream())
-}
-
-fn initial(xid: u32, count: u32, payload: &[u8]) -> Vec<u8> {
-    let (dp, rsd, pslen) = (Array::EMPTY, Array::EMPTY, payload.len() as u32);
-    optional(xid, Optional::XmtReq(XmtReq { dp, rsd, count, rsbuf: 1, pslen }), payload)
-}
-
-fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
-    let cont = XmtCont { xnum, itype: opttype::XMTREQ, pslen: payload.len() as u32 };
-    optional(xid, Optional::XmtCont(cont), payload)
-}
-
-fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
-    let body = Body::Optional(optional);
-    transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
 }
 
 fn rpc(xid: u32) -> Vec<u8> {

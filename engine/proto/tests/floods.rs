@@ -3,7 +3,7 @@
 
 mod pair;
 
-use pair::{Side, connected, rpc, structure};
+use pair::{Side, connected, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::control::IDLE_MESSAGES_MAX;
@@ -29,10 +29,7 @@ fn side(role: Role) -> Side {
 
 fn wire(xid: u32, body: Body<'_>, payload: &[u8]) -> Vec<u8> {
     let header = Header { xid, vers: 2, credit: 8, body };
-    let mut bytes = vec![0; header.encoded_len()];
-    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
-    bytes.extend_from_slice(payload);
-    bytes
+    transmission(&header, payload)
 }
 
 fn msg(xid: u32, reply: bool) -> Vec<u8> {

@@ -4,7 +4,7 @@ mod pair;
 
 use std::collections::BTreeMap;
 
-use pair::{Side, connected, rpc, structure};
+use pair::{Side, connected, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::control::IDLE_MESSAGES_MAX;
@@ -25,9 +25,7 @@ fn both() -> (Side, Side) {
 
 fn wire(xid: u32, body: Optional<'_>) -> Vec<u8> {
     let header = Header { xid, vers: 2, credit: 8, body: Body::Optional(body) };
-    let mut bytes = vec![0; header.encoded_len()];
-    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
-    bytes
+    transmission(&header, &[])
 }
 
 fn error(xid: u32, error: RdmaError) -> Vec<u8> {

@@ -3,7 +3,7 @@
 
 mod pair;
 
-use pair::{Side, rpc, structure};
+use pair::{Side, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
@@ -28,9 +28,7 @@ fn settings() -> Settings {
 
 fn wire(xid: u32, body: Body<'_>) -> Vec<u8> {
     let header = Header { xid, vers: 2, credit: 32, body };
-    let mut bytes = vec![0; header.encoded_len()];
-    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
-    bytes
+    transmission(&header, &[])
 }
 
 fn optional(xid: u32, optional: Optional<'_>) -> Vec<u8> {

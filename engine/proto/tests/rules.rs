@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Side, connected, rpc, structure};
+use pair::{Side, connected, rpc, structure, transmission};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;
@@ -17,10 +17,7 @@ fn settings() -> Settings {
 
 fn wire(xid: u32, body: Body<'_>, payload: &[u8]) -> Vec<u8> {
     let header = Header { xid, vers: 2, credit: 8, body };
-    let mut bytes = vec![0; header.encoded_len()];
-    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
-    bytes.extend_from_slice(payload);
-    bytes
+    transmission(&header, payload)
 }
 
 /// A call, sent: its own bytes on the wire.

@@ -5,7 +5,7 @@
 pub mod memory;
 
 use rpcrdma_proto::*;
-use rpcrdma_xdr::{PrivateData, RecvStructure, SegmentGroup, Writer};
+use rpcrdma_xdr::{Header, PrivateData, RecvStructure, SegmentGroup, Writer};
 
 /// Bytes that no message contains by intent: they stand for what a buffer held before.
 pub const STALE: u8 = 0xee;
@@ -194,6 +194,14 @@ pub fn first_call(side: &mut Side) -> Vec<u8> {
     let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
     let header = side.conn.begin_plain_call(&mut side.ledger, id, 40, 40).expect("a credit");
     [&header[..], &rpc(id.xid(), false, 40)].concat()
+}
+
+/// A header, and what stands behind it, as bytes.
+pub fn transmission(header: &Header<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; header.encoded_len()];
+    header.encode(&mut Writer::new(&mut bytes)).expect("as long as it says");
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 /// A first segment, and placement segments behind it.
