@@ -56,7 +56,7 @@ impl<P: Provider> Control<P> {
             let desk = &desks[at];
             desk.is_serving() && desk.bell.reserve(desk.connections_max)
         });
-        let Some(at) = chosen else { return self.reject(pending) };
+        let Some(at) = chosen else { return self.reject(&mut pending) };
         self.last = at;
         let Pending { number, from, ref private, .. } = pending;
         let question = Arrival::Asked { number, from, private: private.clone() };
@@ -67,12 +67,13 @@ impl<P: Provider> Control<P> {
             }
             Err(_) => {
                 desks[at].bell.disconnected();
-                self.reject(pending);
+                self.reject(&mut pending);
             }
         }
     }
 
-    fn reject(&mut self, mut pending: Pending<P>) {
+    /// Rejects a request; one that was rejected stays so.
+    fn reject(&mut self, pending: &mut Pending<P>) {
         if let Some(request) = pending.request.take() {
             self.cm.reject(request, &[]);
         }
@@ -95,7 +96,7 @@ impl<P: Provider> Control<P> {
             if is_stopping {
                 self.ask(pending)
             } else {
-                self.reject(pending)
+                self.reject(&mut pending)
             }
             return self.give_back(verdict);
         }
@@ -132,10 +133,8 @@ impl<P: Provider> Control<P> {
                 self.ask(pending);
                 continue;
             }
-            if pending.until <= now
-                && let Some(request) = pending.request.take()
-            {
-                self.cm.reject(request, &[]);
+            if pending.until <= now {
+                self.reject(&mut pending);
             }
             // Its shard holds a place for it until it answers.
             self.pending.push(pending);
