@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Client, Engine, Provider, SetupError};
+use rpcrdma_engine::{Client, Config, Engine, Provider, SetupError};
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
-use rpcrdma_tests::setup::{small, suited};
-use rpcrdma_verbs::{Verbs, VerbsOptions};
+use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_verbs::Verbs;
 
 const USAGE: &str = "peer serve ADDRESS --until FILE [--device NAME]
 peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again yes] [--progress FILE]
@@ -44,15 +44,10 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // What is lost is sent again soon. Soft-RoCE takes seven times as for ever, so it is six.
-    let options = VerbsOptions {
-        device: wanted.device.clone(),
-        ack_timeout: 16,
-        retry_count: 6,
-        ..VerbsOptions::default()
-    };
-    let ended = Verbs::open(&options).and_then(|device| {
-        if wanted.serves { serve(device, &wanted) } else { call(device, &wanted) }
+    let config = config(&wanted);
+    let ended = Verbs::from_config(&config).and_then(|device| {
+        let engine = Engine::new(device, config)?;
+        if wanted.serves { serve(engine, &wanted) } else { call(&engine, &wanted) }
     });
     ended.unwrap_or_else(|why| {
         eprintln!("{why}");
@@ -60,20 +55,25 @@ fn main() -> ExitCode {
     })
 }
 
-fn engine<P: Provider>(device: P, wanted: &Wanted) -> Result<Engine<P>, SetupError> {
+fn config(wanted: &Wanted) -> Config {
     let mut raw = small();
+    raw.engine.provider = "verbs".into();
+    if let Some(device) = &wanted.device {
+        raw.verbs.device = device.as_str().into();
+    }
+    // What is lost is sent again soon. Soft-RoCE takes seven times as for ever, so it is six.
+    raw.verbs.ack_timeout = 16;
+    raw.verbs.retry_count = 6;
     raw.engine.idle.policy = "block".into();
     raw.engine.idle.spin = "20us".into();
     raw.connections.max = i64::from(wanted.lines.max(8));
     raw.connections.stop_timeout = "2s".into();
     // A peer that does not know of the end of a connection owes answers for ever.
     raw.connections.call_timeout = "3s".into();
-    let config = suited(&device, &raw);
-    Engine::new(device, config)
+    checked(&raw)
 }
 
-fn serve<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError> {
-    let mut engine = engine(device, wanted)?;
+fn serve<P: Provider>(mut engine: Engine<P>, wanted: &Wanted) -> Result<ExitCode, SetupError> {
     let shards = engine.start(|_| Service::default())?;
     println!("listening at {}", engine.listen(wanted.at)?);
     while !exists(wanted.until.as_deref()) {
@@ -85,8 +85,7 @@ fn serve<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError
     Ok(ExitCode::from(u8::from(stats.leaked > 0)))
 }
 
-fn call<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError> {
-    let engine = engine(device, wanted)?;
+fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, SetupError> {
     let task = Task {
         to: wanted.at,
         lines: wanted.lines as usize,
@@ -94,7 +93,7 @@ fn call<P: Provider>(device: P, wanted: &Wanted) -> Result<ExitCode, SetupError>
         bytes_max: wanted.bytes_max,
         again: wanted.again,
     };
-    let mut caller = Caller::new(&engine, task)?;
+    let mut caller = Caller::new(engine, task)?;
     let hung = Instant::now() + Duration::from_secs(wanted.seconds);
     let mut look = Instant::now();
     let mut is_finishing = false;
