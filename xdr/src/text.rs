@@ -73,7 +73,7 @@ impl Display for Optional<'_> {
 
 impl Display for ReptErr {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "repterr {} of {}", self.info, self.bad)?;
+        write!(f, "repterr {} of {}", Short(self.info), self.bad)?;
         match self.lead {
             Some(lead) => write!(f, " led by {lead}"),
             None => Ok(()),
@@ -91,25 +91,31 @@ impl Display for MsgId {
     }
 }
 
-impl Display for ReptInfo {
+/// What was wrong in the words of a line; [`ReptInfo`] itself is written in sentences.
+struct Short(ReptInfo);
+
+impl Display for Short {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Self::BadHmt(_) => "badhmt",
-            Self::BadOmt(_) => "badomt",
-            Self::BadCont => "badcont",
-            Self::BadSeq(_) => "badseq",
-            Self::BadXid(_) => "badxid",
-            Self::BadOff(_) => "badoff",
-            Self::BadTbsn(_) => "badtbsn",
-            Self::BadPl(_) => "badpl",
+        let name = match self.0 {
+            ReptInfo::BadHmt(_) => "badhmt",
+            ReptInfo::BadOmt(_) => "badomt",
+            ReptInfo::BadCont => "badcont",
+            ReptInfo::BadSeq(_) => "badseq",
+            ReptInfo::BadXid(_) => "badxid",
+            ReptInfo::BadOff(_) => "badoff",
+            ReptInfo::BadTbsn(_) => "badtbsn",
+            ReptInfo::BadPl(_) => "badpl",
         };
         f.write_str(name)?;
-        match self {
-            Self::BadCont => Ok(()),
-            Self::BadHmt(m) | Self::BadOmt(m) | Self::BadSeq(m) | Self::BadXid(m) => {
+        match self.0 {
+            ReptInfo::BadCont => Ok(()),
+            ReptInfo::BadHmt(m)
+            | ReptInfo::BadOmt(m)
+            | ReptInfo::BadSeq(m)
+            | ReptInfo::BadXid(m) => {
                 write!(f, " {} for {}", m.current, m.expect)
             }
-            Self::BadOff(r) | Self::BadTbsn(r) | Self::BadPl(r) => {
+            ReptInfo::BadOff(r) | ReptInfo::BadTbsn(r) | ReptInfo::BadPl(r) => {
                 write!(f, " {} not in {}-{}", r.value, r.min, r.max)
             }
         }
