@@ -370,13 +370,16 @@ mod calls {
     #[test]
     fn positions_rise_within_the_message() {
         // 40 bytes of payload, so positions go up to 40.
-        let good: [&[ReadSegment]; 6] = [
+        let good: [&[ReadSegment]; 9] = [
             &[read(8, 5)],
             &[read(40, 1)],
             &[read(8, 5), read(16, 4)],
             &[read(40, 5), read(48, 4)],
             &[read(8, 1), read(8, 4), read(16, 4)],
             &[read(8, 0), read(8, 0), read(8, 0)],
+            &[read(16, 4), read(8, 4)],
+            &[read(8, 4), read(16, 4), read(8, 4)],
+            &[read(48, 4), read(40, 5)],
         ];
         for reads in good {
             assert_eq!(judged(true, reads), None, "{reads:?}");
@@ -386,8 +389,8 @@ mod calls {
             &[read(44, 1)],
             &[read(40, 5), read(52, 4)],
             &[read(8, 5), read(12, 4)],
-            &[read(16, 4), read(8, 4)],
-            &[read(8, 4), read(16, 4), read(8, 4)],
+            &[read(16, 4), read(8, 12)],
+            &[read(8, 4), read(16, 4), read(8, 5)],
             &[read(0, 40)],
         ];
         for reads in bad {
@@ -400,12 +403,14 @@ mod calls {
     fn a_long_call_is_at_position_zero() {
         assert_eq!(judged(false, &[read(0, 8)]), None);
         assert_eq!(judged(false, &[read(0, 4), read(0, 36), read(40, 4)]), None);
+        assert_eq!(judged(false, &[read(8, 4), read(0, 40)]), None);
+        assert_eq!(judged(false, &[read(0, 36), read(40, 4), read(0, 4)]), None);
         let bad: [&[ReadSegment]; 5] = [
             &[read(8, 40)],
             &[read(0, 7)],
             &[read(0, 0)],
             &[read(0, 40), read(44, 4)],
-            &[read(8, 4), read(0, 40)],
+            &[read(44, 4), read(0, 40)],
         ];
         for reads in bad {
             assert!(judged(false, reads).is_some(), "{reads:?}");
@@ -448,6 +453,44 @@ mod calls {
         let reads: Vec<_> = (0..65).map(|index| read(8 + 4 * index, 4)).collect();
         assert_eq!(judged(true, &reads[..64]), None);
         assert!(judged(true, &reads).is_some());
+    }
+
+    // RFC 8166 3.4.5
+    #[test]
+    fn a_read_list_is_joined_by_position_whatever_its_order() {
+        // As many chunks of two segments as there may be, one length for each.
+        let mut reads: Vec<_> = (0..64u32)
+            .flat_map(|at| [1 + at % 3, 4 * (at % 5) + 4].map(|length| (8 + 24 * at, length)))
+            .zip(1..)
+            .map(|((position, length), handle)| {
+                let target = RdmaSegment { handle, length, offset: 0 };
+                ReadSegment { position, target }
+            })
+            .collect();
+        let seen = |reads: &[ReadSegment]| {
+            let large = Settings { structure: structure(8192, 0, 0), ..settings() };
+            let (_, mut server) = connected(large, large);
+            let lists = ChunkLists { reads: List::from_slice(reads), ..ChunkLists::EMPTY };
+            let payload = rpc(9, false, 2000);
+            let wire = encoded(9, 2, Body::Msg(lists), &payload);
+            let Ingress::Call(message) = server.receive(&wire) else { panic!("a call") };
+            let placed = server.conn.resolve_call(&message, &[message.part]).expect("valid");
+            let items = placed.iter().map(|item| {
+                let Place::Remote(segments) = item.at else { panic!("remote") };
+                (item.position, segments.iter().map(|segment| segment.handle).collect::<Vec<_>>())
+            });
+            items.collect::<Vec<_>>()
+        };
+        let expected: Vec<_> =
+            (0..64u32).map(|at| (Some(8 + 24 * at), vec![2 * at + 1, 2 * at + 2])).collect();
+        assert_eq!(seen(&reads), expected);
+        reads.sort_by_key(|read| (read.target.handle % 2 == 0, read.position));
+        assert_eq!(seen(&reads), expected, "first all first halves");
+        reads.sort_by_key(|read| std::cmp::Reverse(read.position));
+        assert_eq!(seen(&reads), expected, "the last chunk first");
+        reads.reverse();
+        let expected = expected.into_iter().map(|(at, halves)| (at, [halves[1], halves[0]].into()));
+        assert_eq!(seen(&reads), expected.collect::<Vec<_>>(), "the other half first");
     }
 
     #[test]
@@ -876,30 +919,31 @@ mod hostile {
             position,
             target: RdmaSegment { handle: 1, length, offset },
         });
-        (vec(one, 0..6), prop::bool::weighted(0.8)).prop_map(|(mut reads, is_sorted)| {
+        (vec(one, 0..6), any::<bool>()).prop_map(|(mut reads, is_sorted)| {
             if is_sorted {
                 reads.sort_by_key(|read| read.position);
+            }
+            for (read, handle) in reads.iter_mut().zip(1..) {
+                read.target.handle = handle;
             }
             reads
         })
     }
 
-    /// The lengths of the items, if a receiver that puts byte for byte back where it belongs can.
-    fn naive(is_msg: bool, reads: &[ReadSegment], max: u32) -> Option<Vec<(u32, u64)>> {
+    /// A position, and what is there.
+    type At = (u32, Vec<RdmaSegment>);
+
+    /// The items, if a receiver that puts byte for byte back where it belongs can.
+    fn naive(is_msg: bool, reads: &[ReadSegment], max: u32) -> Option<Vec<At>> {
         let mut chunks: Vec<(u32, u64)> = Vec::new();
         for read in reads {
             read.target.offset.checked_add(read.target.length.into())?;
-            match chunks.iter().position(|chunk| chunk.0 == read.position) {
-                Some(at) if at + 1 == chunks.len() => chunks[at].1 += u64::from(read.target.length),
-                Some(_) => return None,
+            match chunks.iter_mut().find(|chunk| chunk.0 == read.position) {
+                Some(chunk) => chunk.1 += u64::from(read.target.length),
                 None => chunks.push((read.position, read.target.length.into())),
             }
         }
-        let mut sorted = chunks.clone();
-        sorted.sort_unstable();
-        if sorted != chunks {
-            return None;
-        }
+        chunks.sort_unstable();
         let at_zero = chunks.iter().position(|chunk| chunk.0 == 0);
         let payload = match (is_msg, at_zero) {
             (true, None) => 40,
@@ -923,7 +967,13 @@ mod hostile {
         }
         (owners.len() <= max as usize).then_some(())?;
         chunks.retain(|chunk| chunk.1 > 0);
-        Some(chunks)
+        Some(chunks.into_iter().map(|(position, _)| (position, joined(reads, position))).collect())
+    }
+
+    /// What is at a position: its segments in the order of the list, wherever they stand in it.
+    fn joined(reads: &[ReadSegment], position: u32) -> Vec<RdmaSegment> {
+        let here = reads.iter().filter(|read| read.position == position);
+        here.map(|read| read.target).filter(|segment| segment.length > 0).collect()
     }
 
     proptest! {
@@ -945,15 +995,18 @@ mod hostile {
             };
             let parts = [message.part];
             let placed = server.conn.resolve_call(&message, &parts);
+            let segments_of = |at, len: u32| {
+                let Place::Remote(segments) = at else { panic!("remote") };
+                let sum: u64 = segments.iter().map(|segment| u64::from(segment.length)).sum();
+                assert_eq!(u64::from(len), sum);
+                segments.iter().collect::<Vec<_>>()
+            };
             let items = placed.ok().map(|placed| {
+                let body = placed.body().map(|body| segments_of(body.at, body.len));
+                assert_eq!(body, (!is_msg).then(|| joined(&reads, 0)));
                 placed
                     .iter()
-                    .map(|item| {
-                        let Place::Remote(segments) = item.at else { panic!("remote") };
-                        let sum = segments.iter().map(|segment| u64::from(segment.length)).sum();
-                        assert_eq!(u64::from(item.len), sum);
-                        (item.position.expect("it has one"), sum)
-                    })
+                    .map(|item| (item.position.expect("it has one"), segments_of(item.at, item.len)))
                     .collect::<Vec<_>>()
             });
             prop_assert_eq!(items, naive(is_msg, &reads, 120));

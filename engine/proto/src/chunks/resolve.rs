@@ -1,6 +1,5 @@
 //! The lists of a message that has arrived: all checks, before any memory is touched
 
-use rpcrdma_xdr::array::Iter;
 use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 
@@ -43,9 +42,13 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
     }
     let (mut excised, mut previous_end, mut count) = (0, RPC_PREFIX_LEN, 0);
     for chunk in ReadChunks::new(reads).skip(usize::from(body.is_some())) {
+        // The list is gone through for each chunk, so there is an end to it.
+        if count == MITEMS_MAX {
+            return Err(Violation::BadHeader("more than 64 Read chunks"));
+        }
         let position = u64::from(chunk.position);
         if position < previous_end {
-            return Err(Violation::BadHeader("a Read chunk is out of order, or within another"));
+            return Err(Violation::BadHeader("a Read chunk lies within another, or too early"));
         }
         if position > stream + excised {
             return Err(Violation::BadHeader("a Read chunk lies beyond the message"));
@@ -54,9 +57,6 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         excised += padded;
         previous_end = position + padded;
         count += 1;
-    }
-    if count > MITEMS_MAX {
-        return Err(Violation::BadHeader("more than 64 Read chunks"));
     }
     let body = body.map(|chunk| chunk.segments(reads));
     placed(Items::Read { reads }, body, (part.payload_len, stream, excised), rpc_len_max)
@@ -184,25 +184,26 @@ pub(crate) fn written_item<'a>(
     (len > 0).then_some(PlacedItem { index, position: None, len, at: Place::Sink })
 }
 
-/// The Read chunks of a list: runs of one position.
+/// The Read chunks of a list, by rising position.
+///
+/// RFC 8166 3.4.5: entries of one position are one chunk, in the order of the list, wherever they
+/// stand in it (wire.md C1). Each chunk is found by a look at the whole list.
 #[derive(Clone)]
 struct ReadChunks<'a> {
-    rest: core::iter::Peekable<Iter<'a, ReadSegment>>,
-    /// Entries before the rest.
-    before: usize,
+    reads: ReadList<'a>,
+    /// The first position that may be next; none if there is no more.
+    next: Option<u32>,
 }
 
 /// A Read chunk.
 struct ReadChunk {
     position: u32,
-    /// Entries of the list before it.
-    before: usize,
     len: u64,
 }
 
 impl<'a> ReadChunks<'a> {
     fn new(reads: ReadList<'a>) -> Self {
-        Self { rest: reads.iter().peekable(), before: 0 }
+        Self { reads, next: Some(0) }
     }
 }
 
@@ -210,12 +211,19 @@ impl Iterator for ReadChunks<'_> {
     type Item = ReadChunk;
 
     fn next(&mut self) -> Option<ReadChunk> {
-        let position = self.rest.peek()?.position;
-        let mut chunk = ReadChunk { position, before: self.before, len: 0 };
-        while let Some(read) = self.rest.next_if(|read| read.position == position) {
-            self.before += 1;
-            chunk.len += u64::from(read.target.length);
+        let first = self.next.take()?;
+        let (mut lowest, mut has_more) = (None::<ReadChunk>, false);
+        for ReadSegment { position, target } in self.reads.iter() {
+            let len = u64::from(target.length);
+            match &mut lowest {
+                _ if position < first => {}
+                Some(chunk) if chunk.position == position => chunk.len += len,
+                Some(chunk) if chunk.position < position => has_more = true,
+                other => has_more |= other.replace(ReadChunk { position, len }).is_some(),
+            }
         }
+        let chunk = lowest?;
+        self.next = has_more.then(|| chunk.position + 1);
         Some(chunk)
     }
 }
@@ -224,7 +232,7 @@ impl ReadChunk {
     /// Where its bytes are. Its length is known to be that of a message.
     fn segments<'a>(&self, reads: ReadList<'a>) -> MessageBody<'a> {
         let len = u32::try_from(self.len).unwrap_or(u32::MAX);
-        let source = SegmentSource::Read { reads, before: self.before };
+        let source = SegmentSource::Read { reads, position: self.position };
         MessageBody { len, at: Place::Remote(Segments { source, len }) }
     }
 }

@@ -127,8 +127,8 @@ pub struct Segments<'a> {
 pub(crate) enum SegmentSource<'a> {
     /// In an item of the extension.
     Listed(Array<'a, RdmaSegment>),
-    /// In the Read list, behind so many other entries.
-    Read { reads: ReadList<'a>, before: usize },
+    /// In the Read list, in the entries of this position.
+    Read { reads: ReadList<'a>, position: u32 },
 }
 
 /// Checks every item of a message and finds its length (wire.md E13, E16, E17, E25, E30, E31, E40).
@@ -287,9 +287,11 @@ impl<'a> Segments<'a> {
     pub fn iter(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
         let (listed, read) = match self.source {
             SegmentSource::Listed(list) => (list, None),
-            SegmentSource::Read { reads, before } => (Array::EMPTY, Some((reads, before))),
+            SegmentSource::Read { reads, position } => (Array::EMPTY, Some((reads, position))),
         };
-        let read = read.into_iter().flat_map(|(reads, before)| reads.iter().skip(before));
+        let read = read.into_iter().flat_map(|(reads, position)| {
+            reads.iter().filter(move |read| read.position == position)
+        });
         let mut left = self.len;
         listed
             .iter()
