@@ -206,6 +206,20 @@ unsafe fn extension<F: Copy>(context: *mut sys::ibv_context, offset: usize) -> O
     unsafe { field.read() }
 }
 
+/// Has the library see to it that a fork of this process takes no page away that a device was given:
+/// else the child's copy may stay with the device, and this process goes on with another. Before
+/// anything is registered. Costs nothing where the kernel copies such pages for the child.
+fn make_forks_safe(lib: &sys::Verbs) -> Result<(), SetupError> {
+    /// The call is not made for two threads at once.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the call takes nothing.
+    match unsafe { (lib.ibv_fork_init)() } {
+        0 => Ok(()),
+        code => Err(error::code("ibv_fork_init", code)),
+    }
+}
+
 impl Drop for Domain {
     fn drop(&mut self) {
         // A domain that is still in use is kept by the library, which says EBUSY.
@@ -220,7 +234,14 @@ impl Verbs {
     /// # Errors
     /// If the libraries are not there, there is no such device, or it lacks what the engine needs.
     pub fn open(options: &VerbsOptions) -> Result<Verbs, SetupError> {
-        let (lib, cm) = (sys::Verbs::load()?, Cm::load()?);
+        Verbs::with_libraries((sys::Verbs::load()?, Cm::load()?), options)
+    }
+
+    pub(crate) fn with_libraries(
+        (lib, cm): (&'static sys::Verbs, &'static Cm),
+        options: &VerbsOptions,
+    ) -> Result<Verbs, SetupError> {
+        make_forks_safe(lib)?;
         let contexts = Contexts::open(cm)?;
         let found = contexts.choose(lib, options)?;
         let device = Device::open((lib, cm), contexts, found, options)?;

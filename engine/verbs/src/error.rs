@@ -27,6 +27,10 @@ pub(crate) fn likely_cause(call: &str, errno: i32) -> &'static str {
     let locks = ["ibv_reg_mr", "ibv_create_cq", "ibv_create_srq", "ibv_create_qp"];
     let locks_memory = locks.iter().any(|it| call.starts_with(it));
     match errno {
+        libc::EINVAL if call == "ibv_fork_init" => {
+            "memory was registered in this process before, and a fork would take it from the device: \
+             open the device first, or set RDMAV_FORK_SAFE=1"
+        }
         libc::ENOMEM | libc::EAGAIN if locks_memory => {
             "the memlock limit is too low (ulimit -l, LimitMEMLOCK=), or the device has no more room"
         }
@@ -63,6 +67,12 @@ mod tests {
     fn a_negative_error_number_is_the_same_error() {
         let error = code("ibv_modify_qp", -libc::EACCES).to_string();
         assert!(error.contains("permission"), "{error}");
+    }
+
+    #[test]
+    fn a_fork_that_cannot_be_made_safe_is_told_with_what_helps() {
+        let error = code("ibv_fork_init", libc::EINVAL).to_string();
+        assert!(error.contains("registered") && error.contains("RDMAV_FORK_SAFE=1"), "{error}");
     }
 
     #[test]

@@ -79,34 +79,42 @@ impl Regions {
         }
     }
 
+    /// The device is asked without the lock, which whoever binds windows may wait for.
     fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         let bytes = region.len();
-        let mut held = self.held();
         // SAFETY: whoever registers keeps the region mapped until it is deregistered, and touches of
         // it what it has not handed to the device.
         let made = unsafe { self.make((region.base().as_ptr(), bytes), rights.access()) };
         let mr = made.map_err(|source| match source.raw_os_error() {
-            Some(libc::ENOSPC) => RegisterError::Full { held: held.len() as u64 },
+            Some(libc::ENOSPC) => RegisterError::Full { held: self.held().len() as u64 },
             _ => RegisterError::Device { bytes, source },
         })?;
         // SAFETY: the library has just returned the region.
         let &sys::ibv_mr { lkey, rkey, .. } = unsafe { &*mr };
-        let at = held.partition_point(|held| held.lkey < lkey);
-        held.insert(at, Held { lkey, mr });
-        self.version.fetch_add(1, Ordering::Release);
+        self.insert(Held { lkey, mr });
         Ok(Keys { lkey, rkey })
     }
 
+    /// What is freed is out of the list before: its key may be that of another region at once. What
+    /// the device does not give back is put back, and tried once more when the list is dropped.
     fn deregister(&self, keys: Keys) -> io::Result<()> {
+        let Some(taken) = self.remove(keys.lkey) else { return Ok(()) };
+        // SAFETY: what was held is alive, and nobody else has taken it out.
+        unsafe { self.free(taken.mr) }.inspect_err(|_| self.insert(taken))
+    }
+
+    fn insert(&self, new: Held) {
         let mut held = self.held();
-        let Ok(at) = held.binary_search_by_key(&keys.lkey, |held| held.lkey) else {
-            return Ok(());
-        };
-        // SAFETY: what is held is alive.
-        unsafe { self.free(held[at].mr) }?;
-        held.remove(at);
+        let at = held.partition_point(|held| held.lkey < new.lkey);
+        held.insert(at, new);
         self.version.fetch_add(1, Ordering::Release);
-        Ok(())
+    }
+
+    fn remove(&self, lkey: u32) -> Option<Held> {
+        let mut held = self.held();
+        let at = held.binary_search_by_key(&lkey, |held| held.lkey).ok()?;
+        self.version.fetch_add(1, Ordering::Release);
+        Some(held.remove(at))
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
@@ -154,5 +162,72 @@ impl RegionCache {
         let held = regions.held();
         self.version = regions.version.load(Ordering::Acquire);
         self.held.clone_from(&held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+
+    use rpcrdma_mempool::RegionSpec;
+
+    use super::*;
+    use crate::tests::fake::{Board, VERBS};
+
+    fn region() -> Region {
+        Region::map(&RegionSpec::new(4096)).expect("memory")
+    }
+
+    #[test]
+    fn whoever_binds_a_window_does_not_wait_for_a_registration_or_its_end() {
+        let board = Board::new();
+        let regions = Arc::new(Regions::new(&VERBS, board.domain()));
+        let (known, new) = (region(), region());
+        let first = regions.register(&known, Rights::own(Access::MW_BIND)).expect("registered");
+        let found = Arc::new(AtomicU32::new(0));
+        for function in ["ibv_reg_mr", "ibv_dereg_mr"] {
+            let (regions, found) = (Arc::clone(&regions), Arc::clone(&found));
+            board.on(function, move || {
+                // Else it would wait for ever.
+                let is_free = regions.held.try_lock().is_ok();
+                if is_free && RegionCache::new().find(&regions, first.lkey).is_some() {
+                    found.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let second = regions.register(&new, Rights::own(Access::MW_BIND)).expect("registered");
+        assert_eq!(found.load(Ordering::Relaxed), 1, "while another region is registered");
+        regions.deregister(second).expect("it ends");
+        assert_eq!(found.load(Ordering::Relaxed), 2, "while another registration ends");
+    }
+
+    #[test]
+    fn what_the_device_does_not_give_back_is_kept_and_tried_once_more() {
+        let board = Board::new();
+        let regions = Regions::new(&VERBS, board.domain());
+        let (memory, mut cache) = (region(), RegionCache::new());
+        let keys = regions.register(&memory, Rights::own(Access::MW_BIND)).expect("registered");
+        assert!(cache.find(&regions, keys.lkey).is_some());
+        board.refuse("ibv_dereg_mr", Some(libc::EBUSY));
+        let error = regions.deregister(keys).expect_err("a window is bound on it");
+        assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+        assert!(cache.find(&regions, keys.lkey).is_some(), "it is as before");
+        board.refuse("ibv_dereg_mr", None);
+        drop(regions);
+        assert!(board.alive().is_empty(), "{:?}", board.alive());
+    }
+
+    #[test]
+    fn a_key_that_is_gone_is_found_no_more_and_ends_once() {
+        let board = Board::new();
+        let regions = Regions::new(&VERBS, board.domain());
+        let (memory, mut cache) = (region(), RegionCache::new());
+        let keys = regions.register(&memory, Rights::own(Access::MW_BIND)).expect("registered");
+        assert!(cache.find(&regions, keys.lkey).is_some());
+        regions.deregister(keys).expect("it ends");
+        assert!(cache.find(&regions, keys.lkey).is_none());
+        regions.deregister(keys).expect("there is nothing to end");
+        assert_eq!(board.calls(), ["ibv_reg_mr", "ibv_dereg_mr"]);
     }
 }

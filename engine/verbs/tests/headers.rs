@@ -88,6 +88,8 @@ fn layouts() -> Vec<Layout> {
         verbs::ibv_qp {
             context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num, state, qp_type,
         }
+        verbs::ibv_cq { context, channel, cq_context }
+        verbs::ibv_srq { context, srq_context, pd }
         verbs::ibv_comp_channel { context, fd, refcnt }
         verbs::ibv_cq_init_attr_ex {
             cqe, cq_context, channel, comp_vector, wc_flags, comp_mask, flags, parent_domain,
@@ -148,7 +150,7 @@ fn tables() -> Vec<Layout> {
 }
 
 /// Structures that the library's continue behind what we have.
-const PREFIXES: [&str; 1] = ["ibv_qp"];
+const PREFIXES: [&str; 3] = ["ibv_qp", "ibv_cq", "ibv_srq"];
 
 /// Functions in tables: the type that we give them, and where the header has them.
 const TABLED: [(&str, &str, &str); 10] = [

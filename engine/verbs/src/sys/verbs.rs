@@ -15,6 +15,8 @@ library! {
     /// The functions of libibverbs that this crate calls by name. What is on the data path goes
     /// through [`ibv_context_ops`] and is not here.
     pub struct Verbs in "libibverbs.so.1" {
+        /// Has a child of a fork get no copy of what is registered, where the kernel does not see to it.
+        fn ibv_fork_init() -> c_int;
         fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char;
         fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int;
         /// Writes what the library knows of `attr`, which is zeroed before.
@@ -71,7 +73,7 @@ macro_rules! opaque {
     )+};
 }
 
-opaque!(ibv_device, ibv_cq, ibv_srq, ibv_td);
+opaque!(ibv_device, ibv_td);
 
 /// A global identifier: an address of a port.
 pub type ibv_gid = [u8; 16];
@@ -369,6 +371,22 @@ pub struct ibv_qp {
     pub qp_num: u32,
     pub state: c_uint,
     pub qp_type: c_uint,
+}
+
+/// A completion queue, as far as it is looked at: the library's structure goes on.
+#[repr(C)]
+pub struct ibv_cq {
+    pub context: *mut ibv_context,
+    pub channel: *mut ibv_comp_channel,
+    pub cq_context: *mut c_void,
+}
+
+/// A shared receive queue, as far as it is looked at: the library's structure goes on.
+#[repr(C)]
+pub struct ibv_srq {
+    pub context: *mut ibv_context,
+    pub srq_context: *mut c_void,
+    pub pd: *mut ibv_pd,
 }
 
 #[repr(C)]

@@ -1,9 +1,12 @@
 //! The queues on a real device, or on soft-RoCE: connected by hand, everything in one process.
 //!
 //! Ignored where there is no device: the emulated machine runs them, with the name of its device in
-//! the environment.
+//! the environment. What a device need not be there for, and what none does when it is asked to, is
+//! tested with libraries of our own.
 
 mod control;
+pub(crate) mod fake;
 mod messages;
 mod remote;
 mod rig;
+mod setup;

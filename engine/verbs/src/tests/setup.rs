@@ -1,0 +1,58 @@
+//! Setting up, with every call failing once: what is made is destroyed.
+
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::{Provider, Queues};
+use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
+
+use super::fake::Board;
+use super::rig::SMALL;
+
+/// Opens a device, its queues with windows and memory, and a connection manager.
+fn set_up(board: &Board) -> Result<(), SetupError> {
+    let device = board.open()?;
+    let mut queues = device.open_queues(&SMALL)?;
+    let _cm = device.open_cm()?;
+    queues.open_window()?;
+    let memory = Region::map(&RegionSpec::new(4096)).expect("memory");
+    let registrar = device.registrar();
+    let keys = registrar.register(&memory, Rights::own(Access::MW_BIND)).map_err(|error| {
+        SetupError::Invalid { what: "memory", value: error.to_string(), allowed: String::new() }
+    })?;
+    let endpoint = queues.handle().port.create(None).map_err(|(_, error)| error)?;
+    let attached = queues.attach(endpoint)?;
+    queues.destroy(attached.qp);
+    registrar.deregister(keys).map_err(|source| SetupError::System {
+        call: "ibv_dereg_mr",
+        source,
+        hint: "",
+    })
+}
+
+#[test]
+fn whatever_fails_in_setting_up_nothing_is_left() {
+    let board = Board::new();
+    set_up(board).expect("nothing fails");
+    assert!(board.alive().is_empty(), "{:?}", board.alive());
+    let calls = board.calls();
+    let makers = calls.iter().filter(|it| !is_end(it)).count();
+    assert!(makers >= 15, "{calls:?}");
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| !is_end(call)) {
+        board.fail_at(Some(at));
+        let _ = set_up(board);
+        assert!(board.alive().is_empty(), "after {call}, call {at}: {:?}", board.alive());
+    }
+}
+
+/// Whether a call ends something: then it is there if the call fails, and nobody can help it.
+fn is_end(call: &str) -> bool {
+    ["destroy", "dealloc", "dereg", "free"].iter().any(|end| call.contains(end))
+}
+
+#[test]
+fn forks_are_made_safe_before_anything_else_and_that_they_are_not_is_an_error() {
+    let board = Board::new();
+    board.refuse("ibv_fork_init", Some(libc::EINVAL));
+    let error = board.open().expect_err("memory was registered before").to_string();
+    assert!(error.contains("ibv_fork_init") && error.contains("RDMAV_FORK_SAFE"), "{error}");
+    assert_eq!(board.calls(), ["ibv_fork_init"]);
+}
