@@ -129,6 +129,7 @@ impl<P: Provider + Clone> Pair<P> {
         let (disk, workers) = Disk::start(path, direct, workers, shape.credits())?;
         let (disk, own_writes) = (Arc::new(disk), Arc::new(AtomicU64::new(0)));
         let mut server_engine = Engine::new(device.clone(), shape.server()?)?;
+        server_engine.on_failure(|failure| eprintln!("block_store: the server: {failure}"));
         let make = {
             let (disk, own_writes) = (disk.clone(), own_writes.clone());
             let calls_max = shape.credits();
@@ -141,6 +142,7 @@ impl<P: Provider + Clone> Pair<P> {
         let server = shards.pop().ok_or("the configuration has no shard")?;
         let address = server_engine.listen(SocketAddr::new(at, 0))?;
         let client_engine = Engine::new(device, shape.client()?)?;
+        client_engine.on_failure(|failure| eprintln!("block_store: the client: {failure}"));
         let session = Session::connect(client_engine.client()?, address)?;
         Ok(Pair {
             session,

@@ -69,6 +69,7 @@ fn run<P: Provider>(
 ) -> Result<(), Box<dyn Error>> {
     println!("echo: over {}", device.caps().name);
     let mut engine = Engine::new(device, config)?;
+    engine.on_failure(|failure| eprintln!("echo: {failure}"));
     match ends {
         Ends::Both(at) => {
             engine.start(|_| Echo)?;

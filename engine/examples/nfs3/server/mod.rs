@@ -77,6 +77,7 @@ impl<P: Provider> Server<P> {
         rustix::process::umask(rustix::fs::Mode::empty());
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mut engine = Engine::new(provider, config)?;
+        engine.on_failure(|failure| eprintln!("nfs3: {failure}"));
         let shards = engine.start({
             let export = export.clone();
             move |shard| NfsHandler::new(shard, export.clone(), drc.clone(), queue.clone())
