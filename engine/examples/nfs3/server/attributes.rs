@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{
 };
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW,
-    UTIME_OMIT, Uid, chmodat, chownat, ftruncate, statx, utimensat,
+    UTIME_OMIT, Uid, chownat, ftruncate, statx, utimensat,
 };
 use rustix::io::Errno;
 
@@ -209,7 +209,7 @@ pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status>
             && node.kind() != FileType::Symlink
         {
             let mode = Mode::from_raw_mode(mode & PERMISSIONS);
-            chmodat(CWD, node.path(), mode, AtFlags::empty()).map_err(status)?;
+            node.set_mode(mode).map_err(status)?;
         }
         let times = Timestamps {
             last_access: match wanted.atime {

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, chmodat, open, openat, openat2,
+    statat,
 };
 use rustix::io::Errno;
 
@@ -89,11 +90,45 @@ impl Node {
             _ => return Err(Status::NFS3ERR_INVAL),
         };
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let fd = openat(CWD, self.path(), flags, Mode::empty()).map_err(status)?;
+        let opened = openat(CWD, self.path(), flags, Mode::empty());
+        let opened = match opened {
+            Err(Errno::ACCESS) if self.kind == FileType::RegularFile => self.open_own(flags),
+            opened => opened,
+        };
+        let fd = opened.map_err(status)?;
         // Another thread may have been faster; one of the two descriptors is closed.
         Ok(slot.get_or_init(|| fd).as_fd())
     }
+
+    /// Sets its mode, as the calling thread.
+    ///
+    /// # Errors
+    /// If it is somebody else's.
+    pub fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
+        let _alone = lock(&MODES);
+        chmodat(CWD, self.path(), mode, AtFlags::empty())
+    }
+
+    /// Opens a file whose mode forbids it, if it is the server's own: the owner may always read and write
+    /// the data, since a client asks for rights when it opens a file, which may have made it without
+    /// (RFC 1813 4.4). Root needs no mode for that; any other server takes the rights for a moment.
+    #[cold]
+    fn open_own(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = self.path();
+        let _alone = lock(&MODES);
+        let now = statat(CWD, &path, AtFlags::empty())?;
+        let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
+        // Only its owner can do that.
+        chmodat(CWD, &path, mode | Mode::RUSR | Mode::WUSR, AtFlags::empty())
+            .map_err(|_| Errno::ACCESS)?;
+        let opened = openat(CWD, &path, flags, Mode::empty());
+        chmodat(CWD, &path, mode, AtFlags::empty())?;
+        opened
+    }
 }
+
+/// Nobody else changes a mode while one is changed for a moment only.
+static MODES: Mutex<()> = Mutex::new(());
 
 /// All files of the export that are held, and where the others are.
 #[derive(Debug)]

@@ -8,10 +8,14 @@ use nfs3_types::nfs3::{
     stable_how,
 };
 use rpcrdma_engine::ulb::nfs3;
+use rustix::fs::{Mode, Uid};
+use rustix::thread::set_thread_res_uid;
 
-use super::Running;
+use super::super::attributes::Attributes;
+use super::super::nodes::Nodes;
 use super::client::{Client, handle, name};
 use super::files::create;
+use super::{Running, Scratch};
 
 fn make(client: &mut Client, dir: &nfs_fh3, file: &str) -> CREATE3res {
     let how = createhow3::GUARDED(sattr3::default());
@@ -67,7 +71,69 @@ fn calls_are_executed_as_their_callers() {
     std::fs::set_permissions(nfs.export().join("own"), PermissionsExt::from_mode(0o000))
         .expect("ours");
     let written = nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE);
-    assert_eq!(matches!(written, Nfs3Result::Ok(_)), is_root);
+    assert!(matches!(written, Nfs3Result::Ok(_)), "{written:?}");
+}
+
+/// Runs a test on a thread that is not root, nor are those that it starts.
+fn as_somebody(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(|| {
+        if rustix::process::geteuid().is_root() {
+            set_thread_res_uid(None, Some(Uid::from_raw(1234)), None).expect("root may");
+        }
+        test();
+    });
+    thread.join().expect("the test passes");
+}
+
+#[test]
+fn the_owner_reads_and_writes_whatever_the_mode_says() {
+    as_somebody(|| {
+        let mut nfs = Running::new();
+        let root = nfs.client.root.clone();
+        for mode in [0o444, 0o200, 0] {
+            let file = format!("mode-{mode:o}");
+            let path = nfs.export().join(&file);
+            let mode_now = || std::fs::metadata(&path).expect("there").mode() & 0o7777;
+            let attributes = sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() };
+            let how = createhow3::GUARDED(attributes);
+            let arguments = CREATE3args { where_: name(&root, &file), how };
+            let made: CREATE3res = nfs.client.call(nfs3::CREATE, &arguments);
+            let made = handle(made.unwrap().obj);
+            let written = nfs.client.write(&made, 0, b"mine", stable_how::FILE_SYNC);
+            assert!(matches!(written, Nfs3Result::Ok(_)), "{mode:o}: {written:?}");
+            assert_eq!(mode_now(), mode);
+            let (_, data) = nfs.client.read(&made, 0, 10).unwrap();
+            assert_eq!((data, mode_now()), (b"mine".to_vec(), mode));
+            let new_attributes = sattr3 { size: Nfs3Option::Some(2), ..sattr3::default() };
+            let arguments = SETATTR3args { object: made, new_attributes, guard: Nfs3Option::None };
+            let cut: SETATTR3res = nfs.client.call(nfs3::SETATTR, &arguments);
+            assert!(matches!(cut, Nfs3Result::Ok(_)), "{mode:o}: {cut:?}");
+            assert_eq!((std::fs::metadata(&path).expect("there").len(), mode_now()), (2, mode));
+        }
+    });
+}
+
+#[test]
+fn a_mode_that_is_set_while_a_file_is_opened_stays() {
+    as_somebody(|| {
+        let scratch = Scratch::new();
+        std::fs::write(scratch.export().join("file"), "").expect("ours");
+        let nodes = Nodes::open(&scratch.export()).expect("a directory");
+        let look_up = || nodes.look_up(nodes.root(), b"file").expect("it is there");
+        for round in 0..1000 {
+            let mode = [0o400, 0o004][round % 2];
+            look_up().set_mode(Mode::from_raw_mode(0o040)).expect("ours");
+            // One that no descriptor for its data was opened of.
+            nodes.forget(&Attributes::of(&look_up()).expect("there"), nodes.root(), b"file");
+            let node = look_up();
+            std::thread::scope(|scope| {
+                scope.spawn(|| node.data(true).map(drop).expect("the owner may"));
+                scope.spawn(|| node.set_mode(Mode::from_raw_mode(mode)).expect("ours"));
+            });
+            let now = std::fs::metadata(scratch.export().join("file")).expect("there").mode();
+            assert_eq!(now & 0o7777, mode, "round {round}");
+        }
+    });
 }
 
 #[test]
