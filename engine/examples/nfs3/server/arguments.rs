@@ -9,6 +9,7 @@ use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
 use rpcrdma_engine::{Call, TakeError};
 
+use super::drc::Ends;
 use super::rpc::{Denial, Source};
 use super::work::Part;
 
@@ -145,6 +146,17 @@ impl Arguments {
 }
 
 impl DataAt {
+    /// What a repetition of the call is known by.
+    pub fn ends(&self, call: &Call<'_>) -> Ends {
+        match self {
+            DataAt::Copied(bytes) => Ends::of(bytes.len(), std::iter::once(&bytes[..])),
+            DataAt::Placed { index, len, .. } => {
+                let item = call.placed().nth(*index);
+                item.map(|item| Ends::of(*len, item.segments())).unwrap_or_default()
+            }
+        }
+    }
+
     /// Takes the data out of the call: the memory that they have landed in, where it can be had.
     pub fn take(self, call: &mut Call<'_>) -> Vec<Part> {
         let DataAt::Placed { index, pieces, len } = self else {

@@ -15,7 +15,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use super::attributes::Status;
 
 /// Who makes a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// AUTH_NONE.
     Nobody,
@@ -24,7 +24,7 @@ pub enum Caller {
 }
 
 /// AUTH_SYS credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     /// The user.
     pub uid: u32,

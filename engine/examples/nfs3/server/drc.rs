@@ -3,16 +3,20 @@
 //! A client that has lost its connection sends again, over another, what it had no answer to. For
 //! most procedures that does no harm; those that do are remembered, with their answers, by
 //! transaction id, address without port - a client on RDMA does not choose its port (RFC 8267) - ,
-//! procedure, and a checksum of the arguments, because a client that was started anew may use a
-//! transaction id again. A call that is repeated while it is executed waits for the same answer.
+//! procedure, and a checksum of the caller, the arguments and the ends of the data, because a client
+//! that was started anew may use a transaction id again. A call that is repeated while it is executed
+//! waits for the same answer; of too many that wait the oldest is let go of, whose connection its
+//! client has given up.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use arrayvec::ArrayVec;
 use rpcrdma_engine::ulb::nfs3;
 
+use super::credentials::Caller;
 use super::procedures::Outcome;
 use super::work::Waiter;
 
@@ -30,12 +34,48 @@ pub struct Fingerprint {
 pub enum Verdict<W> {
     /// It is new: execute it, and say what became of it.
     Execute(W),
-    /// It waits for the answer to the same call.
-    Waits,
+    /// It waits for the answer to the same call, in place of this one.
+    Waits(Option<W>),
     /// It was executed: this is the answer.
     Answer(W, Outcome),
-    /// It was repeated more often than anybody waits for.
-    TooOften(W),
+}
+
+/// What a call says, beside its transaction id.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Who calls, as it says.
+    pub caller: &'a Caller,
+    /// The procedure.
+    pub procedure: u32,
+    /// The arguments without data.
+    pub head: &'a [u8],
+    /// The data, if there are any.
+    pub data: &'a Ends,
+}
+
+/// How long data are, and their two ends: the same in whatever pieces they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ends {
+    len: usize,
+    bytes: ArrayVec<u8, { 2 * END_LEN }>,
+}
+
+impl Ends {
+    /// Of data of a length in pieces, behind which there may be padding.
+    pub fn of<'a>(len: usize, pieces: impl Iterator<Item = &'a [u8]>) -> Ends {
+        let first = 0..len.min(END_LEN);
+        let last = len.saturating_sub(END_LEN).max(first.end)..len;
+        let (mut bytes, mut at) = (ArrayVec::new(), 0);
+        for piece in pieces {
+            for end in [&first, &last] {
+                let from = end.start.saturating_sub(at).min(piece.len());
+                let to = end.end.saturating_sub(at).min(piece.len());
+                bytes.extend(piece[from..to].iter().copied());
+            }
+            at += piece.len();
+        }
+        Ends { len, bytes }
+    }
 }
 
 /// The calls that were executed last, and those that are being executed. All shards share it: a
@@ -56,8 +96,8 @@ struct Calls<W> {
 
 #[derive(Debug)]
 enum State<W> {
-    /// Being executed; these have asked again.
-    Open(Vec<W>),
+    /// Being executed; these have asked again, the newest last.
+    Open(VecDeque<W>),
     Over(Outcome),
 }
 
@@ -69,14 +109,10 @@ impl<W> Drc<W> {
     }
 
     /// The fingerprint of a call.
-    pub fn fingerprint(
-        &self,
-        xid: u32,
-        address: IpAddr,
-        procedure: u32,
-        arguments: &[u8],
-    ) -> Fingerprint {
-        Fingerprint { xid, address, procedure, checksum: self.hasher.hash_one(arguments) }
+    pub fn fingerprint(&self, xid: u32, address: IpAddr, said: &Said<'_>) -> Fingerprint {
+        let Said { caller, procedure, head, data } = *said;
+        let checksum = self.hasher.hash_one((caller, head, data));
+        Fingerprint { xid, address, procedure, checksum }
     }
 
     /// What is to be done with a call.
@@ -84,24 +120,25 @@ impl<W> Drc<W> {
         let mut calls = lock(&self.calls);
         match calls.known.get_mut(fingerprint) {
             None => {
-                calls.known.insert(fingerprint.clone(), State::Open(Vec::new()));
+                calls.known.insert(fingerprint.clone(), State::Open(VecDeque::new()));
                 Verdict::Execute(waiter)
             }
-            Some(State::Open(waiting)) if waiting.len() < WAITING_MAX => {
-                waiting.push(waiter);
-                Verdict::Waits
+            Some(State::Open(waiting)) => {
+                let is_full = waiting.len() == WAITING_MAX;
+                let oldest = if is_full { waiting.pop_front() } else { None };
+                waiting.push_back(waiter);
+                Verdict::Waits(oldest)
             }
-            Some(State::Open(_)) => Verdict::TooOften(waiter),
             Some(State::Over(outcome)) => Verdict::Answer(waiter, outcome.repeated()),
         }
     }
 
     /// Takes note of an answer, if something may have been done, and returns those who wait for it as well.
-    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> Vec<W> {
+    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> VecDeque<W> {
         let mut calls = lock(&self.calls);
         let waiting = match calls.known.remove(fingerprint) {
             Some(State::Open(waiting)) => waiting,
-            Some(State::Over(_)) | None => Vec::new(),
+            Some(State::Over(_)) | None => VecDeque::new(),
         };
         if !outcome.was_executed() {
             return waiting;
@@ -129,14 +166,29 @@ fn lock<W>(calls: &Mutex<Calls<W>>) -> MutexGuard<'_, Calls<W>> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Repetitions that wait for one answer: each is a connection that its client gave up.
+/// Repetitions that wait for one answer: all but the newest are of connections that their client gave up.
 const WAITING_MAX: usize = 8;
+/// Bytes of an end of data.
+const END_LEN: usize = 256;
 
 #[cfg(test)]
 mod tests {
+    use super::super::credentials::Credentials;
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
+        let said = Said { caller: &Caller::Nobody, procedure, head, data: &Ends::default() };
+        drc.fingerprint(xid, HERE, &said)
+    }
+
+    /// Data of zeros and a one at this place, in pieces.
+    fn changed(at: usize, len: usize, piece: usize) -> Ends {
+        let mut data = vec![0; len.next_multiple_of(4)];
+        data[at] = 1;
+        Ends::of(len, data.chunks(piece))
+    }
 
     fn results(word: u8) -> Outcome {
         Outcome::Results { head: vec![word], data: None }
@@ -152,9 +204,9 @@ mod tests {
     #[test]
     fn a_call_is_executed_once_and_answered_always() {
         let drc = Drc::new(2);
-        let call = drc.fingerprint(7, HERE, nfs3::CREATE, b"a");
+        let call = call(&drc, 7, nfs3::CREATE, b"a");
         assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
-        assert!(matches!(drc.judge(&call, 2), Verdict::Waits));
+        assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
         assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
         assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
     }
@@ -167,9 +219,9 @@ mod tests {
             Outcome::Denied(crate::server::rpc::Denial::Garbage),
         ] {
             let drc = Drc::new(2);
-            let call = drc.fingerprint(7, HERE, nfs3::CREATE, b"a");
+            let call = call(&drc, 7, nfs3::CREATE, b"a");
             assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
-            assert!(matches!(drc.judge(&call, 2), Verdict::Waits));
+            assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
             assert_eq!(drc.finish(&call, &outcome), [2]);
             assert!(matches!(drc.judge(&call, 3), Verdict::Execute(3)), "{outcome:?}");
         }
@@ -179,21 +231,45 @@ mod tests {
     fn other_calls_are_other_calls() {
         let drc = Drc::new(2);
         let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
-        for call in [
-            drc.fingerprint(7, HERE, nfs3::CREATE, b"a"),
-            drc.fingerprint(8, HERE, nfs3::CREATE, b"a"),
-            drc.fingerprint(7, elsewhere, nfs3::CREATE, b"a"),
-            drc.fingerprint(7, HERE, nfs3::MKDIR, b"a"),
-            drc.fingerprint(7, HERE, nfs3::CREATE, b"b"),
-        ] {
+        let says = |uid, gid, groups: &[u32]| {
+            Caller::Says(Credentials { uid, gid, groups: groups.iter().copied().collect() })
+        };
+        let (caller, procedure, head) = (&Caller::Nobody, nfs3::WRITE, &b"a"[..]);
+        let said = Said { caller, procedure, head, data: &changed(1000, 2000, 1300) };
+        let mut calls = vec![
+            drc.fingerprint(7, HERE, &said),
+            drc.fingerprint(8, HERE, &said),
+            drc.fingerprint(7, elsewhere, &said),
+            drc.fingerprint(7, HERE, &Said { procedure: nfs3::MKDIR, ..said }),
+            drc.fingerprint(7, HERE, &Said { head: b"b", ..said }),
+        ];
+        for (at, len) in [(0, 2000), (255, 2000), (1744, 2000), (1999, 2000), (1000, 1999)] {
+            let data = &changed(at, len, 1300);
+            calls.push(drc.fingerprint(7, HERE, &Said { data, ..said }));
+        }
+        for caller in [says(0, 0, &[]), says(1, 0, &[]), says(0, 1, &[]), says(0, 0, &[0])] {
+            calls.push(drc.fingerprint(7, HERE, &Said { caller: &caller, ..said }));
+        }
+        for call in calls {
             assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)), "{call:?}");
         }
     }
 
     #[test]
-    fn the_oldest_answer_is_forgotten_and_those_that_wait_are_limited() {
+    fn a_call_is_the_same_in_whatever_pieces_its_data_come() {
+        for len in [1, 255, 256, 257, 300, 511, 512, 513, 1999] {
+            for piece in [1, 100, 256, 300, 511, 2000] {
+                let ends = changed(len / 2, len, piece);
+                assert_eq!(ends, changed(len / 2, len, 4096), "{len} in pieces of {piece}");
+                assert_eq!(ends.bytes.len(), len.min(512));
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_answer_is_forgotten_and_of_those_that_wait_the_oldest_is_let_go_of() {
         let drc = Drc::new(2);
-        let calls = [1, 2, 3].map(|xid| drc.fingerprint(xid, HERE, nfs3::REMOVE, b""));
+        let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         for call in &calls {
             assert!(matches!(drc.judge(call, 0), Verdict::Execute(0)));
             drc.finish(call, &results(0));
@@ -201,9 +277,11 @@ mod tests {
         assert_eq!(answer(drc.judge(&calls[1], 9)), (9, vec![0]));
         assert!(matches!(drc.judge(&calls[0], 9), Verdict::Execute(9)));
         for waiter in 0..WAITING_MAX as u32 {
-            assert!(matches!(drc.judge(&calls[0], waiter), Verdict::Waits));
+            assert!(matches!(drc.judge(&calls[0], waiter), Verdict::Waits(None)));
         }
-        assert!(matches!(drc.judge(&calls[0], 100), Verdict::TooOften(100)));
+        assert!(matches!(drc.judge(&calls[0], 100), Verdict::Waits(Some(0))));
+        assert!(matches!(drc.judge(&calls[0], 101), Verdict::Waits(Some(1))));
+        assert_eq!(drc.finish(&calls[0], &results(1)), [2, 3, 4, 5, 6, 7, 100, 101]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rpcrdma_engine::{Answer, Call, Handler, Reply, ShardHandle, Turn};
 
 use super::arguments::{Arguments, Unusable};
 use super::at_once;
-use super::drc::{self, Drc, Verdict};
+use super::drc::{self, Drc, Said, Verdict};
 use super::export::Export;
 use super::procedures::Outcome;
 use super::rpc::{CallHeader, Denial, EXECUTED, Program};
@@ -60,21 +60,21 @@ impl NfsHandler {
         if let Some(outcome) = at_once::execute(&self.export, &mut task) {
             return send(reply, procedure, outcome);
         }
-        let address = call.address().ip();
-        let fingerprint = drc::concerns(procedure)
-            .then(|| self.drc.fingerprint(call.xid(), address, procedure, &task.head));
+        let fingerprint = drc::concerns(procedure).then(|| {
+            let (caller, head) = (&header.caller, &task.head[..]);
+            let data = data.as_ref().map(|data| data.ends(&call)).unwrap_or_default();
+            let said = Said { caller, procedure, head, data: &data };
+            self.drc.fingerprint(call.xid(), call.address().ip(), &said)
+        });
         let (answer, ticket) = reply.defer();
         let mut waiter = Waiter { ticket, procedure, desk: self.desk.clone() };
         if let Some(fingerprint) = &fingerprint {
             waiter = match self.drc.judge(fingerprint, waiter) {
                 Verdict::Execute(waiter) => waiter,
-                Verdict::Waits => return answer,
+                // A ticket that is dropped refuses its call, if its connection still is there.
+                Verdict::Waits(_oldest) => return answer,
                 Verdict::Answer(waiter, outcome) => {
                     waiter.answer(outcome);
-                    return answer;
-                }
-                Verdict::TooOften(waiter) => {
-                    waiter.answer(Outcome::Denied(Denial::Busy));
                     return answer;
                 }
             };
