@@ -125,8 +125,13 @@ fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
 }
 
 impl Mounts {
-    fn note(&mut self, from: IpAddr, path: &[u8]) {
+    /// Remembers a mount: of one host as many as it may have, the newest.
+    pub fn note(&mut self, from: IpAddr, path: &[u8]) {
         self.0.retain(|(by, what)| (*by, &what[..]) != (from, path));
+        if self.0.iter().filter(|(by, _)| *by == from).count() == MOUNTS_OF_HOST_MAX {
+            let oldest = self.0.iter().position(|(by, _)| *by == from).unwrap_or_default();
+            self.0.remove(oldest);
+        }
         if self.0.len() == MOUNTS_MAX {
             self.0.pop_front();
         }
@@ -155,5 +160,7 @@ const FLAVORS: [u32; 2] = [1, 0];
 const PATH_MAX: usize = 1024;
 /// Mounts that are remembered.
 const MOUNTS_MAX: usize = 256;
+/// Of them by one host.
+const MOUNTS_OF_HOST_MAX: usize = 16;
 const CALL: u32 = 0;
 const REPLY: u32 = 1;

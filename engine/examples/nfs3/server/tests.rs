@@ -21,7 +21,7 @@ use client::Client;
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Scratch {
+    pub fn new() -> Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("nfs3-{}-{count}", std::process::id()));
@@ -34,7 +34,8 @@ impl Scratch {
         self.0.join("export")
     }
 
-    fn options(&self) -> Options {
+    /// As it is served.
+    pub fn options(&self) -> Options {
         Options {
             directory: self.export(),
             key: self.0.join("key"),
