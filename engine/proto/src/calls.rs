@@ -84,11 +84,16 @@ pub struct TableFull {
 /// No slot, and no connection.
 pub(crate) const NONE: u32 = u32::MAX;
 
+/// In the place of the next free slot: the call in this one was looked at. When it ends, the next
+/// free slot is named here again.
+const SEEN: u32 = NONE - 1;
+
 /// A place for a call. It is free while its peer is nobody.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     xid: u32,
     peer: u32,
+    /// Of a free slot, and of one that is used [`SEEN`] or anything else.
     next_free: u32,
     entry: CallEntry,
 }
@@ -191,6 +196,7 @@ impl CallTable {
         let CallEntry { credits, receives, token, .. } = slot.entry;
         slot.xid = id.0 & 1 << 31 | next_generation(slot.xid >> bits, bits) << bits | index;
         slot.entry.state = CallState::Opened;
+        slot.next_free = NONE;
         (slot.entry.credits, slot.entry.receives) = (0, 0);
         Some((CallId(slot.xid), Ended { credits, receives, token }))
     }
@@ -237,12 +243,12 @@ impl CallTable {
         Some(CallId(slot.xid))
     }
 
-    /// The call in a slot and its peer, if it was sent and is not over.
-    #[must_use]
-    pub fn sent_in(&self, slot: u32) -> Option<(CallId, u32)> {
-        let Slot { xid, peer, entry, .. } = self.slots.get(slot as usize)?;
+    /// The peer of the call in a slot, if it was sent and is not over, and whether this has said so
+    /// of the call before. The xid would not tell: another call may have it by then.
+    pub fn look_at(&mut self, slot: u32) -> Option<(u32, bool)> {
+        let Slot { peer, next_free, entry, .. } = self.slots.get_mut(slot as usize)?;
         let is_sent = *peer != NONE && entry.state != CallState::Opened;
-        is_sent.then_some((CallId(*xid), *peer))
+        is_sent.then(|| (*peer, core::mem::replace(next_free, SEEN) == SEEN))
     }
 
     /// Calls outstanding.
@@ -350,6 +356,26 @@ mod tests {
         let (_, entry) = table.find(new.xid(), 5).expect("open");
         assert_eq!((entry.state, entry.credits, entry.token), (CallState::Opened, 0, 1));
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_call_is_new_once_whatever_xid_it_has() {
+        let mut table = CallTable::new(4);
+        for round in 0..10 {
+            // As if the generations of its slot had come round.
+            table.number_from(0);
+            let id = table.open(Role::Client, 5, 0).expect("free");
+            assert_eq!((id.xid(), table.look_at(0)), (1 << 4, None), "it was not sent");
+            table.find_mut(id.xid(), 5).expect("open").1.state = CallState::Sent;
+            assert_eq!(table.look_at(0), Some((5, false)), "round {round}");
+            assert_eq!([table.look_at(0), table.look_at(0)], [Some((5, true)); 2]);
+            let (again, _) = table.renew(id, 5).expect("open");
+            assert_eq!(table.look_at(0), None, "it is to be sent again");
+            table.find_mut(again.xid(), 5).expect("open").1.state = CallState::Sent;
+            assert_eq!(table.look_at(0), Some((5, false)), "round {round}");
+            table.remove(again, 5).expect("open");
+            assert_eq!([table.look_at(0), table.look_at(1), table.look_at(4)], [None; 3]);
+        }
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl<P: Provider> Core<P> {
     /// Ends the connections of peers that owe answers for too long.
     fn check_owing<H: Handler>(&mut self, now: u64, handler: &mut H) {
         for _ in 0..self.owing.per_tick() {
-            if let Some(index) = self.owing.look(&self.outbox.ledger.calls, now) {
+            if let Some(index) = self.owing.look(&mut self.outbox.ledger.calls, now) {
                 self.stats.call_timeouts.add(1);
                 self.close(index, CloseReason::NotAnswering, now, handler);
             }

@@ -1,41 +1,33 @@
 //! What peers owe: calls of ours that are not answered in time.
 //!
 //! Nothing is kept while calls are made and answered. Every tick looks at some of the table of
-//! calls, so that it comes round in an eighth of the timeout, and notes which call it saw in a slot
-//! and since when: the name of a call tells it from all others in its slot.
+//! calls, so that it comes round in an eighth of the timeout, and notes when it saw the call in a
+//! slot first. The table knows which call was seen: an xid that comes again is another call's.
 
 use std::time::Duration;
 
 use rpcrdma_proto::CallTable;
 
-/// The calls that were seen, by their slot.
+/// Since when calls were seen.
 #[derive(Debug)]
 pub(crate) struct Owing {
     timeout: u64,
-    /// Empty if a peer may owe an answer for ever.
-    seen: Box<[Seen]>,
+    /// By slot, in nanoseconds of the shard's clock. Empty if a peer may owe an answer for ever.
+    since: Box<[u64]>,
     next: u32,
     per_tick: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    /// The xid, which no other call in this slot has.
-    xid: u32,
-    /// In nanoseconds of the shard's clock.
-    since: u64,
 }
 
 impl Owing {
     /// For `calls` slots, looked at every `tick` nanoseconds.
     pub fn new(timeout: Option<Duration>, calls: u32, tick: u64) -> Owing {
         let Some(timeout) = timeout else {
-            return Owing { timeout: u64::MAX, seen: Box::new([]), next: 0, per_tick: 0 };
+            return Owing { timeout: u64::MAX, since: Box::new([]), next: 0, per_tick: 0 };
         };
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let ticks = u32::try_from(timeout / ROUNDS / tick).unwrap_or(u32::MAX).max(1);
-        let seen = vec![Seen { xid: 0, since: 0 }; calls as usize].into();
-        Owing { timeout, seen, next: 0, per_tick: calls.div_ceil(ticks) }
+        let since = vec![0; calls as usize].into();
+        Owing { timeout, since, next: 0, per_tick: calls.div_ceil(ticks) }
     }
 
     /// Slots to be looked at in one tick.
@@ -45,18 +37,62 @@ impl Owing {
 
     /// Looks at the next slot. Returns the peer of its call, if that has waited for too long: at
     /// least the timeout, and no more than a quarter longer if no tick is left out.
-    pub fn look(&mut self, calls: &CallTable, now: u64) -> Option<u32> {
-        let (slot, slots) = (self.next, self.seen.len() as u32);
-        let seen = self.seen.get_mut(slot as usize)?;
+    pub fn look(&mut self, calls: &mut CallTable, now: u64) -> Option<u32> {
+        let (slot, slots) = (self.next, self.since.len() as u32);
+        let since = self.since.get_mut(slot as usize)?;
         self.next = if slot + 1 < slots { slot + 1 } else { 0 };
-        let (id, peer) = calls.sent_in(slot)?;
-        if seen.xid != id.xid() {
-            *seen = Seen { xid: id.xid(), since: now };
-            return None;
+        let (peer, was_seen) = calls.look_at(slot)?;
+        if !was_seen {
+            *since = now;
         }
-        (now.saturating_sub(seen.since) >= self.timeout).then_some(peer)
+        (now.saturating_sub(*since) >= self.timeout).then_some(peer)
     }
 }
 
 /// How often all slots are looked at within the timeout.
 const ROUNDS: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::{CallId, CallState, Role};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn sent(calls: &mut CallTable) -> CallId {
+        let id = calls.open(Role::Client, 7, 0).expect("free");
+        calls.find_mut(id.xid(), 7).expect("open").1.state = CallState::Sent;
+        id
+    }
+
+    #[test]
+    fn an_xid_that_comes_again_is_not_the_call_that_had_it() {
+        let mut calls = CallTable::new(1);
+        let mut owing = Owing::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
+        let first = sent(&mut calls);
+        assert_eq!(owing.look(&mut calls, 1), None);
+        // Its generations come round, and whenever it is looked at, the slot is free.
+        for now in 1..10 {
+            calls.remove(first, 7).expect("open");
+            assert_eq!(owing.look(&mut calls, now * SECOND), None);
+            calls.number_from(0);
+            assert_eq!(sent(&mut calls), first);
+        }
+        assert_eq!(owing.look(&mut calls, 10 * SECOND), None, "it was just made");
+        assert_eq!(owing.look(&mut calls, 11 * SECOND), Some(7), "it is late");
+    }
+
+    #[test]
+    fn a_call_is_late_a_timeout_after_it_was_seen() {
+        let mut calls = CallTable::new(1);
+        let mut owing = Owing::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
+        for start in [1, 1000 * SECOND] {
+            let id = sent(&mut calls);
+            assert_eq!(owing.look(&mut calls, start), None);
+            assert_eq!(owing.look(&mut calls, start + SECOND - 1), None);
+            assert_eq!(owing.look(&mut calls, start + SECOND), Some(7));
+            calls.remove(id, 7).expect("open");
+        }
+    }
+}
