@@ -24,8 +24,8 @@ pub use crate::opener::Open;
 use crate::opener::Time;
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
-use crate::setup::suited;
 pub use crate::setup::{checked, large, small};
+use crate::setup::{last_xids, suited};
 
 /// Servers and clients.
 pub struct World<P: Provider> {
@@ -98,15 +98,20 @@ impl<P: Provider> World<P> {
         };
         let (server, mut serving) = engine(&plan.serve);
         let (client, calling) = engine(&plan.call);
-        // One thread and the time in a test's hands: nothing differs between two runs.
-        for engine in [&server, &client] {
-            engine.seed_xids(0);
-        }
         let at = serving.listen(open.at()).expect("a port");
-        let servers = (0..plan.servers).map(|_| server.shard(Service::default())).collect();
-        let clients = (0..plan.clients).map(|_| client.client()).collect();
-        let servers: Result<Vec<_>, SetupError> = servers;
-        let clients: Result<Vec<_>, SetupError> = clients;
+        // One thread and the time in a test's hands: nothing differs between two runs. Xids come round
+        // soon.
+        let seeded = |engine: &Engine<P>| engine.seed_xids(last_xids());
+        let servers = (0..plan.servers).map(|_| {
+            seeded(&server);
+            server.shard(Service::default())
+        });
+        let servers: Result<Vec<_>, SetupError> = servers.collect();
+        let clients = (0..plan.clients).map(|_| {
+            seeded(&client);
+            client.client()
+        });
+        let clients: Result<Vec<_>, SetupError> = clients.collect();
         let mut world = World {
             at,
             servers: servers.expect("the shards that serve"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
-use rpcrdma_tests::setup::{checked, small};
+use rpcrdma_tests::setup::{checked, last_xids, small};
 
 /// Answers each call with its xid.
 struct Mirror;
@@ -82,4 +82,43 @@ fn a_run_that_is_to_repeat_has_the_same_xids() {
     assert_eq!(run(5), [one, other]);
     assert_ne!(one, other, "shards of one engine differ");
     assert_ne!(run(6), [one, other]);
+}
+
+#[test]
+fn xids_come_round_with_calls_under_way_and_none_is_used_twice() {
+    let fabric = Fabric::new();
+    let (_server, at) = served(&fabric);
+    let engine = Engine::new(fabric, configured()).expect("an engine");
+    engine.seed_xids(last_xids());
+    let mut client = engine.client().expect("a client");
+    let peers = [(); 3].map(|()| client.connect(at).expect("a connection"));
+    let (clock, mut begun, mut xids) = (Clock::new(), 0, Vec::new());
+    while xids.len() < 1_000 {
+        // As many as go at a time, over all connections in turn.
+        while begun < 1_000 {
+            let Ok(call) = client.call(peers[begun % peers.len()], begun as u64) else { break };
+            if call.submit().is_err() {
+                break;
+            }
+            begun += 1;
+        }
+        let was_busy = client.poll(clock.now(), |done| {
+            let cookie = done.cookie();
+            let reply = done.result().expect("a reply");
+            xids.push((reply.reader().u32().expect("the xid"), cookie));
+        });
+        if !was_busy {
+            client.wait(Duration::from_millis(1));
+        }
+    }
+    let generations = |bits: u32| xids.iter().map(move |(xid, _)| xid >> bits);
+    // 16 calls take four bits, and the role the highest.
+    assert_eq!(generations(4).max(), Some((1 << 27) - 1), "the last generation");
+    assert!(generations(4).all(|generation| generation != 0), "control messages have those");
+    assert!(generations(4).any(|generation| generation == 1), "the first behind it");
+    let distinct: HashSet<u32> = xids.iter().map(|(xid, _)| *xid).collect();
+    assert_eq!(distinct.len(), 1_000, "no xid is used twice");
+    let mut cookies: Vec<u64> = xids.iter().map(|(_, cookie)| *cookie).collect();
+    cookies.sort_unstable();
+    assert!(cookies.iter().copied().eq(0..1_000), "each call is answered once");
 }

@@ -5,7 +5,8 @@
 //!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
 //! ```
 //! The generation of a slot grows with every use, so a late reply to an earlier call in the same
-//! slot names another xid. Generation 0 is never used for a call: `role | 0 | n` are the xids of our
+//! slot names another xid. A slot whose generations are used up rests until those of all others are:
+//! servers recognize repeated calls by their xids. Generation 0 is never used for a call: `role | 0 | n` are the xids of our
 //! control messages, at least 16 of them, which therefore collide with no call (wire.md P9).
 
 use alloc::boxed::Box;
@@ -125,6 +126,8 @@ pub struct Ended {
 pub struct CallTable {
     slots: Box<[Slot]>,
     free: u32,
+    /// The first and the last of the free slots whose generations are used up.
+    rested: (u32, u32),
     len: u32,
     slot_bits: u32,
 }
@@ -144,7 +147,7 @@ impl CallTable {
             })
             .collect();
         let slot_bits = u32::BITS - (calls_max.max(CONTROL_XIDS) - 1).leading_zeros();
-        Self { slots, free: 0, len: 0, slot_bits }
+        Self { slots, free: 0, rested: (NONE, NONE), len: 0, slot_bits }
     }
 
     /// Has the generations of all slots begin at a place that `seed` chooses: servers recognize
@@ -166,15 +169,17 @@ impl CallTable {
     /// [`TableFull`] if as many calls are outstanding as the table holds.
     #[inline]
     pub fn open(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
-        let max = self.slots.len() as u32;
         let bits = self.slot_bits;
         let index = self.free;
         let Some(slot) = self.slots.get_mut(index as usize) else {
-            return Err(TableFull { max });
+            return self.open_rested(role, peer, token);
         };
+        let generation = next_generation(slot.xid >> bits, bits);
+        if generation == 0 {
+            return self.open_rested(role, peer, token);
+        }
         self.free = slot.next_free;
         self.len += 1;
-        let generation = next_generation(slot.xid >> bits, bits);
         slot.xid = role.xid_bit() | generation << bits | index;
         slot.peer = peer;
         slot.entry.state = CallState::Opened;
@@ -182,6 +187,32 @@ impl CallTable {
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
         slot.entry.mark = NO_MARK;
         Ok(CallId(slot.xid))
+    }
+
+    /// As [`CallTable::open`], if the slot used last has used its generations up or there is none:
+    /// such slots go behind those that rest, and these begin anew when no other is free.
+    #[cold]
+    #[inline(never)]
+    fn open_rested(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
+        let bits = self.slot_bits;
+        while let Some(slot) = self.slots.get_mut(self.free as usize)
+            && next_generation(slot.xid >> bits, bits) == 0
+        {
+            let index = core::mem::replace(&mut self.free, slot.next_free);
+            (slot.xid, slot.next_free) = (index, NONE);
+            let last = core::mem::replace(&mut self.rested.1, index);
+            match self.slots.get_mut(last as usize) {
+                Some(last) => last.next_free = index,
+                None => self.rested.0 = index,
+            }
+        }
+        if self.free == NONE {
+            (self.free, _) = core::mem::replace(&mut self.rested, (NONE, NONE));
+        }
+        if self.free == NONE {
+            return Err(TableFull { max: self.slots.len() as u32 });
+        }
+        self.open(role, peer, token)
     }
 
     /// Gives an open call another xid, as if it had just been opened: what is still to come for the
@@ -194,7 +225,8 @@ impl CallTable {
             return None;
         }
         let CallEntry { credits, receives, token, .. } = slot.entry;
-        slot.xid = id.0 & 1 << 31 | next_generation(slot.xid >> bits, bits) << bits | index;
+        let generation = next_generation(slot.xid >> bits, bits).max(1);
+        slot.xid = id.0 & 1 << 31 | generation << bits | index;
         slot.entry.state = CallState::Opened;
         slot.next_free = NONE;
         (slot.entry.credits, slot.entry.receives) = (0, 0);
@@ -269,13 +301,10 @@ impl CallTable {
     }
 }
 
-/// The generation behind `last`, whose bits above the generation's own are ignored; never 0.
+/// The generation behind `last`, whose bits above the generation's own are ignored; 0 behind the last
+/// of all.
 fn next_generation(last: u32, slot_bits: u32) -> u32 {
-    let mask = (1 << (31 - slot_bits)) - 1;
-    match (last + 1) & mask {
-        0 => 1,
-        generation => generation,
-    }
+    (last + 1) & ((1 << (31 - slot_bits)) - 1)
 }
 
 #[cfg(test)]
@@ -299,12 +328,78 @@ mod tests {
     }
 
     #[test]
-    fn generations_wrap_without_meeting_zero() {
+    fn the_last_generation_is_followed_by_none() {
         assert_eq!(next_generation(0, 4), 1);
-        assert_eq!(next_generation((1 << 27) - 1, 4), 1);
+        assert_eq!(next_generation((1 << 27) - 1, 4), 0);
         // The role's bit above the generation is not part of it.
         assert_eq!(next_generation(1 << 27 | 5, 4), 6);
-        assert_eq!(next_generation((1 << 11) - 1, 20), 1);
+        assert_eq!(next_generation((1 << 11) - 1, 20), 0);
+    }
+
+    /// A table of 16 slots with 7 generations each: all that can happen happens soon.
+    fn short_lived(seed: u32) -> CallTable {
+        let mut table = CallTable::new(16);
+        table.slot_bits = 28;
+        table.number_from(seed);
+        table
+    }
+
+    #[test]
+    fn no_xid_comes_again_before_all_others_were_used() {
+        for seed in 0..7 {
+            let mut table = short_lived(seed);
+            let mut used = HashMap::new();
+            // Those behind the seed come first, and all others before they come again.
+            let first = 16 * (7 - seed);
+            for round in 0..2000 {
+                let id = table.open(Role::Client, 0, 0).expect("free");
+                assert!(id.xid() >> 28 != 0, "no control message has it");
+                let last = used.insert(id.xid(), round);
+                let least = if last < Some(first) { first } else { 16 * 7 };
+                assert!(last.is_none_or(|last| round - last >= least), "{last:?} {round}");
+                table.remove(id, 0).expect("open");
+            }
+            assert_eq!(used.len(), 16 * 7, "all were used");
+        }
+    }
+
+    #[test]
+    fn calls_under_way_over_the_end_of_generations_keep_their_xids() {
+        let mut random = 1_u64;
+        let mut draw = |bound: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % bound
+        };
+        for seed in 0..8 {
+            let mut table = short_lived(seed);
+            let (mut open, mut used) = (Vec::new(), HashMap::new());
+            for round in 0..20_000 {
+                let peer = draw(3) as u32;
+                let is_full = open.len() == 16;
+                match table.open(Role::Server, peer, round) {
+                    Ok(id) => {
+                        let last = used.insert(id.xid(), round);
+                        assert!(last.is_none_or(|last| round - last > 16), "{last:?} {round}");
+                        open.push((id, peer, round));
+                    }
+                    Err(full) => assert!(is_full && full.max == 16),
+                }
+                if draw(8) == 0 {
+                    let (id, peer, token) = open.swap_remove(draw(open.len()));
+                    let (new, ended) = table.renew(id, peer).expect("open");
+                    assert_eq!(ended.token, token);
+                    assert_ne!(new, id);
+                    open.push((new, peer, token));
+                }
+                while open.len() > draw(24) {
+                    let (id, peer, token) = open.swap_remove(draw(open.len()));
+                    assert!(table.find(id.xid(), peer + 1).is_none());
+                    assert_eq!(table.remove(id, peer).map(|ended| ended.token), Some(token));
+                    assert!(table.find(id.xid(), peer).is_none());
+                }
+                assert_eq!(table.len() as usize, open.len());
+            }
+        }
     }
 
     #[test]
@@ -315,7 +410,8 @@ mod tests {
             let ids: Vec<_> =
                 (0..16).map(|_| table.open(Role::Client, 0, 0).expect("free")).collect();
             for (slot, id) in ids.iter().enumerate() {
-                assert_eq!(id.xid() >> 4, next_generation(seed & 0x0fff_ffff, 4), "from {seed:#x}");
+                let generation = next_generation(seed & 0x0fff_ffff, 4).max(1);
+                assert_eq!(id.xid() >> 4, generation, "from {seed:#x}");
                 assert_eq!((id.xid() & 15, id.xid() >> 31), (slot as u32, 0));
                 assert!(id.xid() >= CONTROL_XIDS, "no control message has it");
             }
