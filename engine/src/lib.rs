@@ -31,6 +31,7 @@ pub mod ulb;
 mod versions;
 pub mod waker;
 pub mod work;
+mod wrap;
 
 pub use client::Client;
 pub use client::call::{CallBuilder, Want};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use rpcrdma_engine::provider::{SendOp, SendWr};
+use rpcrdma_engine::provider::{SendOp, SendWr, WrId};
 
 /// What a watched provider has in its hands.
 #[derive(Debug, Default)]
@@ -25,9 +25,43 @@ pub struct Watch {
     pub renewed: AtomicU64,
     /// Keys are taken back wrongly, which the device does not do.
     pub spoils_invalidations: AtomicBool,
+    /// How often what names are counted by came round while others of the kind were outstanding.
+    pub rounds: Rounds,
     /// The thread that has polled first, and whether there was another.
     thread: AtomicUsize,
     has_threads: AtomicBool,
+}
+
+/// How often counters came round.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    /// The numbers of the sends of a queue pair.
+    pub sends: AtomicU64,
+    /// What is counted on when sends are refused.
+    pub send_marks: AtomicU64,
+    /// What is counted on when Receives are refused.
+    pub receive_marks: AtomicU64,
+    /// The keys of a window.
+    pub keys: AtomicU64,
+}
+
+impl Rounds {
+    /// A send is posted behind another that is outstanding.
+    pub(crate) fn sent(&self, WrId(before): WrId, WrId(name): WrId) {
+        let order = Ordering::Relaxed;
+        self.sends.fetch_add(u64::from((name as u32) < before as u32), order);
+        self.send_marks.fetch_add(u64::from(name >> 32 < before >> 32), order);
+    }
+
+    /// A Receive is posted while another is outstanding.
+    pub(crate) fn received(&self, WrId(before): WrId, WrId(name): WrId) {
+        self.receive_marks.fetch_add(u64::from(name >> 32 < before >> 32), Ordering::Relaxed);
+    }
+
+    /// A window is bound under a key.
+    pub(crate) fn bound(&self, rkey: u32) {
+        self.keys.fetch_add(u64::from(rkey & 0xff == 0), Ordering::Relaxed);
+    }
 }
 
 impl Watch {

@@ -80,6 +80,7 @@ impl<P: Provider> Provider for Watched<P> {
             polls: 0,
             is_guarding: false,
             receives: HashMap::new(),
+            last_receive: None,
             sends: HashMap::new(),
             refused: HashSet::new(),
             watch: Arc::clone(&self.watch),
@@ -131,6 +132,8 @@ pub struct WatchedQueues<Q: Queues> {
     is_guarding: bool,
     /// The scatter lists of the Receives that the device has.
     receives: HashMap<WrId, Vec<Sge>>,
+    /// The name of the Receive posted last.
+    last_receive: Option<WrId>,
     /// By queue pair number: its name, and the sends that the device has, in order.
     sends: HashMap<u32, (Q::Qp, VecDeque<Sent>)>,
     /// What the device has refused: if it completes that all the same, nothing else is meant.
@@ -333,6 +336,11 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         let posted = unsafe { self.inner.post_srq_recv(wr) };
         let (taken, _) = posted.of(wr.len());
         for wr in &wr[..taken] {
+            if let Some(last) = self.last_receive.replace(wr.wr_id)
+                && !self.receives.is_empty()
+            {
+                self.watch.rounds.received(last, wr.wr_id);
+            }
             self.receives.insert(wr.wr_id, wr.sgl.to_vec());
         }
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
@@ -353,10 +361,17 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
         let found = self.sends.iter_mut().find(|(_, (name, _))| *name == qp);
         let Some((&num, (_, sends))) = found else { return result };
+        let mut last = sends.back().map(|sent| sent.wr_id);
+        for wr in &wr[..taken] {
+            if let Some(last) = last.replace(wr.wr_id) {
+                self.watch.rounds.sent(last, wr.wr_id);
+            }
+        }
         sends.extend(wr[..taken].iter().map(sent));
         for wr in &wr[..taken] {
             if let SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }) = wr.op {
                 self.bound.push((window, rkey, num));
+                self.watch.rounds.bound(rkey);
                 self.opens(rkey, Some(num), Sge { addr, length: len, lkey }, access);
             }
         }

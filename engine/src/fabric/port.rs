@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::doze::Doze;
 use crate::error::SetupError;
+use crate::wrap::shortly_before_end;
 
 /// The shared side of a set of queues.
 pub(super) struct Port {
@@ -28,7 +29,8 @@ struct Numbers {
 impl Port {
     pub(super) fn new(id: u64, qp_max: u32) -> io::Result<Port> {
         let index_bits = index_bits(qp_max);
-        let numbers = Numbers { index_bits, vacant: (0..qp_max).collect() };
+        let before = shortly_before_end(NUMBER_BITS - index_bits, 2) << index_bits;
+        let numbers = Numbers { index_bits, vacant: (0..qp_max).map(|at| before | at).collect() };
         Ok(Port { id, doze: Doze::new()?, qp_max, numbers: Mutex::new(numbers) })
     }
 

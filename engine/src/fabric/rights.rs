@@ -21,6 +21,7 @@ use rpcrdma_mempool::{Access, Sge};
 
 use super::keys::KeyCache;
 use crate::provider::{Bind, Window, WindowId};
+use crate::wrap::shortly_before_end;
 
 /// The windows and registrations of one set of queues.
 pub(super) struct Rights {
@@ -215,7 +216,7 @@ impl Rights {
         if index > NUMBER_MASK {
             return None;
         }
-        let key = GRANT | self.scramble.hide(index) << PROGRAM_BITS;
+        let key = GRANT | self.scramble.hide(index) << PROGRAM_BITS | FIRST;
         let (holder, access) = (Holder::Nobody, Access::empty());
         self.grants.push(Grant { key, is_window, holder, access, sge: Sge::default() });
         Some(index)
@@ -282,6 +283,8 @@ impl Scramble {
 const GRANT: u32 = 1 << 31;
 /// The low bits of a key, which the program counts on.
 const PROGRAM_BITS: u32 = 8;
+/// Where the program begins.
+const FIRST: u32 = shortly_before_end(PROGRAM_BITS, 2);
 const NUMBER_MASK: u32 = (1 << 23) - 1;
 /// Odd, so that multiplying by it can be undone.
 const FACTOR: u32 = 0x5D_9F3B;

@@ -5,6 +5,7 @@
 //! meant: so there is another mark after every refusal.
 
 use crate::provider::WrId;
+use crate::wrap::shortly_before_end;
 
 /// The Receives that the device has.
 pub(super) struct Receives {
@@ -25,7 +26,7 @@ struct Held {
 impl Receives {
     /// None of so many buffers.
     pub fn new(buffers: usize) -> Receives {
-        Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: 0 }
+        Receives { held: vec![Held { raw: 0, mark: NONE }; buffers].into(), mark: FIRST }
     }
 
     /// What the Receive of a buffer is called if it is posted now.
@@ -72,6 +73,8 @@ impl Receives {
 
 /// The largest mark: the two bits above it in a name are not ours.
 const MARK_MAX: u32 = 0x3fff_ffff;
+/// The first mark.
+const FIRST: u32 = shortly_before_end(30, 2);
 /// No mark, and no part of a name.
 const NONE: u32 = u32::MAX;
 

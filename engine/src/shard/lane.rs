@@ -7,10 +7,12 @@
 //! Every work request has a sequence number. A completion names one; all before it are done. The
 //! numbers that a device refused are given again, and a device that completes one of them all the
 //! same must not be taken to mean the next that has it: so the name of a work request is its number
-//! with a mark, and there is another mark after every refusal.
+//! with a mark, and there is another mark after every refusal. Both come round: what is outstanding is
+//! counted from the last that is done, and is far less than half of all numbers.
 
 use super::message::Queue;
 use crate::provider::PostError;
+use crate::wrap::shortly_before_end;
 
 /// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
 #[derive(Debug)]
@@ -54,11 +56,11 @@ impl Lane {
             ready: false,
             unsolicited: 0,
             trouble: None,
-            mark: 0,
+            mark: (shortly_before_end(MARK_BITS, 2) as u64) << SEQ_BITS,
             eras: Vec::new(),
-            posted: 0,
-            done: 0,
-            signaled: 0,
+            posted: FIRST,
+            done: FIRST,
+            signaled: FIRST,
         }
     }
 
@@ -167,9 +169,13 @@ impl Lane {
     }
 }
 
-/// Where the mark is in a name. The bits above it are not the lane's.
-const MARK: u64 = 0x3fff_ffff << 32;
-const MARK_ONE: u64 = 1 << 32;
+/// Bits of a sequence number, and of the mark above it. The two bits above both are not the lane's.
+const SEQ_BITS: u32 = 32;
+const MARK_BITS: u32 = 30;
+const MARK: u64 = ((1 << MARK_BITS) - 1) << SEQ_BITS;
+const MARK_ONE: u64 = 1 << SEQ_BITS;
+/// The number before the first.
+const FIRST: u32 = shortly_before_end(SEQ_BITS, 24);
 
 #[cfg(test)]
 mod tests {
@@ -259,7 +265,7 @@ mod tests {
         let name = lane.name(0);
         lane.on_posted(false);
         lane.on_refused();
-        assert_eq!((lane.mark, name & !MARK), (0, 1));
+        assert_eq!((lane.mark, name & !MARK), (0, u64::from(FIRST) + 1));
         assert!(lane.on_completed(name));
     }
 }

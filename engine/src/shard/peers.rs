@@ -12,6 +12,7 @@ use super::lane::Lane;
 use super::message::NONE;
 use super::negotiate::Asked;
 use crate::error::CloseReason;
+use crate::wrap::shortly_before_end;
 
 /// Names a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -133,6 +134,9 @@ const QP_NUM_BITS: u32 = 24;
 const LEAF_BITS: u32 = 10;
 const LEAF: usize = 1 << LEAF_BITS;
 
+/// The first generation of a place.
+const FIRST: u32 = shortly_before_end(32, 2);
+
 /// In the place of an address where there is no connection.
 const NOWHERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
@@ -146,19 +150,21 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     /// Where those are that may connect and have not yet.
     expected: Vec<SocketAddr>,
-    /// From queue pair number to peer: upper bits, then lower bits.
-    table: Vec<Option<Box<[u32; LEAF]>>>,
+    table: Table,
 }
+
+/// From queue pair number to peer: upper bits, then lower bits.
+struct Table(Vec<Option<Box<[u32; LEAF]>>>);
 
 impl Peers {
     pub fn new(peers_max: usize) -> Peers {
         Peers {
             slots: (0..peers_max).map(|_| None).collect(),
-            generations: vec![0; peers_max].into(),
+            generations: vec![FIRST; peers_max].into(),
             addresses: vec![NOWHERE; peers_max].into(),
             free: (0..peers_max as u32).rev().collect(),
             expected: Vec::new(),
-            table: (0..1usize << (QP_NUM_BITS - LEAF_BITS)).map(|_| None).collect(),
+            table: Table::new(),
         }
     }
 
@@ -200,9 +206,7 @@ impl Peers {
         assert!(Peers::can_name(peer.qp_num), "checked before the connection was opened");
         let index = self.free.pop();
         debug_assert_eq!(index, Some(peer.id.index));
-        let leaf = &mut self.table[(peer.qp_num >> LEAF_BITS) as usize];
-        leaf.get_or_insert_with(|| Box::new([NONE; LEAF]))[peer.qp_num as usize % LEAF] =
-            peer.id.index;
+        self.table.insert(peer.qp_num, peer.id.index);
         self.addresses[peer.id.index as usize] = address;
         let index = peer.id.index as usize;
         self.slots[index] = Some(peer);
@@ -214,18 +218,14 @@ impl Peers {
         let generation = &mut self.generations[index as usize];
         *generation = generation.wrapping_add(1);
         self.free.push(index);
-        if let Some(leaf) = &mut self.table[(peer.qp_num >> LEAF_BITS) as usize] {
-            leaf[peer.qp_num as usize % LEAF] = NONE;
-        }
+        self.table.remove(peer.qp_num);
         Some(peer)
     }
 
     /// The peer that a queue pair belongs to.
     #[inline]
     pub fn find(&self, qp_num: u32) -> Option<u32> {
-        let leaf = self.table.get((qp_num >> LEAF_BITS) as usize)?.as_ref()?;
-        let index = leaf[qp_num as usize % LEAF];
-        (index != NONE).then_some(index)
+        self.table.find(qp_num)
     }
 
     /// The connection in this place.
@@ -272,5 +272,62 @@ impl Peers {
     /// The number of connections.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+impl Table {
+    fn new() -> Table {
+        Table((0..1usize << (QP_NUM_BITS - LEAF_BITS)).map(|_| None).collect())
+    }
+
+    fn insert(&mut self, qp_num: u32, index: u32) {
+        let leaf = &mut self.0[(qp_num >> LEAF_BITS) as usize];
+        leaf.get_or_insert_with(|| Box::new([NONE; LEAF]))[qp_num as usize % LEAF] = index;
+    }
+
+    fn remove(&mut self, qp_num: u32) {
+        let place = &mut self.0[(qp_num >> LEAF_BITS) as usize];
+        if let Some(leaf) = place {
+            leaf[qp_num as usize % LEAF] = NONE;
+            // Devices count their numbers on: every leaf would be there in the end.
+            if leaf.iter().all(|index| *index == NONE) {
+                *place = None;
+            }
+        }
+    }
+
+    #[inline]
+    fn find(&self, qp_num: u32) -> Option<u32> {
+        let leaf = self.0.get((qp_num >> LEAF_BITS) as usize)?.as_ref()?;
+        let index = leaf[qp_num as usize % LEAF];
+        (index != NONE).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_counted_on_and_come_round_take_no_more_room() {
+        let mut table = Table::new();
+        let mut held = std::collections::VecDeque::new();
+        // Every leaf, and back at the first.
+        for at in (0..3_u32 << QP_NUM_BITS).step_by(LEAF / 4 + 1) {
+            let (qp_num, index) = (at % (1 << QP_NUM_BITS), at % 1000);
+            table.insert(qp_num, index);
+            held.push_back((qp_num, index));
+            if held.len() > 16 {
+                let (gone, _) = held.pop_front().expect("seventeen");
+                table.remove(gone);
+                assert_eq!(table.find(gone), None);
+            }
+            let (oldest, index) = held[0];
+            assert_eq!(table.find(oldest), Some(index), "{oldest:#x}");
+            if at % 100 == 0 {
+                assert!(table.0.iter().flatten().count() <= 6);
+            }
+        }
+        assert!(held.iter().all(|(qp_num, index)| table.find(*qp_num) == Some(*index)));
     }
 }

@@ -516,6 +516,28 @@ fn exposed_bytes_are_open_to_every_queue_pair_until_they_are_concealed() {
 }
 
 #[test]
+fn keys_of_registrations_come_round_while_others_are_used() {
+    let mut pair = Pair::new();
+    let held = pair.b.expose(&pair.b.sge(0, 16), READ).unwrap();
+    let (kept, addr) = (pair.b.at(0), pair.b.at(64));
+    let mut last = held;
+    let mut keys = std::collections::HashSet::new();
+    for round in 0..600 {
+        let rkey = pair.b.expose(&pair.b.sge(64, 16), READ).unwrap();
+        assert!(rkey != held && rkey != last, "round {round}");
+        assert_eq!(read(&mut pair, held, kept, 16), WcStatus::Success, "round {round}");
+        assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::Success, "round {round}");
+        // The last one once more, which is dead.
+        pair.b.queues.conceal(if round > 0 { last } else { 0 }).unwrap();
+        pair.b.queues.conceal(rkey).unwrap();
+        keys.insert(rkey);
+        last = rkey;
+    }
+    assert_eq!(keys.len(), 256, "its place has no more, and has used all of them");
+    assert_eq!(read(&mut pair, last, addr, 16), WcStatus::RemoteAccess);
+}
+
+#[test]
 fn exposed_bytes_have_bounds_and_rights() {
     for (offset, len, access) in [(63, 1, READ), (64, 17, READ), (64, 16, WRITE)] {
         let mut pair = Pair::new();
