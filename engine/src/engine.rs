@@ -120,7 +120,7 @@ impl<P: Provider> Engine<P> {
     /// # Errors
     /// If memory or queues cannot be had.
     pub fn shard<H: Handler>(&self, handler: H) -> Result<Shard<P, H>, SetupError> {
-        self.maker().make(true, |_| handler)
+        self.maker()?.make(true, |_| handler)
     }
 
     /// A client for the calling thread to poll: a shard that calls others and refuses calls.
@@ -128,7 +128,7 @@ impl<P: Provider> Engine<P> {
     /// # Errors
     /// If memory or queues cannot be had.
     pub fn client(&self) -> Result<Client<P>, SetupError> {
-        Ok(Client::new(self.maker().make(false, |_| RefuseCalls)?))
+        Ok(Client::new(self.maker()?.make(false, |_| RefuseCalls)?))
     }
 
     /// Starts as many shards as the configuration says, each on a thread of its own, and returns
@@ -144,7 +144,7 @@ impl<P: Provider> Engine<P> {
     {
         let mut handles = Vec::new();
         for core in self.cores()? {
-            let (maker, factory) = (self.maker(), factory.clone());
+            let (maker, factory) = (self.maker()?, factory.clone());
             let (report, outcome) = mpsc::channel();
             let thread = std::thread::Builder::new()
                 .name("rpcrdma-shard".into())
@@ -180,14 +180,14 @@ impl<P: Provider> Engine<P> {
         }
     }
 
-    fn maker(&self) -> Maker<P> {
-        Maker {
+    fn maker(&self) -> Result<Maker<P>, SetupError> {
+        Ok(Maker {
             provider: self.provider.clone(),
             config: self.config.clone(),
             office: self.office.clone(),
             first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
-            number: SHARDS.fetch_add(1, Ordering::Relaxed),
-        }
+            number: next_number(&SHARDS)?,
+        })
     }
 
     /// The core of each shard; `None` for a shard that the system may move about.
@@ -317,3 +317,31 @@ fn scattered(number: u64) -> u32 {
 
 /// Numbers the shards of the process.
 static SHARDS: AtomicU32 = AtomicU32::new(0);
+
+/// The number of another shard. They do not come round: the first may still be there.
+fn next_number(shards: &AtomicU32) -> Result<u32, SetupError> {
+    let order = Ordering::Relaxed;
+    let count = shards.fetch_update(order, order, |count| count.checked_add(1));
+    count.map_err(|count| SetupError::Limit {
+        what: "shards that a process has made in its life",
+        needed: u64::from(count) + 1,
+        limit: count.into(),
+        device: "the engine".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_shards_end_and_do_not_come_round() {
+        let shards = AtomicU32::new(u32::MAX - 2);
+        let numbers = [(); 2].map(|()| next_number(&shards).expect("two are left"));
+        assert_eq!(numbers, [u32::MAX - 2, u32::MAX - 1]);
+        for _ in 0..3 {
+            let error = next_number(&shards).expect_err("none is left");
+            assert!(error.to_string().contains("4294967296 needed"), "{error}");
+        }
+    }
+}
