@@ -64,15 +64,15 @@ impl ShardLedger {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Transmissions ignored, by [`Ignored`] as index.
-    pub ignored: [u32; Ignored::COUNT],
+    pub ignored: [u64; Ignored::COUNT],
     /// Messages reported as bad to the peer.
-    pub reported: u32,
+    pub reported: u64,
     /// Errors received from the peer.
-    pub errors: u32,
+    pub errors: u64,
     /// Grants of zero, taken as one (wire.md B11).
-    pub zero_grants: u32,
+    pub zero_grants: u64,
     /// Property values that were not taken.
-    pub skipped_properties: u32,
+    pub skipped_properties: u64,
 }
 
 /// An own call that has ended.

@@ -131,7 +131,7 @@ impl Connection {
             _ => return self.ignore(Ignored::UnaskedProperties),
         };
         match applied {
-            Applied::Taken { skipped } => self.counters.skipped_properties += skipped,
+            Applied::Taken { skipped } => self.counters.skipped_properties += u64::from(skipped),
             Applied::Repeated => return self.ignore(Ignored::RepeatedProperties),
         }
         // wire.md B2: the server answers with the xid of the client's message.

@@ -299,7 +299,7 @@ impl Connection {
         match dir {
             MsgType::Call => self.inflow.on_request(credit),
             MsgType::Reply => {
-                self.counters.zero_grants += u32::from(credit == 0);
+                self.counters.zero_grants += u64::from(credit == 0);
                 self.credits.on_grant(credit);
             }
         }

@@ -11,12 +11,12 @@ pub(super) struct Srq {
     /// `sge_max` entries for each head.
     sges: Box<[Lent]>,
     sge_max: usize,
-    depth: u32,
-    mask: u32,
+    depth: u64,
+    mask: u64,
     /// Position of the oldest Receive.
-    oldest: u32,
+    oldest: u64,
     /// Position behind the newest.
-    end: u32,
+    end: u64,
 }
 
 /// A Receive with as much of its scatter list as a short message needs.
@@ -39,8 +39,8 @@ impl Srq {
                 .into_boxed_slice(),
             sges: vec![Lent::default(); places as usize * sge_max].into_boxed_slice(),
             sge_max,
-            depth,
-            mask: places - 1,
+            depth: depth.into(),
+            mask: u64::from(places - 1),
             oldest: 0,
             end: 0,
         }
@@ -53,7 +53,7 @@ impl Srq {
             if wr.sgl.len() > self.sge_max {
                 return Taken::with_error(taken, PostError::Invalid);
             }
-            if self.end.wrapping_sub(self.oldest) >= self.depth {
+            if self.end - self.oldest >= self.depth {
                 return Taken::with_error(taken, PostError::QueueFull);
             }
             let index = (self.end & self.mask) as usize;
@@ -63,7 +63,7 @@ impl Srq {
             }
             let first = places.first().copied().unwrap_or_default();
             self.heads[index] = Head { wr_id: wr.wr_id, first, count: wr.sgl.len() as u32 };
-            self.end = self.end.wrapping_add(1);
+            self.end += 1;
         }
         Taken::without_error(wr.len())
     }
@@ -87,6 +87,6 @@ impl Srq {
     #[inline]
     pub(super) fn pop(&mut self) {
         debug_assert_ne!(self.oldest, self.end);
-        self.oldest = self.oldest.wrapping_add(1);
+        self.oldest += 1;
     }
 }

@@ -52,9 +52,9 @@ struct Share {
     /// The first and the last of its calls that wait, linked by [`Fetch::next`].
     waiting: Option<(u32, u32)>,
     /// Calls whose data have come, counted.
-    ended: u32,
+    ended: u64,
     /// How many had come when that was looked at, and since when it is so.
-    seen: Option<(u32, u64)>,
+    seen: Option<(u64, u64)>,
 }
 
 impl Fetches {
@@ -167,7 +167,7 @@ impl Fetches {
             if let Some((peer, _)) = entry.owner {
                 let share = &mut self.shares[peer.index as usize];
                 share.used.reads -= 1;
-                share.ended = share.ended.wrapping_add(1);
+                share.ended += 1;
             }
         }
     }

@@ -100,12 +100,12 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         let clock = Clock::new();
         let mut waiting = Waiting::new(self.idle);
         let mut now = clock.now();
-        let mut idle = 0_u32;
+        let mut idle = 0_u64;
         while !self.is_stopped() {
             let busy = turn(&mut self.core, None, now, &mut self.handler);
             // A turn without work takes less time than reading the clock: time stands still for
             // some of them, less than a microsecond.
-            idle = if busy { 0 } else { idle.wrapping_add(1) };
+            idle = if busy { 0 } else { idle + 1 };
             let slept = waiting.after_turn(&mut self.core, busy, now);
             if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
                 now = clock.now();
@@ -238,7 +238,7 @@ impl Waiting {
 }
 
 /// Turns without work between two readings of the clock.
-const TURNS_PER_READING: u32 = 16;
+const TURNS_PER_READING: u64 = 16;
 /// The longest sleep: deadlines are looked at in between.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 /// Pauses that double before the thread yields.

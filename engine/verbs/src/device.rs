@@ -6,7 +6,7 @@ mod limits;
 
 use std::mem::offset_of;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_config::{Config, Provider as Carrier};
@@ -47,7 +47,7 @@ pub(crate) struct Device {
     pub ops: Ops,
     /// What is open on it, for events that name a queue pair or a queue.
     ports: Mutex<Vec<Weak<Port>>>,
-    opened: AtomicU32,
+    opened: AtomicUsize,
     // In this order they are dropped: nothing may be left in a protection domain that is freed.
     pub regions: Regions,
     pub domain: Domain,
@@ -120,7 +120,7 @@ impl Device {
             quirks,
             ops,
             ports: Mutex::new(Vec::new()),
-            opened: AtomicU32::new(0),
+            opened: AtomicUsize::new(0),
             regions: Regions::new(lib, pd),
             domain,
             _contexts: contexts,
@@ -146,7 +146,7 @@ impl Device {
         // SAFETY: the context is open; the number was written when it was opened.
         let count = unsafe { (*self.context).num_comp_vectors }.max(1);
         let opened = self.opened.fetch_add(1, Ordering::Relaxed);
-        (opened % count.unsigned_abs()) as i32
+        (opened % count.unsigned_abs() as usize) as i32
     }
 }
 
