@@ -170,10 +170,10 @@ impl Lane {
     /// Acknowledges what was taken and completes what was acknowledged.
     #[inline(never)]
     fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
-        let unsaid = self.rx.next() - self.announced;
-        self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
-        if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || core.delay_ns != 0 {
-            self.announce();
+        if self.announced == self.rx.next() && core.delay_ns == 0 {
+            self.quiet = 0;
+        } else {
+            self.announce_if_due(core.delay_ns != 0, is_idle);
         }
         if is_idle {
             if self.tx.freed() != self.tx.head() {
@@ -185,6 +185,16 @@ impl Lane {
         }
         if self.acked.taken() != self.tx.freed() {
             self.retire(core, Some(out), now);
+        }
+    }
+
+    /// Says what was taken if it is much, or if nothing comes that would be answered.
+    #[inline(never)]
+    fn announce_if_due(&mut self, is_delayed: bool, is_idle: bool) {
+        let unsaid = self.rx.next() - self.announced;
+        self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
+        if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || is_delayed {
+            self.announce();
         }
     }
 
@@ -207,11 +217,12 @@ impl Lane {
         taken
     }
 
-    /// As [`Lane::receive`], while keys may be used.
+    /// As [`Lane::receive`], while keys may be used. There is a message, and room for it.
     #[inline(always)]
     fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
-        while let Some(body) = self.rx.front() {
+        let mut front = self.rx.front();
+        while let Some(body) = front {
             if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
                 break;
             }
@@ -226,6 +237,7 @@ impl Lane {
                 break;
             }
             self.rx.prefetch_front();
+            front = self.rx.front();
         }
         taken
     }

@@ -117,10 +117,12 @@ impl<Q: Queues> Io<Q> {
         // that they have been read on return.
         let posted = unsafe { self.queues().post_send(qp, &chain) };
         let (taken, _) = posted.of(run.len());
-        for flags in &flags[..taken] {
-            lane.on_posted(flags.contains(SendFlags::SIGNALED));
-        }
-        if taken < run.len() {
+        if taken == run.len() {
+            lane.on_run_posted(taken as u32, unsignaled);
+        } else {
+            for flags in &flags[..taken] {
+                lane.on_posted(flags.contains(SendFlags::SIGNALED));
+            }
             lane.on_refused();
         }
         stats.doorbells.add(1);

@@ -121,6 +121,13 @@ impl Lane {
         self.posted
     }
 
+    /// Counts posted work requests, the last `unsignaled` of which are not signaled.
+    #[inline]
+    pub fn on_run_posted(&mut self, count: u32, unsignaled: u32) {
+        self.posted = self.posted.wrapping_add(count);
+        self.signaled = self.posted.wrapping_sub(unsignaled);
+    }
+
     /// Takes in that the device has refused what was to be posted next.
     #[cold]
     pub fn on_refused(&mut self) {

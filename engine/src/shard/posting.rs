@@ -22,12 +22,21 @@ impl<P: Provider> Core<P> {
     }
 
     /// Posts everything that is pending.
+    #[inline]
     pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
         self.hold.on_left();
         if !self.outbox.express.is_empty() {
             let Core { io, outbox, peers, .. } = self;
             io.flush_express(outbox, peers);
         }
+        if !self.outbox.is_short_only() {
+            self.flush_lanes(now, handler);
+        }
+    }
+
+    /// Posts what waits in lanes.
+    #[inline(never)]
+    fn flush_lanes<H: Handler>(&mut self, now: u64, handler: &mut H) {
         let mut again = None;
         while let Some(index) = self.outbox.pop_ready() {
             let Some(peer) = self.peers.at(index) else { continue };

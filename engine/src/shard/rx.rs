@@ -78,31 +78,30 @@ impl<P: Provider> Core<P> {
             self.free_buffer(token);
             return;
         };
-        let Core { peers, outbox, waiting, .. } = &mut *self;
-        let Some(peer) = peers.at(index) else { return self.free_buffer(token) };
-        // Whatever arrives may be a call, and a call must be answered: without a send slot it is
-        // not even looked at. The order of a peer's messages is kept.
-        if peer.waiting > 0 || !outbox.has_slot_for(&peer.lane) {
-            return waiting.push(peer, Waiting { token, came, qp_num });
-        }
-        self.receive(index, token, came, now, handler);
+        self.receive(index, token, (came, true), now, handler);
     }
 
-    /// A transmission has arrived, and a slot is free to answer it. In the way of every message, and
-    /// so a part of whoever calls it.
+    /// A transmission has arrived. With `may_wait`, it waits where no slot is free to answer it;
+    /// without, there is one. In the way of every message, and so a part of whoever calls it.
     #[inline(always)]
     pub(super) fn receive<H: Handler>(
         &mut self,
         index: u32,
         token: RecvToken,
-        came: Came,
+        (came, may_wait): (Came, bool),
         now: u64,
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, stats, life, .. } = &mut *self;
+        let Core { peers, pool, outbox, stats, life, waiting, .. } = &mut *self;
         let Some((peer, address)) = peers.with_address(index) else {
             return self.free_buffer(token);
         };
+        // Whatever arrives may be a call, and a call must be answered: without a send slot it is
+        // not even looked at. The order of a peer's messages is kept.
+        if may_wait && (peer.waiting > 0 || !outbox.has_slot_for(&peer.lane)) {
+            let qp_num = peer.qp_num;
+            return waiting.push(peer, Waiting { token, came, qp_num });
+        }
         let first = first_segment(pool, &token, came.byte_len);
         if peer.phase != Phase::Up || came.invalidated.is_some() {
             return self.receive_other(index, token, came, now, handler);

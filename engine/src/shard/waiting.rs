@@ -94,7 +94,7 @@ impl<P: Provider> Core<P> {
             let before = waiting.list.len();
             let Some(Waiting { token, came, .. }) = waiting.list.remove(at) else { return };
             match index {
-                Some(index) => self.receive(index, token, came, now, handler),
+                Some(index) => self.receive(index, token, (came, false), now, handler),
                 None => self.free_buffer(token),
             }
             // It was put to the front: what comes next has moved by one.
