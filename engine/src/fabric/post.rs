@@ -53,13 +53,16 @@ pub(super) unsafe fn post_plain(
     let (dst, num) = (qp.peer, qp.num);
     for (taken, wr) in wrs.iter().enumerate() {
         let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
-        let is_short = wr.flags.contains(SendFlags::INLINE) && wr.sgl.len() == 1;
-        if !is_plain || !is_short && !is_long_and_allowed(wr, limits, keys) {
+        let is_short = wr.flags.contains(SendFlags::INLINE);
+        if !is_plain {
             return taken;
         }
         let byte_len = match wr.sgl {
-            [sge] => sge.length,
-            sgl => sgl.iter().map(|sge| sge.length).sum(),
+            [sge] if is_short => sge.length,
+            _ => match allowed_len(wr, limits, keys) {
+                Some(byte_len) => byte_len,
+                None => return taken,
+            },
         };
         let is_too_long = is_short && byte_len > INLINE_LEN as u32;
         if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !lane.tx.has_room() {
@@ -79,14 +82,14 @@ pub(super) unsafe fn post_plain(
     wrs.len()
 }
 
-/// Whether a Send that is not a single piece to be copied now breaks no limit and names memory that
-/// may be read.
+/// The length of a Send that is not a single piece to be copied now, if it breaks no limit and names
+/// memory that may be read.
 #[inline(never)]
-fn is_long_and_allowed(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> bool {
+fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u32> {
     keys.refresh();
-    message_len(wr, limits.send_sge).is_some()
-        && (wr.flags.contains(SendFlags::INLINE)
-            || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty())))
+    let is_allowed = wr.flags.contains(SendFlags::INLINE)
+        || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
+    message_len(wr, limits.send_sge).filter(|_| is_allowed)
 }
 
 /// Posts one request to a queue pair that is not in the error state.

@@ -120,6 +120,10 @@ impl<P: Provider> Core<P> {
                 let incoming = Incoming::plain(payload);
                 handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
             }
+            // What belongs to a group is no message of its own.
+            None if peer.group_until.is_some() => {
+                return self.receive_other(index, token, came, now, handler);
+            }
             None => return self.receive_long(index, token, came, now, handler),
         }
         self.free_buffer(token);
