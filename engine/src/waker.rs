@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::SetupError;
+
 /// Ends the sleep of the thread that waits on it. Cloning is cheap; ringing is one system call.
 ///
 /// A ring is remembered until [`Waker::drain`], so ringing before the sleep is not lost.
@@ -23,6 +25,15 @@ impl Waker {
         // SAFETY: `fd` was just returned by eventfd and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Waker(Arc::new(fd)))
+    }
+
+    /// A new waker, with the error of a start.
+    pub(crate) fn set_up() -> Result<Waker, SetupError> {
+        Waker::new().map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "the process may have no file descriptor left (ulimit -n)",
+        })
     }
 
     /// Ends the sleep, or the next one if nobody sleeps. One system call.

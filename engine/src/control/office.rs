@@ -109,11 +109,7 @@ impl<P: Provider> Desk<P> {
 
 impl<P: Provider> Office<P> {
     pub fn new(param: Param, versions: VersionMemory) -> Result<Office<P>, SetupError> {
-        let waker = Waker::new().map_err(|source| SetupError::System {
-            call: "eventfd",
-            source,
-            hint: "the process may have no file descriptor left (ulimit -n)",
-        })?;
+        let waker = Waker::set_up()?;
         Ok(Office {
             desks: Mutex::new(Vec::new()),
             requests: Mutex::default(),

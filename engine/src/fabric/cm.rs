@@ -52,11 +52,7 @@ struct Queue {
 
 impl FabricCm {
     pub(super) fn new(fabric: Arc<Shared>) -> Result<FabricCm, SetupError> {
-        let waker = Waker::new().map_err(|source| SetupError::System {
-            call: "eventfd",
-            source,
-            hint: "check the limit of open files (ulimit -n)",
-        })?;
+        let waker = Waker::set_up()?;
         let inbox = Arc::new(Inbox { waker, queue: Mutex::new(Queue::default()) });
         Ok(FabricCm { fabric, inbox, listening: Vec::new(), attempts: 0 })
     }

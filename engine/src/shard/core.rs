@@ -90,12 +90,7 @@ impl<P: Provider> Core<P> {
         let Memory { recv: pool, send, headers, zero, bulk, landing, regions } = memory;
         let mut queues = provider.open_queues(&budget.queues)?;
         let exposures = exposures(&budget.explicit, &mut queues, landing, &regions)?;
-        let waker = Waker::new().map_err(|source| SetupError::System {
-            call: "eventfd",
-            source,
-            hint: "the process may have no file descriptor left (ulimit -n)",
-        })?;
-        let bell = Arc::new(Bell::new(waker));
+        let bell = Arc::new(Bell::new(Waker::set_up()?));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
         let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
@@ -145,18 +140,24 @@ impl<P: Provider> Core<P> {
             dropped: Vec::new(),
             regions,
         };
-        while core.pool.free() > 0 {
-            core.top_up();
-            if !core.refill.is_empty() {
+        core.post_all(&provider.caps().name)?;
+        Ok(core)
+    }
+
+    /// Posts every Receive, for the first time.
+    fn post_all(&mut self, device: &str) -> Result<(), SetupError> {
+        while self.pool.free() > 0 {
+            self.top_up();
+            if !self.refill.is_empty() {
                 return Err(SetupError::Limit {
                     what: "Receives of a shared receive queue",
-                    needed: receives as u64,
-                    limit: core.io.posted_receives() as u64,
-                    device: provider.caps().name.clone(),
+                    needed: self.parked.len() as u64,
+                    limit: self.io.posted_receives() as u64,
+                    device: device.to_owned(),
                 });
             }
         }
-        Ok(core)
+        Ok(())
     }
 
     /// Where the connection manager leaves connections.
