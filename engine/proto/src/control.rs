@@ -57,7 +57,7 @@ impl Connection {
             return self.ignore(Ignored::Short);
         }
         match body {
-            Body::Error(error) => self.on_error(ledger, xid, Some(incoming.credit), *error),
+            Body::Error(error) => self.on_error(ledger, xid, *error),
             Body::Done => self.ignore(Ignored::Done),
             Body::Msg(chunks) | Body::NoMsg(chunks) => {
                 self.on_chunks(ledger, &incoming, body, chunks)
@@ -143,12 +143,12 @@ impl Connection {
         Ingress::Control(Control { became_ready, answer })
     }
 
-    /// RDMA_ERROR: own calls first, then our properties (wire.md B9).
+    /// RDMA_ERROR: own calls first, then our properties (wire.md B9). No error says how many credits
+    /// there are (wire.md B11).
     pub(crate) fn on_error<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         xid: u32,
-        credit: Option<u32>,
         error: RdmaError,
     ) -> Ingress<'a> {
         self.counters.errors += 1;
@@ -158,11 +158,7 @@ impl Connection {
         {
             return self.on_version_refused(ledger, xid, [low, high]);
         }
-        let grant = credit.filter(|_| self.role == Role::Client);
         if let Some(failed) = self.fail_sent(ledger, xid) {
-            if let Some(credit) = grant {
-                self.on_credit(credit, MsgType::Reply);
-            }
             self.on_accepted();
             return match (failed, error) {
                 // wire.md E33: what is not known was not executed.
@@ -179,9 +175,6 @@ impl Connection {
         if asked && xid == self.control_xid() && !self.exchange().is_received() {
             // wire.md B3: version two, without properties.
             let became_ready = !self.ready;
-            if let Some(credit) = grant {
-                self.on_credit(credit, MsgType::Reply);
-            }
             self.on_accepted();
             return Ingress::Control(Control { became_ready, answer: None });
         }

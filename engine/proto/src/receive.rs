@@ -82,7 +82,7 @@ impl Connection {
             }
             Ok((Header { xid, body: Body::Error(RdmaError::Vers { low, high }), .. }, _)) => {
                 // wire.md B4: whatever version an ERR_VERS carries.
-                self.on_error(ledger, xid, None, RdmaError::Vers { low, high })
+                self.on_error(ledger, xid, RdmaError::Vers { low, high })
             }
             Ok(_) => self.on_undecodable(ledger, first_segment, None),
             Err(error) => self.on_undecodable(ledger, first_segment, Some(error)),

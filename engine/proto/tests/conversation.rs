@@ -131,6 +131,44 @@ mod handshake {
     }
 
     #[test]
+    fn no_error_says_how_many_credits_there_are() {
+        let plain = Settings { properties: false, ..settings() };
+        let rept = |xid| {
+            let bad = MsgId { xid, dir: MsgType::Call, seq: 0 };
+            Body::Optional(Optional::ReptErr(ReptErr { bad, lead: None, info: ReptInfo::BadCont }))
+        };
+        let errors = |xid| {
+            let vers = RdmaError::Vers { low: 2, high: 2 };
+            let all = [RdmaError::InvalOption, RdmaError::BadHeader, vers].map(Body::Error);
+            all.into_iter().chain([rept(xid)]).map(move |body| wire(xid, 2, 5, body, &[]))
+        };
+        // To a client that states its properties, and to one that begins with a call.
+        for error in errors(0) {
+            let mut client = Side::new(Role::Client, settings());
+            client.conn.begin().expect("first message");
+            client.receive(&error);
+            assert_eq!(client.conn.credits_limit(), 1);
+        }
+        for turn in 0..4 {
+            let mut client = Side::new(Role::Client, plain);
+            let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+            let demand = CallDemand::inline(40, 40);
+            client.conn.begin_sends(&mut client.ledger, id, &demand).expect("one credit");
+            let error = errors(id.xid()).nth(turn).expect("four");
+            client.receive(&error);
+            assert_eq!(client.conn.credits_limit(), 1, "{turn}");
+            client.conn.finish_call(&mut client.ledger, id);
+            // Nor do they take any away again.
+            let reply = msg(call(&mut client).xid(), true);
+            assert!(matches!(client.receive(&reply), Ingress::Reply(..)));
+            let id = call(&mut client);
+            let error = wire(id.xid(), 2, 2, Body::Error(RdmaError::BadHeader), &[]);
+            assert!(matches!(client.receive(&error), Ingress::Failed(of, _) if of == id));
+            assert_eq!(client.conn.credits_limit(), 8);
+        }
+    }
+
+    #[test]
     fn a_client_without_properties_starts_with_a_small_call() {
         let plain = Settings { properties: false, ..settings() };
         let mut client = Side::new(Role::Client, plain);
