@@ -45,6 +45,16 @@ impl Prefix {
         let [xid, vers, credit, proc] = reader.words()?;
         Ok(Self { xid, vers, credit, proc })
     }
+
+    /// The bytes that the shortest message has which begins like this (wire.md B12).
+    #[must_use]
+    pub const fn shortest(&self) -> usize {
+        match (self.proc, self.vers) {
+            (proc::ERROR, _) => size::ERROR,
+            (proc::OPTIONAL, VERSION_TWO) => size::OPTIONAL,
+            _ => size::HEADER_MIN,
+        }
+    }
 }
 
 /// A whole transport header, of either version.

@@ -30,7 +30,7 @@ impl Connection {
         let prefix = Prefix::decode(bytes).ok()?;
         if prefix.vers != VERSION_TWO
             || prefix.proc == proc::ERROR
-            || bytes.len() < size::HEADER_MIN
+            || bytes.len() < prefix.shortest()
         {
             return None;
         }
@@ -52,12 +52,12 @@ impl Connection {
         incoming: Incoming<'a>,
         body: &Body<'a>,
     ) -> Ingress<'a> {
-        let xid = incoming.xid;
-        if !matches!(body, Body::Error(_)) && incoming.at.byte_len < size::HEADER_MIN as u32 {
-            return self.ignore(Ignored::Short);
-        }
         match body {
-            Body::Error(error) => self.on_error(ledger, xid, *error),
+            Body::Error(error) => self.on_error(ledger, incoming.xid, *error),
+            // The only one that decodes of less than it must have (wire.md B12).
+            Body::Done if incoming.at.byte_len < size::HEADER_MIN as u32 => {
+                self.ignore(Ignored::Short)
+            }
             Body::Done => self.ignore(Ignored::Done),
             Body::Msg(chunks) | Body::NoMsg(chunks) => {
                 self.on_chunks(ledger, &incoming, body, chunks)
@@ -93,8 +93,7 @@ impl Connection {
             };
         }
         let opttype = optional.opttype();
-        let known = !matches!(optional, Optional::Unknown { .. });
-        if !known || !self.settings.properties {
+        if !self.supports(opttype) {
             self.on_accepted();
             let violation = Violation::UnknownOption { opttype };
             return self.reject(incoming, violation, MsgType::Call);
@@ -211,6 +210,18 @@ impl Connection {
         Ingress::Again(id, refusal)
     }
 
+    /// Whether an operation of version two is one of ours, and switched on. Reports always are.
+    fn supports(&self, opttype: u32) -> bool {
+        match opttype {
+            opttype::CONNPROP..=opttype::UPDPROP => self.settings.properties,
+            opttype::XMTREQ => self.settings.rtr.contains(RtrSupport::XREQ),
+            opttype::XMTRESP => self.settings.rtr.contains(RtrSupport::XRESP),
+            opttype::XMTCONT => self.settings.rtr.contains(RtrSupport::XCONT),
+            opttype::REPTERR => true,
+            _ => false,
+        }
+    }
+
     /// Counts the messages of the peer that bring nothing. A lawful one sends few of them without a
     /// call or a reply in between (wire.md W13).
     #[inline]
@@ -259,13 +270,13 @@ impl Connection {
         bytes: &[u8],
         error: Option<DecodeError>,
     ) -> Ingress<'a> {
-        let Ok(Prefix { xid, vers, proc, .. }) = Prefix::decode(bytes) else {
-            return self.ignore(Ignored::Short);
-        };
+        let Ok(prefix) = Prefix::decode(bytes) else { return self.ignore(Ignored::Short) };
+        let Prefix { xid, vers, proc, .. } = prefix;
         if proc == proc::ERROR {
             return self.ignore(Ignored::BadError);
         }
-        if bytes.len() < size::HEADER_MIN {
+        let shortest = if vers == self.vers { prefix.shortest() } else { size::HEADER_MIN };
+        if bytes.len() < shortest {
             return self.ignore(Ignored::Short);
         }
         // RFC 8166 4.2.4, 4.5: a requester answers no message that it cannot decode.
@@ -279,11 +290,18 @@ impl Connection {
         if self.role == Role::Client && (proc != proc::OPTIONAL || vers == VERSION_ONE) {
             return self.ignore(Ignored::BadReply);
         }
-        let option = (proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
+        let is_option = proc == proc::OPTIONAL && vers == VERSION_TWO;
+        let option = is_option.then(|| word(bytes, size::PREFIX));
         if option == Some(opttype::REPTERR) {
             return self.ignore(Ignored::BadError);
         }
-        let violation = Violation::Undecodable(error);
+        let violation = match option {
+            // [V2] 3.1: of an operation that is not supported nothing is decoded.
+            Some(opttype) if !self.supports(opttype) && has_whole_info(bytes) => {
+                Violation::UnknownOption { opttype }
+            }
+            _ => Violation::Undecodable(error),
+        };
         if let Some(open) = self.group.abort() {
             // Only a continuation gets here with a group open; it counts as the group's own.
             return self.abort(ledger, open, violation, open.id_of(xid, 0), false);
@@ -295,6 +313,12 @@ impl Connection {
 
 /// The most messages of a peer in a row that are dealt with though they bring nothing (wire.md W13).
 pub const IDLE_MESSAGES_MAX: u8 = 128;
+
+/// Whether all of `rdma_optinfo` is there.
+fn has_whole_info(bytes: &[u8]) -> bool {
+    let len = word(bytes, size::OPTIONAL - 4) as usize;
+    bytes.len().saturating_sub(size::OPTIONAL) & !3 >= len
+}
 
 /// The big-endian word at `at`; zero beyond the end.
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -11,7 +11,7 @@
 //! placement by Send: the sizes of inline messages come from private data or are 1024 (RFC 8797).
 
 use rpcrdma_xdr::header::Prefix;
-use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, default, proc, size};
+use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, default, proc};
 use rpcrdma_xdr::private_data::PrivateData;
 
 use crate::connection::{Connection, ShardLedger};
@@ -170,8 +170,9 @@ impl Connection {
     /// parsed at all (wire.md B12).
     #[cold]
     pub(crate) fn decide_version(&mut self, bytes: &[u8]) {
-        let Ok(Prefix { vers, proc, .. }) = Prefix::decode(bytes) else { return };
-        let is_whole = bytes.len() >= size::HEADER_MIN && proc != proc::ERROR;
+        let Ok(prefix) = Prefix::decode(bytes) else { return };
+        let Prefix { vers, proc, .. } = prefix;
+        let is_whole = bytes.len() >= prefix.shortest() && proc != proc::ERROR;
         if is_whole && self.settings.versions.speaks(vers) {
             self.set_version(vers);
         }

@@ -450,6 +450,52 @@ mod classification {
     }
 
     #[test]
+    fn an_operation_without_information_is_a_whole_message() {
+        let empty = |opttype| {
+            let body = Body::Optional(Optional::Unknown { opttype, info: &[] });
+            wire(1, 2, 8, body, &[])
+        };
+        assert_eq!(empty(99).len(), 24);
+        let (client, server) = both();
+        let off = Settings { rtr: RtrSupport::empty(), properties: false, ..settings() };
+        let plain = Side::new(Role::Server, off);
+        let inval = ReportKind::InvalOption;
+        // What those need that we have is missing; the others are nothing to us.
+        for (mut side, of_ours) in
+            [(client, ReportKind::BadHeader), (server, ReportKind::BadHeader), (plain, inval)]
+        {
+            for opttype in [0, 1, 2, 3, 4, 5, 6, 7, 9, 99, u32::MAX] {
+                let bytes = empty(opttype);
+                assert!(matches!(side.receive(&bytes[..23]), Ingress::Ignored(Ignored::Short)));
+                let Ingress::Reject(report) = side.receive(&bytes) else { panic!("{opttype}") };
+                let kind = if (1..8).contains(&opttype) { of_ours } else { inval };
+                assert_eq!(report, Report { xid: 1, kind }, "{opttype}");
+            }
+            let report = side.receive(&empty(8));
+            assert!(matches!(report, Ingress::Ignored(Ignored::BadError)), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_operation_switched_off_carries_is_not_looked_at() {
+        let off = Settings { rtr: RtrSupport::empty(), properties: false, ..settings() };
+        let mut plain = Side::new(Role::Server, off);
+        let (_, mut server) = both();
+        for opttype in 1..8u32 {
+            let body = Body::Optional(Optional::Unknown { opttype, info: &[7; 36] });
+            let mut bytes = wire(1, 2, 8, body, &[]);
+            let Ingress::Reject(report) = plain.receive(&bytes) else { panic!("{opttype}") };
+            assert_eq!(report.kind, ReportKind::InvalOption, "{opttype}");
+            assert!(is_bad_header(&server.receive(&bytes)), "{opttype}");
+            // What is not all there is a bad header for anybody.
+            for len in [37, 40, u32::MAX] {
+                bytes[20..24].copy_from_slice(&len.to_be_bytes());
+                assert!(is_bad_header(&plain.receive(&bytes)), "{opttype}");
+            }
+        }
+    }
+
+    #[test]
     fn operations_switched_off_are_not_supported() {
         let off = Settings { rtr: RtrSupport::XRESP, ..settings() };
         let (_, mut server) = connected(settings(), off);

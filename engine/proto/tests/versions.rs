@@ -245,8 +245,17 @@ mod a_server {
         // RFC 8166 4.2.4: a server asked nothing, so nothing can have been refused.
         assert!(is_ignored(&server.receive(&refused(1, 1, 1)), Ignored::UnmatchedError));
         assert_eq!(server.conn.version(), None);
-        assert!(matches!(server.receive(&msg(9, 2, false, 8)), Ingress::Call(_)));
+        // In version two an operation that carries nothing is a whole message.
+        let empty = Body::Optional(Optional::Unknown { opttype: 99, info: &[] });
+        let empty = wire(9, 2, 8, empty, &[]);
+        assert!(is_ignored(&server.receive(&empty[..23]), Ignored::Short));
+        assert_eq!(server.conn.version(), None);
+        assert_eq!(words(&report(&mut server, &empty)), [9, 2, 1, 4, 3]);
         assert_eq!(server.conn.version(), Some(Version::Two));
+        assert!(matches!(server.receive(&msg(9, 2, false, 8)), Ingress::Call(_)));
+        let old = speaking(Versions::ONE);
+        let mut server = Side::new(Role::Server, old);
+        assert!(is_ignored(&server.receive(&empty), Ignored::Short), "RFC 8166 4.5");
     }
 
     #[test]
@@ -273,7 +282,8 @@ mod a_server {
                 let mut bytes = msg(9, vers, reply, 8);
                 bytes[12..16].copy_from_slice(&proc.to_be_bytes());
                 bytes.truncate(len);
-                let decides = bytes.len() >= 28 && proc != 4 && versions.speaks(vers);
+                let shortest = if (vers, proc) == (2, 5) { 24 } else { 28 };
+                let decides = bytes.len() >= shortest && proc != 4 && versions.speaks(vers);
                 let is_other = bytes.len() >= 28 && proc != 4;
                 if model.is_none() && decides {
                     model = Some(vers);
