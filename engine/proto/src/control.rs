@@ -1,7 +1,7 @@
 //! Received transmissions off the data path: properties, errors, and what is broken.
 
 use rpcrdma_xdr::error::DecodeError;
-use rpcrdma_xdr::header::{Body, Optional, Prefix, RdmaError};
+use rpcrdma_xdr::header::{Body, Header, Optional, Prefix, RdmaError};
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc, size};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
@@ -14,12 +14,13 @@ use crate::group::OpenGroup;
 use crate::ingress::{Control, ControlSend, Ignored, Ingress};
 use crate::property::Applied;
 use crate::receive::Incoming;
-use crate::report::{Refusal, Report, ReportKind, initial_of, subject_of};
+use crate::report::{Refusal, Report, ReportKind, direction_of, initial_of, subject_of};
 use crate::settings::Role;
 use crate::version::UNDECIDED;
 
 impl Connection {
-    /// While a group is open: a message other than its continuation ends it (wire.md E5).
+    /// While a group is open: a message other than its continuation ends it, an error as any other
+    /// (wire.md E5). What is dropped unread is no message.
     #[cold]
     pub(crate) fn on_while_open<'a>(
         &mut self,
@@ -28,10 +29,8 @@ impl Connection {
         bytes: &[u8],
     ) -> Option<Ingress<'a>> {
         let prefix = Prefix::decode(bytes).ok()?;
-        if prefix.vers != VERSION_TWO
-            || prefix.proc == proc::ERROR
-            || bytes.len() < prefix.shortest()
-        {
+        let is_of_ours = prefix.vers == VERSION_TWO || prefix.proc == proc::ERROR;
+        if !is_of_ours || bytes.len() < prefix.shortest() {
             return None;
         }
         let option = (prefix.proc == proc::OPTIONAL).then(|| word(bytes, size::PREFIX));
@@ -40,7 +39,11 @@ impl Connection {
         }
         let violation = open.intervention(prefix.proc, option);
         self.group.abort();
-        let bad = MsgId { xid: prefix.xid, dir: open.dir, seq: 0 };
+        let dir = match option {
+            Some(option) => direction_of(option),
+            None => direction_in_base(bytes),
+        };
+        let bad = MsgId { xid: prefix.xid, dir: dir.unwrap_or(open.dir), seq: 0 };
         Some(self.abort(ledger, open, violation, bad, true))
     }
 
@@ -304,7 +307,8 @@ impl Connection {
         };
         if let Some(open) = self.group.abort() {
             // Only a continuation gets here with a group open; it counts as the group's own.
-            return self.abort(ledger, open, violation, open.id_of(xid, 0), false);
+            let bad = MsgId { xid, dir: open.dir, seq: 0 };
+            return self.abort(ledger, open, violation, bad, false);
         }
         self.counters.reported += 1;
         Ingress::Reject(Report::of(violation, initial_of(xid, MsgType::Call), None))
@@ -313,6 +317,17 @@ impl Connection {
 
 /// The most messages of a peer in a row that are dealt with though they bring nothing (wire.md W13).
 pub const IDLE_MESSAGES_MAX: u8 = 128;
+
+/// The direction of a message of the base protocol, if it has one (wire.md B9).
+fn direction_in_base(bytes: &[u8]) -> Option<MsgType> {
+    let (Header { body, .. }, len) = Header::decode(bytes).ok()?;
+    match body {
+        Body::Msg(_) => Some(RpcPrefix::decode(bytes.get(len..)?).ok()?.kind),
+        Body::NoMsg(chunks) if chunks.reads.is_empty() => Some(MsgType::Reply),
+        Body::NoMsg(_) => Some(MsgType::Call),
+        Body::Msgp { .. } | Body::Done | Body::Error(_) | Body::Optional(_) => None,
+    }
+}
 
 /// Whether all of `rdma_optinfo` is there.
 fn has_whole_info(bytes: &[u8]) -> bool {

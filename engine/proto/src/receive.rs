@@ -16,7 +16,7 @@ use crate::error::{Fatal, Violation};
 use crate::group::{ContinuationError, Initial, OpenGroup, Part, Step};
 use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received};
 use crate::placement::resolve::check_count;
-use crate::report::{Report, initial_of};
+use crate::report::{Report, direction_of, initial_of};
 use crate::settings::Role;
 use crate::version::UNDECIDED;
 
@@ -218,13 +218,16 @@ impl Connection {
             let violation = Violation::UnknownOption { opttype: opttype::XMTCONT };
             return self.reject(&incoming, violation, MsgType::Call);
         }
+        // It says which way it goes, unless it leaves that to its group (wire.md E3).
+        let dir = direction_of(itype);
+        let bad = |otherwise| MsgId { xid, dir: dir.unwrap_or(otherwise), seq: xnum };
         let part = match incoming.part(pslen, 0) {
             Ok(part) => part,
             // Whose continuation it is comes first; with its own group open, the length is judged.
             Err(violation) => match self.group.open().copied() {
                 Some(open) if open.xid == xid && open.next == xnum => {
                     self.group.abort();
-                    return self.abort(ledger, open, violation, open.id_of(xid, xnum), false);
+                    return self.abort(ledger, open, violation, bad(open.dir), false);
                 }
                 _ => incoming.empty_part(),
             },
@@ -238,12 +241,11 @@ impl Connection {
                 }
             }
             Err(ContinuationError::Aborted(open, violation)) => {
-                self.abort(ledger, open, violation, open.id_of(xid, xnum), false)
+                self.abort(ledger, open, violation, bad(open.dir), false)
             }
             Err(ContinuationError::Unexpected(violation)) => {
-                let dir = if itype == opttype::XMTRESP { MsgType::Reply } else { MsgType::Call };
                 self.counters.reported += 1;
-                Ingress::Reject(Report::of(violation, MsgId { xid, dir, seq: xnum }, None))
+                Ingress::Reject(Report::of(violation, bad(MsgType::Call), None))
             }
             Err(ContinuationError::Dropped) => self.ignore(Ignored::AbortedRest),
         }
@@ -441,12 +443,6 @@ impl Incoming<'_> {
     pub(crate) fn empty_part(&self) -> Part {
         let Received { buffer, byte_len } = self.at;
         Part { buffer, byte_len, payload_start: self.start, payload_len: 0 }
-    }
-}
-
-impl OpenGroup {
-    pub(crate) fn id_of(&self, xid: u32, seq: u32) -> MsgId {
-        MsgId { xid, dir: self.dir, seq }
     }
 }
 

@@ -3,6 +3,7 @@
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
+use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::rpc::MsgType;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 use thiserror::Error;
@@ -71,6 +72,15 @@ impl Report {
 /// The first transmission of a message.
 pub(crate) fn initial_of(xid: u32, dir: MsgType) -> MsgId {
     MsgId { xid, dir, seq: 0 }
+}
+
+/// The direction of an RPC that this operation begins to carry.
+pub(crate) fn direction_of(option: u32) -> Option<MsgType> {
+    match option {
+        opttype::XMTREQ => Some(MsgType::Call),
+        opttype::XMTRESP => Some(MsgType::Reply),
+        _ => None,
+    }
 }
 
 /// The message that a report of the peer is about: the one that led to the error, if it is named.

@@ -799,19 +799,126 @@ mod groups {
         }
     }
 
+    /// Messages that end a group of a call: what is expected and found, and which way each goes.
+    fn interventions() -> Vec<(Vec<u8>, ReptInfo, MsgType)> {
+        use MsgType::{Call, Reply};
+        let hmt = |current| ReptInfo::BadHmt(Mismatch { expect: 5, current });
+        let omt = |current| ReptInfo::BadOmt(Mismatch { expect: 7, current });
+        let target = RdmaSegment { handle: 1, length: 40, offset: 0 };
+        let reads = [ReadSegment { position: 0, target }];
+        let fetched = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
+        let segments = [target];
+        let written = ChunkLists {
+            reply: Some(WriteChunk(Array::from_slice(&segments))),
+            ..ChunkLists::EMPTY
+        };
+        let bad = MsgId { xid: 2, dir: Reply, seq: 0 };
+        let rept = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
+        let of = |body| wire(2, 2, 8, body, &[]);
+        let option = |optional| of(Body::Optional(optional));
+        let mut other = of(Body::Error(RdmaError::Vers { low: 1, high: 1 }));
+        other[7] = 1;
+        vec![
+            (msg(2, false), hmt(0), Call),
+            (msg(2, true), hmt(0), Reply),
+            (of(Body::NoMsg(fetched)), hmt(1), Call),
+            (of(Body::NoMsg(written)), hmt(1), Reply),
+            (xmtreq(2, 1), omt(5), Call),
+            (xmtresp(2, 1, &[]), omt(6), Reply),
+            // Those that go no way have that of the group.
+            (of(Body::Error(RdmaError::BadHeader)), hmt(4), Call),
+            (of(Body::Error(RdmaError::Vers { low: 1, high: 1 })), hmt(4), Call),
+            (other, hmt(4), Call),
+            (option(Optional::ReptErr(rept)), omt(8), Call),
+            (option(Optional::ConnProp(ConnProp::default())), omt(1), Call),
+            (option(Optional::Unknown { opttype: 99, info: &[] }), omt(99), Call),
+        ]
+    }
+
     #[test]
-    fn an_error_does_not_intervene() {
+    fn every_message_intervenes_and_is_named_with_its_direction() {
+        for (bytes, info, dir) in interventions() {
+            let (_, mut server) = both();
+            assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
+            let ingress = server.receive(&bytes);
+            let is_again = matches!(ingress, Ingress::Aborted(Aborted { again: true, .. }));
+            assert!(is_again, "{info}: {ingress:?}");
+            let report = rept(ingress);
+            assert_eq!((report.info, report.bad), (info, MsgId { xid: 2, dir, seq: 0 }));
+            assert_eq!(report.lead, Some(MsgId { xid: 1, dir: MsgType::Call, seq: 0 }));
+            // The same as without a group.
+            let (_, mut alone) = both();
+            let before = alone.receive(&[]);
+            assert!(matches!(before, Ingress::Ignored(Ignored::Short)));
+            let expected = format!("{:?}", alone.receive(&bytes));
+            let again = server.hand_in(server.last_buffer(), bytes.len());
+            assert_eq!(format!("{again:?}"), expected);
+            let rest = server.receive(&xmtcont(1, 1, 5));
+            assert!(matches!(rest, Ingress::Ignored(Ignored::AbortedRest)), "{info}: {rest:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_unread_does_not_intervene() {
         let (_, mut server) = both();
         assert!(matches!(server.receive(&xmtreq(1, 2)), Ingress::Partial));
         let error = wire(1, 2, 8, Body::Error(RdmaError::BadHeader), &[]);
-        assert!(matches!(server.receive(&error), Ingress::Ignored(_)));
-        let versions = wire(1, 2, 8, Body::Error(RdmaError::Vers { low: 1, high: 1 }), &[]);
-        assert!(matches!(server.receive(&versions), Ingress::Ignored(_)));
-        for short in [&[0; 10][..], &msg(2, false)[..27]] {
-            assert!(matches!(server.receive(short), Ingress::Ignored(Ignored::Short)));
+        let empty =
+            wire(1, 2, 8, Body::Optional(Optional::Unknown { opttype: 99, info: &[] }), &[]);
+        for short in [&[0; 10][..], &msg(2, false)[..27], &error[..19], &empty[..23]] {
+            let ingress = server.receive(short);
+            assert!(matches!(ingress, Ingress::Ignored(Ignored::Short | Ignored::BadError)));
         }
         let last = server.receive(&xmtcont(1, 1, 5));
         assert!(matches!(last, Ingress::Complete(Complete::Call)));
+    }
+
+    #[test]
+    fn a_continuation_is_named_with_the_direction_that_it_states() {
+        use MsgType::{Call, Reply};
+        for (itype, states) in [(5, Some(Call)), (6, Some(Reply)), (0, None)] {
+            // Another xid than the open group's, and no group at all.
+            let (_, mut server) = both();
+            assert!(matches!(server.receive(&xmtreq(1, 3)), Ingress::Partial));
+            let report = rept(server.receive(&xmtcont(8, 1, itype)));
+            assert_eq!(report.bad, MsgId { xid: 8, dir: states.unwrap_or(Call), seq: 1 });
+            assert_eq!(report.info, ReptInfo::BadXid(Mismatch { expect: 1, current: 8 }));
+            let report = rept(server.receive(&xmtcont(9, 2, itype)));
+            assert_eq!(report.bad, MsgId { xid: 9, dir: states.unwrap_or(Call), seq: 2 });
+            let (mut client, _) = both();
+            let id = long_call(&mut client, 3);
+            assert!(matches!(client.receive(&xmtresp(id.xid(), 3, &[])), Ingress::Partial));
+            let report = rept(client.receive(&xmtcont(8, 1, itype)));
+            assert_eq!(report.bad, MsgId { xid: 8, dir: states.unwrap_or(Reply), seq: 1 });
+        }
+    }
+
+    #[test]
+    fn every_transmission_of_a_group_says_how_many_credits_there_are() {
+        // wire.md E6: the last one received counts.
+        let credited = |mut bytes: Vec<u8>, credit: u32| {
+            bytes[8..12].copy_from_slice(&credit.to_be_bytes());
+            bytes
+        };
+        let (mut client, _) = both();
+        let id = long_call(&mut client, 3);
+        let parts = [xmtresp(id.xid(), 3, &[]), xmtcont(id.xid(), 1, 6), xmtcont(id.xid(), 2, 6)];
+        for (part, credit) in parts.into_iter().zip([7, 5, 3]) {
+            client.receive(&credited(part, credit));
+            assert_eq!(client.conn.credits_limit(), credit);
+        }
+        // A call asks: for more than it began with, in its last transmission.
+        let plain = Settings { properties: false, ..settings() };
+        let mut server = Side::new(Role::Server, plain);
+        assert!(matches!(server.receive(&credited(msg(9, false), 2)), Ingress::Call(_)));
+        server.conn.refuse(&mut server.ledger, &ReplyTo::plain(9));
+        assert!(matches!(server.receive(&credited(xmtreq(1, 2), 2)), Ingress::Partial));
+        let last = server.receive(&credited(xmtcont(1, 1, 5), 6));
+        assert!(matches!(last, Ingress::Complete(Complete::Call)));
+        server.completed();
+        let to = ReplyTo { credits: 2, ..ReplyTo::plain(1) };
+        server.conn.refuse(&mut server.ledger, &to);
+        assert_eq!(server.conn.inflow().granted(), 6);
     }
 
     #[test]
@@ -1013,8 +1120,14 @@ mod failures {
         let (mut client, _) = both();
         let id = long_call(&mut client, 2);
         assert!(matches!(client.receive(&xmtresp(id.xid(), 2, &[])), Ingress::Partial));
+        // It ends the reply, and with it the call, which is named by nothing then.
         let ingress = refuse(&mut client, id);
-        assert!(matches!(ingress, Ingress::Failed(of, _) if of == id), "{ingress:?}");
+        let Ingress::Aborted(Aborted { again: true, failed: Some((of, _)), .. }) = ingress else {
+            panic!("{ingress:?}")
+        };
+        assert_eq!(of, id);
+        let late = refuse(&mut client, id);
+        assert!(matches!(late, Ingress::Ignored(Ignored::UnmatchedError)), "{late:?}");
     }
 
     #[test]
