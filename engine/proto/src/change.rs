@@ -330,7 +330,7 @@ impl Connection {
     /// [`PropertyError`]; nothing has changed then.
     pub fn announce(&mut self, changes: &Changes) -> Result<ControlSend, PropertyError> {
         self.check_changes(changes)?;
-        if !self.exchange().is_sent() || !self.accepted {
+        if !self.exchange().is_sent() || !self.is_accepted() {
             return Err(PropertyError::NotExchanged);
         }
         if let Some(id) = changes.ids.iter().find(|id| OWN_FIXED.contains(id)) {

@@ -22,7 +22,7 @@ use crate::placement::resolve::{Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
 use crate::settings::{Role, Settings};
-use crate::version::{Opening, Start, UNDECIDED};
+use crate::version::{Met, Opening, Start, UNDECIDED};
 
 /// Receives that the engine keeps posted for each connection beyond those of the [`ShardLedger`]:
 /// for CONNPROP, REQPROP, RESPROP or UPDPROP, and an error (wire.md P10).
@@ -91,8 +91,8 @@ pub struct Finished {
 pub struct Connection {
     pub(crate) role: Role,
     pub(crate) ready: bool,
-    /// Whether the peer has shown that it speaks our version.
-    pub(crate) accepted: bool,
+    /// Who is known to speak the version of the other.
+    pub(crate) met: Met,
     /// Messages of the peer since the last that brought something (wire.md W13).
     pub(crate) idle_messages: u8,
     /// `rdma_vers` of all that is sent and taken.
@@ -145,7 +145,7 @@ impl Connection {
         let mut conn = Self {
             role,
             ready: role == Role::Client && (is_one || !settings.properties),
-            accepted: false,
+            met: Met::Nobody,
             idle_messages: 0,
             vers,
             peer,
@@ -382,17 +382,6 @@ impl Connection {
     }
 
     // What is to be sent.
-
-    /// Our properties, if we are a server whose client has called without stating its own: to be
-    /// asked for after a reply (wire.md B2).
-    pub fn next_control(&mut self) -> Option<ControlSend> {
-        let due = self.role == Role::Server && self.settings.properties && self.accepted;
-        if !due || self.exchange.is_sent() {
-            return None;
-        }
-        self.revise(|exchange, _| exchange.on_sent());
-        Some(ControlSend::ConnProp { xid: self.control_xid() })
-    }
 
     /// The next transmission of a plan.
     pub fn next_transmission(&self, plan: &mut GroupPlan<'_>) -> Option<Transmission> {

@@ -138,10 +138,7 @@ impl Connection {
         }
         // wire.md B2: the server answers with the xid of the client's message.
         let due = self.role == Role::Server && !self.exchange().is_sent();
-        let answer = due.then(|| {
-            self.revise(|exchange, _| exchange.on_sent());
-            ControlSend::ConnProp { xid: incoming.xid }
-        });
+        let answer = due.then(|| self.state_properties(incoming.xid));
         Ingress::Control(Control { became_ready, answer })
     }
 
@@ -156,7 +153,7 @@ impl Connection {
         self.counters.errors += 1;
         if let RdmaError::Vers { low, high } = error
             && self.role == Role::Client
-            && !self.accepted
+            && !self.is_accepted()
         {
             return self.on_version_refused(ledger, xid, [low, high]);
         }

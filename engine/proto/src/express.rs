@@ -12,6 +12,7 @@ use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, Stamp};
 use crate::settings::Role;
+use crate::version::Met;
 
 /// Bytes of the header of a plain message.
 pub const PLAIN_HEADER_LEN: usize = size::HEADER_MIN;
@@ -41,7 +42,7 @@ impl Connection {
         if header[4..8] != self.vers.to_be_bytes() || header[12..] != [0; 16] {
             return None;
         }
-        if header[..4] != prefix[..4] || !self.accepted || self.group.open().is_some() {
+        if header[..4] != prefix[..4] || self.met != Met::Both || self.group.open().is_some() {
             return None;
         }
         let xid = word(header, 0);

@@ -28,6 +28,7 @@ use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
 use crate::settings::Role;
+use crate::version::Met;
 
 /// A message with a lone item that has arrived, all of it found valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl Connection {
         if at(3) != proc::OPTIONAL || at(1) != VERSION_TWO || self.vers != VERSION_TWO {
             return None;
         }
-        if !self.accepted || self.group.open().is_some() {
+        if self.met != Met::Both || self.group.open().is_some() {
             return None;
         }
         match (at(4), at(5), at(6)) {

@@ -190,13 +190,19 @@ impl PropertyExchange {
         }
     }
 
-    /// The peer turned out to speak version two: what it did not state has its default now.
-    #[inline]
+    /// The peer turned out to speak version two: what it sends has its default size now, unless it
+    /// states another.
     pub fn on_accepted(&mut self) {
         self.limits.version.get_or_insert(Version::Two);
-        if !self.received && self.limits.recv_size < default::RECV_BUFFER_SIZE {
-            self.limits.set_buffers(None, None);
+        if !self.received {
             self.limits.send_size = default::RECV_BUFFER_SIZE;
+        }
+    }
+
+    /// It knows that we do, too: what it takes has its default size now (wire.md B1).
+    pub(crate) fn on_answered(&mut self) {
+        if !self.received {
+            self.limits.set_buffers(None, None);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::ingress::{Aborted, Complete, Ignored, Ingress, Message, Received};
 use crate::placement::resolve::check_count;
 use crate::report::{Report, direction_of, initial_of};
 use crate::settings::Role;
-use crate::version::UNDECIDED;
+use crate::version::Met;
 
 /// A transmission whose header is decoded.
 #[derive(Clone, Copy)]
@@ -45,8 +45,8 @@ impl Connection {
         first_segment: &'a [u8],
     ) -> Ingress<'a> {
         debug_assert!(first_segment.len() <= at.byte_len as usize, "cut to what was received");
-        if self.vers == UNDECIDED {
-            self.decide_version(first_segment);
+        if self.met != Met::Both {
+            self.meet(first_segment);
         }
         let ingress = self.classify(ledger, at, first_segment);
         self.note_progress(ingress)
@@ -310,16 +310,9 @@ impl Connection {
     /// Any message of our version but an error of another is an acceptance (wire.md B2).
     #[inline]
     pub(crate) fn on_accepted(&mut self) {
-        if !self.accepted {
+        if self.met == Met::Nobody {
             self.accept();
         }
-    }
-
-    #[cold]
-    fn accept(&mut self) {
-        self.accepted = true;
-        self.ready = true;
-        self.revise(|exchange, _| exchange.on_accepted());
     }
 
     /// Checks the first transmission of a message of the extension.

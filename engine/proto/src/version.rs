@@ -16,7 +16,7 @@ use rpcrdma_xdr::private_data::PrivateData;
 
 use crate::connection::{Connection, ShardLedger};
 use crate::error::Fatal;
-use crate::ingress::{Control, Ingress};
+use crate::ingress::{Control, ControlSend, Ingress};
 use crate::property::PeerLimits;
 use crate::report::Refusal;
 use crate::settings::{Role, Settings};
@@ -80,6 +80,19 @@ pub enum Start {
     Two,
     /// What the first message of the peer has: for servers.
     Either,
+}
+
+/// Who is known to speak the version of the other. Until both are, every message takes the general
+/// way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Met {
+    /// The peer has not shown its version.
+    Nobody,
+    /// The peer has. It may still be without an answer of ours, which has at most 1024 bytes.
+    Peer,
+    /// Both.
+    Both,
 }
 
 /// What is known of a connection when it is opened.
@@ -155,7 +168,7 @@ impl Connection {
     pub fn version(&self) -> Option<Version> {
         match self.vers {
             VERSION_ONE => Some(Version::One),
-            VERSION_TWO if self.accepted => Some(Version::Two),
+            VERSION_TWO if self.is_accepted() => Some(Version::Two),
             _ => None,
         }
     }
@@ -166,10 +179,69 @@ impl Connection {
         self.vers == VERSION_TWO && self.exchange().is_received()
     }
 
+    #[cold]
+    pub(crate) fn accept(&mut self) {
+        self.met = Met::Peer;
+        self.ready = true;
+        self.revise(|exchange, _| exchange.on_accepted());
+        if self.role == Role::Client || self.exchange().is_sent() {
+            self.end_meeting();
+        }
+    }
+
+    /// A transmission arrives before both sides know that they speak one version.
+    #[cold]
+    pub(crate) fn meet(&mut self, bytes: &[u8]) {
+        if self.vers == UNDECIDED {
+            self.decide_version(bytes);
+        }
+        if self.met == Met::Peer {
+            // [V2] 5: who sends a second message has the answer to the first.
+            self.revise(|exchange, _| exchange.on_answered());
+            if !self.owes_properties() {
+                self.met = Met::Both;
+            }
+        }
+    }
+
+    /// The peer knows our version, or will before the next message: its buffers take more than a
+    /// first message now (wire.md B1).
+    fn end_meeting(&mut self) {
+        self.met = Met::Both;
+        self.revise(|exchange, _| exchange.on_answered());
+    }
+
+    /// Our properties, if we are a server whose client has called without stating its own: to be
+    /// asked for after a reply (wire.md B2).
+    pub fn next_control(&mut self) -> Option<ControlSend> {
+        self.owes_properties().then(|| self.state_properties(self.control_xid()))
+    }
+
+    /// Whether [`Connection::next_control`] has something to send.
+    #[inline]
+    #[must_use]
+    pub fn owes_properties(&self) -> bool {
+        let is_stated = !self.settings.properties || self.exchange().is_sent();
+        self.role == Role::Server && self.met == Met::Peer && !is_stated
+    }
+
+    /// Our properties, under this xid: the answer of a server, or what follows it.
+    pub(crate) fn state_properties(&mut self, xid: u32) -> ControlSend {
+        self.revise(|exchange, _| exchange.on_sent());
+        self.end_meeting();
+        ControlSend::ConnProp { xid }
+    }
+
+    /// Whether the peer has shown that it speaks our version.
+    #[inline]
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.met != Met::Nobody
+    }
+
     /// The first message of a peer decides the version: errors apart, and what is too short to be
     /// parsed at all (wire.md B12).
     #[cold]
-    pub(crate) fn decide_version(&mut self, bytes: &[u8]) {
+    fn decide_version(&mut self, bytes: &[u8]) {
         let Ok(prefix) = Prefix::decode(bytes) else { return };
         let Prefix { vers, proc, .. } = prefix;
         let is_whole = bytes.len() >= prefix.shortest() && proc != proc::ERROR;
@@ -205,7 +277,7 @@ impl Connection {
         }
         // wire.md B4. The credit of the error is none of version one's: its first reply grants.
         self.set_version(VERSION_ONE);
-        self.accepted = true;
+        self.met = Met::Both;
         let became_ready = !self.ready;
         self.ready = true;
         match self.fail_sent(ledger, xid) {

@@ -197,6 +197,89 @@ mod handshake {
         assert_eq!(report.kind, ReportKind::InvalOption);
     }
 
+    /// The transmissions of a reply of so many bytes, or the longest message that there could be.
+    fn answer(
+        server: &mut Side,
+        to: &ReplyTo,
+        offer: Offer<'_>,
+        len: u32,
+    ) -> Result<Vec<Vec<u8>>, u32> {
+        let demand = ReplyDemand { offer, ..ReplyDemand::inline(len) };
+        let Side { conn, ledger, .. } = &mut *server;
+        match conn.begin_reply(ledger, to, &demand) {
+            Ok(mut plan) => Ok(server.transmit(&mut plan, &rpc(to.xid, true, len as usize), &[])),
+            Err(_) => Err(len),
+        }
+    }
+
+    #[test]
+    fn the_first_answer_of_a_server_is_small_in_every_way() {
+        let target = RdmaSegment { handle: 1, length: 20_000, offset: 0 };
+        let offered = [target];
+        let chunk = Some(WriteChunk(Array::from_slice(&offered)));
+        let with_chunk = ChunkLists { reply: chunk, ..ChunkLists::EMPTY };
+        let with_chunk = wire(9, 2, 8, Body::Msg(with_chunk), &rpc(9, false, 40));
+        let long = XmtReq { dp: Array::EMPTY, rsd: Array::EMPTY, count: 1, rsbuf: 16, pslen: 40 };
+        let long = wire(9, 2, 8, Body::Optional(Optional::XmtReq(long)), &rpc(9, false, 40));
+        let plain = msg(9, false);
+        let writes = List::EMPTY;
+        let by_chunk = Offer::Chunks { writes, reply: chunk };
+        for properties in [true, false] {
+            for (call, offer) in
+                [(&plain, Offer::None), (&with_chunk, by_chunk), (&long, Offer::None)]
+            {
+                let mut server = Side::new(Role::Server, Settings { properties, ..settings() });
+                let Ingress::Call(message) = server.receive(call) else { panic!("a call") };
+                let to = message.reply_to();
+                let answers = (0..4096).step_by(4).skip(10);
+                for (len, is_short) in answers.map(|len| (len, len + 28 <= 1024)) {
+                    let Side { conn, ledger, .. } = &mut server;
+                    let short = conn.begin_plain_reply(ledger, &to, len);
+                    assert_eq!(short.is_some(), is_short, "{len}");
+                    if short.is_some() {
+                        conn.withdraw_reply(&to);
+                    }
+                    match answer(&mut server, &to, offer, len) {
+                        Ok(sent) => {
+                            assert!(sent.iter().all(|bytes| bytes.len() <= 1024), "{len}");
+                            server.conn.withdraw_reply(&to);
+                        }
+                        Err(len) => assert!(call == &plain && !is_short, "{len}"),
+                    }
+                }
+                // A call back is no longer, nor may it be in groups that are.
+                for len in (40..12_000).step_by(4) {
+                    let Ok(id) = server.conn.open_call(&mut server.ledger, 0) else { panic!() };
+                    let demand = CallDemand::inline(len, 40);
+                    let plan = server.conn.begin_sends(&mut server.ledger, id, &demand);
+                    assert_eq!(plan.is_ok(), len + 28 <= 1024);
+                    server.conn.finish_call(&mut server.ledger, id).expect("open");
+                }
+                // With our properties, or by its next message, the client has an answer.
+                if properties {
+                    assert!(server.conn.next_control().is_some());
+                } else {
+                    assert!(matches!(server.receive(&msg(10, false)), Ingress::Call(_)));
+                }
+                let sent = answer(&mut server, &to, Offer::None, 4096 - 28).expect("the default");
+                assert_eq!(sent.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn properties_that_could_not_be_sent_are_still_owed() {
+        let mut server = Side::new(Role::Server, settings());
+        assert!(!server.conn.owes_properties());
+        for xid in 1..4 {
+            assert!(matches!(server.receive(&msg(xid, false)), Ingress::Call(_)));
+            assert!(server.conn.owes_properties(), "{xid}");
+        }
+        assert_eq!(server.conn.limits().recv_size, 4096, "it has had an answer");
+        assert!(server.conn.next_control().is_some());
+        assert!(!server.conn.owes_properties() && server.conn.next_control().is_none());
+    }
+
     #[test]
     fn an_older_peer_is_fatal_to_who_speaks_version_two_only() {
         for vers in [1, 2] {

@@ -431,13 +431,22 @@ proptest! {
 }
 
 #[test]
-fn the_first_message_takes_the_general_way() {
-    let mut server = Side::new(Role::Server, Settings::new(structure(4096, 2, 1024)));
+fn messages_take_the_general_way_until_both_ends_have_met() {
     let bytes = encode(&Sent::Msg { xid: 16, reply: false }, 0);
-    assert_eq!(server.conn.on_plain_message(&mut server.ledger, &bytes), None);
-    assert!(matches!(server.receive(&bytes), Ingress::Call(_)));
-    let taken = server.conn.on_plain_message(&mut server.ledger, &bytes);
-    assert!(matches!(taken, Some((Plain::Call(_), _))), "the grant has grown with the first call");
+    for properties in [true, false] {
+        let settings = Settings { properties, ..Settings::new(structure(4096, 2, 1024)) };
+        let mut server = Side::new(Role::Server, settings);
+        let short = |server: &mut Side| server.conn.on_plain_message(&mut server.ledger, &bytes);
+        assert_eq!(short(&mut server), None);
+        assert!(matches!(server.receive(&bytes), Ingress::Call(_)));
+        assert_eq!(short(&mut server), None, "our answer has still to be sent");
+        match properties {
+            true => assert!(server.conn.next_control().is_some()),
+            false => assert!(matches!(server.receive(&bytes), Ingress::Call(_))),
+        }
+        // The grant has grown with the first call.
+        assert!(matches!(short(&mut server), Some((Plain::Call(_), _))));
+    }
 }
 
 fn encoded(side: &Side, plan: &InlinePlan) -> [u8; PLAIN_HEADER_LEN] {

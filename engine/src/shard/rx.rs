@@ -226,11 +226,15 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// wire.md B2: to a client that began with a call the properties follow behind the reply.
+    /// wire.md B2: to a client that began with a call the properties follow behind the reply, or
+    /// behind a later one if nothing can be sent now.
     pub(super) fn offer_properties(&mut self, index: u32) {
         let Core { peers, outbox, .. } = self;
         let Some(peer) = peers.at(index).filter(|peer| peer.phase == Phase::Up) else { return };
-        if let Some(send) = peer.conn.next_control() {
+        if peer.conn.owes_properties()
+            && outbox.takes_control(peer)
+            && let Some(send) = peer.conn.next_control()
+        {
             outbox.control(peer, &send);
         }
     }
