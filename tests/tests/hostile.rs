@@ -12,8 +12,8 @@ use rpcrdma_tests::script::{Order, Part, Random, Script};
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, proc};
 use rpcrdma_xdr::{
-    Array, Body, ChunkLists, Header, Loc, MsgItem, Optional, RdmaError, ReptErr, ReptInfo, Tbsns,
-    XmtReq,
+    Array, Body, ChunkLists, Header, Loc, Mismatch, MsgId, MsgItem, MsgType, Optional, RdmaError,
+    ReptErr, ReptInfo, Tbsns, XmtReq,
 };
 
 /// A server, a client that behaves, and a raw peer; each with a connection to the server.
@@ -125,7 +125,7 @@ fn samples() -> Vec<Vec<u8>> {
     let error = Body::Error(RdmaError::BadHeader);
     let error = transmission(&Header { xid: 6, vers: 2, credit: 1, body: error }, &[]);
     let report = ReptErr {
-        bad: rpcrdma_xdr::MsgId { xid: 7, dir: rpcrdma_xdr::MsgType::Call, seq: 0 },
+        bad: MsgId { xid: 7, dir: MsgType::Call, seq: 0 },
         lead: None,
         info: ReptInfo::BadCont,
     };
@@ -295,6 +295,13 @@ fn a_group_left_open_times_out() {
         assert!(!scene.raw.is_lost(), "it has 50 ms");
         scene.others_are_served();
         scene.world.now += 50_000_000;
+        // [RTR] 5.4: it is told what is missing before it loses its connection.
+        let report = scene.answer();
+        let (header, _) = Header::decode(&report).expect("a header");
+        let Body::Optional(Optional::ReptErr(report)) = header.body else { panic!("{header:?}") };
+        let id = |seq| MsgId { xid: 20, dir: MsgType::Call, seq };
+        let info = ReptInfo::BadSeq(Mismatch { expect: parts, current: parts - 1 });
+        assert_eq!(report, ReptErr { bad: id(parts - 1), lead: Some(id(0)), info });
         scene.turns(20);
         assert!(scene.raw.is_lost());
         let closed = *scene.world.servers[0].handler().closed.last().expect("it was closed");
@@ -302,6 +309,34 @@ fn a_group_left_open_times_out() {
         scene.others_are_served();
         scene.meet();
     }
+}
+
+#[test]
+fn who_leaves_a_group_open_and_takes_no_report_is_closed_all_the_same() {
+    let mut plan = Plan::default();
+    plan.serve.connections.group_timeout = "50ms".into();
+    plan.serve.connections.stop_timeout = "70ms".into();
+    let mut scene = Scene::with(&plan);
+    let victim = scene.raw_at_server().expect("it is connected");
+    let rpc = [20_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+    // A call that waits for its answer, and one of which a part is missing.
+    scene.raw.send(&unanswered(19, 16));
+    scene.raw.send(&initial(20, 2, &rpc));
+    scene.turns(20);
+    scene.world.now += 50_000_000;
+    // Nobody looks after it: nothing of what it is sent arrives.
+    let mut closed_after = |ns| {
+        scene.world.now += ns;
+        for _ in 0..20 {
+            scene.world.step();
+        }
+        scene.others_are_served();
+        scene.world.servers[0].handler().closed.last().copied()
+    };
+    assert_eq!(closed_after(0), None, "the report has still to be taken");
+    assert_eq!(closed_after(60_000_000), None);
+    assert_eq!(closed_after(11_000_000), Some((victim, CloseReason::TimedOut)));
+    assert_eq!(scene.world.servers[0].handle().stats().group_timeouts, 1);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A server that breaks the rules: every call of the client is completed once, whatever it says.
 
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{Fabric, PeerId, Want};
+use rpcrdma_engine::{CallError, Fabric, PeerId, Want};
+use rpcrdma_proto::Violation;
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties, transmission};
 use rpcrdma_tests::script::Random;
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
-    Array, Body, Header, Loc, MsgItem, Optional, RdmaError, Tbsns, XmtCont, XmtResp,
+    Array, Body, Header, Loc, Mismatch, MsgId, MsgItem, MsgType, Optional, RdmaError, ReptErr,
+    ReptInfo, Tbsns, XmtCont, XmtResp,
 };
 
 /// A client and a raw server.
@@ -20,9 +22,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
+        Scene::with(&Plan::default())
+    }
+
+    fn with(plan: &Plan) -> Scene {
         let fabric = Fabric::new();
-        let plan = Plan { servers: 1, ..Plan::default() };
-        let mut world = World::new(&|| fabric.clone(), &plan);
+        let mut world = World::new(&|| fabric.clone(), plan);
         let (raw, peer) = meet(&fabric, &mut world);
         Scene { world, raw, fabric, peer }
     }
@@ -41,9 +46,14 @@ impl Scene {
 
     /// A call, as it arrives at the raw server: its transaction id.
     fn call(&mut self) -> u32 {
+        self.call_for(20_000)
+    }
+
+    /// As [`Scene::call`], for a result of so many bytes at most.
+    fn call_for(&mut self, len_max: u32) -> u32 {
         let mut call = self.world.clients[0].call(self.peer, 1).expect("a call");
         call.payload().put_fixed(&[9; 40]);
-        call.want(Want { len_min: 0, len_max: 20_000 });
+        call.want(Want { len_min: 0, len_max });
         call.submit().expect("a credit");
         for _ in 0..1_000 {
             self.turn();
@@ -163,6 +173,38 @@ fn a_call_whose_form_is_refused_goes_another_way_when_it_is_made_again() {
     let second = send(&mut scene);
     let (header, _) = Header::decode(&second).expect("a header");
     assert!(matches!(header.body, Body::Msg(_)), "{header:?}");
+}
+
+// [RTR] 5.4; wire.md E39
+#[test]
+fn a_reply_whose_rest_does_not_come_fails_its_call_and_is_reported() {
+    let mut plan = Plan::default();
+    plan.call.connections.group_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    let xid = scene.call_for(200_000);
+    let item = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
+    let resp = XmtResp { dp: Array::from_slice(&item), count: 2, pslen: 24 };
+    scene.raw.send(&optional(xid, Optional::XmtResp(resp), &rpc(xid)));
+    for _ in 0..20 {
+        assert_eq!(scene.turn(), []);
+    }
+    scene.world.now += 50_000_000;
+    let mut ends = Vec::new();
+    for _ in 0..40 {
+        scene.world.now += 1_000;
+        scene.world.clients[0].poll(scene.world.now, |done| ends.push(done.result().err()));
+        let _ = scene.raw.turn();
+    }
+    let missing = Violation::Missing { expect: 1, current: 0 };
+    assert_eq!(ends, [Some(CallError::BadReply(missing))]);
+    let report = scene.raw.recv().expect("a report");
+    let (header, _) = Header::decode(&report).expect("a header");
+    let Body::Optional(Optional::ReptErr(report)) = header.body else { panic!("{header:?}") };
+    let first = MsgId { xid, dir: MsgType::Reply, seq: 0 };
+    let info = ReptInfo::BadSeq(Mismatch { expect: 1, current: 0 });
+    assert_eq!(report, ReptErr { bad: first, lead: Some(first), info });
+    assert!(scene.raw.is_lost(), "it has had the time to hear that");
+    assert_eq!(scene.world.clients[0].handle().connections(), 0);
 }
 
 #[test]

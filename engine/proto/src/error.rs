@@ -48,6 +48,14 @@ pub enum Violation {
         /// The number that came.
         current: u32,
     },
+    /// A group whose rest does not come.
+    #[error("transmission {expect} was expected, and none has come behind {current}")]
+    Missing {
+        /// The number that is due.
+        expect: u32,
+        /// The number that came last.
+        current: u32,
+    },
     /// A group of no transmissions, or of more than are accepted.
     #[error("a group of {current} transmissions, where {expect} was the limit")]
     GroupSize {
@@ -111,7 +119,9 @@ impl Violation {
                 Verdict::Report(ReptInfo::BadOmt(Mismatch { expect, current }))
             }
             Self::UnexpectedContinuation => Verdict::Report(ReptInfo::BadCont),
-            Self::OutOfSequence { expect, current } | Self::GroupSize { expect, current } => {
+            Self::OutOfSequence { expect, current }
+            | Self::Missing { expect, current }
+            | Self::GroupSize { expect, current } => {
                 Verdict::Report(ReptInfo::BadSeq(Mismatch { expect, current }))
             }
             Self::ForeignXid { expect, current } => {
@@ -347,6 +357,7 @@ mod tests {
                 Verdict::Report(ReptInfo::BadSeq(mismatch)),
             ),
             (Violation::GroupSize { expect, current }, Verdict::Report(ReptInfo::BadSeq(mismatch))),
+            (Violation::Missing { expect, current }, Verdict::Report(ReptInfo::BadSeq(mismatch))),
             (
                 Violation::ForeignXid { expect, current },
                 Verdict::Report(ReptInfo::BadXid(mismatch)),

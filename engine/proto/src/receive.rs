@@ -342,8 +342,19 @@ impl Connection {
         Ok(part)
     }
 
-    /// The end of a group that was just given up: its credits are as before it, and the call that it
-    /// answers has failed.
+    /// Gives the open group up, whose rest does not come: what is to be done, and the report to be
+    /// sent (\[RTR\] 5.4; wire.md E39). The buffers parked for it are [`Connection::group`]. `None` if
+    /// no group is open.
+    #[cold]
+    pub fn expire_group(&mut self, ledger: &mut ShardLedger) -> Option<Aborted> {
+        let open = self.group.abort()?;
+        let OpenGroup { xid, dir, next, .. } = open;
+        let bad = MsgId { xid, dir, seq: next - 1 };
+        let violation = Violation::Missing { expect: next, current: next - 1 };
+        Some(self.end_group(ledger, open, violation, bad, false))
+    }
+
+    /// As [`Connection::end_group`], for a group that a transmission ends.
     pub(crate) fn abort<'a>(
         &mut self,
         ledger: &mut ShardLedger,
@@ -352,6 +363,19 @@ impl Connection {
         bad: MsgId,
         again: bool,
     ) -> Ingress<'a> {
+        Ingress::Aborted(self.end_group(ledger, open, violation, bad, again))
+    }
+
+    /// The end of a group that was just given up: its credits are as before it, and the call that it
+    /// answers has failed.
+    fn end_group(
+        &mut self,
+        ledger: &mut ShardLedger,
+        open: OpenGroup,
+        violation: Violation,
+        bad: MsgId,
+        again: bool,
+    ) -> Aborted {
         let failed = match open.dir {
             MsgType::Call => {
                 self.inflow.on_answer(open.count);
@@ -361,7 +385,7 @@ impl Connection {
         };
         self.counters.reported += 1;
         let report = Report::of(violation, bad, Some(initial_of(open.xid, open.dir)));
-        Ingress::Aborted(Aborted { report, again, failed })
+        Aborted { report, again, failed }
     }
 
     #[cold]

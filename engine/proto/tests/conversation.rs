@@ -1068,6 +1068,48 @@ mod groups {
     }
 
     #[test]
+    fn a_group_whose_rest_does_not_come_is_reported_with_what_is_missing() {
+        use MsgType::{Call, Reply};
+        for came in 1..4 {
+            // A call: its credits are free, and its rest is dropped when it comes after all.
+            let (mut client, mut server) = both();
+            assert_eq!(server.conn.expire_group(&mut server.ledger), None);
+            server.receive(&xmtreq(1, 4));
+            for number in 1..came {
+                assert!(matches!(server.receive(&xmtcont(1, number, 5)), Ingress::Partial));
+            }
+            let Some(ended) = server.conn.expire_group(&mut server.ledger) else { panic!("open") };
+            assert_eq!((ended.again, ended.failed), (false, None));
+            assert_eq!(server.conn.group().len() as u32, came, "to be released");
+            assert!(server.conn.parked().is_empty() && server.conn.open_group().is_none());
+            assert_eq!(server.conn.inflow().outstanding(), 0);
+            let info = ReptInfo::BadSeq(Mismatch { expect: came, current: came - 1 });
+            let bad = MsgId { xid: 1, dir: Call, seq: came - 1 };
+            let lead = Some(MsgId { xid: 1, dir: Call, seq: 0 });
+            let report = rept(Ingress::Reject(ended.report));
+            assert_eq!(report, ReptErr { bad, lead, info });
+            let late = server.receive(&xmtcont(1, came, 5));
+            assert!(matches!(late, Ingress::Ignored(Ignored::AbortedRest)), "{late:?}");
+            assert_eq!(server.conn.expire_group(&mut server.ledger), None, "once");
+            // A reply: its call has failed.
+            let id = long_call(&mut client, 4);
+            client.receive(&xmtresp(id.xid(), 4, &[]));
+            for number in 1..came {
+                let part = client.receive(&xmtcont(id.xid(), number, 6));
+                assert!(matches!(part, Ingress::Partial));
+            }
+            let Some(ended) = client.conn.expire_group(&mut client.ledger) else { panic!("open") };
+            let why = Violation::Missing { expect: came, current: came - 1 };
+            assert_eq!(ended.failed, Some((id, why)));
+            let report = rept(Ingress::Reject(ended.report));
+            assert_eq!(report.bad, MsgId { xid: id.xid(), dir: Reply, seq: came - 1 });
+            assert_eq!(report.info, info);
+            client.conn.finish_call(&mut client.ledger, id).expect("it is to be finished");
+            assert_eq!(client.ledger.replies.reserved(), 0);
+        }
+    }
+
+    #[test]
     fn a_reply_that_breaks_a_rule_fails_its_call_at_once() {
         let no_item = [MsgItem { disp: 0, length: 0, loc: Loc::NoItem }];
         // Too many transmissions, none, one out of order, and an item that nothing asked for.

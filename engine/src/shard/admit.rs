@@ -172,27 +172,8 @@ impl<P: Provider> Core<P> {
         }
         let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
         if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
-            self.turn_away(index, now, handler);
-        }
-    }
-
-    /// Closes a connection that the handler does not want, once the peer has had the time to take
-    /// what was said to it: without an answer it would take us for a peer of version one.
-    fn turn_away<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let until = self.life.farewell_until(now);
-        let Some(peer) = self.peers.at(index) else { return };
-        if peer.lane.pending.front().is_none() {
-            return self.close(index, CloseReason::Refused, now, handler);
-        }
-        peer.phase = Phase::Refused { until };
-        self.io.signal_next(&mut peer.lane);
-    }
-
-    /// Closes a connection that is not wanted, once the peer has what was said to it.
-    pub fn see_off<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let Some(peer) = self.peers.at(index) else { return };
-        if peer.lane.pending.front().is_none() && peer.lane.outstanding() == 0 {
-            self.close(index, CloseReason::Refused, now, handler);
+            // Without an answer the peer would take us for one of version one.
+            self.leave(index, CloseReason::Refused, now, handler);
         }
     }
 }

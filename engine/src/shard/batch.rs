@@ -80,7 +80,7 @@ impl<P: Provider> Core<P> {
             self.finish_close(index, handler);
         } else if wc.status != WcStatus::Success {
             self.on_failure(wc, now, handler);
-        } else if matches!(peer.phase, Phase::Refused { .. }) {
+        } else if matches!(peer.phase, Phase::Leaving { .. }) {
             self.see_off(index, now, handler);
         } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
             self.outbox.wake(&mut peer.lane, index);

@@ -1,6 +1,7 @@
 //! How connections and shards end, and what must not take too long.
 //!
 //! ```text
+//!   leave ─▶ the peer takes what was said to it, or time is over ─▶ close
 //!   close ─▶ calls completed, groups freed, on_close ─▶ queue pair in error, marker posted
 //!         ─▶ marker completed: nothing in flight ─▶ forgotten
 //!         └▶ time over: what is in flight is never used again
@@ -110,7 +111,7 @@ impl Life {
         now.saturating_add(self.negotiation_timeout)
     }
 
-    /// Until when a peer that is not wanted may take what was said to it.
+    /// Until when a peer whose connection ends may take what was said to it.
     pub fn farewell_until(&self, now: u64) -> u64 {
         now.saturating_add(self.stop_timeout)
     }
@@ -125,6 +126,34 @@ impl Life {
 }
 
 impl<P: Provider> Core<P> {
+    /// Ends a connection that is up, once the peer has had the time to take what was said to it last.
+    #[cold]
+    pub fn leave<H: Handler>(&mut self, index: u32, why: CloseReason, now: u64, handler: &mut H) {
+        let until = self.life.farewell_until(now);
+        let Some(peer) = self.peers.at(index) else { return };
+        if peer.phase != Phase::Up || peer.lane.pending.front().is_none() {
+            return self.close(index, why, now, handler);
+        }
+        peer.phase = Phase::Leaving { until };
+        peer.leaves = Some(why);
+        self.io.signal_next(&mut peer.lane);
+    }
+
+    /// Closes a connection that is leaving, if the peer has what was said to it.
+    pub fn see_off<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        let lane = &mut peer.lane;
+        if lane.pending.front().is_some() {
+            if !lane.ready {
+                self.outbox.wake(lane, index);
+            }
+        } else if lane.outstanding() == 0 {
+            self.close(index, CloseReason::Local, now, handler);
+        } else if lane.outstanding() == lane.unsignaled() {
+            self.io.mark(lane, index);
+        }
+    }
+
     /// Ends a connection. Its calls are completed and its handler told before this returns; the
     /// memory that the device still holds comes back later.
     #[cold]
@@ -138,6 +167,8 @@ impl<P: Provider> Core<P> {
             return;
         }
         let (id, connect) = (peer.id, peer.connect);
+        // Whatever ends it earlier, it was leaving.
+        let why = peer.leaves.take().unwrap_or(why);
         // Its tickets are void from now on.
         self.stats.calls_unanswered.add(core::mem::take(&mut peer.open_calls).into());
         let again = self.tries_again(index, was, why, now);
@@ -207,8 +238,8 @@ impl<P: Provider> Core<P> {
                     let is_marked = self.io.drain(&mut peer.lane, index);
                     peer.phase = Phase::Closing { until, is_marked };
                 }
-                Phase::Refused { until } if now >= until => {
-                    self.close(index, CloseReason::Refused, now, handler);
+                Phase::Leaving { until } if now >= until => {
+                    self.close(index, CloseReason::Local, now, handler);
                 }
                 Phase::Opening { until } if peer.group_until.is_none() => {
                     self.check_opening(index, until, now, handler);
@@ -216,7 +247,7 @@ impl<P: Provider> Core<P> {
                 // wire.md E39: a group is not left open for ever.
                 _ if peer.group_until.is_some_and(|until| now >= until) => {
                     self.stats.group_timeouts.add(1);
-                    self.close(index, CloseReason::TimedOut, now, handler);
+                    self.expire_group(index, now, handler);
                 }
                 Phase::Up => {
                     self.give_up_properties(index, now, handler);

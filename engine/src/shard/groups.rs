@@ -6,6 +6,7 @@ use rpcrdma_proto::{Complete, Part, Report};
 use super::core::Core;
 use super::prepare::{Parts, first_segment, prepare_call, prepare_reply};
 use super::rx::{Came, Fate};
+use crate::error::{CallError, CloseReason};
 use crate::incoming::Buffers;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
@@ -113,6 +114,22 @@ impl<P: Provider> Core<P> {
         peer.group_until = None;
         unpark(parked, pool, peer.conn.group());
         is_told
+    }
+
+    /// Gives up a group that has stood open for too long: its sender is told what is missing, and
+    /// then loses its connection (wire.md E39).
+    #[cold]
+    pub(super) fn expire_group<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Core { peers, outbox, .. } = self;
+        let ended = peers.at(index).and_then(|peer| peer.conn.expire_group(&mut outbox.ledger));
+        let is_told = ended.is_some_and(|ended| self.abort(index, &ended.report));
+        if let Some((id, why)) = ended.and_then(|ended| ended.failed) {
+            self.fail_call(index, id, CallError::BadReply(why), handler);
+        }
+        match is_told {
+            true => self.leave(index, CloseReason::TimedOut, now, handler),
+            false => self.close(index, CloseReason::TimedOut, now, handler),
+        }
     }
 
     /// Frees the buffers of an open group.

@@ -1,7 +1,8 @@
 //! The peers of a shard: a slab of connections, and the table from queue pair number to peer.
 //!
 //! ```text
-//!   Opening ──properties known──▶ Up ──▶ Closing ──sends drained──▶ free, next generation
+//!   Opening ──properties known──▶ Up ────────────▶ Closing ──sends drained──▶ free, next generation
+//!                                 └──▶ Leaving ────▲  the peer has what was said to it last
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -46,6 +47,8 @@ pub(crate) struct Peer {
     pub stuck: Option<(u32, u64)>,
     /// The last work request before the peer fell silent, and since when it is.
     pub idle: Option<(u32, u64)>,
+    /// Why the connection is leaving.
+    pub leaves: Option<CloseReason>,
     /// Why the connection has ended, if the handler has still to be told.
     pub untold: Option<CloseReason>,
     /// Until when the open group may stand open.
@@ -83,6 +86,7 @@ impl Peer {
             passed_over: 0,
             stuck: None,
             idle: None,
+            leaves: None,
             untold: None,
             group_until: None,
             asking_since: None,
@@ -114,9 +118,9 @@ pub(crate) enum Phase {
     },
     /// Calls may go both ways.
     Up,
-    /// Turned down by the handler; what was said to it before may still arrive.
-    Refused {
-        /// When it is closed, in nanoseconds of the shard's clock.
+    /// To be closed when the peer has what was said to it; what it says is not listened to any more.
+    Leaving {
+        /// When it is closed at the latest, in nanoseconds of the shard's clock.
         until: u64,
     },
     /// In the error state, waiting for its sends to come back.

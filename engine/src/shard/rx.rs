@@ -244,7 +244,7 @@ impl<P: Provider> Core<P> {
     fn interpret(&mut self, index: u32, byte_len: u32, token: &RecvToken) -> Fate {
         let Core { peers, pool, outbox, map, kept, stats, .. } = self;
         let Some(peer) = peers.at(index) else { return Fate::Done };
-        if matches!(peer.phase, Phase::Closing { .. } | Phase::Refused { .. }) {
+        if matches!(peer.phase, Phase::Closing { .. } | Phase::Leaving { .. }) {
             stats.late.add(1);
             return Fate::Done;
         }
