@@ -5,7 +5,7 @@
 //!                 │ posts: all, some or none taken, with an error or without; what was refused
 //!                 │ completes all the same                 Receives: handed on late
 //!                 │ completions: late, never out of order within a queue pair
-//!                 └ connections lost, the completion queue lost, bytes of messages changed
+//!                 └ connections, queues, ports and devices lost; bytes of messages changed
 //! ```
 //!
 //! What happens depends on the seed and on the calls, and on nothing else: a run that is driven
@@ -13,6 +13,7 @@
 //! their code.
 #![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
 
+mod events;
 mod plan;
 mod posts;
 
@@ -57,7 +58,9 @@ pub struct Faulty<Q: Queues> {
     withheld_until: u64,
     late: Vec<Late>,
     ready: VecDeque<WorkCompletion>,
-    is_overrun: bool,
+    /// What is wrong with the completion queue, once something is.
+    broken: Option<CqError>,
+    is_port_down: bool,
 }
 
 /// A Receive, copied.
@@ -94,7 +97,8 @@ impl<Q: Queues> Faulty<Q> {
             withheld_until: 0,
             late: Vec::new(),
             ready: VecDeque::new(),
-            is_overrun: false,
+            broken: None,
+            is_port_down: false,
         }
     }
 
@@ -165,6 +169,7 @@ impl<Q: Queues> Faulty<Q> {
         if !is_message || !self.chance(self.plan.bytes_changed_ppm) {
             return;
         }
+        FaultLog::note(&self.log.messages_changed);
         let changed = (self.which, completion.qp_num);
         self.log.changed.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
         let within = completion.byte_len.min(self.plan.header_len.max(1));
@@ -210,21 +215,6 @@ impl<Q: Queues> Faulty<Q> {
             }
         }
     }
-
-    /// A queue pair fails; the program is told `later` polls from now.
-    fn lose_a_connection(&mut self, later: u64) {
-        if self.qps.is_empty() {
-            return;
-        }
-        let at = self.random.below(self.qps.len() as u64) as usize;
-        let lost = self.qps.swap_remove(at);
-        self.lost.push(lost);
-        self.release_all(lost.qp_num);
-        self.inner.disconnect(lost.qp);
-        FaultLog::note(if later == 0 { &self.log.disconnected } else { &self.log.flushed });
-        let event = QueueEvent::Disconnected { qp_num: lost.qp_num };
-        self.events.push_back((self.polls + later, event));
-    }
 }
 
 impl<Q: Queues> Queues for Faulty<Q> {
@@ -244,21 +234,12 @@ impl<Q: Queues> Queues for Faulty<Q> {
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
         self.polls += 1;
-        if !self.is_overrun && self.chance(self.plan.overrun_ppm) {
-            self.is_overrun = true;
-            FaultLog::note(&self.log.overrun);
-        }
-        if self.is_overrun {
-            return Err(CqError::Overrun);
+        self.break_queue();
+        if let Some(error) = self.broken {
+            return Err(error);
         }
         self.hand_on();
-        if self.chance(self.plan.disconnect_ppm) {
-            self.lose_a_connection(0);
-        }
-        if self.chance(self.plan.flush_ppm) {
-            let until = self.delay();
-            self.lose_a_connection(until - self.polls);
-        }
+        self.happen();
         self.release();
         let mut batch = WcBatch::new();
         self.inner.poll_cq(&mut batch)?;
@@ -334,6 +315,7 @@ impl<Q: Queues> Queues for Faulty<Q> {
                 |wc: &WorkCompletion| wc.qp_num == qp_num && wc.opcode != WcOpcode::Recv;
             self.late.retain(|late| !is_dropped(&late.completion));
             self.ready.retain(|completion| !is_dropped(completion));
+            self.forget_events(qp_num);
         }
         self.inner.destroy(qp);
         if self.chance(self.plan.recv_taken_along_ppm)
@@ -353,18 +335,7 @@ impl<Q: Queues> Queues for Faulty<Q> {
     }
 
     fn next_event(&mut self) -> Option<QueueEvent> {
-        let polls = self.polls;
-        let due = self.events.iter().position(|(when, _)| *when <= polls);
-        let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
-        let own = own.or_else(|| self.log.told(self.which));
-        let event = own.or_else(|| self.inner.next_event())?;
-        match event {
-            QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => {
-                self.has_failed(|attached| attached.qp_num == qp_num);
-            }
-            QueueEvent::DeviceLost | QueueEvent::PortDown | QueueEvent::PortUp => {}
-        }
-        Some(event)
+        self.next_of_all()
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {

@@ -66,48 +66,102 @@ pub struct FaultPlan {
     pub flush_ppm: u32,
     /// Of a poll: the completion queue is overrun, and stays so.
     pub overrun_ppm: u32,
+    /// Of a poll: the completion queue fails with an error number of the device, and stays so.
+    pub cq_failed_ppm: u32,
+    /// Of a poll: the device gives a queue pair up, whose sends are flushed; the program hears of it
+    /// at once or later.
+    pub qp_failed_ppm: u32,
+    /// Of a poll: the device says that it is broken, or the completion queue or the shared receive
+    /// queue.
+    pub device_lost_ppm: u32,
+    /// Of a poll: the device's port goes down, or up again.
+    pub port_changed_ppm: u32,
     /// Of a received message: up to four bytes are changed.
     pub bytes_changed_ppm: u32,
     /// Bytes from the beginning of a message within which they are changed.
     pub header_len: u32,
 }
 
-/// What has gone wrong so far, and the means to end it. All queues of a provider share one.
-#[derive(Debug, Default)]
-pub struct FaultLog {
-    is_off: AtomicBool,
-    /// Posts of sends that did not simply succeed.
-    pub sends_refused: AtomicU64,
-    /// Posts of Receives that did not simply succeed.
-    pub recvs_refused: AtomicU64,
-    /// Requests that were refused and completed.
-    pub ghosts: AtomicU64,
+macro_rules! log {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What has gone wrong so far, and the means to end it. All queues of a provider share one.
+        #[derive(Debug, Default)]
+        pub struct FaultLog {
+            is_off: AtomicBool,
+            $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Messages that were changed: which queues of the provider, and the queue pair.
+            pub changed: Mutex<Vec<(u64, u32)>>,
+            /// Events that queues are still to be told.
+            told: Mutex<VecDeque<(u64, QueueEvent)>>,
+        }
+
+        impl FaultLog {
+            /// Every kind of fault by its name, and how often it has happened.
+            pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                let counts = [$((stringify!($name), &self.$name),)*];
+                counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into_iter()
+            }
+        }
+    };
+}
+
+log! {
+    /// Posts of sends of which none was taken, queue full.
+    sends_refused,
+    /// Posts of sends of which some were taken, queue full.
+    sends_cut,
+    /// Posts of sends of which all were taken, queue full.
+    sends_failed,
+    /// Posts of sends, however many were taken, to a queue pair that was said to be gone.
+    sends_gone,
+    /// Posts of sends of which not all were taken, without an error.
+    sends_silent,
+    /// Sends that were refused and completed.
+    send_ghosts,
+    /// Posts of Receives of which none was taken, queue full.
+    recvs_refused,
+    /// Posts of Receives of which some were taken, queue full.
+    recvs_cut,
+    /// Posts of Receives of which all were taken, queue full.
+    recvs_failed,
+    /// Posts of Receives, however many were taken, to a queue that was said to be gone.
+    recvs_gone,
+    /// Posts of Receives of which not all were taken, without an error.
+    recvs_silent,
+    /// Receives that were refused and completed.
+    recv_ghosts,
     /// Posts of Receives that were withheld.
-    pub recvs_withheld: AtomicU64,
+    recvs_withheld,
     /// Receives that came back with a queue pair that was destroyed.
-    pub recvs_taken_along: AtomicU64,
+    recvs_taken_along,
     /// Windows that there were no others for.
-    pub windows_lost: AtomicU64,
+    windows_lost,
     /// Windows that were not given back.
-    pub windows_kept: AtomicU64,
+    windows_kept,
     /// Registrations for one call that were refused.
-    pub exposures_refused: AtomicU64,
+    exposures_refused,
     /// Registrations for one call that were not given back.
-    pub exposures_kept: AtomicU64,
+    exposures_kept,
     /// Completions that were kept back.
-    pub delayed: AtomicU64,
+    delayed,
     /// Completions that were kept back until the end.
-    pub completions_withheld: AtomicU64,
+    completions_withheld,
     /// Connections that were lost.
-    pub disconnected: AtomicU64,
+    disconnected,
     /// Queue pairs that failed on this side.
-    pub flushed: AtomicU64,
+    flushed,
     /// Completion queues that were overrun.
-    pub overrun: AtomicU64,
-    /// Messages that were changed: which queues of the provider, and the queue pair.
-    pub changed: Mutex<Vec<(u64, u32)>>,
-    /// Events that queues are still to be told.
-    told: Mutex<VecDeque<(u64, QueueEvent)>>,
+    overrun,
+    /// Completion queues that failed with an error number.
+    cqs_failed,
+    /// Queue pairs that the device gave up.
+    qps_failed,
+    /// Queues that were told that their device is broken.
+    devices_lost,
+    /// Times that a port went down or up.
+    ports_changed,
+    /// Messages that were changed.
+    messages_changed,
 }
 
 impl FaultLog {

@@ -1,6 +1,8 @@
 //! What may become of a post: every outcome that a driver may produce.
 #![expect(unsafe_code, reason = "posting is unsafe")]
 
+use std::sync::atomic::AtomicU64;
+
 use super::{FaultLog, Faulty, Late, Recv};
 use crate::provider::{
     PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId,
@@ -15,6 +17,8 @@ struct Chances {
     gone: u32,
     silent: u32,
     ghost: u32,
+    /// Where these are counted, in the same order.
+    log: fn(&FaultLog) -> [&AtomicU64; 6],
 }
 
 /// What becomes of a post that does not simply succeed.
@@ -33,20 +37,26 @@ impl<Q: Queues> Faulty<Q> {
     fn fate(&mut self, len: usize, chances: Chances) -> Option<Fate> {
         let full = Some(PostError::QueueFull);
         let some = |random: &mut super::SplitMix, bound: usize| random.below(bound as u64) as usize;
-        let (count, why) = if self.chance(chances.refused) {
-            (0, full)
+        let (kind, count, why) = if self.chance(chances.refused) {
+            (0, 0, full)
         } else if len > 1 && self.chance(chances.cut) {
-            (1 + some(&mut self.random, len - 1), full)
+            (1, 1 + some(&mut self.random, len - 1), full)
         } else if self.chance(chances.failed) {
-            (len, full)
+            (2, len, full)
         } else if self.chance(chances.gone) {
-            (some(&mut self.random, len + 1), Some(PostError::QpGone))
+            (3, some(&mut self.random, len + 1), Some(PostError::QpGone))
         } else if len > 0 && self.chance(chances.silent) {
-            (some(&mut self.random, len), None)
+            (4, some(&mut self.random, len), None)
         } else {
             return None;
         };
-        Some(Fate { count, why, has_ghost: count < len && self.chance(chances.ghost) })
+        let has_ghost = count < len && self.chance(chances.ghost);
+        let counters = (chances.log)(&self.log);
+        FaultLog::note(counters[kind]);
+        if has_ghost {
+            FaultLog::note(counters[5]);
+        }
+        Some(Fate { count, why, has_ghost })
     }
 
     /// As [`Queues::post_send`], with faults.
@@ -62,12 +72,16 @@ impl<Q: Queues> Faulty<Q> {
             gone: plan.send_gone_ppm,
             silent: plan.send_silent_ppm,
             ghost: plan.send_ghost_ppm,
+            log: |log| {
+                let FaultLog { sends_refused, sends_cut, sends_failed, sends_gone, .. } = log;
+                let FaultLog { sends_silent, send_ghosts, .. } = log;
+                [sends_refused, sends_cut, sends_failed, sends_gone, sends_silent, send_ghosts]
+            },
         };
         let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
             // SAFETY: the caller's promise is passed on.
             return unsafe { self.inner.post_send(qp, wr) };
         };
-        FaultLog::note(&self.log.sends_refused);
         let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
         if has_ghost && let Some(qp_num) = known.map(|attached| attached.qp_num) {
             let status = self.ghost_status();
@@ -91,12 +105,16 @@ impl<Q: Queues> Faulty<Q> {
             gone: plan.recv_gone_ppm,
             silent: plan.recv_silent_ppm,
             ghost: plan.recv_ghost_ppm,
+            log: |log| {
+                let FaultLog { recvs_refused, recvs_cut, recvs_failed, recvs_gone, .. } = log;
+                let FaultLog { recvs_silent, recv_ghosts, .. } = log;
+                [recvs_refused, recvs_cut, recvs_failed, recvs_gone, recvs_silent, recv_ghosts]
+            },
         };
         let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
             // SAFETY: the caller's promise is passed on.
             return unsafe { self.hand_in(wr) };
         };
-        FaultLog::note(&self.log.recvs_refused);
         if has_ghost {
             let status = self.ghost_status();
             let at = self.random.below(self.qps.len() as u64 + 1) as usize;
@@ -131,7 +149,6 @@ impl<Q: Queues> Faulty<Q> {
 
     /// A completion of what was refused is on its way: at once, or behind others.
     fn haunt(&mut self, completion: WorkCompletion) {
-        FaultLog::note(&self.log.ghosts);
         let until = self.delay();
         self.late.push(Late { until, completion });
     }

@@ -260,6 +260,50 @@ fn a_queue_pair_that_fails_flushes_before_the_program_is_told() {
 }
 
 #[test]
+fn a_queue_pair_is_given_up_and_both_sides_hear_of_it() {
+    let plan = FaultPlan { qp_failed_ppm: ALWAYS, polls_late_max: 1, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [QueueEvent::Failed { qp_num: rig.qb.qp_num }]);
+    rig.a.poll();
+    assert_eq!(rig.a.events(), [QueueEvent::Disconnected { qp_num: rig.qa.qp_num }]);
+    rig.b.send(rig.qb.qp, 1, b"x").unwrap();
+    assert_eq!(brief(&rig.b.poll()), [(1, WcStatus::Flushed)]);
+}
+
+#[test]
+fn nothing_is_said_of_a_queue_pair_that_is_destroyed() {
+    let plan = FaultPlan { flush_ppm: ALWAYS, polls_late_max: 3, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.poll();
+    rig.b.queues.destroy(rig.qb.qp);
+    (0..4).for_each(|_| drop(rig.b.poll()));
+    assert_eq!(rig.b.events(), []);
+}
+
+#[test]
+fn a_device_says_what_is_wrong_with_it() {
+    let plan =
+        FaultPlan { device_lost_ppm: ALWAYS, port_changed_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [QueueEvent::DeviceLost, QueueEvent::PortDown]);
+    rig.b.poll();
+    assert_eq!(rig.b.events(), [QueueEvent::DeviceLost, QueueEvent::PortUp]);
+}
+
+#[test]
+fn a_completion_queue_that_fails_stays_so() {
+    let plan = FaultPlan { cq_failed_ppm: ALWAYS, ..FaultPlan::default() };
+    let mut rig = Rig::new(plan);
+    for _ in 0..2 {
+        let mut batch = WcBatch::new();
+        assert_eq!(rig.b.queues.poll_cq(&mut batch), Err(CqError::Device(libc::EIO)));
+        rig.b.queues.set_plan(FaultPlan::default());
+    }
+}
+
+#[test]
 fn faults_are_counted_until_they_are_ended() {
     let plan =
         FaultPlan { send_refused_ppm: ALWAYS, bytes_changed_ppm: ALWAYS, ..FaultPlan::default() };
@@ -361,6 +405,10 @@ fn trace(seed: u64) -> Vec<String> {
         disconnect_ppm: 2_000,
         flush_ppm: 1_000,
         overrun_ppm: 0,
+        cq_failed_ppm: 0,
+        qp_failed_ppm: 500,
+        device_lost_ppm: 1_000,
+        port_changed_ppm: 1_000,
         bytes_changed_ppm: 100_000,
         header_len: 28,
     });
