@@ -394,10 +394,9 @@ fn take_back(
         }
         None => {
             stats.rights_lost.add(1);
-            exposures.abandon(place);
             let body = messages.body_mut(message);
             body.items.clear();
-            body.pieces.drain(..).for_each(core::mem::forget);
+            exposures.abandon_with(place, body.pieces.drain(..));
         }
     }
 }

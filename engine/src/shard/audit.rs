@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   total = home + posted + refill + parked + waiting          receive buffers
-//!   total = home + in messages + returning + with the program  segments and bulk buffers
+//!   total = home + in messages + returning + with the program + lost  segments and bulk buffers
 //! ```
 //! Nothing is kept for it: everything is counted when somebody asks.
 
@@ -39,6 +39,8 @@ pub struct Audit {
     pub bulk: Lent,
     /// Buffers for explicit RDMA. What calls of either direction use counts as leaving.
     pub landing: Lent,
+    /// Slices of registered bytes that are out of use: the buffers that they are of are, too.
+    pub slices_lost: usize,
     /// Memory windows. Those that a peer may have a right by are held.
     pub windows: Held,
     /// Own calls that have memory exposed.
@@ -80,6 +82,8 @@ pub struct Lent {
     pub leaving: usize,
     /// Dropped, and not found by their pool yet.
     pub returning: usize,
+    /// Out of use: the device or a peer may still touch it.
+    pub lost: usize,
 }
 
 /// What is at home or in messages.
@@ -202,6 +206,15 @@ impl<P: Provider> Core<P> {
             audit.landing.leaving += usize::from(landing.owns(loan));
             audit.bulk.leaving += usize::from(bulk.owns(loan));
             audit.spares.leaving += usize::from(pool.owns(loan));
+        }
+        for lost in exposures.lost() {
+            let Bulk::Loan(loan) = lost else {
+                audit.slices_lost += 1;
+                continue;
+            };
+            audit.landing.lost += usize::from(landing.owns(loan));
+            audit.bulk.lost += usize::from(bulk.owns(loan));
+            audit.spares.lost += usize::from(pool.owns(loan));
         }
     }
 

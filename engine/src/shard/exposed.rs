@@ -7,6 +7,8 @@
 //! ```
 //! Nothing that was exposed is readable before the peer's right to it is dead (RFC 8166 4.5.4).
 
+use core::mem::ManuallyDrop;
+
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{
@@ -53,6 +55,8 @@ pub(crate) struct Exposures {
     lost: usize,
     /// What a device may still touch: kept until the queues are destroyed.
     withheld: Vec<Bulk>,
+    /// What a peer may still reach: kept for ever.
+    abandoned: ManuallyDrop<Vec<Bulk>>,
 }
 
 /// What one call has exposed.
@@ -163,6 +167,7 @@ impl Exposures {
             landing_kept,
             lost: 0,
             withheld: Vec::new(),
+            abandoned: ManuallyDrop::default(),
         }
     }
 
@@ -245,7 +250,20 @@ impl Exposures {
     /// Frees a place without its memory, which a peer may still reach: that is out of use for ever.
     #[cold]
     pub fn abandon(&mut self, index: u32) {
-        self.take_memory(index).for_each(core::mem::forget);
+        let memory = self.take_memory(index);
+        self.abandoned.extend(memory);
+    }
+
+    /// As [`Exposures::abandon`], with what the message of the call has of its memory.
+    #[cold]
+    pub fn abandon_with(&mut self, index: u32, pieces: impl Iterator<Item = Bulk>) {
+        self.abandon(index);
+        self.abandoned.extend(pieces);
+    }
+
+    /// What is out of use.
+    pub fn lost(&self) -> impl Iterator<Item = &Bulk> {
+        self.withheld.iter().chain(self.abandoned.iter())
     }
 
     /// Frees a place, and returns what it had.
