@@ -1,5 +1,6 @@
 //! The simulation: thousands of seeds without a violation, and the same run for the same seed.
 
+use rpcrdma_engine::fabric::fault::FaultLog;
 use rpcrdma_tests::sim::{self, CHECKS, Coverage, Outcome};
 
 fn run(seed: u64) -> Outcome {
@@ -14,7 +15,10 @@ fn every_second_seed_from(first: u64) {
             *seen.entry(what).or_default() += count;
         }
     }
-    for what in SEEN.iter().filter(|_| seeds() >= SEEDS) {
+    // Every fault that can be injected, and what must come of faults.
+    let log = FaultLog::default();
+    let faults = log.counts().map(|(fault, _)| fault);
+    for what in SEEN.into_iter().chain(faults).filter(|_| seeds() >= SEEDS) {
         assert!(seen.contains_key(what), "no run had this: {what}");
     }
 }
@@ -51,7 +55,7 @@ fn every_check_has_a_name_of_its_own() {
 }
 
 /// What a run that shows something has seen.
-const SEEN: [&str; 20] = [
+const SEEN: [&str; 33] = [
     "answers from elsewhere",
     "answers put off",
     "calls lost",
@@ -62,7 +66,20 @@ const SEEN: [&str; 20] = [
     "connections",
     "connections closed",
     "connections turned down",
+    "ended: a request failed",
+    "ended: a rule is broken",
+    "ended: closed",
+    "ended: completed unasked",
+    "ended: idle",
+    "ended: no answer",
+    "ended: stopped",
+    "ended: the device is lost",
+    "ended: the peer is gone",
+    "ended: the queue is lost",
+    "ended: the queue pair is given up",
+    "ended: turned down",
     "headers changed",
+    "peers not admitted",
     "relays",
     "replies",
     "replies put off for want of room",

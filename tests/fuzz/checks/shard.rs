@@ -287,6 +287,8 @@ impl Scene {
             // What is open to whom the simulation looks at.
             keys_open: 0,
             is_exposed: true,
+            keys_kept: 0,
+            keeps_rights: false,
             calls_open: self.open.len(),
             control_reserve: self.control_reserve,
             is_starved: false,
@@ -311,7 +313,7 @@ impl Scene {
         // What the program keeps is its own.
         audit.spares.home += spares_kept;
         audit.bulk.home += bulk_kept;
-        if let Err(violation) = invariants::check_stopped(0, &audit) {
+        if let Err(violation) = invariants::check_stopped(0, &audit, false) {
             panic!("{violation:?}");
         }
         self.world.check_nothing_leaked();

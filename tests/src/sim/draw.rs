@@ -3,6 +3,7 @@
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::fabric::fault::FaultPlan;
 
+use super::trouble::{Trouble, faults, worsen};
 use crate::script::{Order, Part, Random, Script};
 use crate::service::source_len;
 use crate::world::small;
@@ -10,7 +11,7 @@ use crate::world::small;
 /// What goes wrong in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
-    /// Nothing: no connection is lost that nobody closes.
+    /// Nothing.
     Calm,
     /// Posts are refused or cut, Receives come late, completions come late and overtake others.
     Rough,
@@ -27,6 +28,8 @@ pub enum Weather {
 pub struct Setup {
     /// What goes wrong.
     pub weather: Weather,
+    /// What goes wrong besides.
+    pub trouble: Trouble,
     /// Programs: one configuration each.
     pub engines: Vec<EngineSetup>,
     /// One way from shard to shard, in nanoseconds.
@@ -94,6 +97,8 @@ pub struct Habits {
     pub close: bool,
     /// Whether shards are stopped in the middle.
     pub stop: bool,
+    /// Peers that ask for a connection are not admitted.
+    pub turn_away: u32,
 }
 
 impl EngineSetup {
@@ -112,23 +117,34 @@ impl EngineSetup {
 }
 
 impl Setup {
-    /// Draws a run.
-    pub fn draw(random: &mut Random) -> Setup {
+    /// Draws a run. What is drawn `beside` changes nothing of the rest.
+    pub fn draw(random: &mut Random, beside: &mut Random) -> Setup {
         use Weather::{Calm, Noise, Rough, Ruin, Storm};
         let weather =
             random.choose(&[Calm, Calm, Calm, Rough, Rough, Rough, Storm, Storm, Noise, Ruin]);
         let count = 2 + random.below(2) as usize;
-        let engines = (0..count).map(|at| engine(random, weather, at == 0)).collect();
+        let trouble = Trouble::draw(beside);
+        let is_hurried = beside.below(10) == 0;
+        let mut one = |at| {
+            let mut it = engine(random, weather, at == 0);
+            worsen(&mut it.faults, beside, trouble);
+            if is_hurried {
+                hurry(beside, &mut it.raw);
+            }
+            it
+        };
+        let engines = (0..count).map(&mut one).collect();
         let tempo = random.choose(&[10, 40, 90]);
         Setup {
             weather,
+            trouble,
             engines,
             delay_ns: random.choose(&[0, 0, 500, 5_000, 50_000]),
             rnr_timer_ns: random.choose(&[1_000, 10_000, 100_000]),
             slots: random.choose(&[16, 64, 256]),
             steps: 100 + random.below(800),
             streak: random.choose(&[0, 30, 80]),
-            leap_ns: random.choose(&[100, 2_000, 100_000]),
+            leap_ns: random.choose(&[100, 2_000, 100_000]) * if is_hurried { 20 } else { 1 },
             habits: Habits {
                 call: tempo,
                 burst: 1 + random.below(6),
@@ -137,6 +153,7 @@ impl Setup {
                 len_max: random.choose(&[300, 3_000, 12_000, PART_LEN_MAX as u32]),
                 close: random.below(3) == 0,
                 stop: random.below(4) == 0,
+                turn_away: beside.choose(&[0, 0, 0, 10, 60]),
             },
         }
     }
@@ -193,6 +210,9 @@ fn config(random: &mut Random) -> Raw {
     // not stuck; the attempts of the control plane have the machine's time.
     connections.group_timeout = "10s".into();
     connections.connect_timeout = "60s".into();
+    connections.call_timeout = NEVER.into();
+    connections.send_timeout = NEVER.into();
+    connections.idle_timeout = NEVER.into();
     connections.stop_timeout = "60s".into();
     raw.features.properties = random.below(8) > 0;
     raw.features.placement = random.below(6) > 0;
@@ -203,6 +223,22 @@ fn config(random: &mut Random) -> Raw {
     raw.app.bulk.length = format!("{}B", source_len(PART_LEN_MAX)).as_str().into();
     raw
 }
+
+/// Times that run out in the run: a few turns of its clock, each of them or none.
+fn hurry(random: &mut Random, raw: &mut Raw) {
+    let connections = &mut raw.connections;
+    let times = [
+        &mut connections.call_timeout,
+        &mut connections.send_timeout,
+        &mut connections.idle_timeout,
+    ];
+    for time in times {
+        *time = random.choose(&[NEVER, NEVER, "1ms", "10ms", "50ms"]).into();
+    }
+}
+
+/// A time that does not run out.
+pub const NEVER: &str = "0s";
 
 /// The version, and what moves by explicit RDMA.
 fn explicit(random: &mut Random, raw: &mut Raw) {
@@ -223,34 +259,6 @@ fn explicit(random: &mut Random, raw: &mut Raw) {
     interop.long_call_with_chunks = random.below(2) == 0;
     interop.write_with_reply = random.below(2) == 0;
     interop.remote_invalidation = random.below(2) == 0;
-}
-
-fn faults(random: &mut Random, weather: Weather) -> FaultPlan {
-    let mut plan = FaultPlan {
-        seed: u64::from(random.below(1 << 30)),
-        polls_late_max: random.choose(&[1, 5, 40]),
-        ..FaultPlan::default()
-    };
-    let mut some = |often: u32| if random.below(3) > 0 { often / (1 + random.below(9)) } else { 0 };
-    if weather != Weather::Calm {
-        plan.send_refused_ppm = some(300_000);
-        plan.send_cut_ppm = some(400_000);
-        plan.recv_withheld_ppm = some(200_000);
-        plan.completion_delayed_ppm = some(300_000);
-    }
-    if matches!(weather, Weather::Storm | Weather::Ruin) {
-        plan.recv_refused_ppm = some(200_000);
-        plan.disconnect_ppm = some(10_000);
-        plan.flush_ppm = some(10_000);
-    }
-    if matches!(weather, Weather::Noise | Weather::Ruin) {
-        plan.bytes_changed_ppm = some(200_000);
-        plan.header_len = random.choose(&[16, 28, 64, 120]);
-    }
-    if weather == Weather::Ruin {
-        plan.overrun_ppm = if random.below(3) == 0 { 3_000 } else { 0 };
-    }
-    plan
 }
 
 /// A call: what it carries and what it asks for.

@@ -23,6 +23,10 @@ pub struct State<'a> {
     pub keys_open: i64,
     /// Whether any shard has memory exposed.
     pub is_exposed: bool,
+    /// Keys that devices have kept, so far.
+    pub keys_kept: u64,
+    /// Whether its device has kept one.
+    pub keeps_rights: bool,
     /// Calls that its program has made and that are not over.
     pub calls_open: usize,
     /// Receives kept for what costs no credit.
@@ -90,23 +94,28 @@ pub fn check_pair(ends: [&PeerAudit; 2]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Looks at a shard that has stopped, and whose program has let go of everything.
+/// Looks at a shard that has stopped, and whose program has let go of everything. What a device keeps
+/// a right to is out of use, and nothing else.
 ///
 /// # Errors
 /// If anything of it is not at home.
-pub fn check_stopped(shard: usize, audit: &Audit) -> Result<(), Violation> {
+pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<(), Violation> {
     let Audit { spares, bulk, landing, windows, send, headers, messages, .. } = audit;
-    let lent = |name: &str, it: &Lent| match it.home + it.returning == it.total {
-        true => Ok(()),
-        false => Err(format!("{name}: {it:?}")),
+    let lent = |name: &str, it: &Lent, sliced: usize| {
+        let lost = it.lost + sliced;
+        match it.home + it.returning + lost == it.total && (lost == 0 || keeps_rights) {
+            true => Ok(()),
+            false => Err(format!("{name}: {it:?}")),
+        }
     };
     let held = |name: &str, it: &Held| match it.home == it.total {
         true => Ok(()),
         false => Err(format!("{name}: {it:?}")),
     };
-    let found = lent("segments", spares)
-        .and(lent("bulk buffers", bulk))
-        .and(lent("landing buffers", landing))
+    // A program has one buffer that it sends slices of.
+    let found = lent("segments", spares, 0)
+        .and(lent("bulk buffers", bulk, audit.slices_lost.min(1)))
+        .and(lent("landing buffers", landing, 0))
         .and(held("windows", windows))
         .and(held("send slots", send))
         .and(held("header slots", headers))
@@ -168,12 +177,13 @@ fn posted(state: &State<'_>) -> Result<(), String> {
 fn loans(state: &State<'_>) -> Result<(), String> {
     let State { audit, loans_kept, .. } = *state;
     let pools = [audit.spares, audit.bulk, audit.landing];
-    let found = |it: &Lent| it.home + it.leaving + it.returning;
+    let found = |it: &Lent| it.home + it.leaving + it.returning + it.lost;
+    let may_be_lost = state.keeps_rights || state.is_lost;
     let total: usize = pools.iter().map(|it| it.total).sum();
     let sum = pools.iter().map(found).sum::<usize>() + loans_kept;
     // What waits in letters is seen when the letters are read.
     let unseen = audit.letters * LETTER_LOANS + usize::from(state.is_lost) * total;
-    let is_right = pools.iter().all(|it| found(it) <= it.total);
+    let is_right = pools.iter().all(|it| found(it) <= it.total && (it.lost == 0 || may_be_lost));
     match is_right && sum <= total && sum + unseen >= total {
         true => Ok(()),
         false => {
@@ -192,9 +202,10 @@ fn windows(state: &State<'_>) -> Result<(), String> {
     }
 }
 
-/// As the devices know it, which see what is bound and what is invalidated.
+/// As the devices know it, which see what is bound and what is invalidated. What one has kept is open
+/// for good, or until its queue pair ends.
 fn exposed(state: &State<'_>) -> Result<(), String> {
-    match state.is_exposed || state.keys_open == 0 {
+    match state.is_exposed || state.keys_open <= state.keys_kept as i64 {
         true => Ok(()),
         false => Err(format!("{} keys", state.keys_open)),
     }

@@ -1,15 +1,16 @@
 //! The judge: looks at a shard after its turn, and decides whether what is suspicious is right.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::provider::WcStatus;
+use rpcrdma_engine::fabric::fault::FaultLog;
+use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CallError, CloseReason, PeerId};
 use rpcrdma_proto::{Fatal, Refusal};
 
-use super::draw::{EngineSetup, Weather};
+use super::draw::{EngineSetup, NEVER, Weather};
 use super::invariants::{self, State};
-use super::model::{End, Link, Suspicion, Violation};
+use super::model::{End, Link, NOT_ADMITTED, Suspicion, TURNED_DOWN, Violation};
 use super::scheduler::{Node, Sim};
 
 impl Sim {
@@ -19,6 +20,7 @@ impl Sim {
     /// The first violation.
     pub fn look(&mut self, at: usize) -> Result<(), Violation> {
         self.take_audit(at);
+        self.note_full();
         self.note_handshake(at);
         self.note_changes();
         self.note_broken(at);
@@ -28,6 +30,10 @@ impl Sim {
         let suspicions = std::mem::take(&mut self.model.borrow_mut().suspicions);
         for (end, suspicion) in suspicions {
             self.judge(end, &suspicion)?;
+        }
+        let not_up = std::mem::take(&mut self.model.borrow_mut().not_up);
+        for (shard, why) in not_up {
+            self.judge_attempt(shard, why)?;
         }
         self.check_shard(at)?;
         self.check_pairs(at)
@@ -103,6 +109,14 @@ impl Sim {
         }
     }
 
+    /// Shards that have no place for one more connection; one that is being made has its place.
+    pub fn note_full(&mut self) {
+        for node in &mut self.nodes {
+            let max = self.setup.engines[node.engine.0].raw.connections.max;
+            node.was_full |= node.shard.handle().connections() as i64 >= max;
+        }
+    }
+
     /// Connections on which bytes of a message were changed.
     fn note_changes(&mut self) {
         for (engine, log) in self.logs.iter().enumerate() {
@@ -151,13 +165,15 @@ impl Sim {
                 (FAILED, true)
             }
             Suspicion::Rejected(CallError::MemoryLost, _) => {
-                (FAILED, self.nodes[end.0].shard.handle().stats().leaked > 0)
+                let node = &self.nodes[end.0];
+                (FAILED, is_leaky(node) || self.keeps_rights(node))
             }
             Suspicion::Rejected(_, script) => {
                 let other = self.other(end);
                 let may_reject = other.is_none_or(|(shard, _)| {
                     let node = &self.nodes[shard];
-                    self.setup.engines[node.engine.0].is_short_for(script)
+                    let is_short = self.setup.engines[node.engine.0].is_short_for(script);
+                    is_short || is_leaky(node) || self.keeps_rights(node)
                 });
                 (FAILED, may_reject || self.may_be_changed(end))
             }
@@ -170,24 +186,90 @@ impl Sim {
         Err(Violation { check, detail: format!("{end:?}, {link:?}: {suspicion}") })
     }
 
+    fn judge_attempt(&self, shard: usize, why: ConnectError) -> Result<(), Violation> {
+        let is_right = match why {
+            ConnectError::Rejected => self.turns_away(),
+            ConnectError::TimedOut => self.has_leapt || self.is_noisy(),
+            ConnectError::NoRoute | ConnectError::Failed => false,
+            ConnectError::Unreachable => self.nodes.iter().any(|node| self.is_ending(node)),
+            ConnectError::NoRoom => true,
+            ConnectError::Lost => true,
+            ConnectError::Version { .. } => self.are_strangers() || self.is_noisy(),
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(Violation { check: NOT_UP, detail: format!("shard {shard}: {why}") }),
+        }
+    }
+
+    /// Whether anybody who is asked for a connection may not want it.
+    fn turns_away(&self) -> bool {
+        let seen = &self.model.borrow().coverage;
+        seen.contains_key(NOT_ADMITTED)
+            || seen.contains_key(TURNED_DOWN)
+            || self.nodes.iter().any(|node| self.is_ending(node) || node.was_full)
+    }
+
+    /// How often faults of some kinds have happened to the queues of an engine.
+    fn seen(&self, engine: usize, kinds: Kinds) -> u64 {
+        kinds(&self.logs[engine])
+    }
+
+    /// Whether faults of some kinds have happened to the queues of a shard, or to others of its engine.
+    fn has_seen(&self, node: &Node, kinds: Kinds) -> bool {
+        self.seen(node.engine.0, kinds) > 0
+    }
+
+    fn has_anybody_seen(&self, kinds: Kinds) -> bool {
+        (0..self.logs.len()).any(|engine| self.seen(engine, kinds) > 0)
+    }
+
     /// Whether the completion queue of a shard was lost, or that of another of its engine.
-    pub fn is_overrun(&self, node: &Node) -> bool {
-        self.logs[node.engine.0].overrun.load(Ordering::Relaxed) > 0
+    pub fn has_lost_queue(&self, node: &Node) -> bool {
+        self.has_seen(node, |log| sum([&log.overrun, &log.cqs_failed]))
+    }
+
+    /// Whether the device of a shard has kept a peer's right to memory.
+    pub fn keeps_rights(&self, node: &Node) -> bool {
+        self.has_seen(node, KEPT) && node.shard.handle().stats().rights_lost > 0
+    }
+
+    /// Whether a shard was told to stop, or has to.
+    fn is_ending(&self, node: &Node) -> bool {
+        node.is_stopping || self.has_lost_queue(node) || self.has_seen(node, LOST)
     }
 
     /// Whether a connection may end for such a reason.
     fn may_close(&self, end: End, why: CloseReason) -> bool {
-        let weather = self.setup.weather;
-        let is_stormy = matches!(weather, Weather::Storm | Weather::Ruin);
-        let is_stopping = self.nodes[end.0].is_stopping || self.is_overrun(&self.nodes[end.0]);
-        let is_ordered = self.model.borrow().ordered.contains(&end);
+        let node = &self.nodes[end.0];
+        let times = &self.setup.engines[node.engine.0].raw.connections;
+        let is_over = |time: &str| self.has_leapt || time != NEVER;
         match why {
-            CloseReason::Local | CloseReason::Refused => is_ordered,
-            CloseReason::Stopped => is_stopping,
-            CloseReason::PeerGone => is_stormy || self.may_be_broken(end),
-            CloseReason::Transport(WcStatus::Flushed) => is_stormy || self.may_be_broken(end),
+            CloseReason::Local | CloseReason::Refused => self.model.borrow().ordered.contains(&end),
+            CloseReason::Stopped => self.is_ending(node),
+            CloseReason::PeerGone => {
+                let is_gone = self.has_seen(node, |log| sum([&log.sends_gone]));
+                is_gone || self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
+            }
+            CloseReason::Transport(WcStatus::Flushed) => {
+                self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
+            }
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
-            CloseReason::Queue(_) => self.is_overrun(&self.nodes[end.0]),
+            CloseReason::Queue(CqError::Overrun) => self.has_seen(node, |log| sum([&log.overrun])),
+            CloseReason::Queue(CqError::Device(_)) => {
+                self.has_seen(node, |log| sum([&log.cqs_failed]))
+            }
+            CloseReason::Failed => self.has_seen(node, |log| sum([&log.qps_failed])),
+            CloseReason::Unasked => {
+                self.has_seen(node, |log| sum([&log.send_ghosts, &log.recv_ghosts]))
+            }
+            CloseReason::DeviceLost => self.has_seen(node, LOST),
+            CloseReason::NotAnswering => is_over(times.call_timeout.as_str()),
+            CloseReason::Idle => is_over(times.idle_timeout.as_str()),
+            CloseReason::NotTaking => {
+                is_over(times.send_timeout.as_str()) || self.may_be_changed(end)
+            }
+            CloseReason::TimedOut => self.has_leapt || self.may_be_changed(end),
             CloseReason::Invalid => false,
             CloseReason::Protocol(Fatal::VersionRefused { .. }) => {
                 // What a changed header said of a peer is remembered for its next connections.
@@ -207,7 +289,7 @@ impl Sim {
     /// Whether an end may have run out of Receives, and the other of patience: some are withheld.
     fn may_lack_receives(&self) -> bool {
         let is_patient = |it: &EngineSetup| it.raw.connections.rnr_retry == 7;
-        self.setup.weather != Weather::Calm && !self.setup.engines.iter().all(is_patient)
+        self.has_anybody_seen(STARVING) && !self.setup.engines.iter().all(is_patient)
     }
 
     fn may_be_broken(&self, end: End) -> bool {
@@ -239,7 +321,6 @@ impl Sim {
     fn check_shard(&mut self, at: usize) -> Result<(), Violation> {
         let calls_open = self.model.borrow().open(at);
         let node = &mut self.nodes[at];
-        let faults = &self.setup.engines[node.engine.0].faults;
         let loans_kept = node.shard.handler().loans_held();
         let node = &self.nodes[at];
         invariants::check(&State {
@@ -249,15 +330,19 @@ impl Sim {
             loans_kept,
             keys_open: self.watch.open.load(Ordering::Relaxed),
             // What is lost for good stays open.
-            is_exposed: self
-                .nodes
-                .iter()
-                .any(|node| node.audit.exposures > 0 || node.shard.handle().stats().leaked > 0),
+            is_exposed: self.nodes.iter().any(|node| node.audit.exposures > 0 || is_leaky(node)),
+            keys_kept: (0..self.logs.len()).map(|engine| self.seen(engine, KEPT)).sum(),
+            keeps_rights: self.keeps_rights(node),
             calls_open,
             control_reserve: node.control_reserve,
-            is_starved: faults.recv_refused_ppm > 0 && !self.is_settled,
-            is_lost: node.shard.handle().stats().leaked > 0,
+            is_starved: self.is_starved(node) && !self.is_settled,
+            is_lost: is_leaky(node),
         })
+    }
+
+    /// Whether the device of a shard has refused Receives, and may do so again.
+    fn is_starved(&self, node: &Node) -> bool {
+        self.has_seen(node, STARVING) || self.has_seen(node, LOST)
     }
 
     /// Both ends of every connection of a shard of which nothing was changed.
@@ -278,7 +363,31 @@ impl Sim {
     }
 }
 
+/// Whether the device of a shard has not given memory back.
+fn is_leaky(node: &Node) -> bool {
+    node.shard.handle().stats().leaked > 0
+}
+
+/// Some kinds of faults.
+type Kinds = fn(&FaultLog) -> u64;
+/// A right is kept.
+const KEPT: Kinds = |log| sum([&log.windows_kept, &log.exposures_kept]);
+/// A queue pair is in the error state.
+const BROKEN: Kinds = |log| sum([&log.disconnected, &log.flushed, &log.qps_failed]);
+/// A device is lost, or a receive queue.
+const LOST: Kinds = |log| sum([&log.devices_lost, &log.recvs_gone]);
+/// Receives are not posted, or not at once.
+const STARVING: Kinds = |log| {
+    let FaultLog { recvs_refused, recvs_cut, recvs_failed, recvs_silent, recvs_withheld, .. } = log;
+    sum([recvs_refused, recvs_cut, recvs_failed, recvs_silent, recvs_withheld])
+};
+
+fn sum<const N: usize>(counts: [&AtomicU64; N]) -> u64 {
+    counts.into_iter().map(|count| count.load(Ordering::Relaxed)).sum()
+}
+
 const CONTENT: &str = "what is delivered is what was sent";
 const ELSEWHERE: &str = "a call arrives at the other end of its connection";
 const FAILED: &str = "a call is rejected for a reason";
+const NOT_UP: &str = "a connection is refused for a reason";
 const CLOSED: &str = "a connection ends for a reason";

@@ -21,6 +21,7 @@ mod model;
 mod program;
 mod scheduler;
 mod trace;
+mod trouble;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -74,12 +75,18 @@ impl fmt::Display for Failure {
 /// What was violated, and what came before it.
 pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let setup = Setup::draw(&mut random);
+    let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
+    let setup = Setup::draw(&mut random, &mut beside);
     let mut sim = Sim::new(&setup, random);
     let result = catch_unwind(AssertUnwindSafe(|| sim.run()));
     let violation = match result {
         Ok(Ok(())) => {
-            let model = sim.model.borrow();
+            let mut model = sim.model.borrow_mut();
+            for (fault, count) in sim.logs.iter().flat_map(|log| log.counts()) {
+                if count > 0 {
+                    *model.coverage.entry(fault).or_default() += count;
+                }
+            }
             return Ok(Outcome {
                 hash: model.trace.hash(),
                 events: model.trace.count(),

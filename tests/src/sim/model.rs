@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CallError, CloseReason, PeerId};
 
 use super::trace::{Event, Trace};
@@ -97,6 +98,8 @@ pub struct Model {
     pub about: Vec<Link>,
     /// Ends that their program has closed or refused.
     pub ordered: Vec<End>,
+    /// Attempts to connect that failed, not looked at yet: whose, and why.
+    pub not_up: Vec<(usize, ConnectError)>,
     /// What has been seen.
     pub coverage: Coverage,
     /// Open calls of each shard.
@@ -203,7 +206,10 @@ impl Model {
                 }
                 self.saw("replies");
             }
-            Err(CallError::ConnectionLost(_)) => self.saw("calls lost"),
+            Err(CallError::ConnectionLost(why)) => {
+                self.saw("calls lost");
+                self.suspicions.push((at, Suspicion::Closed(why)));
+            }
             Err(why) if is_refused && matches!(why, CallError::Rejected(_)) => {
                 self.saw("calls refused");
             }
@@ -269,6 +275,10 @@ fn is_expected(script: &Script, stream: &[u8]) -> bool {
 /// The pattern of messages has no such byte, and changed bytes are four at most.
 const STALE_LEN: usize = 6;
 
+/// What is seen when a program turns a connection down that is up.
+pub const TURNED_DOWN: &str = "connections turned down";
+/// What is seen when a program does not admit a peer.
+pub const NOT_ADMITTED: &str = "peers not admitted";
 /// A name of a check.
 pub const ONCE_DELIVERED: &str = "a call is delivered once";
 /// A name of a check.

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CallRefused, CloseReason, Completion, Finished, Handler, Loan,
-    PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, Bulk, Call, CallRefused, CloseReason, Completion, ConnectRequest, Finished,
+    Handler, Loan, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 
 use super::draw::{self, Habits};
 use super::give::{ask, place};
-use super::model::{Model, Suspicion};
+use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN};
 use super::trace::Event;
 use crate::script::{
     Order, Part, Random, Script, part_bytes, reply_seed, unreduced, unreduced_reply, write_parts,
@@ -409,6 +409,14 @@ impl Handler for Program {
         self.call_some(turn);
     }
 
+    fn admit(&mut self, _: &ConnectRequest<'_>) -> Admission {
+        if self.habits.turn_away == 0 || !self.chance(self.habits.turn_away) {
+            return Admission::Accept;
+        }
+        self.model().saw(NOT_ADMITTED);
+        Admission::Refuse
+    }
+
     fn on_connect(
         &mut self,
         peer: PeerId,
@@ -418,7 +426,7 @@ impl Handler for Program {
         self.model().trace.note(Event::Up(self.shard, peer));
         self.attempts.extend(attempt.map(|id| (id, Some(peer))));
         if self.random.below(50) == 0 {
-            self.model().saw("connections turned down");
+            self.model().saw(TURNED_DOWN);
             self.model().ordered.push((self.shard, peer));
             self.up.push(peer);
             return Admission::Refuse;
@@ -428,8 +436,8 @@ impl Handler for Program {
     }
 
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
-        let _ = why;
         self.model().trace.note(Event::NotUp(self.shard, id));
+        self.model().not_up.push((self.shard, why));
         self.attempts.push((id, None));
     }
 
@@ -439,10 +447,32 @@ impl Handler for Program {
         let mut model = self.model.borrow_mut();
         model.trace.note(Event::Closed(self.shard, peer, why));
         model.suspicions.push((end, Suspicion::Closed(why)));
+        model.saw(name_of(why));
         match was_up {
             Some(at) => drop(self.up.swap_remove(at)),
             None => model.violated("a connection ends once", format!("{end:?}: {why}")),
         }
+    }
+}
+
+/// What is seen when a connection ends so.
+fn name_of(why: CloseReason) -> &'static str {
+    match why {
+        CloseReason::Local => "ended: closed",
+        CloseReason::Stopped => "ended: stopped",
+        CloseReason::PeerGone => "ended: the peer is gone",
+        CloseReason::Protocol(_) => "ended: a rule is broken",
+        CloseReason::NotTaking => "ended: nothing taken",
+        CloseReason::Invalid => "ended: invalid",
+        CloseReason::Transport(_) => "ended: a request failed",
+        CloseReason::TimedOut => "ended: not gone on",
+        CloseReason::NotAnswering => "ended: no answer",
+        CloseReason::Idle => "ended: idle",
+        CloseReason::Refused => "ended: turned down",
+        CloseReason::Failed => "ended: the queue pair is given up",
+        CloseReason::Unasked => "ended: completed unasked",
+        CloseReason::DeviceLost => "ended: the device is lost",
+        CloseReason::Queue(_) => "ended: the queue is lost",
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Sim {
     pub is_draining: bool,
     /// Whether everything has drained.
     pub is_settled: bool,
+    /// Whether so much time has passed at once that every deadline may be over.
+    pub has_leapt: bool,
     /// Dropped behind everything that is of them.
     pub engines: Vec<Engine<Device>>,
     clock: Arc<AtomicU64>,
@@ -75,6 +77,8 @@ pub struct Node {
     pub seen: HashSet<PeerId>,
     /// Whether it was told to stop.
     pub is_stopping: bool,
+    /// Whether it has had as many connections as it takes.
+    pub was_full: bool,
     /// Receives kept for what costs no credit.
     pub control_reserve: usize,
 }
@@ -161,6 +165,7 @@ impl Sim {
             strangers: HashSet::new(),
             is_draining: false,
             is_settled: false,
+            has_leapt: false,
             engines,
             clock,
             listening,
@@ -219,10 +224,11 @@ impl Sim {
     }
 
     fn move_time(&mut self) {
+        let leap_ns = if self.is_draining { DRAIN_LEAP_NS } else { self.setup.leap_ns };
         let leap = match self.random.below(4) {
             0 => 0,
             1 => 100,
-            2 => self.random.below(self.setup.leap_ns + 1),
+            2 => self.random.below(leap_ns.min(self.setup.leap_ns) + 1),
             _ => self.random.below(2_000),
         };
         self.leap(leap.into());
@@ -239,6 +245,7 @@ impl Sim {
         let at = self.random.below(self.controls.len() as u32) as usize;
         self.model.borrow_mut().trace.note(Event::Control(at));
         self.controls[at].step(Duration::ZERO);
+        self.note_full();
         // In turn from the last to the first, so that none is forgotten.
         if let Some(Handshake { left: Some((left, _)), .. }) = &mut self.handshake
             && *left == at + 1
@@ -337,10 +344,13 @@ impl Node {
             names: HashMap::new(),
             seen: HashSet::new(),
             is_stopping: false,
+            was_full: false,
             control_reserve: config.control_reserve() as usize,
         }
     }
 }
 
+/// The longest leap of the time when nothing goes wrong any more: no deadline passes for it.
+const DRAIN_LEAP_NS: u32 = 100_000;
 /// Connections of one run.
 const LINKS_MAX: usize = 12;
