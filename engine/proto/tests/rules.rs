@@ -140,6 +140,28 @@ fn a_message_without_room_for_an_rpc_is_bad() {
     assert!(matches!(server.receive(&bytes), Ingress::Call(_)), "eight are an RPC message");
 }
 
+// RFC 8166 4.5; wire.md B14
+#[test]
+fn a_client_answers_no_message_whose_payload_it_cannot_decode() {
+    let target = RdmaSegment { handle: 1, length: 40, offset: 0 };
+    let segments = [target];
+    let writes = [WriteChunk(Array::from_slice(&segments))];
+    let lists = ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY };
+    let neither = [&7_u32.to_be_bytes()[..], &2_u32.to_be_bytes()].concat();
+    for lists in [ChunkLists::EMPTY, lists] {
+        for payload in [&[][..], &neither[..4], &neither] {
+            let (mut client, mut server) = connected(settings(), settings());
+            let bytes = wire(7, Body::Msg(lists), payload);
+            let ingress = client.receive(&bytes);
+            assert!(matches!(ingress, Ingress::Ignored(Ignored::BadReply)), "{ingress:?}");
+            let ingress = server.receive(&bytes);
+            let is_bad =
+                matches!(ingress, Ingress::Reject(Report { kind: ReportKind::BadHeader, xid: 7 }));
+            assert!(is_bad, "{ingress:?}");
+        }
+    }
+}
+
 // [RTR] 9.1, Table 4
 #[test]
 fn a_report_with_a_payload_behind_it_is_dropped() {

@@ -31,6 +31,8 @@ impl Connection {
                     return self.ignore(Ignored::BadReply);
                 }
                 Ok(_) => return self.reject(incoming, XID_MISMATCH, MsgType::Call),
+                // wire.md B14: a requester answers nothing that it cannot decode.
+                Err(_) if self.role == Role::Client => return self.ignore(Ignored::BadReply),
                 Err(error) => {
                     return self.reject(incoming, Violation::Undecodable(error), MsgType::Call);
                 }
