@@ -3,6 +3,7 @@
 //! ```text
 //!   client                                                      server
 //!   {"bench":1,"load":...,"config":...}  ───────────────▶   sets an engine up like that
+//!                         "preparing"  ◀───────────────   which takes a while: said every second
 //!             {"at":"10.0.0.2:40001"}  ◀───────────────   and listens there over RDMA
 //!                                        ... calls ...
 //!          {"failed":"a call with ..."}  ◀───────────────   if something is wrong with a call
@@ -35,6 +36,8 @@ pub struct Wish {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
+    /// It sets itself up.
+    Preparing,
     /// It listens there, over RDMA.
     At(SocketAddr),
     /// It does not do that: why.
@@ -149,7 +152,7 @@ pub fn is_for_now(error: &io::Error) -> bool {
 }
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Where servers are if nobody says otherwise.
 pub const PORT: u16 = 18_530;
 /// The longest data of a call.
@@ -202,8 +205,8 @@ mod tests {
     #[test]
     fn what_a_server_cannot_be_is_refused_with_a_reason() {
         let refused = |wish: Wish| wish.config(&Raw::default()).expect_err("it is too much");
-        let other = refused(Wish { bench: 2, ..wish(64) });
-        assert!(other.contains("version 2") && other.contains("on both hosts"), "{other}");
+        let other = refused(Wish { bench: 7, ..wish(64) });
+        assert!(other.contains("version 7") && other.contains("on both hosts"), "{other}");
         assert!(wish(DATA_MAX).config(&Raw::default()).is_ok());
         assert!(refused(wish(DATA_MAX + 1)).contains("bytes of data"));
         let mut wrong = wish(64);

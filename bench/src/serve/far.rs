@@ -35,13 +35,14 @@ impl Far {
         prepared
             .and_then(|()| far.lines.say(&Wish::new(load, config)))
             .map_err(|error| failed(&error))?;
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
+        let mut heard = Instant::now();
+        while heard.elapsed() < PATIENCE {
             match far.lines.hear::<Word>() {
                 Ok(Read1::Line(Word::At(at))) => return Ok((far, at)),
                 Ok(Read1::Line(Word::Refused(why) | Word::Failed(why))) => {
                     return Err(failed(&format!("{server} refuses: {why}")));
                 }
+                Ok(Read1::Line(Word::Preparing)) => heard = Instant::now(),
                 Ok(Read1::Nothing) => {}
                 Ok(Read1::Gone) => return Err(failed(&format!("{server} hung up"))),
                 Err(error) => {
@@ -61,7 +62,7 @@ impl Far {
         self.quick().map_err(|error| failed(&error))?;
         while !stop.is_set() {
             match self.lines.hear::<Word>() {
-                Ok(Read1::Nothing) => thread::sleep(LOOK),
+                Ok(Read1::Nothing | Read1::Line(Word::Preparing)) => thread::sleep(LOOK),
                 Ok(Read1::Line(Word::Failed(why) | Word::Refused(why))) => {
                     return Err(failed(&why));
                 }
@@ -101,7 +102,7 @@ fn failed(what: &dyn std::fmt::Display) -> BenchError {
 }
 
 const WHO: &str = "the server";
-/// Until a server is there, and has set itself up.
+/// Until a server is there, and between two words of one that sets itself up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at the connection.
 const LOOK: Duration = Duration::from_millis(1);
@@ -124,6 +125,36 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_prepares_is_waited_for() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let at = listener.local_addr().expect("it is bound");
+        let server = thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("one comes");
+            let mut lines = Lines::new(stream);
+            for word in [Word::Preparing, Word::Preparing, Word::At(at)] {
+                lines.say(&word).expect("it reads");
+            }
+            lines
+        });
+        let config = Config::profile("latency").expect("it comes with the engine");
+        let (_far, told) = Far::ask(at, &nothing(), &config).expect("it is there");
+        assert_eq!(told, at);
+        drop(server.join());
+    }
+
+    /// A load of calls without data.
+    fn nothing() -> Load {
+        Load {
+            shape: crate::call::Shape::new(crate::args::Op::Null, 0, 0),
+            placement: crate::args::Placement::Inline,
+            window: 1,
+            connections: 1,
+            touch: crate::args::Touch::None,
+            sinks: 0,
+        }
+    }
+
+    #[test]
     fn somebody_else_is_not_taken_for_a_server() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let at = listener.local_addr().expect("it is bound");
@@ -133,15 +164,7 @@ mod tests {
             stream
         });
         let config = Config::profile("latency").expect("it comes with the engine");
-        let call = crate::call::Shape::new(crate::args::Op::Null, 0, 0);
-        let load = Load {
-            shape: call,
-            placement: crate::args::Placement::Inline,
-            window: 1,
-            connections: 1,
-            touch: crate::args::Touch::None,
-            sinks: 0,
-        };
+        let load = nothing();
         let error = Far::ask(at, &load, &config).expect_err("it is a mail server");
         assert!(error.to_string().contains("is no `rpcrdma-bench serve`"), "{error}");
         drop(other.join());

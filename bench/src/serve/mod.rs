@@ -140,7 +140,8 @@ impl Here<'_> {
                 served.map(|()| answering.counters()).map_err(|error| error.to_string())
             });
             let is_done = || thread.is_finished();
-            if let Ok(at) = wait_for(&is_ready, is_done) {
+            let prepares = || tell(lines, Word::Preparing);
+            if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
                 tell(lines, Word::At(at));
                 until_gone(lines, listener, is_done);
             }
@@ -196,14 +197,21 @@ fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
     Err("it said nothing".into())
 }
 
-/// Waits until the other thread listens, or has ended without that.
+/// Waits until the other thread listens, or has ended without that; `prepares` is called meanwhile.
 fn wait_for(
     is_ready: &mpsc::Receiver<SocketAddr>,
     is_done: impl Fn() -> bool,
+    mut prepares: impl FnMut(),
 ) -> Result<SocketAddr, mpsc::RecvTimeoutError> {
+    let mut told = Instant::now();
     loop {
         match is_ready.recv_timeout(LOOK) {
-            Err(mpsc::RecvTimeoutError::Timeout) if !is_done() => {}
+            Err(mpsc::RecvTimeoutError::Timeout) if !is_done() => {
+                if told.elapsed() >= TOLD_EVERY {
+                    told = Instant::now();
+                    prepares();
+                }
+            }
             result => return result,
         }
     }
@@ -244,6 +252,8 @@ fn failed(what: &dyn std::fmt::Display) -> BenchError {
 
 /// What a client gets to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a client is told that this end is not ready yet.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at sockets and threads.
 const LOOK: Duration = Duration::from_millis(5);
 const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
