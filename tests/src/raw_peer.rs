@@ -238,6 +238,16 @@ impl<P: Provider> RawPeer<P> {
         RdmaSegment { handle, length: sge.length, offset: sge.addr }
     }
 
+    /// What is in memory that is shown, once nobody writes to it any more.
+    ///
+    /// # Panics
+    /// If it is not shown.
+    pub fn seen(&self, shown: &RdmaSegment) -> Vec<u8> {
+        let (_, token) =
+            self.shown.iter().find(|(key, _)| *key == shown.handle).expect("it is shown");
+        self.send.bytes(token)[..shown.length as usize].to_vec()
+    }
+
     fn post_send(&mut self, op: SendOp, bytes: &[u8]) -> bool {
         let qp = self.qp.expect("a connection");
         let Some(mut token) = self.free.pop() else { return false };

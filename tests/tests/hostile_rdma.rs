@@ -8,7 +8,7 @@ use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, properties, transmission};
-use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
+use rpcrdma_tests::script::{Order, Part, Place, Script, part_bytes, reply_seed};
 use rpcrdma_tests::suite::explicit::{LANDING, plan};
 use rpcrdma_tests::world::{Done, Plan, World};
 use rpcrdma_xdr::numbers::VERSION_TWO;
@@ -200,7 +200,7 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
         (one(0, 7, 0x1000), true),
         (one(0, 0, 0x1000), true),
         (one(position, 8_000, 0x1000), true),
-        // Two messages; within the first words; out of order; behind the end.
+        // Two messages; within the first words; within another; behind the end.
         (one(0, 8_000, 0x1000), false),
         (one(4, 100, 0x1000), false),
         ([one(position, 8, 0x1000), one(position - 4, 8, 0x1000)].concat(), false),
@@ -376,6 +376,60 @@ fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
     }
     assert_eq!(scene.world.servers[0].handler().calls, 2);
     scene.others_are_served();
+}
+
+/// The reply to a call that brings an argument in a Read chunk, or none, and offers a Write chunk of so
+/// many segments: the lengths that came back, and what was written.
+fn answered_to_many(
+    scene: &mut Scene,
+    order: Order,
+    (count, has_read): (usize, bool),
+) -> (Vec<u32>, Vec<u8>) {
+    const LEN: u32 = 8_000;
+    let argument: &[Part] = if has_read { &[Part::Bulk(LEN)] } else { &[] };
+    let script = Script::new(1, argument, &[Part::Bulk(LEN)]).order(order);
+    let (payload, position) = match has_read {
+        true => reduced(&script, LEN),
+        false => (script.call_stream(), 0),
+    };
+    let target = scene.raw.show(&part_bytes(1, 0, LEN), Access::REMOTE_READ);
+    let entry = [ReadSegment { position, target }];
+    let shown = scene.raw.show(&[0; LEN as usize], Access::REMOTE_WRITE);
+    // As few segments as one reply may have written to, and what is left of them.
+    let each = LEN.div_ceil(100.min(count as u32));
+    let mut left = LEN;
+    let segments: Vec<_> = (0..count as u32)
+        .map(|index| {
+            let length = each.min(left);
+            left -= length;
+            segment(shown.handle, length, shown.offset + u64::from((each * index).min(LEN)))
+        })
+        .collect();
+    let chunk = [WriteChunk(Array::from_slice(&segments))];
+    let reads = if has_read { List::from_slice(&entry) } else { List::EMPTY };
+    let lists = ChunkLists { reads, writes: List::from_slice(&chunk), reply: None };
+    scene.raw.send(&call(7, lists, Some(&payload)));
+    let answer = scene.answer();
+    let (header, _) = Header::decode(&answer).expect("a header");
+    let Body::Msg(lists) = header.body else { panic!("{count} {order:?}: {header:?}") };
+    let WriteChunk(returned) = lists.writes.iter().next().expect("a Write chunk");
+    (returned.iter().map(|segment| segment.length).collect(), scene.raw.seen(&shown))
+}
+
+// RFC 8166 3.4.4
+#[test]
+fn a_call_offers_as_many_segments_as_its_header_holds() {
+    let mut scene = Scene::new(&plan("two"));
+    for (count, has_read) in [(1, false), (30, true), (31, false), (100, true), (235, false)] {
+        for order in [Order::Answer, Order::Later] {
+            let (lengths, written) = answered_to_many(&mut scene, order, (count, has_read));
+            assert_eq!(lengths.len(), count, "all of them come back");
+            assert_eq!(lengths.iter().sum::<u32>(), 8_000, "{count}");
+            assert_eq!(written, part_bytes(reply_seed(1), 0, 8_000), "{count}");
+        }
+        scene.others_are_served();
+        scene.meet();
+    }
 }
 
 #[test]

@@ -165,9 +165,9 @@ fn found<'a>(
 /// More than can be fetched for one call.
 pub(crate) const TOO_MUCH: Violation =
     Violation::BadHeader("the chunks are more than can be fetched for one call");
-/// More than can be kept of what a call offers.
+/// More than can come back of what a call offers.
 pub(crate) const OFFER_TOO_LONG: Violation =
-    Violation::BadHeader("what is offered for the reply is longer than 512 bytes");
+    Violation::BadHeader("what is offered for the reply does not fit the header of a reply");
 
 /// Something that is to be fetched: the message, or an item.
 pub(crate) struct Remotely<'a> {

@@ -46,7 +46,7 @@ pub(crate) fn prepare_call(
     kept.clear();
     map.clear();
     let placed = conn.find_call(message, parts, map)?;
-    // wire.md W6: an offer of more than 512 bytes is more than a call may carry.
+    // wire.md W6: an offer whose reply would have too long a header.
     if !kept.set(&message.offer()) {
         return Err(OFFER_TOO_LONG);
     }

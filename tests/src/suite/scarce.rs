@@ -121,10 +121,9 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
         let want = [Want { len_min: 0, len_max: 4_000 }; 8];
         let script = Script::new(1, &[], &[Part::Bulk(3_000)]).wants(&want[..wants]);
         match world.call(0, peer, &script.place(Place::Into(pieces))) {
-            // The server keeps no more than 512 bytes of what is offered.
             Ok(_) => {
                 let done = world.finish().remove(0);
-                assert!(done.result.is_ok() || pieces * wants as u32 > 30, "{pieces} {wants}");
+                assert!(done.result.is_ok(), "{pieces} {wants}: {:?}", done.result);
                 done.check_sinks();
             }
             Err(why) => assert_eq!(why, CallRefused::TooManyPieces, "{pieces} {wants}"),
