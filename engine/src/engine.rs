@@ -255,6 +255,7 @@ impl<P: Provider> Maker<P> {
         let mut core = Core::new(&self.provider, &self.config, names, self.numa_node())?;
         // Before anybody connects to it.
         let handler = factory(core.handle.clone());
+        core.settings.backward = handler.backward();
         let connections_max = self.config.connections().max.as_usize();
         core.attachment = Some(self.office.attach(&mut core, serves, connections_max));
         Ok(Shard::new(core, handler, &self.config, self.office.failures.clone()))

@@ -53,7 +53,9 @@ pub use rpcrdma_proto::{
     Changes, Fatal, Misuse, PeerLimits, PropIds, PropertyError, PropertyOutcome, Refusal,
     SendError, Version, Violation,
 };
-pub use rpcrdma_xdr::{DecodeError, Mismatch, OutOfRange, PropId, Property, ReptInfo};
+pub use rpcrdma_xdr::{
+    BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, Property, ReptInfo,
+};
 pub use server::call::Call;
 pub use server::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
 pub use server::reply::{Answer, Reply};

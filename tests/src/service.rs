@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CloseReason, ConnectRequest, Finished, Handler, Loan, Payload,
-    PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, BackwardSupport, Bulk, Call, CloseReason, ConnectRequest, Finished, Handler,
+    Loan, Payload, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
@@ -20,6 +20,8 @@ use crate::script::{
 pub struct Service {
     /// Calls that came.
     pub calls: u64,
+    /// Which calls it takes of servers, if it is not the usual ones.
+    pub backward: Option<BackwardSupport>,
     /// Connections that came up, oldest first.
     pub connected: Vec<PeerId>,
     /// Connections that ended, and why.
@@ -251,6 +253,10 @@ impl Handler for Service {
             Err(_void) => {}
             Ok(()) => assert!(is_open, "a void ticket cannot be answered"),
         }
+    }
+
+    fn backward(&self) -> BackwardSupport {
+        self.backward.unwrap_or(BackwardSupport::Inline)
     }
 
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {

@@ -266,3 +266,192 @@ fn what_was_delivered_before_both_stop_is_answered() {
         assert_eq!(answered.count(), 4, "{:?}", node.results);
     }
 }
+
+mod support {
+    //! What a client says of the calls that it takes (`PROP_BRS`), and what a server makes of it.
+
+    use rpcrdma_engine::{BackwardSupport, RefuseCalls, SendError};
+    use rpcrdma_tests::script::{Part, Random, Script, unreduced_reply, write_parts};
+    use rpcrdma_tests::service::{Service, Source};
+    use rpcrdma_tests::setup::large;
+    use rpcrdma_tests::suite::explicit::only_base;
+
+    use super::*;
+
+    /// A server that calls its client as scripts say.
+    #[derive(Default)]
+    struct Caller {
+        peer: Option<PeerId>,
+        limits: Option<PeerLimits>,
+        source: Source,
+        open: BTreeMap<u64, Script>,
+        /// How many items were placed in the calls and in the replies.
+        placed: (u32, usize),
+    }
+
+    impl Handler for Caller {
+        fn on_call<'a>(&mut self, _: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+            reply.refuse()
+        }
+
+        fn on_turn(&mut self, turn: &mut Turn<'_>) {
+            self.source.prepare(turn);
+        }
+
+        fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, of: &PeerLimits) -> Admission {
+            (self.peer, self.limits) = (Some(peer), Some(*of));
+            Admission::Accept
+        }
+
+        fn on_reply(&mut self, done: Completion<'_>) {
+            let script = self.open.remove(&done.cookie()).expect("completed once");
+            let reply = done.result().unwrap_or_else(|why| panic!("{why}: {script:?}"));
+            let stream = unreduced_reply(reply, &script);
+            let placed = u32::from_be_bytes(stream[4..8].try_into().expect("four bytes"));
+            assert!(stream == script.reply_stream(placed), "as its script says: {script:?}");
+            self.placed.0 += placed;
+            self.placed.1 += reply.placed().len();
+        }
+    }
+
+    struct Both<H: Handler> {
+        server: Shard<Fabric, Caller>,
+        client: Shard<Fabric, H>,
+        controls: [Control<Fabric>; 2],
+        _engines: [Engine<Fabric>; 2],
+        now: u64,
+    }
+
+    impl<H: Handler> Both<H> {
+        fn new(raw: &Raw, handler: H) -> Both<H> {
+            let fabric = Fabric::new();
+            let engine = || Engine::without_threads(fabric.clone(), checked(raw)).expect("one");
+            let ((serving, mut of_server), (calling, of_client)) = (engine(), engine());
+            let server = serving.shard(Caller::default()).expect("a shard");
+            let mut client = calling.shard(handler).expect("a shard");
+            let at = of_server.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
+            client.connect(at).expect("an attempt");
+            let (controls, _engines) = ([of_server, of_client], [serving, calling]);
+            let mut both = Both { server, client, controls, _engines, now: 0 };
+            both.until(|server| server.peer.is_some() && server.source.is_ready());
+            both
+        }
+
+        fn until(&mut self, is_so: impl Fn(&Caller) -> bool) {
+            for _ in 0..100_000 {
+                if is_so(self.server.handler()) {
+                    return;
+                }
+                self.now += 1_000;
+                self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
+                self.server.poll_once(self.now);
+                self.client.poll_once(self.now);
+            }
+            panic!("not in so many turns");
+        }
+
+        /// The server calls its client.
+        fn call(&mut self, cookie: u64, script: &Script) -> Result<(), CallRefused> {
+            let caller = self.server.handler();
+            let peer = caller.peer.expect("a connection");
+            let slices: Vec<_> = (script.call.iter().enumerate())
+                .map(|(index, part)| caller.source.slice(script.seed, index, part.len()))
+                .collect();
+            let mut turn = self.server.turn(self.now);
+            let mut call = turn.call(peer, cookie)?;
+            call.payload().put_fixed(&script.head());
+            write_parts(call.payload(), script.seed, &script.call, |payload, index, _| {
+                payload.place(slices[index].clone());
+            });
+            for want in &script.wants {
+                call.want(*want);
+            }
+            call.reply_payload_max(script.reply_payload_max());
+            call.submit()?;
+            self.server.handler().open.insert(cookie, script.clone());
+            Ok(())
+        }
+    }
+
+    fn takes(backward: BackwardSupport) -> Service {
+        let mut service = Service::default();
+        service.backward = Some(backward);
+        service
+    }
+
+    #[test]
+    fn a_server_is_told_which_calls_its_client_takes() {
+        for backward in [BackwardSupport::None, BackwardSupport::Inline, BackwardSupport::General] {
+            let mut both = Both::new(&small(), takes(backward));
+            let limits = both.server.handler().limits.expect("a connection");
+            assert_eq!(limits.backward, backward);
+        }
+        let mut both = Both::new(&small(), RefuseCalls);
+        let limits = both.server.handler().limits.expect("a connection");
+        assert_eq!(limits.backward, BackwardSupport::None, "it takes none");
+        let refused = both.call(1, &Script::new(1, &[], &[])).expect_err("nobody takes it");
+        assert_eq!(refused, CallRefused::Protocol(SendError::NoBackward));
+        assert!(refused.to_string().contains("the peer takes no backward calls"), "{refused}");
+        assert!(!is_passing(refused));
+        assert_eq!(both.server.handle().stats().calls_out, 0);
+    }
+
+    #[test]
+    fn only_short_calls_go_to_a_client_that_takes_them_inline() {
+        let [_, continued, _] = ways();
+        let mut both = Both::new(&continued, takes(BackwardSupport::Inline));
+        for (len, fits) in [(20, true), (20_000, false), (21, true)] {
+            let (long, short) = ([Part::Inline(len)], [Part::Inline(9)]);
+            for script in [Script::new(1, &long, &short), Script::new(2, &short, &long)] {
+                let called = both.call(1, &script);
+                assert_eq!(called.is_ok(), fits, "{called:?}");
+                both.until(|server| server.open.is_empty());
+            }
+        }
+    }
+
+    /// Among the ways of a message.
+    const CONTINUED: usize = 1;
+    const CHUNKS: usize = 2;
+
+    /// The ways of a message: placed and continued; continued; by chunks.
+    fn ways() -> [Raw; 3] {
+        let (placed, mut continued, mut base) = (large(1 << 20), large(1 << 20), large(1 << 20));
+        continued.features.placement = false;
+        continued.receive.placement.count = 0;
+        only_base(&mut base);
+        base.app.bulk.count = 24;
+        [placed, continued, base]
+    }
+
+    #[test]
+    fn calls_of_every_kind_go_to_a_client_that_takes_them() {
+        for (way, raw) in ways().iter().enumerate() {
+            let mut both = Both::new(raw, takes(BackwardSupport::General));
+            let mut scripts = Vec::new();
+            for part in [Part::Bulk, Part::Inline] {
+                for part in [9, 5_000, 20_000, 60_000].map(part) {
+                    let parts = [part];
+                    scripts.push(Script::new(3, &parts, &[]));
+                    scripts.push(Script::new(4, &[], &parts));
+                    scripts.push(Script::new(5, &parts, &parts));
+                }
+            }
+            // Without placement, and without chunks, many items are more pieces than a Send has.
+            if way != CONTINUED {
+                let mut random = Random(7);
+                scripts.extend((0..100).map(|_| random.script(60_000)));
+            }
+            for (cookie, script) in (0..).zip(&scripts) {
+                both.call(cookie, script).unwrap_or_else(|why| panic!("{way} {why}: {script:?}"));
+                both.until(|server| server.open.is_empty());
+            }
+            assert_eq!(both.client.handler().calls, scripts.len() as u64);
+            let placed = both.server.handler().placed;
+            let (server, client) = (both.server.handle().stats(), both.client.handle().stats());
+            assert!(way == CONTINUED || (placed.0 > 20 && placed.1 > 20), "{placed:?}");
+            let (groups, moved) = (server.groups + client.groups, client.reads + client.writes);
+            assert!(if way == CHUNKS { groups == 0 && moved > 100 } else { groups > 10 });
+        }
+    }
+}

@@ -1421,9 +1421,22 @@ mod backward {
     fn a_peer_that_takes_no_backward_calls_gets_none() {
         let none = Settings { backward: BackwardSupport::None, ..settings() };
         let (mut client, mut server) = connected(none, settings());
+        assert_eq!(server.conn.limits().backward, BackwardSupport::None);
         let opened = server.conn.open_call(&mut server.ledger, 5);
         assert_eq!(opened, Err(SendError::NoBackward));
-        assert!(is_bad_header(&client.receive(&msg(1 << 31 | 9, false))));
+        let xid = 1 << 31 | 9;
+        let target = RdmaSegment { handle: 1, length: 40, offset: 0 };
+        let reads = [ReadSegment { position: 0, target }];
+        let lists = ChunkLists { reads: List::from_slice(&reads), ..ChunkLists::EMPTY };
+        let fetched = wire(xid, 2, 8, Body::NoMsg(lists), &[]);
+        for call in [msg(xid, false), xmtreq(xid, 1), xmtreq(xid, 2), fetched] {
+            assert!(is_bad_header(&client.receive(&call)));
+            assert_eq!(client.conn.inflow().outstanding(), 0, "nothing was begun");
+        }
+        // The client's own calls go on.
+        let id = client.conn.open_call(&mut client.ledger, 6).expect("ready");
+        let demand = CallDemand::inline(40, 40);
+        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("a credit");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use rpcrdma_proto::{PeerLimits, PropertyOutcome};
+use rpcrdma_xdr::BackwardSupport;
 
 use super::call::Call;
 use super::reply::{Answer, Reply};
@@ -52,6 +53,13 @@ pub trait Handler {
         Admission::Accept
     }
 
+    /// Which calls of servers this shard takes on connections that it has asked for (`PROP_BRS` of
+    /// [XCHAR] 3.3). It is asked once, before the first connection. A server that calls where it is
+    /// told [`BackwardSupport::None`] gets [`SendError::NoBackward`](crate::SendError::NoBackward).
+    fn backward(&self) -> BackwardSupport {
+        BackwardSupport::Inline
+    }
+
     /// A connection that this shard asked for could not be had.
     fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
         let _ = (id, why);
@@ -97,5 +105,9 @@ pub struct RefuseCalls;
 impl Handler for RefuseCalls {
     fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
         reply.refuse()
+    }
+
+    fn backward(&self) -> BackwardSupport {
+        BackwardSupport::None
     }
 }
