@@ -23,6 +23,8 @@ pub struct Watch {
     pub guarded: AtomicU64,
     /// Windows that were taken back before their queue pair was destroyed.
     pub renewed: AtomicU64,
+    /// Replies of several transmissions whose last took a right back.
+    pub groups_ended: AtomicU64,
     /// Keys are taken back wrongly, which the device does not do.
     pub spoils_invalidations: AtomicBool,
     /// How often what names are counted by came round while others of the kind were outstanding.

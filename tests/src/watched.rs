@@ -26,6 +26,7 @@ use rpcrdma_engine::provider::{
     WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
+use rpcrdma_xdr::{Body, Header, Optional};
 
 pub use self::cm::WatchedCm;
 use crate::script::POISON;
@@ -76,6 +77,7 @@ impl<P: Provider> Provider for Watched<P> {
             inline_len: self.caps.inline_len,
             read_sge: self.caps.read_sge,
             open: Vec::new(),
+            groups: Vec::new(),
             bound: Vec::new(),
             polls: 0,
             is_guarding: false,
@@ -138,6 +140,8 @@ pub struct WatchedQueues<Q: Queues> {
     sends: HashMap<u32, (Q::Qp, VecDeque<Sent>)>,
     /// What the device has refused: if it completes that all the same, nothing else is meant.
     refused: HashSet<WrId>,
+    /// How many transmissions the last response of a queue pair has.
+    groups: Vec<(Q::Qp, u32)>,
     watch: Arc<Watch>,
 }
 
@@ -242,6 +246,26 @@ impl<Q: Queues> WatchedQueues<Q> {
         assert!(own <= self.attr.send_depth as usize, "{own} sends on one queue pair");
         let all = outstanding + wr.len() + self.receives.len();
         assert!(all <= self.attr.cq_depth as usize, "{all} completions may be outstanding");
+    }
+
+    /// wire.md P12: of a group, none but the last transmission takes a right back.
+    fn check_invalidation(&mut self, qp: Q::Qp, wr: &SendWr<'_>) {
+        let header = wr.sgl.first().and_then(|sge| Header::decode(bytes(sge)).ok());
+        let Some((Header { body: Body::Optional(body), .. }, _)) = header else { return };
+        let number = match body {
+            Optional::XmtResp(resp) => {
+                self.groups.retain(|(of, _)| *of != qp);
+                self.groups.push((qp, resp.count));
+                0
+            }
+            Optional::XmtCont(cont) => cont.xnum,
+            _ => return,
+        };
+        if let SendOp::SendInvalidate { .. } = wr.op {
+            let count = self.groups.iter().find(|(of, _)| *of == qp).map_or(0, |group| group.1);
+            assert_eq!(number + 1, count, "a right is taken back too early");
+            self.watch.groups_ended.fetch_add(u64::from(count > 1), Ordering::Relaxed);
+        }
     }
 
     fn completed(&mut self, wc: &WorkCompletion) {
@@ -350,6 +374,7 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
 
     unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
         self.check_send(qp, wr);
+        wr.iter().for_each(|wr| self.check_invalidation(qp, wr));
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
         }

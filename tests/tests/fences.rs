@@ -347,6 +347,30 @@ fn results_are_there_when_their_reply_is() {
 
 /// Two shards that call each other wait for each other unless each keeps something for the other's
 /// calls: what own calls may use of the engine's buffers is one half of them.
+// wire.md P12
+#[test]
+fn a_right_is_taken_back_by_the_last_transmission_of_a_reply() {
+    let fabric = Fabric::new();
+    let watch = Arc::new(Watch::default());
+    let open = || Watched::new(fabric.clone(), Arc::clone(&watch));
+    let mut plan =
+        Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
+    for raw in [&mut plan.serve, &mut plan.call] {
+        raw.features.placement = false;
+        raw.receive.placement.count = 0;
+        // Arguments are read, replies are continued.
+        raw.connections.request_transmissions_max = 1;
+    }
+    let (mut world, peer) = World::pair(&open, &plan);
+    for (len, ended) in [(100, 0), (5_000, 1), (9_000, 2), (20_000, 3)] {
+        let script = Script::new(len, &[Part::Bulk(LEN)], &[Part::Inline(len)]);
+        world.round(0, peer, &script);
+        assert_eq!(watch.groups_ended.load(Ordering::Relaxed), ended, "{len}");
+    }
+    assert_eq!(world.servers[0].handle().stats().reads, 4);
+    world.check_all_home();
+}
+
 #[test]
 fn own_calls_leave_half_of_the_buffers_to_calls_of_peers() {
     for (count, calls) in [(1, 0), (2, 1), (3, 1), (8, 4)] {

@@ -240,3 +240,50 @@ fn a_payload_behind_a_property_operation_is_bad() {
         }
     }
 }
+
+// wire.md E32
+#[test]
+fn a_base_reply_to_a_transmit_request_has_written_nothing() {
+    let length = 20_000;
+    let memory = [RdmaSegment { handle: 7, length, offset: 0x1000 }];
+    let sinks = [WriteChunk(Array::from_slice(&memory))];
+    let unused = [RdmaSegment { length: 0, ..memory[0] }];
+    let unused = [WriteChunk(Array::from_slice(&unused))];
+    let lists = |writes, reply| ChunkLists { writes, reply, ..ChunkLists::EMPTY };
+    let (none, all) = (List::EMPTY, List::from_slice(&sinks));
+    for (body, is_good) in [
+        (Body::Msg(lists(none, None)), true),
+        // The memory of its direction, as a Write chunk or a Reply chunk, used or not.
+        (Body::Msg(lists(all, None)), false),
+        (Body::Msg(lists(List::from_slice(&unused), None)), false),
+        (Body::NoMsg(lists(none, Some(sinks[0]))), false),
+        (Body::Msg(lists(none, Some(unused[0]))), false),
+    ] {
+        let (mut client, _) = connected(settings(), settings());
+        let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
+        let wants = [Want { kind: WantKind::Exrw, pieces: 1, ..Want::sends(8, 40, 0, length) }];
+        let demand = CallDemand {
+            wants: &wants,
+            explicit: Explicit::unlimited(16_384),
+            gather_max: 8,
+            ..CallDemand::inline(40, 40)
+        };
+        let route = client.conn.route_call(&demand).expect("a way");
+        assert_eq!((route.form, route.wants.len()), (CallForm::Xmt, 1));
+        let shown = SegmentLists { segments: &memory, ends: &[1] };
+        let exposed = Exposed { wants: shown, ..Exposed::NONE };
+        client.conn.begin_call(&mut client.ledger, id, &demand, &route, &exposed).expect("sent");
+        let payload = match body {
+            Body::Msg(_) => rpc(id.xid(), true, 40),
+            _ => Vec::new(),
+        };
+        let reply = wire(id.xid(), body, &payload);
+        let Ingress::Reply(of, message) = client.receive(&reply) else { panic!("a reply") };
+        assert_eq!(of, id);
+        // As the shard asks: with all the memory that the call has offered.
+        let offered = Offered { set: route.wants, wants: shown, reply: &[] };
+        let ledger = &client.ledger;
+        let placed = client.conn.resolve_reply(ledger, id, &message, &[message.part], &offered);
+        assert_eq!(placed.is_ok(), is_good, "{body:?}: {placed:?}");
+    }
+}
