@@ -252,17 +252,17 @@ impl<Q: Queues> WatchedQueues<Q> {
     fn check_invalidation(&mut self, qp: Q::Qp, wr: &SendWr<'_>) {
         let header = wr.sgl.first().and_then(|sge| Header::decode(bytes(sge)).ok());
         let Some((Header { body: Body::Optional(body), .. }, _)) = header else { return };
-        let number = match body {
-            Optional::XmtResp(resp) => {
-                self.groups.retain(|(of, _)| *of != qp);
-                self.groups.push((qp, resp.count));
-                0
-            }
-            Optional::XmtCont(cont) => cont.xnum,
+        let (number, count) = match body {
+            Optional::XmtResp(resp) => (0, resp.count),
+            Optional::XmtCont(cont) => (
+                cont.xnum,
+                self.groups.iter().find(|group| group.0 == qp).map_or(0, |group| group.1),
+            ),
             _ => return,
         };
+        self.groups.retain(|(of, _)| *of != qp);
+        self.groups.push((qp, count));
         if let SendOp::SendInvalidate { .. } = wr.op {
-            let count = self.groups.iter().find(|(of, _)| *of == qp).map_or(0, |group| group.1);
             assert_eq!(number + 1, count, "a right is taken back too early");
             self.watch.groups_ended.fetch_add(u64::from(count > 1), Ordering::Relaxed);
         }
