@@ -15,8 +15,8 @@ use crate::shard::letters::ShardHandle;
 use crate::shard::memory::HEADERS_LEN;
 use crate::shard::peers::PeerId;
 
-/// Bytes of what a call offers for its reply that are kept in place (wire.md W6): reply directions, 23
-/// sets of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.
+/// Bytes of what a call offers for its reply that are kept in place (wire.md W6): reply directions,
+/// 25 sets of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.
 const OFFER_SHORT_MAX: usize = 512;
 /// Bytes of what a call may offer for its reply. Chunks come back all with the reply, in a header of
 /// so many bytes more.

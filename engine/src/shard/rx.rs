@@ -63,7 +63,7 @@ pub(super) enum Fate {
 }
 
 impl<P: Provider> Core<P> {
-    /// A transmission has arrived.
+    /// A transmission has arrived on this queue pair.
     #[inline(always)]
     pub fn on_receive<H: Handler>(
         &mut self,
