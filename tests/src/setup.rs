@@ -73,24 +73,5 @@ pub fn checked(raw: &Raw) -> Config {
 }
 
 /// The seed after which the shard that an engine makes next has its xids come round: each place for
-/// a call is used six times before.
-#[must_use]
-pub fn last_xids() -> u64 {
-    // What `Engine::seed_xids` does to a seed, backwards.
-    let mut mixed = u64::from(u32::MAX - 6) << 32;
-    for (shift, factor) in
-        [(27, 0x94d0_49bb_1331_11eb_u64), (30, 0xbf58_476d_1ce4_e5b9), (0, 0x9e37_79b9_7f4a_7c15)]
-    {
-        // Newton: each step doubles the bits that are right, beginning with three.
-        let mut inverse = factor;
-        for _ in 0..5 {
-            inverse = inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse)));
-        }
-        let product = mixed.wrapping_mul(inverse);
-        mixed = match shift {
-            0 => product,
-            _ => (0..3).fold(product, |found, _| product ^ found >> shift),
-        };
-    }
-    mixed
-}
+/// a call is used six times before. `Engine::seed_xids` makes 2^32 - 7 of it.
+pub const LAST_XIDS: u64 = 0x3f04_3218_c4b1_4ddf;

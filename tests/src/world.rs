@@ -24,8 +24,8 @@ pub use crate::opener::Open;
 use crate::opener::Time;
 use crate::script::{POISON, Part, Place, Script, part_bytes, write_parts};
 use crate::service::{Service, Source};
+use crate::setup::{LAST_XIDS, suited};
 pub use crate::setup::{checked, large, small};
-use crate::setup::{last_xids, suited};
 
 /// Servers and clients.
 pub struct World<P: Provider> {
@@ -101,7 +101,7 @@ impl<P: Provider> World<P> {
         let at = serving.listen(open.at()).expect("a port");
         // One thread and the time in a test's hands: nothing differs between two runs. Xids come round
         // soon.
-        let seeded = |engine: &Engine<P>| engine.seed_xids(last_xids());
+        let seeded = |engine: &Engine<P>| engine.seed_xids(LAST_XIDS);
         let servers = (0..plan.servers).map(|_| {
             seeded(&server);
             server.shard(Service::default())

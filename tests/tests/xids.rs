@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::{Answer, Call, Client, Clock, Engine, Fabric, Handler, Reply};
-use rpcrdma_tests::setup::{checked, last_xids, small};
+use rpcrdma_tests::setup::{LAST_XIDS, checked, small};
 
 /// Answers each call with its xid.
 struct Mirror;
@@ -89,7 +89,7 @@ fn xids_come_round_with_calls_under_way_and_none_is_used_twice() {
     let fabric = Fabric::new();
     let (_server, at) = served(&fabric);
     let engine = Engine::new(fabric, configured()).expect("an engine");
-    engine.seed_xids(last_xids());
+    engine.seed_xids(LAST_XIDS);
     let mut client = engine.client().expect("a client");
     let peers = [(); 3].map(|()| client.connect(at).expect("a connection"));
     let (clock, mut begun, mut xids) = (Clock::new(), 0, Vec::new());

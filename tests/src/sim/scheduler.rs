@@ -21,7 +21,7 @@ use super::model::{End, Model, Violation};
 use super::program::Program;
 use super::trace::Event;
 use crate::script::{POISON, Random};
-use crate::setup::last_xids;
+use crate::setup::LAST_XIDS;
 use crate::watched::{Watch, Watched};
 use crate::world::checked;
 
@@ -143,7 +143,7 @@ impl Sim {
             for which in 0..it.shards {
                 let seed = u64::from(random.below(1 << 31));
                 // The same seed of a run is the same run. Of every other shard the xids come round soon.
-                engine.seed_xids(if nodes.len().is_multiple_of(2) { last_xids() } else { 0 });
+                engine.seed_xids(if nodes.len().is_multiple_of(2) { LAST_XIDS } else { 0 });
                 let program = Program::new(nodes.len(), seed, setup.habits, &model);
                 let shard = engine.shard(program).expect("memory and queues");
                 nodes.push(Node::new(shard, (at, which as u64), &config));
