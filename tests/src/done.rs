@@ -28,6 +28,8 @@ pub struct Back {
     pub len: usize,
     /// How much of it was written: all of it that is not poison.
     pub written: usize,
+    /// Whether the reply has an item there.
+    pub is_item: bool,
 }
 
 /// A reply, put together.
@@ -72,7 +74,10 @@ impl Done {
             let has_sink = self.script.place.pieces() > 0;
             let expected = has_sink.then_some(want.len_max as usize + SINK_SLACK);
             assert_eq!(len, expected, "the sink came back whole: {:?}", self.script);
-            used += back.map_or(0, |back| usize::from(back.written > 0));
+            let is_written = back.is_some_and(|back| back.written > 0);
+            let is_item = back.is_some_and(|back| back.is_item) || self.result.is_err();
+            assert!(is_item || !is_written, "what was written is an item: {:?}", self.script);
+            used += usize::from(is_written);
         }
         used
     }
@@ -108,16 +113,14 @@ pub(crate) fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back>
         let item = reply.placed().find(|item| item.index() == want)?;
         Some(item.segments().flatten().copied().collect())
     });
-    let is_reply = completion.result().is_ok();
     let sink = completion.take_sink(want)?;
     assert!(completion.take_sink(want).is_none(), "a sink comes back once");
     let bytes: Vec<u8> = sink.pieces().iter().flat_map(|piece| piece.iter().copied()).collect();
     let written = bytes.iter().rposition(|byte| *byte != POISON).map_or(0, |at| at + 1);
-    if is_reply && written > 0 {
-        let item = item.expect("what was written is an item");
+    if let Some(item) = item.as_ref().filter(|_| written > 0) {
         assert!(bytes[..written] == item[..], "an item is where it was wanted, and nothing else");
     }
-    Some(Back { len: sink.len(), written })
+    Some(Back { len: sink.len(), written, is_item: item.is_some() })
 }
 
 pub(crate) fn arrived(reply: &Incoming<'_>, script: &Script) -> Arrived {

@@ -135,7 +135,7 @@ fn memory_is_open_from_its_call_on_and_closed_before_its_completion() {
     }
 }
 
-// RFC 8166 4.4.1, 4.3.2.2, 4.5.4
+// RFC 8166 4.4.1, 4.5.4
 #[test]
 fn memory_of_calls_whose_connection_is_lost_is_closed_before_they_are_completed() {
     for at_server in [false, true] {

@@ -1,6 +1,7 @@
 //! Peers that break the rules of explicit RDMA: memory is touched only where it was offered and as
 //! long as it was, nobody else suffers, and everything comes home.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use rpcrdma_engine::provider::{ConnectError, WcStatus};
@@ -314,15 +315,20 @@ fn a_peer_whose_data_do_not_arrive_leaves_others_their_share() {
     }
 }
 
+// RFC 8166 3.3.1
 #[test]
 fn a_peer_that_is_alone_has_all_there_is() {
-    let mut scene = Scene::new(&impatient(4, 8));
-    assert!(scene.world.clients[0].handle().close(scene.good));
-    scene.turns(50);
-    scene.withholds(8);
-    assert_eq!(scene.world.servers[0].handle().stats().reads, 4);
-    scene.turns(200);
-    assert_eq!(scene.world.servers[0].handler().calls, 8);
+    // Buffers for so many calls, and so many that may be read at one time: the fewer decide.
+    for (buffers, fetches, most) in [(4, 8, 4), (16, 3, 3), (16, 1, 1)] {
+        let mut scene = Scene::new(&impatient(buffers, fetches));
+        assert!(scene.world.clients[0].handle().close(scene.good));
+        scene.turns(50);
+        scene.withholds(8);
+        let reads = scene.world.servers[0].handle().stats().reads;
+        assert_eq!(reads, most, "{buffers} {fetches}");
+        scene.turns(200);
+        assert_eq!(scene.world.servers[0].handler().calls, 8);
+    }
 }
 
 #[test]
@@ -464,6 +470,7 @@ struct Stage {
     world: World<Fabric>,
     raw: RawPeer<Fabric>,
     peer: PeerId,
+    fabric: Fabric,
 }
 
 /// A call as the raw server has it: transaction id and what was offered for the result.
@@ -476,7 +483,13 @@ impl Stage {
     fn new() -> Stage {
         let fabric = Fabric::new();
         let mut world = World::new(&|| fabric.clone(), &plan("two"));
-        let mut raw = RawPeer::new(&fabric);
+        let (raw, peer) = Stage::meet(&fabric, &mut world);
+        Stage { world, raw, peer, fabric }
+    }
+
+    /// One more raw server that the client is connected to.
+    fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, PeerId) {
+        let mut raw = RawPeer::new(fabric);
         let at = raw.listen();
         let id = world.clients[0].begin_connect(at).expect("there is room");
         let mut is_met = false;
@@ -489,7 +502,7 @@ impl Stage {
                 is_met = raw.send(&base_properties(header.xid, 16));
             }
         });
-        Stage { world, raw, peer: outcome.expect("a connection") }
+        (raw, outcome.expect("a connection"))
     }
 
     /// Makes a call whose result is wanted in a sink.
@@ -625,6 +638,63 @@ fn nothing_is_written_to_a_sink_that_came_back() {
     stage.turns(50);
     assert!(stage.raw.is_lost(), "its right is dead");
     stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 0);
+    stage.all_is_home();
+}
+
+// RFC 8166 8.1.1
+#[test]
+fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
+    let mut stage = Stage::new();
+    for seed in 1..=3 {
+        let (mut other, _) = Stage::meet(&stage.fabric, &mut stage.world);
+        let offered = stage.call(seed, 1);
+        stage.write_result(seed, &offered);
+        stage.turns(20);
+        other.write(&offered.chunk[0], &[0xee; 100]);
+        for _ in 0..50 {
+            stage.turns(1);
+            let _ = other.turn();
+        }
+        assert!(other.is_lost(), "who was not shown it");
+        assert!(stage.raw.is_connected(), "and nobody else");
+        stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 1);
+        stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
+        assert_eq!(stage.done().check(), (0, 1), "as its own peer wrote it");
+        stage.all_is_home();
+    }
+}
+
+// RFC 8166 8.1.2
+#[test]
+fn every_call_shows_its_memory_under_keys_that_no_call_before_it_had() {
+    let mut stage = Stage::new();
+    let mut keys = HashSet::new();
+    for seed in 0..50 {
+        let offered = stage.call(seed, 3);
+        for segment in &offered.chunk {
+            assert!(keys.insert(segment.handle), "call {seed}");
+        }
+        stage.write_result(seed, &offered);
+        stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
+        stage.done().check();
+    }
+    stage.all_is_home();
+}
+
+// RFC 8166 4.3.2.2
+#[test]
+fn a_chunk_that_comes_back_unused_may_have_been_written_to() {
+    let mut stage = Stage::new();
+    let offered = stage.call(1, 2);
+    stage.raw.write(&offered.chunk[0], &[0xee; 100]);
+    let unused = |segment: &RdmaSegment| RdmaSegment { length: 0, ..*segment };
+    let chunk: Vec<_> = offered.chunk.iter().map(unused).collect();
+    stage.raw.send(&reply(1, offered.xid, &chunk));
+    let done = stage.done();
+    let items = done.result.expect("a reply").items;
+    assert_eq!(items, [], "what its reply does not name is no result");
+    let back = done.sinks[0].expect("the sink comes back");
+    assert_eq!((back.written, back.is_item), (100, false), "as the peer has left it");
     stage.all_is_home();
 }
 

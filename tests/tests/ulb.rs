@@ -1,6 +1,7 @@
 //! Upper-layer bindings on the fabric: what the table does not name is not placed, and what a peer
 //! places without right is found.
 
+use rpcrdma_config::Raw;
 use rpcrdma_engine::ulb::{
     BindError, Bound, CallHeader, HeaderError, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4,
 };
@@ -82,6 +83,79 @@ fn an_item_longer_than_its_program_allows_is_refused() {
     let mut call = read.call(pair.begin());
     let (item, want) = ("readres.data", Want { len_min: 0, len_max: 8193 });
     assert_eq!(call.result(want), Err(BindError::TooLong { item, len: 8193, max }));
+}
+
+/// Says how many items were placed, and how many bytes of 7 are in the stream.
+fn weigh<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    let placed = call.placed().len() as u32;
+    let sevens = call.payload().flatten().filter(|byte| **byte == 7).count();
+    reply.payload().put_u32(placed);
+    reply.payload().put_u32(sevens as u32);
+    reply.send()
+}
+
+/// The extension, and the base protocol, in which a long message is fetched by RDMA Reads.
+const WAYS: [fn(&mut Raw); 2] = [|_| {}, base];
+
+fn base(raw: &mut Raw) {
+    raw.protocol.version = "one".into();
+    raw.receive.inline = "4KiB".into();
+    raw.receive.placement.count = 0;
+}
+
+// RFC 8166 8.2.2
+#[test]
+fn elements_of_rpcsec_gss_are_never_placed() {
+    for way in WAYS {
+        let mut pair = Pair::configured(weigh, way);
+        let answered = |pair: &mut Pair| {
+            pair.finish(|reply| {
+                let mut reader = reply.expect("an answer").reader();
+                [(); 2].map(|()| reader.u32().expect("a word"))
+            })
+        };
+        // A context is set up by NULL, whose argument is a token.
+        for len in [500, 30_000] {
+            let loan = pair.buffer(&vec![7; len]);
+            let mut call = bind(nfs3::NULL, Protection::None).call(pair.begin());
+            call.payload().put_opaque(&loan);
+            let not_eligible = Err(BindError::NotEligible { procedure: "NULL" });
+            assert_eq!(call.argument(loan), not_eligible, "in the stream or nowhere");
+            call.submit().expect("a call without items");
+            assert_eq!(answered(&mut pair), [0, len as u32]);
+        }
+        // The longest credentials and verifier, before data that are placed.
+        let loan = pair.buffer(&[9; 30_000]);
+        let mut call = bind(nfs3::WRITE, Protection::None).call(pair.begin());
+        call.payload().put_opaque(&[7; 400]);
+        call.payload().put_opaque(&[7; 400]);
+        call.argument(loan).expect("the data of a WRITE");
+        call.submit().expect("a WRITE");
+        assert_eq!(answered(&mut pair), [1, 800]);
+    }
+}
+
+/// Answers with a verifier of 400 bytes, and 3800 of results.
+fn verified<'a>(_: &mut Vec<Loan>, _: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+    reply.payload().put_opaque(&[5; 400]);
+    reply.payload().put_opaque(&[6; 3800]);
+    reply.send()
+}
+
+// RFC 8166 8.2.2.2
+#[test]
+fn a_long_verifier_is_counted_when_a_reply_is_sized() {
+    let mut pair = Pair::configured(verified, base);
+    let mut call_with = |more: u32| {
+        let mut call = bind(nfs3::READDIR, Protection::None).call(pair.begin());
+        call.asks(3800);
+        call.reply_more(more);
+        call.submit().expect("its longest reply is known");
+        pair.finish(|reply| reply.map(|reply| reply.payload().map(<[u8]>::len).sum::<usize>()))
+    };
+    // Without it the reply is expected in a message of 4 KiB, and has no memory to be written to.
+    assert!(matches!(call_with(0), Err(CallError::Rejected(_))));
+    assert_eq!(call_with(400), Ok(8 + 4 + 400 + 4 + 3800));
 }
 
 #[test]

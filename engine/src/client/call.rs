@@ -133,8 +133,9 @@ impl<'a> CallBuilder<'a> {
     }
 
     /// As [`CallBuilder::want`], but the item is to be written to a sink by RDMA Write. Where the
-    /// sink is not needed, it comes back unused; a shard without explicit RDMA needs none, and its
-    /// memory goes home at once.
+    /// sink is not needed, it comes back without the item, but not as it was: the peer may have
+    /// written to it all the same. A shard without explicit RDMA needs none, and its memory goes home
+    /// at once.
     ///
     /// # Panics
     /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
