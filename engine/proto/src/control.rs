@@ -180,21 +180,25 @@ impl Connection {
         self.ignore(Ignored::UnmatchedError)
     }
 
-    /// REPTERR: never answered (wire.md E34).
+    /// REPTERR: never answered (wire.md E34). One about nothing that was sent shows nothing of the peer,
+    /// as any error (wire.md B2).
     fn on_rept_err<'a>(&mut self, ledger: &mut ShardLedger, report: &ReptErr) -> Ingress<'a> {
         self.counters.errors += 1;
-        self.on_accepted();
         let MsgId { xid, dir, .. } = subject_of(report);
         let refusal = Refusal::Reported(report.info);
-        match dir {
-            MsgType::Reply => Ingress::ReplyRefused { xid, refusal },
-            MsgType::Call => match self.fail_sent(ledger, xid) {
-                // wire.md E35: what is reported is found before anything is executed.
-                Some(Ok((id, true))) => self.again(ledger, id, refusal),
-                Some(Ok((id, false))) => Ingress::Failed(id, refusal),
-                Some(Err(reason)) => self.ignore(reason),
-                None => self.ignore(Ignored::UnmatchedError),
-            },
+        let failed = match dir {
+            // Who has met nobody has answered nobody.
+            MsgType::Reply if self.is_accepted() => return Ingress::ReplyRefused { xid, refusal },
+            MsgType::Reply => None,
+            MsgType::Call => self.fail_sent(ledger, xid),
+        };
+        let Some(failed) = failed else { return self.ignore(Ignored::UnmatchedError) };
+        self.on_accepted();
+        match failed {
+            // wire.md E35: what is reported is found before anything is executed.
+            Ok((id, true)) => self.again(ledger, id, refusal),
+            Ok((id, false)) => Ingress::Failed(id, refusal),
+            Err(reason) => self.ignore(reason),
         }
     }
 

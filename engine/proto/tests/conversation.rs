@@ -169,6 +169,34 @@ mod handshake {
     }
 
     #[test]
+    fn a_report_about_nothing_shows_nothing_of_the_peer() {
+        let report = |xid, dir| {
+            let bad = MsgId { xid, dir, seq: 0 };
+            let report = ReptErr { bad, lead: None, info: ReptInfo::BadCont };
+            wire(xid, 2, 5, Body::Optional(Optional::ReptErr(report)), &[])
+        };
+        for (role, dir) in [Role::Client, Role::Server]
+            .into_iter()
+            .flat_map(|role| [MsgType::Call, MsgType::Reply].map(|dir| (role, dir)))
+        {
+            let mut side = Side::new(role, settings());
+            side.conn.begin();
+            let ingress = side.receive(&report(0, dir));
+            let is_ignored = matches!(ingress, Ingress::Ignored(Ignored::UnmatchedError));
+            assert!(is_ignored && !side.conn.is_ready(), "{role:?} {dir:?}: {ingress:?}");
+            assert_eq!((side.conn.version(), side.conn.next_control()), (None, None));
+        }
+        // What was sent is known, and whoever reports it speaks the extension.
+        let mut client = Side::new(Role::Client, Settings { properties: false, ..settings() });
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        let demand = CallDemand::inline(40, 40);
+        client.conn.begin_sends(&mut client.ledger, id, &demand).expect("one credit");
+        let failed = client.receive(&report(id.xid(), MsgType::Call));
+        assert!(matches!(failed, Ingress::Failed(of, _) | Ingress::Again(of, _) if of == id));
+        assert_eq!(client.conn.version(), Some(Version::Two));
+    }
+
+    #[test]
     fn a_client_without_properties_starts_with_a_small_call() {
         let plain = Settings { properties: false, ..settings() };
         let mut client = Side::new(Role::Client, plain);
