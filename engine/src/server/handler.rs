@@ -54,7 +54,7 @@ pub trait Handler {
     }
 
     /// Which calls of servers this shard takes on connections that it has asked for (`PROP_BRS` of
-    /// [XCHAR] 3.3). It is asked once, before the first connection. A server that calls where it is
+    /// \[XCHAR\] 3.3). It is asked once, before the first connection. A server that calls where it is
     /// told [`BackwardSupport::None`] gets [`SendError::NoBackward`](crate::SendError::NoBackward).
     fn backward(&self) -> BackwardSupport {
         BackwardSupport::Inline
