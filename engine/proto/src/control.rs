@@ -57,7 +57,7 @@ impl Connection {
     ) -> Ingress<'a> {
         match body {
             Body::Error(error) => self.on_error(ledger, incoming.xid, *error),
-            // The only one that decodes of less than it must have (wire.md B12).
+            // wire.md B12: the only one that decodes although it is too short.
             Body::Done if incoming.at.byte_len < size::HEADER_MIN as u32 => {
                 self.ignore(Ignored::Short)
             }
