@@ -431,6 +431,25 @@ mod calls {
     }
 
     #[test]
+    fn what_is_offered_for_the_reply_ends_before_the_last_address() {
+        let (_, mut server) = both();
+        let mut judged = |xid: u32, lists: ChunkLists<'_>| {
+            let Ingress::Call(message) = server.receive(&call(xid, true, lists)) else {
+                panic!("a call")
+            };
+            server.conn.resolve_call(&message, &[message.part]).err()
+        };
+        for (xid, length) in [(1, 1), (3, 2)] {
+            let last = [segment(7, 4), RdmaSegment { handle: 1, length, offset: u64::MAX - 1 }];
+            let writes = [chunk(&last[..1]), chunk(&last)];
+            let written = ChunkLists { writes: List::from_slice(&writes), ..ChunkLists::EMPTY };
+            assert_eq!(judged(xid, written).is_some(), length > 1, "a Write chunk, {length}");
+            let replied = ChunkLists { reply: Some(chunk(&last)), ..ChunkLists::EMPTY };
+            assert_eq!(judged(xid + 1, replied).is_some(), length > 1, "a Reply chunk, {length}");
+        }
+    }
+
+    #[test]
     fn padding_may_be_among_the_bytes_or_not() {
         for (lens, padded) in [(&[5u32, 3][..], 8), (&[8], 8), (&[5], 5)] {
             let (_, mut server) = both();
@@ -742,6 +761,15 @@ mod replies {
 
     /// What a caller that offered two chunks and room for the reply makes of a reply.
     fn judged(is_msg: bool, lists: ChunkLists<'_>) -> Result<Judged, Violation> {
+        judged_of(&[segment(4, 40), segment(5, 60)], is_msg, lists)
+    }
+
+    /// As [`judged`], with this memory for the whole reply.
+    fn judged_of(
+        reply: &[RdmaSegment],
+        is_msg: bool,
+        lists: ChunkLists<'_>,
+    ) -> Result<Judged, Violation> {
         let (mut client, _) = both();
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
         let demand = CallDemand::inline(40, 40);
@@ -754,11 +782,10 @@ mod replies {
         let Ingress::Reply(of, message) = client.receive(&wire) else { panic!("a reply") };
         assert_eq!(of, id);
         let segments = [segment(1, 10), segment(2, 10), segment(3, 5)];
-        let reply = [segment(4, 40), segment(5, 60)];
         let mut set = ItemSet::EMPTY;
         [0, 2].into_iter().for_each(|index| set.insert(index));
         let wants = SegmentLists { segments: &segments, ends: &[2, 3] };
-        let offered = Offered { set, wants, reply: &reply };
+        let offered = Offered { set, wants, reply };
         let parts = [message.part];
         client.conn.resolve_reply(&client.ledger, id, &message, &parts, &offered).map(|placed| {
             let items = placed.iter().map(|item| (item.index, item.len)).collect();
@@ -805,6 +832,22 @@ mod replies {
         assert!(spoiled(&|chunks| chunks.truncate(2)).is_err());
         assert!(spoiled(&|chunks| chunks.push(vec![])).is_err());
         assert!(spoiled(&|chunks| chunks.swap(0, 2)).is_err());
+    }
+
+    #[test]
+    fn nothing_is_behind_a_segment_that_is_not_full_not_even_behind_an_empty_one() {
+        let lens = |lens: [u32; 3]| [segment(4, lens[0]), segment(6, lens[1]), segment(5, lens[2])];
+        for (written, good) in [
+            ([40, 0, 60], true),
+            ([40, 0, 7], true),
+            ([39, 0, 0], true),
+            ([39, 0, 1], false),
+            ([0, 0, 60], false),
+        ] {
+            let returned = lens(written);
+            let lists = ChunkLists { reply: Some(chunk(&returned)), ..ChunkLists::EMPTY };
+            assert_eq!(judged_of(&lens([40, 0, 60]), false, lists).is_ok(), good, "{written:?}");
+        }
     }
 
     #[test]
