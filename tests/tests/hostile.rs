@@ -312,6 +312,28 @@ fn a_group_left_open_times_out() {
 }
 
 #[test]
+fn a_group_that_is_given_up_has_no_deadline_any_more() {
+    let mut plan = Plan::default();
+    plan.serve.connections.group_timeout = "50ms".into();
+    let mut scene = Scene::with(&plan);
+    // A message that comes in between, and a part out of turn.
+    for end in [long_echo(21), continuation(20, 3, &[0; 64])] {
+        let rpc = [20_u32.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+        scene.raw.send(&initial(20, 5, &rpc));
+        scene.turns(5);
+        scene.raw.send(&end);
+        scene.turns(20);
+        while scene.raw.recv().is_some() {}
+        for _ in 0..3 {
+            scene.world.now += 30_000_000;
+            scene.turns(5);
+        }
+        scene.raw.send(&long_echo(22));
+        assert_eq!(scene.answer()[..4], u32::to_be_bytes(22));
+    }
+}
+
+#[test]
 fn who_leaves_a_group_open_and_takes_no_report_is_closed_all_the_same() {
     let mut plan = Plan::default();
     plan.serve.connections.group_timeout = "50ms".into();
