@@ -8,13 +8,14 @@ use rpcrdma_engine::provider::{ConnectError, WcStatus};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_mempool::Access;
-use rpcrdma_tests::raw_peer::{RawPeer, base_properties, properties, transmission};
+use rpcrdma_tests::raw_peer::{RawPeer, base_properties, optional, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Place, Script, part_bytes, reply_seed};
 use rpcrdma_tests::suite::explicit::{LANDING, plan};
 use rpcrdma_tests::world::{Done, Plan, World};
-use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
-    Array, Body, ChunkLists, Header, List, RdmaError, RdmaSegment, ReadSegment, WriteChunk,
+    Array, Body, ChunkLists, Header, List, Optional, RdmaError, RdmaSegment, ReadSegment, RsdLoc,
+    WriteChunk, XmtCont, XmtReq, XmtResp,
 };
 
 /// A server, a client that behaves, and a raw client; each with a connection to the server.
@@ -283,6 +284,22 @@ fn a_peer_whose_data_do_not_arrive_times_out() {
 }
 
 #[test]
+fn a_peer_whose_data_are_being_read_is_not_idle() {
+    let mut plan = impatient(4, 8);
+    plan.serve.connections.idle_timeout = "20ms".into();
+    let mut scene = Scene::new(&plan);
+    scene.withholds(3);
+    scene.passes(45);
+    assert_eq!(scene.server().fetches, 3, "it has 50 ms");
+    scene.turns(200);
+    assert!(scene.raw.is_connected());
+    assert_eq!(scene.world.servers[0].handler().calls, 3);
+    scene.passes(45);
+    scene.turns(50);
+    assert!(scene.raw.is_lost(), "now it is idle");
+}
+
+#[test]
 fn a_peer_whose_data_arrive_slowly_has_time_for_each_call() {
     let mut scene = Scene::new(&impatient(4, 1));
     scene.withholds(3);
@@ -481,14 +498,23 @@ struct Offered {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::with(&plan("two"), base_properties)
+    }
+
+    /// The raw server states these properties.
+    fn with(plan: &Plan, properties: fn(u32, u32) -> Vec<u8>) -> Stage {
         let fabric = Fabric::new();
-        let mut world = World::new(&|| fabric.clone(), &plan("two"));
-        let (raw, peer) = Stage::meet(&fabric, &mut world);
+        let mut world = World::new(&|| fabric.clone(), plan);
+        let (raw, peer) = Stage::meet(&fabric, &mut world, properties);
         Stage { world, raw, peer, fabric }
     }
 
     /// One more raw server that the client is connected to.
-    fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, PeerId) {
+    fn meet(
+        fabric: &Fabric,
+        world: &mut World<Fabric>,
+        properties: fn(u32, u32) -> Vec<u8>,
+    ) -> (RawPeer<Fabric>, PeerId) {
         let mut raw = RawPeer::new(fabric);
         let at = raw.listen();
         let id = world.clients[0].begin_connect(at).expect("there is room");
@@ -499,7 +525,7 @@ impl Stage {
                 && !is_met
             {
                 let (header, _) = Header::decode(&hello).expect("a header");
-                is_met = raw.send(&base_properties(header.xid, 16));
+                is_met = raw.send(&properties(header.xid, 16));
             }
         });
         (raw, outcome.expect("a connection"))
@@ -509,13 +535,19 @@ impl Stage {
     fn call(&mut self, seed: u32, pieces: u32) -> Offered {
         let script = Script::new(seed, &[], &[Part::Bulk(LEN)]).place(Place::Into(pieces));
         self.world.call_when_possible(0, self.peer, &script);
+        let arrived = self.arrived();
+        let (header, _) = Header::decode(&arrived).expect("a header");
+        let Body::Msg(lists) = header.body else { panic!("{header:?}") };
+        let WriteChunk(chunk) = lists.writes.iter().next().expect("a Write chunk");
+        Offered { xid: header.xid, chunk: chunk.iter().collect() }
+    }
+
+    /// The next transmission from the client.
+    fn arrived(&mut self) -> Vec<u8> {
         for _ in 0..1_000 {
             self.turns(1);
             if let Some(arrived) = self.raw.recv() {
-                let (header, _) = Header::decode(&arrived).expect("a header");
-                let Body::Msg(lists) = header.body else { panic!("{header:?}") };
-                let WriteChunk(chunk) = lists.writes.iter().next().expect("a Write chunk");
-                return Offered { xid: header.xid, chunk: chunk.iter().collect() };
+                return arrived;
             }
         }
         panic!("the call does not arrive");
@@ -646,7 +678,7 @@ fn nothing_is_written_to_a_sink_that_came_back() {
 fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
     let mut stage = Stage::new();
     for seed in 1..=3 {
-        let (mut other, _) = Stage::meet(&stage.fabric, &mut stage.world);
+        let (mut other, _) = Stage::meet(&stage.fabric, &mut stage.world, base_properties);
         let offered = stage.call(seed, 1);
         stage.write_result(seed, &offered);
         stage.turns(20);
@@ -722,6 +754,55 @@ fn a_key_that_is_given_up_with_any_message_is_given_up_once() {
     assert!(stage.raw.is_connected(), "no key was taken back twice");
     assert_eq!(stage.world.clients[0].handle().stats().failed_completions, 0);
     stage.all_is_home();
+}
+
+#[test]
+fn a_key_that_is_given_up_with_a_part_of_a_message_is_given_up_once() {
+    let mut plan = plan("two");
+    plan.call.features.continuation = true;
+    for with_last in [false, true] {
+        let mut stage = Stage::with(&plan, properties);
+        let script = Script::new(1, &[], &[Part::Bulk(LEN)]).place(Place::Into(2));
+        stage.world.call_when_possible(0, stage.peer, &script);
+        let arrived = stage.arrived();
+        let (Header { xid, .. }, request) = request(&arrived);
+        let item = request.rsd.first().and_then(|set| set.items.first()).expect("a direction");
+        let RsdLoc::Exrw(offered) = item.loc else { panic!("{item:?}") };
+        let given_up = offered.first().expect("two segments").handle;
+        // The reply to another call comes in two transmissions.
+        let script = Script::new(2, &[], &[Part::Inline(6_000)]);
+        stage.world.call_when_possible(0, stage.peer, &script);
+        let arrived = stage.arrived();
+        let (Header { xid: other, .. }, request) = self::request(&arrived);
+        assert!(request.rsbuf >= 2, "{request:?}");
+        let (count, pslen, itype) = (2, 24, opttype::XMTRESP);
+        let first = Optional::XmtResp(XmtResp { dp: Array::EMPTY, count, pslen });
+        let first = optional(other, first, &rpc(other, 1, &[0; 16]));
+        let last = Optional::XmtCont(XmtCont { xnum: 1, itype, pslen });
+        let last = optional(other, last, &[0; 24]);
+        for (part, gives_up) in [(first, !with_last), (last, with_last)] {
+            match gives_up {
+                true => stage.raw.send_invalidate(&part, given_up),
+                false => stage.raw.send(&part),
+            };
+        }
+        assert!(stage.done().result.is_ok());
+        let body = Body::Error(RdmaError::BadHeader);
+        let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
+        stage.raw.send(&transmission(&header, &[]));
+        assert!(matches!(stage.done().result, Err(CallError::Rejected(_))));
+        stage.turns(20);
+        assert!(stage.raw.is_connected(), "no key was taken back twice");
+        assert_eq!(stage.world.clients[0].handle().stats().invalidations, 1, "the other one");
+        stage.all_is_home();
+    }
+}
+
+/// A call by the extension.
+fn request(arrived: &[u8]) -> (Header<'_>, XmtReq<'_>) {
+    let (header, _) = Header::decode(arrived).expect("a header");
+    let Body::Optional(Optional::XmtReq(request)) = header.body else { panic!("{header:?}") };
+    (header, request)
 }
 
 #[test]
