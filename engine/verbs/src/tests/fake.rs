@@ -43,6 +43,9 @@ struct State {
     events: VecDeque<ibv_async_event>,
     unacknowledged: usize,
     numbers: u32,
+    /// Who has listened last, and how many ask for a connection.
+    listener: Option<*mut crate::sys::cm::rdma_cm_id>,
+    asking: usize,
     /// Numbers of queue pairs that are given out again, the next one first.
     free_numbers: Vec<u32>,
 }

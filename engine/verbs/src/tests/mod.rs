@@ -4,8 +4,10 @@
 //! the environment. What a device need not be there for, and what none does when it is asked to, is
 //! tested with libraries of our own.
 
+mod asked;
 mod control;
 pub(crate) mod fake;
+mod kept;
 mod messages;
 mod remote;
 mod rig;

@@ -38,11 +38,36 @@ extern "C" fn destroy_event_channel(channel: *mut rdma_event_channel) {
     board.destroy("rdma_destroy_event_channel", "cm channel", channel.cast::<FakeChannel>());
 }
 
-extern "C" fn get_cm_event(_: *mut rdma_event_channel, _: *mut *mut rdma_cm_event) -> c_int {
-    set_errno(libc::EAGAIN)
+impl Board {
+    /// Has so many peers ask for a connection, whoever listens.
+    pub fn ask(&self, peers: usize) {
+        self.state().asking += peers;
+    }
 }
 
-extern "C" fn ack_cm_event(_: *mut rdma_cm_event) -> c_int {
+extern "C" fn get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    let board = of_channel(channel);
+    let asked = board.state().asking.checked_sub(1);
+    let (Some(left), Some(listen_id)) = (asked, board.state().listener) else {
+        return set_errno(libc::EAGAIN);
+    };
+    board.state().asking = left;
+    let mut id = ptr::null_mut();
+    create_id(channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP);
+    seen(id).route.addr.dst_addr.ss_family = libc::AF_INET as libc::sa_family_t;
+    // SAFETY: all members are integers and pointers, for which zeros are values.
+    let nothing: rdma_cm_event = unsafe { std::mem::zeroed() };
+    let asks = rdma_cm_event { id, listen_id, event: RDMA_CM_EVENT_CONNECT_REQUEST, ..nothing };
+    *seen(event) = Box::into_raw(Box::new(asks));
+    0
+}
+
+extern "C" fn ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    // SAFETY: it was made above, and is acknowledged once.
+    drop(unsafe { Box::from_raw(event) });
     0
 }
 
@@ -86,6 +111,7 @@ extern "C" fn bind_addr(id: *mut rdma_cm_id, _: *mut sockaddr) -> c_int {
 }
 
 extern "C" fn listen(id: *mut rdma_cm_id, _: c_int) -> c_int {
+    of(id).state().listener = Some(id);
     of(id).checked("rdma_listen")
 }
 

@@ -1,0 +1,31 @@
+//! What the device does not give back is kept, and asked for once more.
+
+use rpcrdma_engine::provider::Queues;
+use rpcrdma_mempool::Access;
+
+use super::fake::Board;
+use super::rig::{Host, SMALL};
+
+#[test]
+fn a_registration_for_one_call_that_does_not_end_is_known_until_it_does() {
+    let board = Board::new();
+    let device = board.open().expect("a device");
+    let mut host = Host::new(&device, &SMALL);
+    let before = board.alive();
+    let sge = host.sge(0, 64);
+    let [first, second] =
+        [(); 2].map(|()| host.expose(&sge, Access::REMOTE_READ).expect("registered"));
+    board.refuse("ibv_dereg_mr", Some(libc::EBUSY));
+    for _ in 0..2 {
+        let error = host.queues.conceal(first).expect_err("peers may reach it as before");
+        assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+    }
+    board.refuse("ibv_dereg_mr", None);
+    host.queues.conceal(second).expect("it ends");
+    host.queues.conceal(first).expect("now it ends, too");
+    assert_eq!(board.alive(), before);
+    // What nobody conceals ends with the queues.
+    host.expose(&sge, Access::REMOTE_WRITE).expect("registered");
+    drop((host, device));
+    assert!(board.alive().is_empty(), "{:?}", board.alive());
+}
