@@ -3,6 +3,7 @@
 //! ```text
 //!   Sent ──first of several──▶ Replying ──last──▶ Answered ──finish_call──▶ free
 //!    ├── reply, good or bad, or error ─────────────▲
+//!    ├── withdraw_call ──▶ Opened, if nothing of it has left
 //!    └── abandon_call ──▶ Abandoned ──late reply, error, end of the connection──▶ free
 //! ```
 //! A call that is given up keeps its xid, its credits and its receives until its peer is done with it
@@ -43,6 +44,16 @@ impl Connection {
             }
             CallState::Abandoned => None,
             CallState::Opened | CallState::Answered => self.end_call(ledger, id),
+        }
+    }
+
+    /// Takes a call back that was planned and of which nothing has left: its peer knows nothing of it.
+    /// It is to be ended at once.
+    pub fn withdraw_call(&mut self, ledger: &mut ShardLedger, id: CallId) {
+        if let Some((_, entry)) = ledger.calls.find_mut(id.xid(), self.peer)
+            && entry.state == CallState::Sent
+        {
+            entry.state = CallState::Opened;
         }
     }
 

@@ -8,11 +8,16 @@
 //! slot names another xid. A slot whose generations are used up rests until those of all others are:
 //! servers recognize repeated calls by their xids. Generation 0 is never used for a call: `role | 0 | n` are the xids of our
 //! control messages, at least 16 of them, which therefore collide with no call (wire.md P9).
+//!
+//! The program may choose the xid of a call, and then that says nothing of its slot: see [`chosen`].
+
+mod chosen;
 
 use alloc::boxed::Box;
 
 use thiserror::Error;
 
+use self::chosen::{Aside, CHOSEN};
 use crate::placement::direct::WantSet;
 use crate::settings::Role;
 
@@ -69,6 +74,18 @@ pub struct CallEntry {
     pub token: u64,
     /// The engine's name for what the call has exposed; [`NO_MARK`] if that is nothing.
     pub mark: u32,
+    /// Whether the engine has a deadline for it.
+    pub is_timed: bool,
+}
+
+/// Tells a call from all others that its table has had in the same slot: a program that chooses an xid
+/// may choose it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallName {
+    /// The call, while it is open.
+    pub id: CallId,
+    /// Which of the calls with a chosen xid it is, counted from 1; 0 if its xid was not chosen.
+    serial: u64,
 }
 
 /// The mark of a call that has exposed nothing.
@@ -84,6 +101,8 @@ pub struct TableFull {
 
 /// No slot, and no connection.
 pub(crate) const NONE: u32 = u32::MAX;
+/// The largest number of a connection.
+pub(crate) const PEER_MAX: u32 = !CHOSEN;
 
 /// In the place of the next free slot: the call in this one was looked at. When it ends, the next
 /// free slot is named here again.
@@ -93,7 +112,10 @@ const SEEN: u32 = NONE - 1;
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     xid: u32,
+    /// With [`CHOSEN`] if the xid is: no message finds such a call on the short way.
     peer: u32,
+    /// The generation before which is to be looked what the next may be: 0, or that of a chosen xid.
+    stop: u32,
     /// Of a free slot, and of one that is used [`SEEN`] or anything else.
     next_free: u32,
     entry: CallEntry,
@@ -108,6 +130,7 @@ const NO_CALL: CallEntry = CallEntry {
     is_xmt: false,
     token: 0,
     mark: NO_MARK,
+    is_timed: false,
 };
 
 /// What a call that has ended leaves.
@@ -121,7 +144,8 @@ pub struct Ended {
     pub token: u64,
 }
 
-/// The outstanding calls of all connections of a shard. Every operation is O(1).
+/// The outstanding calls of all connections of a shard. Every operation is O(1), if xids that are
+/// chosen differ in their low bits.
 #[derive(Debug)]
 pub struct CallTable {
     slots: Box<[Slot]>,
@@ -130,10 +154,14 @@ pub struct CallTable {
     rested: (u32, u32),
     len: u32,
     slot_bits: u32,
+    /// What is kept of each slot for the sake of chosen xids.
+    aside: Box<[Aside]>,
+    /// Calls that have had a chosen xid.
+    serials: u64,
 }
 
 impl CallTable {
-    /// A table for `calls_max` calls. The only allocation of this crate is made here.
+    /// A table for `calls_max` calls. The only allocations of this crate are made here.
     ///
     /// # Panics
     /// If `calls_max` is 0 or above [`CALLS_MAX`].
@@ -143,11 +171,12 @@ impl CallTable {
         let slots = (0..calls_max)
             .map(|index| {
                 let next_free = if index + 1 < calls_max { index + 1 } else { NONE };
-                Slot { xid: index, peer: NONE, next_free, entry: NO_CALL }
+                Slot { xid: index, peer: NONE, stop: 0, next_free, entry: NO_CALL }
             })
             .collect();
+        let aside = (0..calls_max).map(|_| Aside::NOTHING).collect();
         let slot_bits = u32::BITS - (calls_max.max(CONTROL_XIDS) - 1).leading_zeros();
-        Self { slots, free: 0, rested: (NONE, NONE), len: 0, slot_bits }
+        Self { slots, free: 0, rested: (NONE, NONE), len: 0, slot_bits, aside, serials: 0 }
     }
 
     /// Has the generations of all slots begin at a place that `seed` chooses: servers recognize
@@ -159,11 +188,12 @@ impl CallTable {
         assert!(self.is_empty(), "the xids of calls that are outstanding stay");
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.xid = seed << self.slot_bits | index as u32;
+            slot.stop = 0;
         }
     }
 
     /// Gives a new call of the connection `peer` its xid. The slot used last is used first.
-    /// `u32::MAX` is no connection.
+    /// Numbers from 2^31 on are no connections.
     ///
     /// # Errors
     /// [`TableFull`] if as many calls are outstanding as the table holds.
@@ -175,72 +205,77 @@ impl CallTable {
             return self.open_rested(role, peer, token);
         };
         let generation = next_generation(slot.xid >> bits, bits);
-        if generation == 0 {
+        if generation == slot.stop {
             return self.open_rested(role, peer, token);
         }
         self.free = slot.next_free;
         self.len += 1;
         slot.xid = role.xid_bit() | generation << bits | index;
         slot.peer = peer;
-        slot.entry.state = CallState::Opened;
+        (slot.entry.state, slot.entry.is_timed) = (CallState::Opened, false);
         // What is planned sets the rest; a call that never is holds nothing.
         (slot.entry.credits, slot.entry.receives, slot.entry.token) = (0, 0, token);
         slot.entry.mark = NO_MARK;
         Ok(CallId(slot.xid))
     }
 
-    /// As [`CallTable::open`], if the slot used last has used its generations up or there is none:
-    /// such slots go behind those that rest, and these begin anew when no other is free.
+    /// As [`CallTable::open`], if the slot used last has used its generations up, another call has the
+    /// next of them, or there is none: slots that have used them up go behind those that rest, and these
+    /// begin anew when no other is free.
     #[cold]
     #[inline(never)]
     fn open_rested(&mut self, role: Role, peer: u32, token: u64) -> Result<CallId, TableFull> {
         let bits = self.slot_bits;
-        while let Some(slot) = self.slots.get_mut(self.free as usize)
-            && next_generation(slot.xid >> bits, bits) == 0
-        {
-            let index = core::mem::replace(&mut self.free, slot.next_free);
-            (slot.xid, slot.next_free) = (index, NONE);
-            let last = core::mem::replace(&mut self.rested.1, index);
-            match self.slots.get_mut(last as usize) {
-                Some(last) => last.next_free = index,
-                None => self.rested.0 = index,
+        loop {
+            while self.free != NONE {
+                let index = self.free;
+                self.pass(index);
+                let slot = &mut self.slots[index as usize];
+                if next_generation(slot.xid >> bits, bits) != 0 {
+                    return self.open(role, peer, token);
+                }
+                (slot.xid, self.free, slot.next_free) = (index, slot.next_free, NONE);
+                self.set_stop(index);
+                let last = core::mem::replace(&mut self.rested.1, index);
+                match self.slots.get_mut(last as usize) {
+                    Some(last) => last.next_free = index,
+                    None => self.rested.0 = index,
+                }
+            }
+            (self.free, _) = core::mem::replace(&mut self.rested, (NONE, NONE));
+            if self.free == NONE {
+                return Err(TableFull { max: self.slots() });
             }
         }
-        if self.free == NONE {
-            (self.free, _) = core::mem::replace(&mut self.rested, (NONE, NONE));
-        }
-        if self.free == NONE {
-            return Err(TableFull { max: self.slots.len() as u32 });
-        }
-        self.open(role, peer, token)
     }
 
     /// Gives an open call another xid, as if it had just been opened: what is still to come for the
     /// old one finds nothing. Returns what the call held.
     pub(crate) fn renew(&mut self, id: CallId, peer: u32) -> Option<(CallId, Ended)> {
-        let bits = self.slot_bits;
-        let index = self.index_of(id.0);
-        let slot = self.slots.get_mut(index as usize)?;
-        if slot.xid != id.0 || slot.peer != peer {
-            return None;
+        let (at, ended) = self.take_out(id, peer)?;
+        let (bits, index) = (self.slot_bits, at as u32);
+        self.pass(index);
+        if next_generation(self.slots[at].xid >> bits, bits) == 0 {
+            self.slots[at].xid = index;
+            self.pass(index);
         }
-        let CallEntry { credits, receives, token, .. } = slot.entry;
-        let generation = next_generation(slot.xid >> bits, bits).max(1);
+        let slot = &mut self.slots[at];
+        let generation = next_generation(slot.xid >> bits, bits);
         slot.xid = id.0 & 1 << 31 | generation << bits | index;
+        (slot.peer, slot.next_free) = (peer, NONE);
         slot.entry.state = CallState::Opened;
-        slot.next_free = NONE;
         (slot.entry.credits, slot.entry.receives) = (0, 0);
-        Some((CallId(slot.xid), Ended { credits, receives, token }))
+        Some((CallId(slot.xid), ended))
     }
 
     /// Ends a call and frees its slot.
     #[inline]
     pub fn remove(&mut self, id: CallId, peer: u32) -> Option<Ended> {
         let index = self.index_of(id.0);
-        let slot = self.slots.get_mut(index as usize)?;
-        if slot.xid != id.0 || slot.peer != peer {
-            return None;
-        }
+        let slot = match self.slots.get_mut(index as usize) {
+            Some(slot) if slot.xid == id.0 && slot.peer == peer => slot,
+            _ => return self.remove_chosen(id, peer),
+        };
         slot.peer = NONE;
         slot.next_free = self.free;
         self.free = index;
@@ -253,34 +288,64 @@ impl CallTable {
     #[inline]
     #[must_use]
     pub fn find(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
-        let slot = self.slots.get(self.index_of(xid) as usize)?;
-        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &slot.entry))
+        match self.slots.get(self.index_of(xid) as usize) {
+            Some(slot) if slot.xid == xid && slot.peer == peer => Some((CallId(xid), &slot.entry)),
+            _ => self.find_chosen(xid, peer),
+        }
     }
 
     /// As [`CallTable::find`], to be changed.
     #[inline]
     pub fn find_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
         let index = self.index_of(xid) as usize;
+        let is_it = |slot: &Slot| slot.xid == xid && slot.peer == peer;
+        if !self.slots.get(index).is_some_and(is_it) {
+            return self.find_chosen_mut(xid, peer);
+        }
         let slot = self.slots.get_mut(index)?;
-        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &mut slot.entry))
+        Some((CallId(xid), &mut slot.entry))
     }
 
-    /// The next call of a connection behind `after` in the table, for the end of the connection.
-    /// Looks at every slot between them.
+    /// The next call of a connection in the slots from `start` on, and the slot to go on from, for the
+    /// end of the connection. Looks at every slot between them.
     #[must_use]
-    pub fn next_of(&self, peer: u32, after: Option<CallId>) -> Option<CallId> {
-        let start = after.map_or(0, |id| self.index_of(id.0) as usize + 1);
-        let slots = self.slots.get(start..)?;
-        let slot = slots.iter().find(|slot| slot.peer == peer)?;
-        Some(CallId(slot.xid))
+    pub fn next_of(&self, peer: u32, start: u32) -> Option<(CallId, u32)> {
+        let slots = self.slots.get(start as usize..)?;
+        let at = slots.iter().position(|slot| slot.owner() == Some(peer))?;
+        Some((CallId(slots[at].xid), start + at as u32 + 1))
     }
 
     /// The peer of the call in a slot, if it was sent and is not over, and whether this has said so
     /// of the call before. The xid would not tell: another call may have it by then.
     pub fn look_at(&mut self, slot: u32) -> Option<(u32, bool)> {
-        let Slot { peer, next_free, entry, .. } = self.slots.get_mut(slot as usize)?;
-        let is_sent = *peer != NONE && entry.state != CallState::Opened;
-        is_sent.then(|| (*peer, core::mem::replace(next_free, SEEN) == SEEN))
+        let slot = self.slots.get_mut(slot as usize)?;
+        let peer = slot.owner().filter(|_| slot.entry.state != CallState::Opened)?;
+        Some((peer, core::mem::replace(&mut slot.next_free, SEEN) == SEEN))
+    }
+
+    /// The call in a slot, and its peer.
+    #[must_use]
+    pub fn in_slot(&self, slot: u32) -> Option<(CallName, u32, &CallEntry)> {
+        let place = self.slots.get(slot as usize)?;
+        Some((self.name_in(slot as usize), place.owner()?, &place.entry))
+    }
+
+    /// What tells an open call from all others.
+    #[must_use]
+    pub fn name(&self, id: CallId, peer: u32) -> Option<CallName> {
+        Some(self.name_in(self.place_of(id.0, peer)?))
+    }
+
+    /// The slot of an open call.
+    #[must_use]
+    pub fn slot(&self, id: CallId, peer: u32) -> Option<u32> {
+        self.place_of(id.0, peer).map(|slot| slot as u32)
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     /// Calls outstanding.
@@ -301,10 +366,25 @@ impl CallTable {
     }
 }
 
+impl Slot {
+    /// The connection of its call.
+    #[inline]
+    fn owner(&self) -> Option<u32> {
+        (self.peer != NONE).then_some(self.peer & !CHOSEN)
+    }
+}
+
 /// The generation behind `last`, whose bits above the generation's own are ignored; 0 behind the last
 /// of all.
+#[inline]
 fn next_generation(last: u32, slot_bits: u32) -> u32 {
-    (last + 1) & ((1 << (31 - slot_bits)) - 1)
+    (last + 1) & generations(slot_bits)
+}
+
+/// All bits of a generation.
+#[inline]
+fn generations(slot_bits: u32) -> u32 {
+    (1 << (31 - slot_bits)) - 1
 }
 
 #[cfg(test)]
@@ -492,11 +572,11 @@ mod tests {
         let ids: Vec<_> =
             (0..6).map(|n| table.open(Role::Client, n % 2, 0).expect("free")).collect();
         let mut found = Vec::new();
-        let mut after = None;
-        while let Some(id) = table.next_of(1, after) {
+        let mut start = 0;
+        while let Some((id, next)) = table.next_of(1, start) {
             table.remove(id, 1).expect("open");
             found.push(id);
-            after = Some(id);
+            start = next;
         }
         assert_eq!(found, [ids[1], ids[3], ids[5]]);
         assert_eq!(table.len(), 3);

@@ -48,6 +48,21 @@ impl Connection {
             .map_err(|full| SendError::TableFull { max: full.max })
     }
 
+    /// Gives a call that was just opened this xid in the place of its own, so that a server recognizes
+    /// it as the repetition of an earlier call.
+    ///
+    /// # Errors
+    /// [`SendError::XidNotOurs`], [`SendError::XidInUse`], [`SendError::TableFull`] if too many calls
+    /// with chosen xids are alike, [`SendError::UnknownCall`] if it was sent. The call is as before.
+    pub fn choose_xid(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        xid: u32,
+    ) -> Result<CallId, SendError> {
+        ledger.calls.choose(self.role, id, self.peer, xid)
+    }
+
     /// Says which way a call would go now, and what memory it needs exposed. Nothing changes.
     ///
     /// # Errors

@@ -130,8 +130,8 @@ impl Connection {
         ledger: &mut ShardLedger,
     ) -> Result<Self, OpenError> {
         settings.check()?;
-        if peer == calls::NONE {
-            return Err(Misuse("the largest number names no connection").into());
+        if peer > calls::PEER_MAX {
+            return Err(Misuse("numbers from 2^31 on name no connection").into());
         }
         let is_one = opening.version == Start::One;
         let vers = opening.vers(settings.versions);

@@ -259,6 +259,22 @@ pub enum SendError {
     /// The call is not, or no longer, in the table.
     #[error("no such call is open")]
     UnknownCall,
+    /// A call of this connection has the xid: it is open, or was given up and its reply may still come.
+    #[error("xid {xid:#x} is in use on this connection, by a call whose reply may still come")]
+    XidInUse {
+        /// The xid.
+        xid: u32,
+    },
+    /// The xid is the other direction's, or one of those that control messages have (wire.md B9, P9).
+    #[error("xid {xid:#x} is none of those for calls of this side, {min:#x} to {max:#x}")]
+    XidNotOurs {
+        /// The xid.
+        xid: u32,
+        /// The least that is possible.
+        min: u32,
+        /// The greatest that is possible.
+        max: u32,
+    },
     /// The arguments contradict the documentation.
     #[error(transparent)]
     Misuse(#[from] Misuse),

@@ -51,7 +51,7 @@ pub mod settings;
 pub mod version;
 mod xmt;
 
-pub use calls::{CallId, CallState, CallTable, NO_MARK};
+pub use calls::{CallId, CallName, CallState, CallTable, NO_MARK};
 pub use change::{Changes, PropIds, PropertyOutcome};
 pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, Finished, ShardLedger};

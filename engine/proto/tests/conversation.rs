@@ -833,7 +833,7 @@ mod credits {
         call(&mut client);
         call(&mut client);
         let Side { mut conn, mut ledger, .. } = client;
-        while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
+        while let Some((id, _)) = ledger.calls.next_of(conn.peer(), 0) {
             conn.finish_call(&mut ledger, id).expect("open");
         }
         conn.close(&mut ledger);

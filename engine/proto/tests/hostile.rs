@@ -272,7 +272,7 @@ proptest! {
         prop_assert_eq!(side.conn.version(), Some(version), "it never changes");
         // Whatever happened: all that was taken can be given back.
         let Side { mut conn, mut ledger, .. } = side;
-        while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
+        while let Some((id, _)) = ledger.calls.next_of(conn.peer(), 0) {
             conn.finish_call(&mut ledger, id).expect("open");
         }
         conn.close(&mut ledger);

@@ -6,7 +6,7 @@
 //! ```
 //! Nothing is kept for it: everything is counted when somebody asks.
 
-use rpcrdma_proto::{CallId, ShardLedger};
+use rpcrdma_proto::ShardLedger;
 
 use super::core::Core;
 use super::message::{Bulk, Messages, Queue};
@@ -266,14 +266,14 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         sends: lane.outstanding(),
         pending: lane.pending.len(),
     };
-    let mut last: Option<CallId> = None;
-    while let Some(id) = ledger.calls.next_of(peer.id.index, last) {
+    let mut start = 0;
+    while let Some((id, next)) = ledger.calls.next_of(peer.id.index, start) {
         if let Some((_, entry)) = ledger.calls.find(id.xid(), peer.id.index) {
             audit.calls += 1;
             audit.credits_held += entry.credits;
             audit.replies_held += entry.receives;
         }
-        last = Some(id);
+        start = next;
     }
     audit
 }

@@ -330,10 +330,10 @@ impl<P: Provider> Core<P> {
 
     /// Completes every call to a peer with the loss of its connection.
     fn fail_calls<H: Handler>(&mut self, index: u32, why: CloseReason, handler: &mut H) {
-        let mut last = None;
-        while let Some(id) = self.outbox.ledger.calls.next_of(index, last) {
+        let mut start = 0;
+        while let Some((id, next)) = self.outbox.ledger.calls.next_of(index, start) {
             self.fail_call(index, id, CallError::ConnectionLost(why), handler);
-            last = Some(id);
+            start = next;
         }
     }
 

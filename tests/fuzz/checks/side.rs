@@ -182,7 +182,7 @@ impl Side {
     /// Ends the connection, its calls first: all that was taken is given back.
     pub fn close(self) {
         let Self { mut conn, mut ledger, .. } = self;
-        while let Some(id) = ledger.calls.next_of(conn.peer(), None) {
+        while let Some((id, _)) = ledger.calls.next_of(conn.peer(), 0) {
             // Of those that were given up the program knows.
             conn.finish_call(&mut ledger, id);
         }
@@ -198,12 +198,12 @@ impl Side {
         assert_eq!(inflow.outstanding(), owed, "a call holds its credits until it is answered");
         assert!(inflow.outstanding() <= inflow.granted());
         let (mut credits, mut receives) = (0, 0);
-        let mut last = None;
-        while let Some(id) = self.ledger.calls.next_of(self.conn.peer(), last) {
+        let mut start = 0;
+        while let Some((id, next)) = self.ledger.calls.next_of(self.conn.peer(), start) {
             let (_, entry) = self.ledger.calls.find(id.xid(), self.conn.peer()).expect("open");
             credits += entry.credits;
             receives += entry.receives;
-            last = Some(id);
+            start = next;
         }
         assert!(self.conn.credits_limit() > 0, "a grant of zero is taken as one");
         let available = self.conn.credits_limit().saturating_sub(credits);
