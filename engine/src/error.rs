@@ -210,6 +210,14 @@ pub enum CallError {
     /// out of use. The call may have been executed or not.
     #[error("the device did not give the memory of the call back; {}", Execution::Unknown)]
     MemoryLost,
+    /// The call took longer than its deadline allowed ([`CallBuilder::deadline`](crate::CallBuilder)).
+    /// It was not executed if it had not left by then; else it may have been.
+    #[error("the call took longer than its deadline allows; {0}")]
+    DeadlineExceeded(Execution),
+    /// The program has cancelled the call ([`Turn::cancel`](crate::Turn::cancel)). It was not executed
+    /// if it had not left by then; else it may have been.
+    #[error("the call was cancelled; {0}")]
+    Cancelled(Execution),
     /// The reply broke the rules of placement or continuation: the call was executed, and its results
     /// are lost.
     #[error("the reply was malformed: {0}; {known}", known = Execution::Executed)]
@@ -252,6 +260,7 @@ impl CallError {
             CallError::FormRefused(_) => Execution::NotExecuted,
             CallError::Rejected(refusal) => Execution::of(refusal),
             CallError::BadReply(_) => Execution::Executed,
+            CallError::DeadlineExceeded(execution) | CallError::Cancelled(execution) => *execution,
             CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
         }
     }
@@ -266,12 +275,16 @@ impl CallError {
 impl CallRefused {
     /// Whether the same call may go through later: poll, and try again.
     pub fn is_transient(&self) -> bool {
-        use SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull};
+        use SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull, XidInUse};
         match self {
             CallRefused::Busy => true,
             CallRefused::Protocol(why) => matches!(
                 why,
-                NotEnoughCredits { .. } | NotEnoughReceives { .. } | NotReady | TableFull { .. }
+                NotEnoughCredits { .. }
+                    | NotEnoughReceives { .. }
+                    | NotReady
+                    | TableFull { .. }
+                    | XidInUse { .. }
             ),
             _ => false,
         }
@@ -381,7 +394,11 @@ mod tests {
         let rejected = refusals().into_iter().map(CallError::Rejected);
         let forms = refusals().into_iter().map(CallError::FormRefused);
         let replies = violations().map(CallError::BadReply);
-        lost.chain(rejected).chain(forms).chain(replies).chain([CallError::MemoryLost]).collect()
+        let ends = [Execution::NotExecuted, Execution::Unknown];
+        let late = ends.map(CallError::DeadlineExceeded);
+        let cancelled = ends.map(CallError::Cancelled);
+        let all = lost.chain(rejected).chain(forms).chain(replies).chain(late).chain(cancelled);
+        all.chain([CallError::MemoryLost]).collect()
     }
 
     #[test]
@@ -397,6 +414,7 @@ mod tests {
                 ) => Execution::Unknown,
                 CallError::FormRefused(_) => Execution::NotExecuted,
                 CallError::BadReply(_) => Execution::Executed,
+                CallError::DeadlineExceeded(said) | CallError::Cancelled(said) => said,
             };
             assert_eq!(error.execution(), expected, "{error}");
             let is_known = error.execution() == Execution::NotExecuted;

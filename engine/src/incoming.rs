@@ -81,6 +81,12 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// The first word of the payload.
+    pub(crate) fn xid(&self) -> u32 {
+        let first = self.payload().flatten().take(4);
+        first.fold(0, |word, &byte| word << 8 | u32::from(byte))
+    }
+
     /// A reader of the payload stream, standing behind transaction id and message type.
     pub fn reader(&self) -> PayloadReader<'_> {
         let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };

@@ -34,7 +34,7 @@ pub mod work;
 mod wrap;
 
 pub use client::Client;
-pub use client::call::{CallBuilder, Want};
+pub use client::call::{CallBuilder, CallHandle, Want};
 pub use client::completion::Completion;
 pub use client::sink::{SINK_PIECES_MAX, Sink};
 pub use client::unsent::Unsent;

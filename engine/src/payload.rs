@@ -170,6 +170,16 @@ impl<'a> Payload<'a> {
         self.written() + self.outbox.draft.bulk_len
     }
 
+    /// Writes another xid in the place of that which the message begins with.
+    #[cold]
+    pub(crate) fn set_xid(&mut self, xid: u32) {
+        let Outbox { draft, messages, .. } = &mut *self.outbox;
+        let before = draft.message.and_then(|index| messages.body_mut(index).slots.first_mut());
+        if let Some(slot) = before.or(self.slot.as_mut()) {
+            slot.payload_mut()[..4].copy_from_slice(&xid.to_be_bytes());
+        }
+    }
+
     /// What is placed from now on is a result of the operation that began there in the call.
     pub(crate) fn set_origin(&mut self, origin: u32) {
         self.outbox.draft.origin = origin;

@@ -82,6 +82,12 @@ counters! {
     calls_done,
     /// Calls completed with an error.
     calls_failed,
+    /// Calls that took longer than their deadline allowed; those that were not sent are among them.
+    call_deadlines,
+    /// Calls that the program has cancelled; those that were not sent are among them.
+    calls_cancelled,
+    /// Replies that came when their call had been given up, and errors about such calls.
+    late_replies,
     /// Calls not sent because the peer's credits were used up.
     busy_credits,
     /// Calls not sent because this side had no slot, buffer or Receive left.

@@ -15,7 +15,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallRefused, Client, Completion, Engine, Loan, PeerId, Provider, SetupError, Shard, Sink, Want,
+    CallBuilder, CallRefused, Client, Completion, Engine, Loan, PeerId, Provider, SetupError,
+    Shard, Sink, Want,
 };
 
 pub use crate::done::{Arrived, Back, Done, is_passing};
@@ -291,6 +292,20 @@ impl<P: Provider> World<P> {
         peer: PeerId,
         script: &Script,
     ) -> Result<u64, CallRefused> {
+        self.call_with(client, peer, script, |_| Ok(())).map(|(cookie, ())| cookie)
+    }
+
+    /// As [`World::call`], with something else said of the call before it is submitted.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call_with<T>(
+        &mut self,
+        client: usize,
+        peer: PeerId,
+        script: &Script,
+        with: impl FnOnce(&mut CallBuilder<'_>) -> Result<T, CallRefused>,
+    ) -> Result<(u64, T), CallRefused> {
         self.cookies += 1;
         let cookie = self.cookies;
         let sinks: Option<Vec<_>> =
@@ -315,9 +330,10 @@ impl<P: Provider> World<P> {
             };
         }
         call.reply_payload_max(script.reply_payload_max());
+        let said = with(&mut call)?;
         call.submit()?;
         self.open.insert(cookie, (client, script.clone()));
-        Ok(cookie)
+        Ok((cookie, said))
     }
 
     /// The reply to this call, which is open, may be anything: it is read, and not put together.

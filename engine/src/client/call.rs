@@ -2,17 +2,15 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_proto::lone::WANTING_LEN;
-use rpcrdma_proto::{
-    self as proto, CallDemand, CallForm, CallId, CallRoute, Exposed, LoneCall, SendError, WantKind,
-};
+use rpcrdma_proto::{self as proto, CallDemand, CallId, CallName, LoneCall, SendError, WantKind};
 
+use super::exposing::{begin, begin_exposed, expose, has_room, take_back};
 use super::sink::Sink;
 use super::unsent::Unsent;
 
 use crate::error::CallRefused;
 use crate::payload::Payload;
-use crate::shard::exposed::{LANDINGS_MAX, Owner};
-use crate::shard::message::After;
+use crate::shard::exposed::Owner;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
 use crate::shard::turn::CALL;
@@ -34,10 +32,10 @@ pub struct Want {
 /// the call under construction stand in the outbox: a builder with room for their sinks would be
 /// kilobytes to be moved with every call.
 pub(crate) struct Wanted {
-    want: Want,
+    pub(super) want: Want,
     kind: WantKind,
     sent_max: u32,
-    sink: Option<Sink>,
+    pub(super) sink: Option<Sink>,
     begin: u32,
     /// [`OPEN`] for the operation that is being written.
     end: u32,
@@ -50,6 +48,26 @@ impl Wanted {
         let (begin, end) = (self.begin, self.end.min(end));
         let pieces = self.sink.as_ref().map_or(0, |sink| sink.pieces().len() as u32);
         proto::Want { begin, end, min_len, max_len, kind: self.kind, over: self.sent_max, pieces }
+    }
+}
+
+/// Names a call that was made, to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to make it
+/// once more with the same xid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallHandle {
+    pub(crate) peer: PeerId,
+    pub(crate) name: CallName,
+}
+
+impl CallHandle {
+    /// Who is called.
+    pub fn peer(&self) -> PeerId {
+        self.peer
+    }
+
+    /// The xid of the call, by which its server knows it.
+    pub fn xid(&self) -> u32 {
+        self.name.id.xid()
     }
 }
 
@@ -184,6 +202,49 @@ impl<'a> CallBuilder<'a> {
         self
     }
 
+    /// Has the call end with [`CallError::DeadlineExceeded`](crate::CallError::DeadlineExceeded) if
+    /// its reply has not come by then, in nanoseconds of the clock that the shard is polled with.
+    ///
+    /// Deadlines are looked at every 10 ms while the shard is polled, up to 1024 calls that have one
+    /// or, of more, an eighth of those that can be open. The slot of the call, its credits and its xid stay in
+    /// use until its reply has come, or its connection has ended.
+    pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
+        let (id, peer) = (self.id, self.peer.id.index);
+        let Outbox { ledger, deadlines, .. } = self.payload.outbox();
+        if let Some(slot) = ledger.calls.slot(id, peer)
+            && let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer)
+        {
+            entry.is_timed = true;
+            deadlines.arm(slot, at);
+        }
+        self
+    }
+
+    /// Gives the call this xid, that of an earlier call which it repeats: a server that recognizes
+    /// repeated calls executes it once. The rest of the call has to be the same, too.
+    ///
+    /// The top bit is 0 on the side that has connected, and 1 on the other; of the numbers below it
+    /// the first 16 are not for calls.
+    ///
+    /// # Errors
+    /// [`CallRefused::Protocol`]: the xid is none for calls of this side, or a call of this connection
+    /// has it whose reply may still come. The call has the xid that it had.
+    pub fn xid(&mut self, xid: u32) -> Result<&mut CallBuilder<'a>, CallRefused> {
+        let id = self.id;
+        let ledger = &mut self.payload.outbox().ledger;
+        let chosen = self.peer.conn.choose_xid(ledger, id, xid);
+        self.id = chosen.map_err(CallRefused::Protocol)?;
+        self.payload.set_xid(xid);
+        Ok(self)
+    }
+
+    /// The name of the call. If it is to have another xid, ask behind [`CallBuilder::xid`].
+    pub fn handle(&mut self) -> CallHandle {
+        let (id, peer) = (self.id, self.peer.id);
+        let name = self.payload.outbox().ledger.calls.name(id, peer.index);
+        CallHandle { peer, name: name.expect("a call under construction is open") }
+    }
+
     /// Sends the call with the next poll.
     ///
     /// # Errors
@@ -212,8 +273,9 @@ impl<'a> CallBuilder<'a> {
         }
     }
 
+    /// Takes the call back, for a reason, with the memory that it was given.
     #[cold]
-    fn take_back(mut self, why: CallRefused) -> Unsent {
+    pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
         let outbox = self.payload.outbox();
         let sinks = outbox.wants.drain(..).map(|wanted| wanted.sink);
         match outbox.draft.message() {
@@ -330,111 +392,6 @@ impl<'a> CallBuilder<'a> {
         self.payload.submitted();
         Ok(())
     }
-}
-
-/// Whether the sinks have no more pieces than one call can have written to.
-fn has_room(wants: &[Wanted]) -> bool {
-    let sinks = wants.iter().filter_map(|want| want.sink.as_ref());
-    sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= LANDINGS_MAX
-}
-
-/// Exposes what the route of a call names.
-fn expose(
-    outbox: &mut Outbox,
-    exposer: &mut dyn Exposer,
-    (message, place): (u32, u32),
-    (demand, route): (&CallDemand<'_>, &CallRoute),
-    wants: &mut [Wanted],
-) -> Result<(), CallRefused> {
-    let Outbox { messages, exposures, .. } = outbox;
-    let body = messages.body_mut(message);
-    for item in (0..demand.items.len()).filter(|&item| route.items.contains(item)) {
-        for piece in body.item_pieces(item) {
-            exposures.offer_item(place, piece.sge(0, piece.len() as u32))?;
-        }
-        exposures.end_item(place)?;
-    }
-    for (index, wanted) in wants.iter_mut().enumerate() {
-        if route.wants.contains(index) {
-            exposures.offer_want(place, index, wanted.sink.take(), wanted.want.len_max)?;
-        } else if let Some(sink) = wanted.sink.take() {
-            exposures.keep_sink(place, index, sink)?;
-        }
-    }
-    if route.reply > 0 {
-        exposures.offer_reply(place, route.reply)?;
-    }
-    if route.body > 0 {
-        exposures.offer_body(place, route.body)?;
-    }
-    exposures.key(place, exposer)?;
-    Ok(())
-}
-
-/// Takes back what was exposed for a call that is not made: the sinks are the program's again. No
-/// peer was told of it; but what the device has registered and keeps can be reached by whoever
-/// guesses the key.
-#[cold]
-fn take_back(
-    outbox: &mut Outbox,
-    exposer: &mut dyn Exposer,
-    (message, place): (u32, u32),
-    wants: &mut [Wanted],
-) {
-    let Outbox { messages, exposures, stats, .. } = outbox;
-    exposures.at(place).on_unposted();
-    match exposures.retire(place, exposer) {
-        Some(dead) => {
-            let (_, mut landed) = exposures.at(place).landed(&dead);
-            for (index, wanted) in wants.iter_mut().enumerate() {
-                if wanted.sink.is_none() {
-                    wanted.sink = landed.take_sink(index);
-                }
-            }
-            exposures.close(dead);
-        }
-        None => {
-            stats.rights_lost.add(1);
-            let body = messages.body_mut(message);
-            body.items.clear();
-            exposures.abandon_with(place, body.pieces.drain(..));
-        }
-    }
-}
-
-/// Plans a call on its route and lays it out.
-fn begin(
-    outbox: &mut Outbox,
-    peer: &mut Peer,
-    id: CallId,
-    message: u32,
-    (demand, route): (&CallDemand<'_>, &CallRoute),
-) -> Result<(), CallRefused> {
-    let conn = &mut peer.conn;
-    let planned = conn.begin_call(&mut outbox.ledger, id, demand, route, &Exposed::NONE);
-    let plan = planned.map_err(CallRefused::Protocol)?;
-    outbox.lay_out(message, conn, plan)
-}
-
-/// As [`begin`], for a call that has memory exposed.
-fn begin_exposed(
-    outbox: &mut Outbox,
-    peer: &mut Peer,
-    id: CallId,
-    message: u32,
-    place: u32,
-    planned: (&CallDemand<'_>, &CallRoute),
-) -> Result<(), CallRefused> {
-    outbox.lay_out_exposed((message, place), &mut peer.conn, id, planned)?;
-    outbox.messages.head_mut(message).after = After::Called(place);
-    let exposure = outbox.exposures.at(place);
-    exposure.is_called = true;
-    exposure.has_chunks = !matches!(planned.1.form, CallForm::Xmt);
-    if let Some((_, entry)) = outbox.ledger.calls.find_mut(id.xid(), peer.id.index) {
-        entry.mark = place;
-    }
-    peer.exposed += 1;
-    Ok(())
 }
 
 impl Drop for CallBuilder<'_> {

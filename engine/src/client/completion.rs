@@ -1,5 +1,7 @@
 //! The end of a call.
 
+use rpcrdma_proto::CallId;
+
 use crate::client::sink::Sink;
 use crate::error::CallError;
 use crate::incoming::Incoming;
@@ -11,29 +13,32 @@ use crate::shard::peers::PeerId;
 pub struct Completion<'a> {
     peer: PeerId,
     cookie: u64,
-    result: Result<Incoming<'a>, CallError>,
+    result: Result<Incoming<'a>, Failed>,
     /// The sinks of a call that failed.
     landed: Landed<'a>,
 }
 
+/// A call that failed, and which.
+#[derive(Debug, Clone, Copy)]
+struct Failed {
+    error: CallError,
+    id: CallId,
+}
+
 impl<'a> Completion<'a> {
     #[inline]
-    pub(crate) fn new(
-        peer: PeerId,
-        cookie: u64,
-        result: Result<Incoming<'a>, CallError>,
-    ) -> Completion<'a> {
-        Completion { peer, cookie, result, landed: Landed::nothing() }
+    pub(crate) fn new(peer: PeerId, cookie: u64, reply: Incoming<'a>) -> Completion<'a> {
+        Completion { peer, cookie, result: Ok(reply), landed: Landed::nothing() }
     }
 
     /// A call that failed, with the memory that it had exposed.
     pub(crate) fn failed(
         peer: PeerId,
         cookie: u64,
-        error: CallError,
+        (id, error): (CallId, CallError),
         landed: Landed<'a>,
     ) -> Completion<'a> {
-        Completion { peer, cookie, result: Err(error), landed }
+        Completion { peer, cookie, result: Err(Failed { error, id }), landed }
     }
 
     /// Gives the sink of a want back, in the order in which they were stated; once. Nobody can write
@@ -57,12 +62,21 @@ impl<'a> Completion<'a> {
         self.cookie
     }
 
+    /// The xid of the call: a repetition that has it, too, is recognized by a server that looks for
+    /// that ([`CallBuilder::xid`](crate::CallBuilder::xid)).
+    pub fn xid(&self) -> u32 {
+        match &self.result {
+            Ok(reply) => reply.xid(),
+            Err(failed) => failed.id.xid(),
+        }
+    }
+
     /// The reply.
     ///
     /// # Errors
     /// Why there is none.
     pub fn result(&self) -> Result<&Incoming<'a>, CallError> {
-        self.result.as_ref().map_err(|&error| error)
+        self.result.as_ref().map_err(|failed| failed.error)
     }
 
     /// The reply, for taking segments out of it.
@@ -70,6 +84,6 @@ impl<'a> Completion<'a> {
     /// # Errors
     /// Why there is none.
     pub fn result_mut(&mut self) -> Result<&mut Incoming<'a>, CallError> {
-        self.result.as_mut().map_err(|error| *error)
+        self.result.as_mut().map_err(|failed| failed.error)
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod completion;
+mod exposing;
 pub mod sink;
 pub mod unsent;
 
@@ -20,7 +21,7 @@ use crate::shard::letters::ShardHandle;
 use crate::shard::peers::PeerId;
 use crate::shard::run::Shard;
 use crate::shard::turn::Turn;
-use call::CallBuilder;
+use call::{CallBuilder, CallHandle};
 use completion::Completion;
 
 /// The convenient face of a shard that calls others: no second engine.
@@ -97,6 +98,12 @@ impl<P: Provider> Client<P> {
     #[inline]
     pub fn call(&mut self, peer: PeerId, cookie: u64) -> Result<CallBuilder<'_>, CallRefused> {
         self.shard.core.begin_call(peer, cookie)
+    }
+
+    /// Ends a call before its reply, as [`Turn::cancel`]; it is completed in the next poll.
+    pub fn cancel(&mut self, call: CallHandle) -> bool {
+        // The time makes no difference to it.
+        self.shard.turn(0).cancel(call)
     }
 
     /// Sends what was submitted, takes in what has arrived and hands every completion to `done`.

@@ -14,29 +14,34 @@ use crate::shard::message::{Bulk, PIECES_MAX};
 /// What is not taken goes home when this is dropped.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unsent {
-    why: CallRefused,
+pub struct Unsent<E = CallRefused> {
+    why: E,
     placed: ArrayVec<Bulk, PIECES_MAX>,
     sinks: ArrayVec<Option<Sink>, WANTS_MAX>,
 }
 
-impl Unsent {
+impl<E: Copy> Unsent<E> {
     pub(crate) fn new(
-        why: CallRefused,
+        why: E,
         placed: impl Iterator<Item = Bulk>,
         sinks: impl Iterator<Item = Option<Sink>>,
-    ) -> Unsent {
+    ) -> Unsent<E> {
         Unsent { why, placed: placed.collect(), sinks: sinks.collect() }
     }
 
+    /// The same for another reason.
+    pub(crate) fn map<F>(self, why: impl FnOnce(E) -> F) -> Unsent<F> {
+        Unsent { why: why(self.why), placed: self.placed, sinks: self.sinks }
+    }
+
     /// What was in the way.
-    pub fn why(&self) -> CallRefused {
+    pub fn why(&self) -> E {
         self.why
     }
 
     /// The memory that was placed, piece by piece in the order of placing, as far as it had come to
     /// that; once.
-    pub fn take_placed(&mut self) -> impl ExactSizeIterator<Item = Bulk> + use<> {
+    pub fn take_placed(&mut self) -> impl ExactSizeIterator<Item = Bulk> + use<E> {
         core::mem::take(&mut self.placed).into_iter()
     }
 

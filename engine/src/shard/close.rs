@@ -260,6 +260,7 @@ impl<P: Provider> Core<P> {
             }
         }
         self.check_owing(now, handler);
+        self.end_late(now, handler);
         self.answer_waiting(now);
     }
 

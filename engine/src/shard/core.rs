@@ -237,6 +237,7 @@ impl<P: Provider> Core<P> {
             self.flush(now, handler);
         }
         self.read_letters(now, handler);
+        self.end_cancelled(handler);
         true
     }
 

@@ -72,6 +72,10 @@ pub(crate) struct Exposure {
     pub is_fencing: bool,
     /// Whether the device did not give these back: the place stays out of use with their message.
     pub is_lost: bool,
+    /// Whether its peer may reach the memory as long as it is connected, although the call is over.
+    pub is_withheld: bool,
+    /// Whether the program was told of the end of the call.
+    pub is_told: bool,
     /// How the call ended, once it has.
     pub outcome: Option<Result<(), CallError>>,
     /// The receive buffers of the reply.
@@ -186,6 +190,11 @@ impl Exposures {
     /// How long the buffers are that calls of peers are fetched into, and how many these may use.
     pub fn for_calls(&self) -> (u32, usize) {
         (self.landing_len, self.landing_kept)
+    }
+
+    /// Whether what a call has exposed is shown by keys that never end.
+    pub fn is_shown_for_good(&self, index: u32) -> bool {
+        self.windows.are_for_good() && !self.get(index).grants.is_empty()
     }
 
     /// A place for a call.
@@ -392,7 +401,9 @@ impl Exposure {
 
     /// Whether the call is over, and nobody can reach its memory.
     pub fn is_over(&self) -> bool {
-        self.outcome.is_some() && !self.is_called && !self.is_fencing && !self.is_open()
+        self.outcome.is_some()
+            && !(self.is_called || self.is_fencing || self.is_withheld)
+            && !self.is_open()
     }
 
     /// Finds the parts of the reply, which was found good when it came; of one that lies in the
@@ -466,6 +477,6 @@ impl Exposure {
         self.owner = None;
         self.outcome = None;
         (self.is_called, self.is_fencing, self.has_chunks) = (false, false, false);
-        self.is_lost = false;
+        (self.is_lost, self.is_withheld, self.is_told) = (false, false, false);
     }
 }

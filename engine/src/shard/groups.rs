@@ -100,8 +100,11 @@ impl<P: Provider> Core<P> {
                 let (via, part) = (message.via, message.part);
                 self.judge_reply(index, id, (via, part), result)
             }
-            // Its caller is gone.
-            Complete::Unwanted => Fate::Done,
+            // Its call was given up.
+            Complete::Unwanted => {
+                stats.late_replies.add(1);
+                Fate::Done
+            }
         }
     }
 

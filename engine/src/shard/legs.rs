@@ -260,9 +260,11 @@ impl<P: Provider> Core<P> {
         let exposure = exposures.at(place);
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
+        let is_told = exposure.is_told;
         let result = exposure.prepare(&dead, &peer.conn, ledger, pool, map);
         peer.exposed -= 1;
-        if let Some(finished) = peer.end_call(ledger, id) {
+        let finished = if is_told { None } else { peer.end_call(ledger, id) };
+        if let Some(finished) = finished {
             stats.calls_done.add(1);
             stats.calls_failed.add(result.is_err().into());
             let (buffers, landed) = exposure.landed(&dead);
@@ -270,9 +272,9 @@ impl<P: Provider> Core<P> {
             let done = match result {
                 Ok(()) => {
                     let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                    Completion::new(peer.id, token, Ok(incoming))
+                    Completion::new(peer.id, token, incoming)
                 }
-                Err(error) => Completion::failed(peer.id, token, error, landed),
+                Err(error) => Completion::failed(peer.id, token, (id, error), landed),
             };
             handler.on_reply(done);
         }
@@ -291,20 +293,23 @@ impl<P: Provider> Core<P> {
     ) {
         let Core { peers, outbox, stats, .. } = &mut *self;
         let exposure = outbox.exposures.at(place);
-        let owner = exposure.owner;
+        let (owner, is_told) = (exposure.owner, exposure.is_told);
         let error = exposure.outcome.take().and_then(Result::err);
         let buffers = core::mem::take(&mut exposure.buffers);
         give_up(&mut outbox.exposures, place);
         if let Some(owner) = owner
             && let Some(peer) = peers.at(owner.peer)
-            && let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, owner.id)
         {
             peer.exposed -= 1;
-            stats.calls_done.add(1);
-            stats.calls_failed.add(1);
-            let error = error.unwrap_or(CallError::MemoryLost);
-            let landed = Landed::nothing();
-            handler.on_reply(Completion::failed(peer.id, finished.token, error, landed));
+            // On a connection that goes on, the reply to a call that was given up may still come.
+            let finished = if is_told { None } else { peer.end_call(&mut outbox.ledger, owner.id) };
+            if let Some(finished) = finished {
+                stats.calls_done.add(1);
+                stats.calls_failed.add(1);
+                let failed = (owner.id, error.unwrap_or(CallError::MemoryLost));
+                let landed = Landed::nothing();
+                handler.on_reply(Completion::failed(peer.id, finished.token, failed, landed));
+            }
         }
         self.free_buffers(buffers);
     }
@@ -319,7 +324,7 @@ impl<P: Provider> Core<P> {
         while let Some(place) = self.outbox.exposures.next_of(index, last) {
             let exposure = self.outbox.exposures.at(place);
             exposure.on_dead();
-            (exposure.is_called, exposure.is_fencing) = (false, false);
+            (exposure.is_called, exposure.is_fencing, exposure.is_withheld) = (false, false, false);
             self.finish_exposure(place, handler);
             last = Some(place);
         }

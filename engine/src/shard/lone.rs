@@ -44,7 +44,7 @@ impl<P: Provider> Core<P> {
             }
             LoneKind::Reply(finished) => {
                 stats.calls_done.add(1);
-                handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
+                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
             }
         }
         true

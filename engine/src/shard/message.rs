@@ -334,6 +334,15 @@ impl Messages {
         &mut self.heads[index as usize]
     }
 
+    /// Whether the payload of a message begins with these bytes.
+    #[cold]
+    pub fn begins_with(&mut self, index: u32, bytes: &[u8]) -> bool {
+        let head = &mut self.heads[index as usize];
+        let more = if head.body { self.bodies[index as usize].slots.first_mut() } else { None };
+        let slot = head.slot.as_mut().or(more);
+        slot.is_some_and(|slot| slot.payload_mut().starts_with(bytes))
+    }
+
     /// The message behind this one in its list.
     #[inline]
     pub fn next(&self, index: u32) -> Option<u32> {
@@ -427,6 +436,26 @@ impl Queue {
         self.head = index;
         self.len += 1;
         self.slots += messages.slots(index);
+    }
+
+    /// Takes a message out that is in the list, wherever it is.
+    #[cold]
+    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
+        let next = messages.head(index).next;
+        let mut before = NONE;
+        let mut at = self.head;
+        while at != index && at != NONE {
+            (before, at) = (at, messages.head(at).next);
+        }
+        match before {
+            NONE => self.head = next,
+            before => messages.head_mut(before).next = next,
+        }
+        if self.tail == index {
+            self.tail = before;
+        }
+        self.len -= 1;
+        self.slots -= messages.slots(index);
     }
 
     /// Takes the first message out.

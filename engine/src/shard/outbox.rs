@@ -9,6 +9,7 @@ use rpcrdma_proto::{
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 
+use super::deadlines::Deadlines;
 use super::exposed::Exposures;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
@@ -41,6 +42,8 @@ pub(crate) struct Outbox {
     pub leaked: u64,
     /// What own calls have exposed.
     pub exposures: Exposures,
+    /// Until when own calls may take.
+    pub deadlines: Deadlines,
     /// What the message under construction has beside its last slot.
     pub draft: Draft,
     /// What the call under construction wants of its reply.
@@ -88,6 +91,7 @@ impl Outbox {
         let returned = Vec::with_capacity(RETURNED_MAX);
         let leaked = 0;
         let ripe = Vec::with_capacity(messages.len());
+        let deadlines = Deadlines::new(ledger.calls.slots());
         Outbox {
             home,
             send,
@@ -101,6 +105,7 @@ impl Outbox {
             returned,
             leaked,
             exposures,
+            deadlines,
             draft: Draft::default(),
             wants: Vec::with_capacity(WANTS_MAX),
             ripe,

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{
-    Aborted, CallId, Complete, Control, Ingress, Part, Plain, PropertyOutcome, Received, ReplyTo,
-    Via, Violation,
+    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Plain, PropertyOutcome, Received,
+    ReplyTo, Via, Violation,
 };
 
 use super::close::Life;
@@ -118,7 +118,7 @@ impl<P: Provider> Core<P> {
             Some((Plain::Reply(finished), payload)) => {
                 stats.calls_done.add(1);
                 let incoming = Incoming::plain(payload);
-                handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
+                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
             }
             // What belongs to a group is no message of its own.
             None if peer.group_until.is_some() => {
@@ -285,8 +285,9 @@ impl<P: Provider> Core<P> {
                 Fate::Failed(id, CallError::BadReply(violation))
             }
             Ingress::Reject(report) => told(outbox.report(peer, &report)),
-            Ingress::Ignored(_) => {
+            Ingress::Ignored(reason) => {
                 stats.ignored.add(1);
+                stats.late_replies.add((reason == Ignored::LateReply).into());
                 Fate::Done
             }
             Ingress::Fatal(why) => Fate::Close(CloseReason::Protocol(why)),
@@ -375,7 +376,7 @@ impl<P: Provider> Core<P> {
         let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, id) else { return };
         stats.calls_done.add(1);
         let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
-        handler.on_reply(Completion::new(peer.id, finished.token, Ok(incoming)));
+        handler.on_reply(Completion::new(peer.id, finished.token, incoming));
     }
 
     /// Completes a call of ours with an error.
@@ -383,19 +384,20 @@ impl<P: Provider> Core<P> {
     pub fn fail_call<H: Handler>(
         &mut self,
         index: u32,
-        id: CallId,
+        call: CallId,
         error: CallError,
         handler: &mut H,
     ) {
-        if let Some(place) = self.exposure_of(index, id) {
+        if let Some(place) = self.exposure_of(index, call) {
             return self.end_exposed(place, Err(error), None, handler);
         }
         let Some(peer) = self.peers.at(index) else { return };
-        let finished = peer.end_call(&mut self.outbox.ledger, id);
+        let finished = peer.end_call(&mut self.outbox.ledger, call);
         let Some(finished) = finished else { return };
         self.stats.calls_done.add(1);
         self.stats.calls_failed.add(1);
-        handler.on_reply(Completion::new(peer.id, finished.token, Err(error)));
+        let (id, token) = (peer.id, finished.token);
+        handler.on_reply(Completion::failed(id, token, (call, error), Landed::nothing()));
     }
 }
 

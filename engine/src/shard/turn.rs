@@ -1,13 +1,13 @@
 //! What a handler may do once a turn.
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
-use rpcrdma_proto::PeerLimits;
+use rpcrdma_proto::{CallState, PeerLimits, ShardLedger};
 
 use super::letters::ShardHandle;
 use super::outbox::Outbox;
 use super::peers::{PeerId, Peers, Phase};
 use super::windows::Exposer;
-use crate::client::call::CallBuilder;
+use crate::client::call::{CallBuilder, CallHandle};
 use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::server::reply::{Answer, Asked, Reply};
@@ -50,6 +50,26 @@ impl Turn<'_> {
             return Err(CallRefused::Stopping);
         }
         CallBuilder::begin(self.outbox, self.peers, self.exposer, peer, cookie)
+    }
+
+    /// Ends a call of this shard before its reply: it is completed in the next turn with
+    /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply comes first. If memory
+    /// of it is exposed it is completed when its peer cannot reach that any more. False if the call is
+    /// over, or was ended before.
+    pub fn cancel(&mut self, call: CallHandle) -> bool {
+        let CallHandle { peer, name } = call;
+        let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
+        let Outbox { ledger: ShardLedger { calls, .. }, deadlines, .. } = &mut *self.outbox;
+        let slot = calls.slot(name.id, peer.index);
+        let entry = calls.find(name.id.xid(), peer.index).map(|(_, entry)| entry.state);
+        let is_open = matches!(entry, Some(CallState::Sent | CallState::Replying));
+        let Some(slot) = slot.filter(|_| is_up && is_open) else { return false };
+        if calls.name(name.id, peer.index) != Some(name) {
+            return false;
+        }
+        deadlines.cancel(slot, name);
+        self.handle.bell().ring();
+        true
     }
 
     /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is

@@ -131,6 +131,11 @@ impl Windows {
         !matches!(self.way, Way::Windows) || count <= self.total
     }
 
+    /// Whether no right ever ends.
+    pub fn are_for_good(&self) -> bool {
+        matches!(self.way, Way::Static(_))
+    }
+
     /// Gives a right its key, of a call that has so many already. Nothing is open yet, or nobody
     /// knows of it.
     ///

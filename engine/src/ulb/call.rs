@@ -2,8 +2,9 @@
 
 use super::binding::{BindError, Bound, Order, ReplyMax};
 use super::header::{REPLY_HEADER_LEN, REPLY_MISMATCH_LEN};
-use crate::client::call::{CallBuilder, Want};
+use crate::client::call::{CallBuilder, CallHandle, Want};
 use crate::client::sink::Sink;
+use crate::client::unsent::Unsent;
 use crate::payload::Payload;
 use crate::shard::message::Bulk;
 
@@ -164,6 +165,40 @@ impl<'a> BoundCall<'a> {
         };
         let behind = results.max(REPLY_MISMATCH_LEN);
         Ok(REPLY_HEADER_LEN.saturating_add(behind).saturating_add(self.reply_more))
+    }
+
+    /// As [`CallBuilder::deadline`].
+    pub fn deadline(&mut self, at: u64) {
+        self.call.deadline(at);
+    }
+
+    /// As [`CallBuilder::xid`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn xid(&mut self, xid: u32) -> Result<(), BindError> {
+        self.call.xid(xid)?;
+        Ok(())
+    }
+
+    /// As [`CallBuilder::handle`].
+    pub fn handle(&mut self) -> CallHandle {
+        self.call.handle()
+    }
+
+    /// As [`BoundCall::submit`], but gives placed memory and sinks back if the call cannot be sent.
+    ///
+    /// # Errors
+    /// [`Unsent`] has them, and says what is missing or in the way; nothing has been sent.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn try_submit(mut self) -> Result<(), Unsent<BindError>> {
+        match self.reply_max() {
+            Ok(reply_max) => {
+                self.call.reply_payload_max(reply_max);
+                self.call.try_submit().map_err(|unsent| unsent.map(BindError::from))
+            }
+            Err(why) => Err(self.call.take_back(why)),
+        }
     }
 
     /// Sends the call with the next poll.

@@ -7,6 +7,7 @@ pub mod connections;
 pub mod credits;
 pub mod ending;
 pub mod explicit;
+pub mod given_up;
 pub mod inline;
 pub mod late;
 pub mod loans;
@@ -56,6 +57,9 @@ macro_rules! api_suite {
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
                 stale_tickets_are_void, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
+            given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
+                who_gives_up_has_no_more_credits_for_it, what_has_not_left_is_taken_back,
+                memory_comes_back_when_nobody_can_write_to_it, a_call_is_made_once_more_with_its_xid;
             properties: changes_are_asked_for_and_answered, changes_are_announced;
             credits: used_up_credits_refuse_and_recover, a_refused_call_gives_its_memory_back,
                 a_long_call_waits_for_all_its_credits,
@@ -107,6 +111,8 @@ macro_rules! api_suite_one {
             loans: own_buffers_come_home;
             late: answers_come_in_any_order, a_ticket_belongs_to_its_shard,
                 an_unanswered_call_ends_with_its_connection;
+            given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
+                who_gives_up_has_no_more_credits_for_it;
             credits: used_up_credits_refuse_and_recover, every_connection_gets_a_credit,
                 the_table_of_calls_is_bounded, few_send_slots_are_enough;
             connections: nobody_listens, a_full_server_rejects,

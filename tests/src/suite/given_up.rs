@@ -1,0 +1,252 @@
+//! Calls that end before their reply: by a deadline, or because the program wants them no more. And
+//! calls that are made once more.
+
+use rpcrdma_engine::shard::audit::PeerAudit;
+use rpcrdma_engine::{
+    CallBuilder, CallError, CallHandle, CallRefused, Execution, PeerId, Provider, Sink, Want,
+};
+use rpcrdma_proto::SendError;
+
+use super::explicit::{self, VERSIONS};
+use crate::script::{Order, POISON, Part, Place, Script};
+use crate::world::{Open, Plan, World};
+
+/// Nanoseconds that a call may take here: less than any other deadline.
+const TIME: u64 = 20_000_000_000;
+
+/// A call whose reply does not come in time is over then. What its peer may still use stays with it
+/// until the reply is here, which nobody gets; then all of it is free.
+pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let free = book(&mut world);
+    let call = Script::new(1, &[Part::Inline(30)], &[Part::Inline(4)]).order(Order::Elsewhere);
+    let until = world.now + TIME;
+    let other = world.call(0, peer, &call).expect("a call without a deadline");
+    let (late, handle) = world
+        .call_with(0, peer, &call, |call| Ok(call.deadline(until).handle()))
+        .expect("a call with one");
+    world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 2);
+    world.settle();
+    assert_eq!(world.open_calls(), 2, "there is time");
+    world.now = world.now.max(until);
+    world.until("one is over", |world| world.open_calls() == 1);
+    let done = world.done.pop().expect("the one with a deadline");
+    assert_eq!(done.cookie, late);
+    assert_eq!(done.result, Err(CallError::DeadlineExceeded(Execution::Unknown)));
+    assert!(!world.clients[0].cancel(handle), "it is over");
+    let held = book(&mut world);
+    assert_eq!((held.calls, held.credits_held, held.replies_held), (2, 2, 2), "its peer has it");
+    let stats = world.clients[0].handle().stats();
+    assert_eq!((stats.call_deadlines, stats.calls_failed, stats.late_replies), (1, 1, 0));
+    answer_all(&mut world);
+    world.until("the other is answered", |world| world.open_calls() == 0);
+    assert_eq!(world.done.pop().map(|done| (done.check(), done.cookie).1), Some(other));
+    world.until("the late reply is here", |world| {
+        world.clients[0].handle().stats().late_replies == 1
+    });
+    let back = book(&mut world);
+    assert_eq!((back.calls, back.credits_held, back.credits_in_flight), (0, 0, 0));
+    assert_eq!((back.replies_held, back.id), (free.replies_held, free.id));
+    // No deadline of an earlier call is that of a later one in its place.
+    for seed in 2..20 {
+        world.round(0, peer, &Script::new(seed, &[], &[]));
+        world.now += TIME;
+    }
+    let stats = world.clients[0].handle().stats();
+    assert_eq!((stats.call_deadlines, stats.calls_out, stats.calls_done), (1, 21, 21));
+    assert_eq!(world.clients[0].handle().connections(), 1);
+    world.check_nothing_leaked();
+}
+
+/// Calls that were given up go on holding their credits: the peer may still send all their replies.
+pub fn who_gives_up_has_no_more_credits_for_it<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan::both(|raw| {
+        raw.connections.credits = 4;
+        raw.connections.request_transmissions_max = 4;
+    });
+    let (mut world, peer) = World::pair(open, &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let call = Script::new(1, &[], &[Part::Inline(4)]).order(Order::Elsewhere);
+    let handles: Vec<CallHandle> = (0..4)
+        .map(|_| world.call_with(0, peer, &call, |call| Ok(call.handle())).expect("a credit").1)
+        .collect();
+    world.until("they are there", |world| world.servers[0].handler().elsewhere.len() == 4);
+    for handle in &handles {
+        assert!(world.clients[0].cancel(*handle) && world.clients[0].cancel(*handle));
+    }
+    let done = world.finish();
+    let cancelled = CallError::Cancelled(Execution::Unknown);
+    assert!(done.iter().all(|done| done.result == Err(cancelled)) && done.len() == 4);
+    assert!(handles.iter().all(|handle| !world.clients[0].cancel(*handle)), "they are over");
+    let refused = CallRefused::Protocol(SendError::NotEnoughCredits { need: 1, have: 0 });
+    assert_eq!(world.call(0, peer, &call), Err(refused));
+    let used = CallRefused::Protocol(SendError::XidInUse { xid: handles[0].xid() });
+    let again = world.clients[0].call(peer, 0).expect("a slot").xid(handles[0].xid()).err();
+    assert_eq!(again, Some(used), "nor another call for their xids");
+    for answered in 1..=4 {
+        answer_one(&mut world);
+        world.until("a late reply is here", |world| {
+            world.clients[0].handle().stats().late_replies == answered
+        });
+        let now = world.now;
+        assert_eq!(world.clients[0].turn(now).credits(peer), answered as u32);
+    }
+    world.round(0, peer, &Script::new(2, &[], &[]));
+    assert_eq!(world.clients[0].handle().stats().calls_cancelled, 4);
+    world.check_nothing_leaked();
+}
+
+/// A call that has not left is taken back: its peer never hears of it, it was not executed, and all
+/// that it held is free at once.
+pub fn what_has_not_left_is_taken_back<P: Provider>(open: Open<'_, P>) {
+    let plans = [Plan::default(), explicit::plan("two"), explicit::plan("one")];
+    for plan in plans {
+        let (mut world, peer) = World::pair(open, &plan);
+        world.lends = true;
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        let want = [Want { len_min: 0, len_max: 9_000 }];
+        let shapes = [
+            Script::new(1, &[], &[]),
+            Script::new(2, &[Part::Inline(9_000)], &[]),
+            Script::new(3, &[Part::Inline(5), Part::Bulk(9_000)], &[]),
+            Script::new(4, &[], &[Part::Bulk(9_000)]).wants(&want).place(Place::Into(2)),
+            Script::new(5, &[Part::Bulk(9_000)], &[Part::Inline(9_000)]),
+        ];
+        for gone in 0..shapes.len() {
+            take_back(&mut world, peer, &shapes, gone);
+        }
+        assert_eq!(world.clients[0].handle().connections(), 1);
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
+
+/// Makes all of these calls and takes one back before anything leaves.
+fn take_back<P: Provider>(world: &mut World<P>, peer: PeerId, shapes: &[Script], gone: usize) {
+    let calls = world.servers[0].handler().calls;
+    let mut made = Vec::new();
+    for script in shapes {
+        let named = world.call_with(0, peer, script, |call| Ok(call.handle()));
+        made.push(named.expect("there is room for all"));
+    }
+    let (cookie, handle) = made[gone];
+    let before = book(world);
+    assert!(world.clients[0].cancel(handle));
+    world.turn_client(0);
+    let [done] = world.done.as_slice() else { panic!("{} are over", world.done.len()) };
+    assert_eq!(done.cookie, cookie);
+    assert_eq!(done.result, Err(CallError::Cancelled(Execution::NotExecuted)));
+    assert_eq!(done.check_sinks(), 0);
+    world.done.clear();
+    let after = book(world);
+    assert_eq!((before.calls, after.calls), (5, 4));
+    assert!(after.credits_held < before.credits_held, "{before:?} {after:?}");
+    assert_eq!(after.credits_held, after.credits_in_flight);
+    for done in world.finish() {
+        done.check();
+    }
+    world.settle();
+    assert_eq!(world.servers[0].handler().calls, calls + 4, "nobody has heard of it");
+}
+
+/// What a call has exposed is the program's again when its peer cannot reach it any more. A peer that
+/// answers then writes to a dead key, and loses its connection; the memory is as the program left it.
+pub fn memory_comes_back_when_nobody_can_write_to_it<P: Provider>(open: Open<'_, P>) {
+    for version in VERSIONS {
+        let (mut world, peer) = World::pair(open, &explicit::plan(version));
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        let script = Script::new(3, &[], &[Part::Bulk(9_000)]).order(Order::Elsewhere);
+        let (now, until) = (world.now, world.now + TIME);
+        let mut piece = world.clients[0].turn(now).buffer().expect("a buffer");
+        piece.truncate(9_000);
+        piece.fill(POISON);
+        let mut call = world.clients[0].call(peer, 77).expect("a slot");
+        call.payload().put_fixed(&script.head());
+        call.want_into(Want { len_min: 0, len_max: 9_000 }, Sink::from(piece));
+        call.reply_payload_max(script.reply_payload_max()).deadline(until);
+        let xid = call.handle().xid();
+        call.submit().expect("there is room");
+        world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 1);
+        assert!(world.clients[0].shard().audit().exposures == 1);
+        world.now = until;
+        let mut sink = None;
+        world.completion(0, |mut done| {
+            let why = CallError::DeadlineExceeded(Execution::Unknown);
+            assert_eq!((done.cookie(), done.xid()), (77, xid));
+            assert_eq!(done.result().err(), Some(why));
+            sink = done.take_sink(0);
+        });
+        let mut memory: Vec<_> = sink.expect("its memory").into_pieces().collect();
+        memory[0].fill(0x11);
+        assert_eq!(world.clients[0].shard().audit().exposures, 0);
+        let held = book(&mut world);
+        assert_eq!((held.calls, held.credits_held), (1, 1), "its reply may still come");
+        let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
+        assert_eq!(finished.bulk.len(), 1);
+        world.servers[0].handle().finish(ticket, finished).expect("there is room");
+        world.until("the connection is lost", |world| {
+            world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+        });
+        assert!(memory[0].iter().all(|byte| *byte == 0x11), "nobody has written to it");
+        drop(memory);
+        let again = world.connect(0);
+        world.round(0, again, &Script::new(5, &[], &[]));
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
+
+/// A call that is made once more, on another connection, has the xid of the first, whoever has made
+/// that; and calls with xids of the program's own are found like all others.
+pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &Plan::default());
+    let other = world.connect(0);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    world.round(0, other, &Script::new(0, &[], &[]));
+    let first = Script::new(1, &[], &[]).order(Order::Never);
+    let (cookie, handle) =
+        world.call_with(0, peer, &first, |call| Ok(call.handle())).expect("a call");
+    world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+    assert!(world.clients[0].cancel(handle));
+    assert_eq!(world.finish().iter().map(|done| done.cookie).collect::<Vec<_>>(), [cookie]);
+    let again = Script::new(2, &[Part::Inline(6_000)], &[Part::Bulk(6_000)]);
+    let mut xids = vec![handle.xid()];
+    xids.extend([16, 17, 0x7fff_ffff, 0x1234_5678]);
+    for xid in xids {
+        let with = |call: &mut CallBuilder<'_>| Ok(call.xid(xid)?.handle());
+        for _twice in 0..2 {
+            let (_, again) = world.call_with(0, other, &again, with).expect("nobody has it there");
+            assert_eq!(again.xid(), xid);
+            let used = CallRefused::Protocol(SendError::XidInUse { xid });
+            assert_eq!(world.call_with(0, other, &first, with).err(), Some(used));
+            for done in world.finish() {
+                done.check();
+            }
+        }
+    }
+    for xid in [0, 15, 1 << 31, u32::MAX] {
+        let (min, max) = (16, 0x7fff_ffff);
+        let why = CallRefused::Protocol(SendError::XidNotOurs { xid, min, max });
+        let refused = world.clients[0].call(peer, 0).expect("a slot").xid(xid).err();
+        assert_eq!(refused, Some(why));
+    }
+    world.round(0, peer, &Script::new(3, &[], &[]));
+    assert_eq!(world.clients[0].handle().connections(), 2);
+}
+
+/// The client's book of its oldest connection.
+fn book<P: Provider>(world: &mut World<P>) -> PeerAudit {
+    world.clients[0].shard().audit().peers[0]
+}
+
+fn answer_all<P: Provider>(world: &mut World<P>) {
+    while !world.servers[0].handler().elsewhere.is_empty() {
+        answer_one(world);
+    }
+}
+
+fn answer_one<P: Provider>(world: &mut World<P>) {
+    let (ticket, finished) = world.servers[0].handler().elsewhere.pop().expect("a ticket");
+    world.servers[0].handle().finish(ticket, finished).expect("there is room for every ticket");
+}
