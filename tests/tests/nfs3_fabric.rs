@@ -9,11 +9,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
+use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Engine, Fabric, ShardHandle};
+use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle};
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::suite;
-use rpcrdma_tests::nfs::{Moved, Nfs, Scene};
+use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Request, Scene};
 use server::{Options, Server, Squash};
 
 /// A directory that is gone with its test.
@@ -167,4 +170,49 @@ fn version_two_without_placement_by_send() {
 fn a_server_of_version_one_is_found_out_once() {
     let both = (serving(|raw| raw.protocol.version = "one".into()), calling(|_| {}));
     with_server(both, 4096, suite::versions::a_server_of_version_one_is_found_out_once);
+}
+
+/// A REMOVE is repeated over another connection: with the xid of the first it is answered as that
+/// was, and the file is removed once; with another xid it is another call.
+#[test]
+fn a_call_that_is_repeated_with_its_xid_is_not_executed_again() {
+    with_server((serving(|_| {}), calling(|_| {})), 4096, |scene, to| {
+        let (dir, path) = scene.fresh("repeated");
+        for (name, is_cancelled) in [("answered", false), ("given up", true)] {
+            let name3 = filename3(Opaque::borrowed(name.as_bytes()));
+            let object = diropargs3 { dir: dir.clone(), name: name3 };
+            let remove = Request::new(nfs3::REMOVE, &REMOVE3args { object });
+            fs::write(path.join(name), "once").expect("a file");
+            let rpc = &mut scene.nfs.rpc;
+            let call = rpc.submit(&remove).expect("there is room");
+            let xid = if is_cancelled {
+                // It leaves with the first poll, and is given up before its answer is looked at: if
+                // that has not come with the same.
+                let mut answered = None;
+                rpc.client().poll(Clock::new().now(), |done| answered = Some(done.xid()));
+                answered.unwrap_or_else(|| {
+                    let xid = rpc.cancel(call);
+                    let gone = CallError::Cancelled(Execution::Unknown);
+                    let done = rpc.finish(call);
+                    assert!(matches!(done, Err(Failure::Call { error, .. }) if error == gone));
+                    xid
+                })
+            } else {
+                let reply = rpc.finish(call).expect("an answer");
+                assert_eq!(status(&reply.results), 0);
+                reply.xid
+            };
+            rpc.reconnect(to).expect("another connection");
+            let again = rpc.call(&remove.clone().repeating(xid)).expect("an answer");
+            assert_eq!((status(&again.results), again.xid), (0, xid), "{name}: as the first time");
+            assert!(!path.join(name).exists());
+            let other = rpc.call(&remove).expect("an answer");
+            assert_eq!(status(&other.results), 2, "{name}: NFS3ERR_NOENT");
+        }
+    });
+}
+
+fn status(results: &[u8]) -> u32 {
+    let word = results.first_chunk().expect("results begin with a status");
+    u32::from_be_bytes(*word)
 }

@@ -9,8 +9,8 @@ use nfs3_types::rpc::{RPC_VERSION_2, auth_unix, call_body, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Pack};
 use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, nfs3};
 use rpcrdma_engine::{
-    Bulk, CallError, CallRefused, Client, Clock, EndOfMessage, Incoming, Loan, PayloadReader,
-    PeerId, PeerLimits, Provider, SetupError, Sink, Want,
+    Bulk, CallError, CallHandle, CallRefused, Client, Clock, EndOfMessage, Incoming, Loan,
+    PayloadReader, PeerId, PeerLimits, Provider, SetupError, Sink, Want,
 };
 
 /// How the data of a call are given to the server.
@@ -42,6 +42,7 @@ pub struct Request {
     data: Option<(Vec<u8>, Give)>,
     result: Option<(u32, Take)>,
     asks: Option<u32>,
+    xid: Option<u32>,
 }
 
 impl Request {
@@ -51,7 +52,7 @@ impl Request {
     /// If the arguments have no XDR.
     pub fn new(procedure: u32, arguments: &impl Pack) -> Request {
         let arguments = packed(arguments);
-        Request { procedure, arguments, data: None, result: None, asks: None }
+        Request { procedure, arguments, data: None, result: None, asks: None, xid: None }
     }
 
     /// With data in the place of the empty item that the arguments end with.
@@ -71,6 +72,12 @@ impl Request {
         self
     }
 
+    /// With the xid of the call that it repeats.
+    pub fn repeating(mut self, xid: u32) -> Request {
+        self.xid = Some(xid);
+        self
+    }
+
     /// With results of up to `len_max` bytes that only the arguments know.
     pub fn asking(mut self, len_max: u32) -> Request {
         self.asks = Some(len_max);
@@ -87,6 +94,8 @@ pub struct Reply {
     pub placed: bool,
     /// Whether memory of the program came back with it.
     pub sink: bool,
+    /// The xid of the call.
+    pub xid: u32,
 }
 
 /// Why a call has no results.
@@ -144,7 +153,7 @@ pub struct Caller<P: Provider> {
     clock: Clock,
     calls: u64,
     credentials: opaque_auth<'static>,
-    open: HashMap<u64, Bound>,
+    open: HashMap<u64, (Bound, CallHandle)>,
     done: HashMap<u64, Result<Reply, Failure>>,
 }
 
@@ -252,6 +261,16 @@ impl<P: Provider> Caller<P> {
         }
     }
 
+    /// Gives a call up. Returns its xid.
+    ///
+    /// # Panics
+    /// If there is no such call.
+    pub fn cancel(&mut self, call: u64) -> u32 {
+        let (_, handle) = self.open[&call];
+        self.client.cancel(handle);
+        handle.xid()
+    }
+
     /// Waits for the results of a call.
     ///
     /// # Errors
@@ -274,16 +293,18 @@ impl<P: Provider> Caller<P> {
         let Caller { client, open, done, clock, .. } = self;
         let was_busy = client.poll(clock.now(), |mut completion| {
             let cookie = completion.cookie();
-            let Some(bound) = open.remove(&cookie) else { return };
+            let Some((bound, _)) = open.remove(&cookie) else { return };
             let reply = match completion.result() {
                 Ok(incoming) => read(&bound, incoming),
                 Err(error) => Err(Failure::Call { error, sink: false }),
             };
             let back = completion.take_sink(0).is_some();
-            let reply = reply.map(|reply| Reply { sink: back, ..reply }).map_err(|why| match why {
-                Failure::Call { error, .. } => Failure::Call { error, sink: back },
-                other => other,
-            });
+            let xid = completion.xid();
+            let reply =
+                reply.map(|reply| Reply { sink: back, xid, ..reply }).map_err(|why| match why {
+                    Failure::Call { error, .. } => Failure::Call { error, sink: back },
+                    other => other,
+                });
             done.insert(cookie, reply);
         });
         if !was_busy {
@@ -291,7 +312,11 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    fn try_submit(&mut self, request: &Request, cookie: u64) -> Result<Bound, Failure> {
+    fn try_submit(
+        &mut self,
+        request: &Request,
+        cookie: u64,
+    ) -> Result<(Bound, CallHandle), Failure> {
         let bound = nfs3::BINDING.bind(request.procedure, Protection::None)?;
         let sink = match request.result {
             Some((len, Take::Sink(pieces))) if len > 0 => self.memory(len as usize, pieces)?,
@@ -332,8 +357,12 @@ impl<P: Provider> Caller<P> {
         if let Some(len_max) = request.asks {
             call.asks(len_max);
         }
+        if let Some(xid) = request.xid {
+            call.xid(xid)?;
+        }
+        let handle = call.handle();
         call.submit()?;
-        Ok(bound)
+        Ok((bound, handle))
     }
 
     /// Registered memory of `len` bytes, in at least so many pieces.
@@ -400,7 +429,7 @@ fn read(bound: &Bound, incoming: &Incoming<'_>) -> Result<Reply, Failure> {
     }
     // Nothing was placed that may not be.
     items.end()?;
-    Ok(Reply { results, placed, sink: false })
+    Ok(Reply { results, placed, sink: false, xid: 0 })
 }
 
 /// The header of a reply, from `reply_stat` on.
