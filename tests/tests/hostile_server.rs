@@ -296,3 +296,62 @@ fn anything(xid: u32, random: &mut Random) -> Vec<u8> {
     bytes.resize(4096 + random.below(60_000) as usize, 0x44);
     bytes
 }
+
+/// A call is given up while its reply arrives: the rest of that is taken, nobody gets it, and all that
+/// the call held is free then.
+#[test]
+fn a_call_that_is_given_up_while_its_reply_arrives_takes_all_of_it() {
+    for is_late in [false, true] {
+        let mut scene = Scene::new();
+        let until = scene.world.now + 100_000_000;
+        let mut call = scene.world.clients[0].call(scene.peer, 1).expect("a call");
+        call.payload().put_fixed(&[9; 40]);
+        call.want(Want { len_min: 0, len_max: 200_000 });
+        if is_late {
+            call.deadline(until);
+        }
+        let handle = call.handle();
+        call.submit().expect("a credit");
+        let arrived = (0..1_000).find_map(|_| {
+            scene.turn();
+            scene.raw.recv()
+        });
+        let (header, _) = Header::decode(arrived.as_ref().expect("a call")).expect("a header");
+        let xid = header.xid;
+        assert_eq!(xid, handle.xid());
+        let items = [MsgItem { disp: 24, length: 0, loc: Loc::NoItem }];
+        let resp = XmtResp { dp: Array::from_slice(&items), count: 2, pslen: 24 };
+        scene.raw.send(&optional(xid, Optional::XmtResp(resp), &rpc(xid)));
+        for _ in 0..20 {
+            scene.world.now += 1_000;
+            scene.world.clients[0].poll(scene.world.now, |done| panic!("{:?}", done.result()));
+            let _ = scene.raw.turn();
+        }
+        assert_eq!(scene.world.clients[0].shard().audit().receives_parked, 1);
+        match is_late {
+            true => scene.world.now = until,
+            false => assert!(scene.world.clients[0].cancel(handle)),
+        }
+        assert_eq!(scene.turn(), [Err(())]);
+        let audit = scene.world.clients[0].shard().audit();
+        assert_eq!((audit.receives_parked, audit.peers[0].credits_in_flight), (1, 1));
+        let rest = XmtCont { xnum: 1, itype: opttype::XMTRESP, pslen: 4 };
+        scene.raw.send(&optional(xid, Optional::XmtCont(rest), &[0; 4]));
+        (0..20).for_each(|_| assert!(scene.turn().is_empty()));
+        let audit = scene.world.clients[0].shard().audit();
+        assert_eq!((audit.receives_parked, audit.peers[0].credits_in_flight), (0, 0));
+        assert_eq!((audit.calls, audit.reply_reserved), (0, 0));
+        let stats = scene.world.clients[0].handle().stats();
+        assert_eq!((stats.late_replies, stats.violations), (1, 0));
+        assert_eq!(
+            (stats.calls_cancelled, stats.call_deadlines),
+            match is_late {
+                true => (0, 1),
+                false => (1, 0),
+            }
+        );
+        assert!(!scene.raw.is_lost());
+        let xid = scene.call();
+        assert_eq!(scene.answer(xid, &[placed(xid)]), Ok(24));
+    }
+}
