@@ -68,10 +68,27 @@ impl Connection {
     /// Gives back what a call holds.
     #[inline]
     pub(crate) fn end_call(&mut self, ledger: &mut ShardLedger, id: CallId) -> Option<Finished> {
-        let Ended { credits, receives, token } = ledger.calls.remove(id, self.peer)?;
+        let ended = ledger.calls.remove(id, self.peer)?;
+        Some(self.give_back(ledger, ended))
+    }
+
+    /// As [`Connection::end_call`], for a call whose xid the program has not chosen.
+    #[inline]
+    pub(crate) fn end_own_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+    ) -> Option<Finished> {
+        let ended = ledger.calls.remove_own(id, self.peer)?;
+        Some(self.give_back(ledger, ended))
+    }
+
+    #[inline]
+    fn give_back(&mut self, ledger: &mut ShardLedger, ended: Ended) -> Finished {
+        let Ended { credits, receives, token } = ended;
         self.credits.give_back(credits);
         ledger.replies.release(receives);
-        Some(Finished { token })
+        Finished { token }
     }
 
     /// The call that a reply belongs to.

@@ -271,11 +271,20 @@ impl CallTable {
     /// Ends a call and frees its slot.
     #[inline]
     pub fn remove(&mut self, id: CallId, peer: u32) -> Option<Ended> {
+        match self.remove_own(id, peer) {
+            Some(ended) => Some(ended),
+            None => self.remove_chosen(id, peer),
+        }
+    }
+
+    /// As [`CallTable::remove`], if the xid is of the table's own choice.
+    #[inline]
+    pub(crate) fn remove_own(&mut self, id: CallId, peer: u32) -> Option<Ended> {
         let index = self.index_of(id.0);
-        let slot = match self.slots.get_mut(index as usize) {
-            Some(slot) if slot.xid == id.0 && slot.peer == peer => slot,
-            _ => return self.remove_chosen(id, peer),
-        };
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.xid != id.0 || slot.peer != peer {
+            return None;
+        }
         slot.peer = NONE;
         slot.next_free = self.free;
         self.free = index;
@@ -288,22 +297,31 @@ impl CallTable {
     #[inline]
     #[must_use]
     pub fn find(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
-        match self.slots.get(self.index_of(xid) as usize) {
-            Some(slot) if slot.xid == xid && slot.peer == peer => Some((CallId(xid), &slot.entry)),
-            _ => self.find_chosen(xid, peer),
-        }
+        self.find_own(xid, peer).or_else(|| self.find_chosen(xid, peer))
+    }
+
+    /// As [`CallTable::find`], if the xid is of the table's own choice.
+    #[inline]
+    pub(crate) fn find_own(&self, xid: u32, peer: u32) -> Option<(CallId, &CallEntry)> {
+        let slot = self.slots.get(self.index_of(xid) as usize)?;
+        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &slot.entry))
     }
 
     /// As [`CallTable::find`], to be changed.
     #[inline]
     pub fn find_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
-        let index = self.index_of(xid) as usize;
-        let is_it = |slot: &Slot| slot.xid == xid && slot.peer == peer;
-        if !self.slots.get(index).is_some_and(is_it) {
-            return self.find_chosen_mut(xid, peer);
+        if self.find_own(xid, peer).is_some() {
+            return self.find_own_mut(xid, peer);
         }
+        self.find_chosen_mut(xid, peer)
+    }
+
+    /// As [`CallTable::find_own`], to be changed.
+    #[inline]
+    pub(crate) fn find_own_mut(&mut self, xid: u32, peer: u32) -> Option<(CallId, &mut CallEntry)> {
+        let index = self.index_of(xid) as usize;
         let slot = self.slots.get_mut(index)?;
-        Some((CallId(xid), &mut slot.entry))
+        (slot.xid == xid && slot.peer == peer).then_some((CallId(xid), &mut slot.entry))
     }
 
     /// The next call of a connection in the slots from `start` on, and the slot to go on from, for the

@@ -70,13 +70,13 @@ impl Connection {
 
     #[inline]
     fn on_plain_reply(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
-        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         if entry.state != CallState::Sent || credit == 0 || entry.mark != NO_MARK {
             return None;
         }
         self.idle_messages = 0;
         self.credits.on_grant(credit);
-        self.end_call(ledger, id).map(Plain::Reply)
+        self.end_own_call(ledger, id).map(Plain::Reply)
     }
 
     /// Plans a call without items or wants, and encodes its header. `None` if it has to take the
@@ -93,7 +93,7 @@ impl Connection {
         if reply_payload_max > self.reply_room() || payload > self.plain_room() {
             return None;
         }
-        let (_, entry) = ledger.calls.find_mut(id.xid(), self.peer)?;
+        let (_, entry) = ledger.calls.find_own_mut(id.xid(), self.peer)?;
         if entry.state != CallState::Opened || self.credits.available() == 0 {
             return None;
         }

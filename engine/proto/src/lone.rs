@@ -186,7 +186,7 @@ impl Connection {
             return None;
         }
         let payload_start = payload(bytes, REPLY_LEN, len, xid, MsgType::Reply)?;
-        let (id, entry) = ledger.calls.find(xid, self.peer)?;
+        let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         let is_wanted = entry.wants.len() == 1 && entry.wants.check(0, ItemKind::Tbsn).is_ok();
         if entry.state != CallState::Sent || entry.mark != NO_MARK || !is_wanted {
             return None;
@@ -196,7 +196,7 @@ impl Connection {
         self.idle_messages = 0;
         self.credits.on_grant(credit);
         self.group.on_single(xid);
-        let kind = LoneKind::Reply(self.end_call(ledger, id)?);
+        let kind = LoneKind::Reply(self.end_own_call(ledger, id)?);
         let (item, directions) = (Some(item), None);
         Some(Lone { kind, payload_start, payload_len: len, item, directions })
     }
