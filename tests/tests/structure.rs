@@ -122,6 +122,7 @@ const DATA_PATH: &[&str] = &[
     "engine/proto/src/receive.rs",
     "engine/proto/src/report.rs",
     "engine/proto/src/route.rs",
+    "engine/proto/src/segments.rs",
     "engine/proto/src/version.rs",
     "engine/src/client/call.rs",
     "engine/src/client/completion.rs",

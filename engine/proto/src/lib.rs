@@ -47,6 +47,7 @@ pub mod property;
 mod receive;
 pub mod report;
 pub mod route;
+mod segments;
 pub mod settings;
 pub mod version;
 mod xmt;

@@ -9,6 +9,7 @@ use rpcrdma_xdr::numbers::{proc, size};
 use crate::demand::Exposed;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
+use crate::segments::put_filled;
 
 /// The lists of a call; their segments are those that were exposed.
 #[derive(Debug, Clone, Copy)]
@@ -107,15 +108,17 @@ impl ReplyLists<'_> {
         writer.put_u32(if self.is_written { proc::NOMSG } else { proc::MSG })?;
         // RFC 8166 4.3.1: no Read list in a reply.
         writer.put_bool(false)?;
-        for (index, chunk) in self.writes.iter().enumerate() {
+        for (index, WriteChunk(chunk)) in self.writes.iter().enumerate() {
             writer.put_bool(true)?;
-            put_returned(chunk, written_len(items, written, index), writer)?;
+            put_filled(chunk, written_len(items, written, index), writer)?;
         }
         writer.put_bool(false)?;
         writer.put_bool(self.reply.is_some())?;
         match self.reply {
             None => Ok(()),
-            Some(chunk) => put_returned(chunk, if self.is_written { stream } else { 0 }, writer),
+            Some(WriteChunk(chunk)) => {
+                put_filled(chunk, if self.is_written { stream } else { 0 }, writer)
+            }
         }
     }
 }
@@ -123,11 +126,6 @@ impl ReplyLists<'_> {
 /// Bytes that are written to the Write chunk at `index`.
 pub(crate) fn written_len(items: &[BulkItem], written: ItemSet, index: usize) -> u32 {
     items.get(index).filter(|_| written.contains(index)).map_or(0, |item| item.len)
-}
-
-/// The length of all segments.
-pub(crate) fn total_len(segments: impl Iterator<Item = RdmaSegment>) -> u64 {
-    segments.map(|segment| u64::from(segment.length)).sum()
 }
 
 fn put_reads(
@@ -138,20 +136,5 @@ fn put_reads(
     segments.iter().try_for_each(|target| {
         writer.put_bool(true)?;
         ReadSegment { position, target: *target }.encode(writer)
-    })
-}
-
-/// RFC 8166 3.4.6: the segment count and all segments, with the lengths that are returned.
-fn put_returned(
-    WriteChunk(segments): WriteChunk<'_>,
-    len: u32,
-    writer: &mut Writer<'_>,
-) -> Result<(), NoRoom> {
-    writer.put_u32(segments.len() as u32)?;
-    let mut left = len;
-    segments.iter().try_for_each(|segment| {
-        let length = segment.length.min(left);
-        left -= length;
-        RdmaSegment { length, ..segment }.encode(writer)
     })
 }

@@ -2,13 +2,14 @@
 
 use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
 
-use crate::chunks::lists::{ReplyLists, total_len};
+use crate::chunks::lists::ReplyLists;
 use crate::demand::{Exposed, ReplyDemand};
 use crate::error::SendError;
 use crate::placement::layout::{ItemSet, Layout};
 use crate::placement::plan::{Form, GroupPlan, Sizes};
 use crate::property::PeerLimits;
 use crate::route::{Spread, spread};
+use crate::segments::total_len;
 use crate::settings::{Interop, ReplyChunkUse};
 
 /// Plans a reply within what the caller offered. Its items are known to be in order.

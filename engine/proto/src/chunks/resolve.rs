@@ -3,13 +3,13 @@
 use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 
-use crate::chunks::lists::total_len;
 use crate::demand::Offered;
 use crate::error::Violation;
 use crate::ingress::{Message, Via};
 use crate::placement::resolve::{
     Items, MessageBody, Place, Placed, PlacedItem, SegmentSource, Segments,
 };
+use crate::segments::{check_possible, total_len};
 
 /// Bytes that every message begins with and that are never taken out of it: xid and direction.
 const RPC_PREFIX_LEN: u64 = 8;
@@ -22,9 +22,7 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
     let Message { via, part, reads, writes, reply, .. } = *message;
     let segments = reads.iter().map(|read| read.target);
     let offered = writes.iter().chain(reply).flat_map(|WriteChunk(segments)| segments.iter());
-    if segments.chain(offered).any(|segment| !is_possible(&segment)) {
-        return Err(Violation::BadHeader("a segment ends beyond the last address"));
-    }
+    check_possible(segments.chain(offered))?;
     let mut stream = u64::from(part.payload_len);
     let mut body = None;
     if let Some(chunk) = ReadChunks::new(reads).next().filter(|chunk| chunk.position == 0) {
@@ -143,10 +141,6 @@ fn returned_len(
         is_short |= segment.length < offer.length;
     }
     Ok(total_len(returned.iter()))
-}
-
-fn is_possible(segment: &RdmaSegment) -> bool {
-    segment.offset.checked_add(u64::from(segment.length)).is_some()
 }
 
 /// The items of a call's Read list, in order.

@@ -19,6 +19,7 @@ use crate::placement::direct::WantKind;
 use crate::placement::layout::{ItemSet, Layout};
 use crate::property::PeerLimits;
 use crate::route::{Spread, spread};
+use crate::segments::total_len;
 use crate::settings::Interop;
 
 /// Both ends of a base message.
@@ -285,7 +286,7 @@ pub(crate) fn is_as_routed(
     demand: &CallDemand<'_>,
     exposed: &Exposed<'_>,
 ) -> bool {
-    let total = |segments: &[_]| crate::chunks::lists::total_len(segments.iter().copied());
+    let total = |segments: &[_]| total_len(segments.iter().copied());
     let items = route.items.iter().all(|index| {
         let len = demand.items.get(index).map_or(0, |item| item.len);
         total(exposed.items.of(route.items, index)) == u64::from(len)

@@ -14,6 +14,7 @@ use crate::error::{Misuse, Violation};
 use crate::placement::exrw;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
+use crate::segments::{check_possible, total_len};
 
 /// `xmdp_type` of a reply direction: the rows of Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +263,7 @@ pub fn check_directions(rsd: &Array<'_, RsdSet<'_>>, virtual_len: u64) -> Result
         previous_end = set.end;
         items += set.items.len();
         for direction in set.items.iter() {
-            exrw::check_possible(exrw::segments_of(&direction))?;
+            check_possible(exrw::segments_of(&direction).iter())?;
         }
     }
     if items > MITEMS_MAX as usize {
@@ -336,7 +337,7 @@ pub fn match_items(rsd: &Array<'_, RsdSet<'_>>, items: &[BulkItem]) -> Result<Ma
                     RsdLoc::Exrw(_) => false,
                     RsdLoc::Tbsn | RsdLoc::Choice(_) => true,
                 },
-                room: exrw::total_len(exrw::segments_of(&direction)),
+                room: total_len(exrw::segments_of(&direction).iter()),
             };
             matches
                 .try_push(entry)

@@ -6,7 +6,7 @@
 //!   response   item     EXRW{the same segments, with the lengths that were written}
 //! ```
 
-use rpcrdma_xdr::array::{Array, Wire};
+use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
@@ -16,6 +16,7 @@ use rpcrdma_xdr::rtr::placement::{RsdItem, RsdLoc};
 
 use crate::error::Violation;
 use crate::placement::item::BulkItem;
+use crate::segments::{check_possible, put_filled, total_len};
 
 /// Bytes of an EXRW item of a header, or a direction of so many segments without its kind's own.
 pub(crate) fn item_len(segments: u32) -> u32 {
@@ -32,24 +33,10 @@ pub(crate) fn segments_of<'a>(direction: &RsdItem<'a>) -> Array<'a, RdmaSegment>
     }
 }
 
-/// The length of all segments.
-pub(crate) fn total_len(segments: Array<'_, RdmaSegment>) -> u64 {
-    segments.iter().map(|segment| u64::from(segment.length)).sum()
-}
-
-/// Checks that no segment ends beyond the last address.
-pub(crate) fn check_possible(segments: Array<'_, RdmaSegment>) -> Result<(), Violation> {
-    let end = |segment: RdmaSegment| segment.offset.checked_add(segment.length.into());
-    match segments.iter().all(|segment| end(segment).is_some()) {
-        true => Ok(()),
-        false => Err(Violation::BadHeader("a segment ends beyond the last address")),
-    }
-}
-
 /// Checks an item of a call that is to be read from the caller's memory (wire.md E17, W19).
 pub(crate) fn check_read(len: u32, segments: Array<'_, RdmaSegment>) -> Result<(), Violation> {
-    check_possible(segments)?;
-    let (len, total) = (u64::from(len), total_len(segments));
+    check_possible(segments.iter())?;
+    let (len, total) = (u64::from(len), total_len(segments.iter()));
     match len > 0 && (total == len || total == (len + 3) & !3) {
         true => Ok(()),
         false => Err(Violation::BadHeader("an item and its segments are not of one length")),
@@ -91,21 +78,18 @@ pub(crate) fn encode_written(
     segments: Array<'_, RdmaSegment>,
     writer: &mut Writer<'_>,
 ) -> Result<(), NoRoom> {
-    for word in [item.position, item.len, number::EXRW, segments.len() as u32] {
+    for word in [item.position, item.len, number::EXRW] {
         writer.put_u32(word)?;
     }
-    let mut left = item.len;
-    segments.iter().try_for_each(|segment| {
-        let length = segment.length.min(left);
-        left -= length;
-        RdmaSegment { length, ..segment }.encode(writer)
-    })
+    put_filled(segments, item.len, writer)
 }
 
 #[cfg(test)]
 mod tests {
     use std::vec;
     use std::vec::Vec;
+
+    use rpcrdma_xdr::array::Wire;
 
     use super::*;
 
