@@ -5,11 +5,12 @@
 //!       | role |  generation   |    slot     |      role: client 0, server 1 (wire.md B9)
 //! ```
 //! The generation of a slot grows with every use, so a late reply to an earlier call in the same
-//! slot names another xid. A slot whose generations are used up rests until those of all others are:
-//! servers recognize repeated calls by their xids. Generation 0 is never used for a call: `role | 0 | n` are the xids of our
-//! control messages, at least 16 of them, which therefore collide with no call (wire.md P9).
+//! slot names another xid. A slot whose generations are used up rests until those of all others
+//! are: servers recognize repeated calls by their xids. Generation 0 is never used for a call:
+//! `role | 0 | n` are the xids of our control messages, at least 16 of them, which therefore collide
+//! with no call (wire.md P9).
 //!
-//! The program may choose the xid of a call, and then that says nothing of its slot: see [`chosen`].
+//! The program may choose the xid of a call, which then says nothing of its slot: see [`chosen`].
 
 mod chosen;
 

@@ -205,9 +205,9 @@ impl<'a> CallBuilder<'a> {
     /// Has the call end with [`CallError::DeadlineExceeded`](crate::CallError::DeadlineExceeded) if
     /// its reply has not come by then, in nanoseconds of the clock that the shard is polled with.
     ///
-    /// Deadlines are looked at every 10 ms while the shard is polled, up to 1024 calls that have one
-    /// or, of more, an eighth of those that can be open. The slot of the call, its credits and its xid stay in
-    /// use until its reply has come, or its connection has ended.
+    /// While the shard is polled the calls that have a deadline are looked at every 10 ms, 1024 of
+    /// them or, where that is more, an eighth of those that can be open. The slot of the call, its
+    /// credits and its xid stay in use until its reply has come, or its connection has ended.
     pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
         let (id, peer) = (self.id, self.peer.id.index);
         let Outbox { ledger, deadlines, .. } = self.payload.outbox();
