@@ -25,15 +25,15 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, QueueEvent, Waker,
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Waker,
 };
 
 pub(crate) use self::address::of_gid;
 use self::attempt::{Attempt, Stage, Tries};
 pub(crate) use self::find::device_of;
 use self::find::listen_error;
-pub(crate) use self::id::Id;
 use self::id::{Channel, Depths, Happened, Offer};
+pub(crate) use self::id::{Errand, Id};
 use self::owner::Owner;
 use self::reason::Failure;
 pub use self::request::VerbsRequest;
@@ -41,7 +41,7 @@ use crate::device::Device;
 use crate::error;
 use crate::events;
 use crate::fd;
-use crate::port::{Port, VerbsEndpoint, VerbsHandle};
+use crate::port::{End, Pair, Port, VerbsEndpoint, VerbsHandle};
 use crate::queues::VerbsQueues;
 use crate::sys::{cm as sys, verbs};
 
@@ -81,6 +81,7 @@ impl VerbsCm {
 
     /// Takes in what has happened.
     fn gather(&mut self) {
+        self.channel.run_errands();
         for _ in 0..EVENTS_MAX {
             let key = self.new_key();
             let Some(happened) = self.channel.take(key) else { break };
@@ -101,9 +102,9 @@ impl VerbsCm {
             }
             Some(Owner::Listener { .. }) => drop(self.owners.remove(&happened.key)),
             Some(Owner::Attempt(name)) => self.on_attempt(*name, &happened),
-            Some(Owner::Link { port, num }) => {
-                let (port, num) = (port.upgrade(), *num);
-                self.on_link(port, num, &happened);
+            Some(Owner::Link { port, pair }) => {
+                let both = port.upgrade().zip(pair.upgrade());
+                self.on_link(both, &happened);
             }
         }
     }
@@ -122,20 +123,23 @@ impl VerbsCm {
     }
 
     /// Something has happened to a connection that is, or is about to be, on its queues.
-    fn on_link(&mut self, port: Option<Arc<Port>>, num: u32, happened: &Happened) {
-        let Some(port) = port else {
+    fn on_link(&mut self, both: Option<(Arc<Port>, Arc<Pair>)>, happened: &Happened) {
+        let Some((port, pair)) = both else {
             self.owners.remove(&happened.key);
             return;
         };
         match happened.event {
             // Whoever left before the peer's last word had come could not take leave of it.
-            sys::RDMA_CM_EVENT_ESTABLISHED => drop(port.with(num, |pair| {
-                let is_left = pair.is_failed && pair.is_of(happened.key);
-                pair.id.iter().filter(|_| is_left).for_each(Id::disconnect);
-            })),
+            sys::RDMA_CM_EVENT_ESTABLISHED if pair.is_left() => {
+                pair.id.iter().for_each(|id| id.disconnect());
+            }
+            sys::RDMA_CM_EVENT_ESTABLISHED => {}
             sys::RDMA_CM_EVENT_DEVICE_REMOVAL => events::lose(&self.device),
             // The peer has left, or has never come, or is not to be reached at its address.
-            _ => port.on_end(num, Some(happened.key), QueueEvent::Disconnected { qp_num: num }),
+            _ => {
+                port.on_end(pair.key, End::Disconnected);
+                pair.leave().into_iter().for_each(|id| id.disconnect());
+            }
         }
     }
 
@@ -220,7 +224,7 @@ impl VerbsCm {
             drop(endpoint);
             return self.failed(attempt, failure);
         }
-        self.link(attempt.key, &attempt.port, endpoint.num());
+        self.link(attempt.key, &endpoint);
         let private = happened.private.clone();
         self.ready.push_back(CmEvent::Connected { id: attempt.name, endpoint, private });
     }
@@ -256,12 +260,14 @@ impl VerbsCm {
     }
 
     /// Remembers whose a connection is.
-    fn link(&mut self, key: u64, port: &Arc<Port>, num: u32) {
+    fn link(&mut self, key: u64, endpoint: &VerbsEndpoint) {
+        let Some(pair) = endpoint.pair() else { return };
         if self.owners.len() >= self.sweep_at {
             self.owners.retain(|_, owner| owner.is_there());
             self.sweep_at = SWEEP_MIN.max(2 * self.owners.len());
         }
-        self.owners.insert(key, Owner::Link { port: Arc::downgrade(port), num });
+        let (port, pair) = (Arc::downgrade(endpoint.port()), Arc::downgrade(pair));
+        self.owners.insert(key, Owner::Link { port, pair });
     }
 
     fn offer<'a>(&self, qp_num: u32, private: &'a [u8], rnr_retry: u8) -> Offer<'a> {
@@ -307,6 +313,8 @@ impl ConnectionManager for VerbsCm {
             let reason = "no RDMA device has a loopback: name an address of the device";
             return Err(SetupError::Listen { address: at, reason });
         }
+        // One that was given up may have had the address.
+        self.channel.run_errands();
         let key = self.new_key();
         let id = Id::new(&self.channel, key)?;
         if let Some(class) = self.device.options.traffic_class {
@@ -329,6 +337,7 @@ impl ConnectionManager for VerbsCm {
 
     fn unlisten(&mut self, address: SocketAddr) {
         self.owners.retain(|_, owner| !owner.listens_at(address));
+        self.channel.run_errands();
     }
 
     fn connect(
@@ -378,14 +387,12 @@ impl ConnectionManager for VerbsCm {
             accepted.map_err(|source| error::of("rdma_accept", source))
         });
         if let Err(error) = accepted {
-            let _ = endpoint.with(|id, _| {
-                id.reject(&[]);
-                Ok(())
-            });
+            let id = endpoint.pair().and_then(|pair| pair.id.as_ref());
+            id.into_iter().for_each(|id| id.reject(&[]));
             self.device.events.note_failure(&error);
             return Err(error);
         }
-        self.link(request.key, &on.port, endpoint.num());
+        self.link(request.key, &endpoint);
         Ok(endpoint)
     }
 
@@ -417,7 +424,7 @@ impl ConnectionManager for VerbsCm {
             }
             // The descriptor of a device that is lost is readable for ever.
             let device = if self.device.events.is_lost() { -1 } else { events::fd(&self.device) };
-            let fds = [waker.fd(), self.channel.fd(), device];
+            let fds = [waker.fd(), self.channel.fd(), self.channel.bell(), device];
             // A poll that fails is one that has found nothing.
             let found = fd::readable(fds, left.min(self.quiet(now)));
             let [is_rung, ..] = found.unwrap_or_default();
@@ -430,17 +437,21 @@ impl ConnectionManager for VerbsCm {
 }
 
 impl VerbsEndpoint {
-    /// Does something to its end in librdmacm and its queue pair, under the lock of the port.
+    /// Does something to its end in librdmacm and its queue pair, which is not destroyed meanwhile.
     fn with(
         &self,
         act: impl FnOnce(&Id, *mut verbs::ibv_qp) -> Result<(), SetupError>,
     ) -> Result<(), SetupError> {
-        let outcome = self.port().with(self.num(), |pair| match &pair.id {
-            Some(id) => act(id, pair.qp),
-            None => Err(SetupError::Stopped),
-        });
-        // The queues are gone, and everything on them.
-        outcome.unwrap_or(Err(SetupError::Stopped))
+        let pair = self.pair().ok_or(SetupError::Stopped)?;
+        let id = pair.id.as_ref().ok_or(SetupError::Stopped)?;
+        // The queues may be gone, and everything on them.
+        pair.with(|qp| act(id, qp)).unwrap_or(Err(SetupError::Stopped))
+    }
+}
+
+impl Drop for VerbsCm {
+    fn drop(&mut self) {
+        self.channel.close();
     }
 }
 
@@ -451,6 +462,22 @@ impl std::fmt::Debug for VerbsCm {
             .field("owners", &owners)
             .field("attempts", &attempts)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl VerbsCm {
+    /// An end of a connection that leads nowhere.
+    pub(crate) fn new_id(&mut self) -> Id {
+        let key = self.new_key();
+        Id::new(&self.channel, key).expect("an id")
+    }
+
+    /// A request that nobody has made.
+    pub(crate) fn new_request(&mut self) -> VerbsRequest {
+        let key = self.new_key();
+        let id = Id::new(&self.channel, key).expect("an id");
+        VerbsRequest { id: Some(id), key, depths: Depths::default() }
     }
 }
 

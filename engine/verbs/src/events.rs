@@ -2,8 +2,13 @@
 //!
 //! Events come from the context, which librdmacm shares among all who open the device in this process:
 //! whoever reads one hands it to all of them.
+//!
+//! An event is acknowledged as soon as it is read: whoever destroys what it names waits for that, and
+//! may have what handing on waits for. Until it is handed on, what it names may be gone, and its number
+//! and its place may be those of something new. It is named by the key that was in its context.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
+use std::ffi::c_void;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::QueueEvent;
 
-use crate::cm::Id;
+use crate::cm::Errand;
 use crate::device::Device;
 use crate::error;
 use crate::fd::set_nonblocking;
-use crate::port::Pair;
+use crate::port::{End, Key, Name, Told};
 use crate::sys::verbs as sys;
 
 /// What a device has reported since it was opened, and what has failed on it.
@@ -37,7 +42,7 @@ pub struct DeviceEvents {
     pub devices_lost: u64,
     /// Everything else that it has reported.
     pub others: u64,
-    /// Ends of connections that could not be made.
+    /// Ends of connections that could not be made, and what could not be ended as it should.
     pub failures: u64,
     /// Why the last of them could not.
     pub last_failure: Option<String>,
@@ -65,18 +70,12 @@ enum Happened {
         num: u8,
         is_up: bool,
     },
-    PairFailed {
-        num: u32,
-    },
-    LastReceive {
-        num: u32,
-    },
+    PairFailed(Name),
+    LastReceive(Name),
     /// The peer has sent something before its last word on the connection came.
-    Established {
-        num: u32,
-    },
-    CompletionQueue(*const sys::ibv_cq),
-    ReceiveQueue(*const sys::ibv_srq),
+    Established(Name),
+    /// A completion queue or a shared receive queue.
+    QueueFailed(Name),
     DeviceLost,
     Other,
 }
@@ -92,7 +91,7 @@ impl Counters {
         self.is_lost.load(Relaxed)
     }
 
-    /// Remembers why an end of a connection could not be made, for whoever asks.
+    /// Remembers why something could not be made or ended, for whoever asks.
     #[cold]
     pub fn note_failure(&self, error: &SetupError) {
         self.failures.fetch_add(1, Relaxed);
@@ -165,18 +164,26 @@ fn take(device: &Device) -> Option<Happened> {
 /// What an event says.
 ///
 /// # Safety
-/// The event was read and not acknowledged, or names no queue pair.
+/// The event was read and not acknowledged, or names neither a queue pair nor a queue.
 unsafe fn understand(event: &sys::ibv_async_event) -> Happened {
+    let of = |context: *mut c_void| Name {
+        at: event.element.cast_const(),
+        key: Key(context.addr() as u64),
+    };
     // SAFETY: asked for only where the event is of a queue pair, which is there until acknowledged.
-    let num = || unsafe { (*event.element.cast::<sys::ibv_qp>()).qp_num };
+    let pair = || of(unsafe { (*event.element.cast::<sys::ibv_qp>()).qp_context });
+    // SAFETY: as above, of a completion queue.
+    let cq = || of(unsafe { (*event.element.cast::<sys::ibv_cq>()).cq_context });
+    // SAFETY: as above, of a shared receive queue.
+    let srq = || of(unsafe { (*event.element.cast::<sys::ibv_srq>()).srq_context });
     match event.event_type {
         sys::IBV_EVENT_QP_FATAL | sys::IBV_EVENT_QP_REQ_ERR | sys::IBV_EVENT_QP_ACCESS_ERR => {
-            Happened::PairFailed { num: num() }
+            Happened::PairFailed(pair())
         }
-        sys::IBV_EVENT_COMM_EST => Happened::Established { num: num() },
-        sys::IBV_EVENT_QP_LAST_WQE_REACHED => Happened::LastReceive { num: num() },
-        sys::IBV_EVENT_CQ_ERR => Happened::CompletionQueue(event.element.cast()),
-        sys::IBV_EVENT_SRQ_ERR => Happened::ReceiveQueue(event.element.cast()),
+        sys::IBV_EVENT_COMM_EST => Happened::Established(pair()),
+        sys::IBV_EVENT_QP_LAST_WQE_REACHED => Happened::LastReceive(pair()),
+        sys::IBV_EVENT_CQ_ERR => Happened::QueueFailed(cq()),
+        sys::IBV_EVENT_SRQ_ERR => Happened::QueueFailed(srq()),
         sys::IBV_EVENT_DEVICE_FATAL => Happened::DeviceLost,
         sys::IBV_EVENT_PORT_ACTIVE | sys::IBV_EVENT_PORT_ERR => Happened::Port {
             // The number is in the low four bytes of the union.
@@ -200,35 +207,35 @@ fn hand_on(device: &Device, happened: Happened) {
                 false => (&events.ports_down, QueueEvent::PortDown),
             };
             count(counter);
-            ports.iter().for_each(|port| port.tell(event));
+            ports.iter().for_each(|port| port.tell(Told::Device(event)));
         }
         Happened::Port { .. } | Happened::Other => count(&events.others),
-        Happened::PairFailed { num } => {
+        Happened::PairFailed(name) => {
             count(&events.pairs_failed);
-            ports
-                .iter()
-                .for_each(|port| port.on_end(num, None, QueueEvent::Failed { qp_num: num }));
-        }
-        Happened::LastReceive { num } => {
-            count(&events.last_receives);
-            ports.iter().for_each(|port| port.on_last_receive(num));
-        }
-        Happened::Established { num } => {
-            count(&events.others);
-            let notify = |pair: &mut Pair| pair.id.iter().for_each(Id::notify_established);
-            // The number is of one queue pair of the device.
-            let _ = ports.iter().find_map(|port| port.with(num, notify));
-        }
-        Happened::CompletionQueue(cq) => {
-            for port in ports.iter().filter(|port| ptr::eq(port.cq, cq)) {
-                count(&events.queues_failed);
-                port.tell(QueueEvent::DeviceLost);
+            for port in ports.iter().filter(|port| port.named(name).is_some()) {
+                port.on_end(name.key, End::Failed);
             }
         }
-        Happened::ReceiveQueue(srq) => {
-            for port in ports.iter().filter(|port| ptr::eq(port.srq, srq)) {
+        Happened::LastReceive(name) => {
+            count(&events.last_receives);
+            for port in &ports {
+                if let Some(pair) = port.named(name) {
+                    pair.on_last_receive();
+                    port.bell.ring();
+                }
+            }
+        }
+        Happened::Established(name) => {
+            count(&events.others);
+            let pair = ports.iter().find_map(|port| port.named(name));
+            if let Some(id) = pair.as_ref().and_then(|pair| pair.id.as_ref()) {
+                id.ask(Errand::Establish(Arc::clone(id)));
+            }
+        }
+        Happened::QueueFailed(name) => {
+            for port in ports.iter().filter(|port| port.has_queue(name)) {
                 count(&events.queues_failed);
-                port.tell(QueueEvent::DeviceLost);
+                port.tell(Told::Device(QueueEvent::DeviceLost));
             }
         }
         Happened::DeviceLost => lose(device),
@@ -241,7 +248,7 @@ pub(crate) fn lose(device: &Device) {
         return;
     }
     device.events.devices_lost.fetch_add(1, Relaxed);
-    device.ports().iter().for_each(|port| port.tell(QueueEvent::DeviceLost));
+    device.ports().iter().for_each(|port| port.tell(Told::Device(QueueEvent::DeviceLost)));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -265,33 +272,40 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_named_by_number_and_queues_by_address() {
+    fn ports_are_named_by_number() {
         let down = event(sys::IBV_EVENT_PORT_ERR, 2);
         assert_eq!(down, Happened::Port { num: 2, is_up: false });
         let up = event(sys::IBV_EVENT_PORT_ACTIVE, 1);
         assert_eq!(up, Happened::Port { num: 1, is_up: true });
-        let lost = event(sys::IBV_EVENT_CQ_ERR, 0x40);
-        assert_eq!(lost, Happened::CompletionQueue(ptr::without_provenance(0x40)));
-        let lost = event(sys::IBV_EVENT_SRQ_ERR, 0x80);
-        assert_eq!(lost, Happened::ReceiveQueue(ptr::without_provenance(0x80)));
         assert_eq!(event(sys::IBV_EVENT_DEVICE_FATAL, 0), Happened::DeviceLost);
     }
 
     #[test]
-    fn events_of_queue_pairs_give_their_number() {
+    fn what_is_of_a_queue_pair_or_a_queue_is_named_by_its_place_and_its_key() {
+        let key = Key::new();
         // SAFETY: all members are integers and pointers, for which zeros are values.
         let mut qp: sys::ibv_qp = unsafe { std::mem::zeroed() };
-        qp.qp_num = 17;
-        let element = (&raw mut qp).cast();
-        for (event_type, expected) in [
-            (sys::IBV_EVENT_QP_FATAL, Happened::PairFailed { num: 17 }),
-            (sys::IBV_EVENT_QP_ACCESS_ERR, Happened::PairFailed { num: 17 }),
-            (sys::IBV_EVENT_QP_REQ_ERR, Happened::PairFailed { num: 17 }),
-            (sys::IBV_EVENT_QP_LAST_WQE_REACHED, Happened::LastReceive { num: 17 }),
-            (sys::IBV_EVENT_COMM_EST, Happened::Established { num: 17 }),
+        // SAFETY: as above.
+        let mut cq: sys::ibv_cq = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut srq: sys::ibv_srq = unsafe { std::mem::zeroed() };
+        qp.qp_context = key.as_context();
+        cq.cq_context = key.as_context();
+        srq.srq_context = key.as_context();
+        let name = |at: *mut c_void| Name { at, key };
+        let (qp, cq, srq) = (&raw mut qp, &raw mut cq, &raw mut srq);
+        let pair = name(qp.cast());
+        for (event_type, element, expected) in [
+            (sys::IBV_EVENT_QP_FATAL, qp.cast(), Happened::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_ACCESS_ERR, qp.cast(), Happened::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_REQ_ERR, qp.cast(), Happened::PairFailed(pair)),
+            (sys::IBV_EVENT_QP_LAST_WQE_REACHED, qp.cast(), Happened::LastReceive(pair)),
+            (sys::IBV_EVENT_COMM_EST, qp.cast(), Happened::Established(pair)),
+            (sys::IBV_EVENT_CQ_ERR, cq.cast(), Happened::QueueFailed(name(cq.cast()))),
+            (sys::IBV_EVENT_SRQ_ERR, srq.cast(), Happened::QueueFailed(name(srq.cast()))),
         ] {
             let event = sys::ibv_async_event { element, event_type };
-            // SAFETY: the queue pair is there.
+            // SAFETY: what it names is there.
             assert_eq!(unsafe { understand(&event) }, expected);
         }
     }

@@ -1,25 +1,30 @@
 //! The port: what a set of queues shares with the connection manager, which makes their queue pairs.
 //!
 //! ```text
-//!   connection manager ── create ──▶ born ── Endpoint ── attach ──▶ attached ── destroy ──▶ gone
-//!                                      └── Endpoint dropped ──▶ buried ── the queues' next poll ──┘
+//!   connection manager ── create ──▶ born ── Endpoint ── attach ──▶ attached ── destroy ──▶ dying ──▶ gone
+//!                                      └── Endpoint dropped ──▶ buried ── the queues' next look ──┘
 //! ```
 //! Queue pairs belong to the port, so that none outlives its queues, in whoever's hand its endpoint
-//! is. Whatever is done to an id that has a queue pair is done under the lock of [`Port::pairs`].
-//! Queue pairs are destroyed by the thread that polls, because that touches the completion queue;
-//! under the same lock, so that the number of one cannot be used again before the queue is swept.
+//! is. A queue pair is named by a key that nothing else ever has: its number is used again. The lock of
+//! [`Port::pairs`] is held for no call of a library but the destruction of a queue pair, by the thread
+//! that polls, because that touches the completion queue: what has the same number next is not in the
+//! list before the queue is swept. The connection manager asks its libraries under the lock of the one
+//! queue pair, which the queues take to destroy it.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
 mod open;
+mod pair;
 
 use std::collections::VecDeque;
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{QueueEvent, Waker};
 
+pub(crate) use self::pair::Pair;
 use crate::cm::Id;
 use crate::device::Device;
 use crate::error;
@@ -28,6 +33,8 @@ use crate::sys::verbs as sys;
 /// What a set of queues shares with the connection manager.
 pub(crate) struct Port {
     pub device: Arc<Device>,
+    /// In the context of its queues.
+    key: Key,
     pub cq: *mut sys::ibv_cq,
     pub srq: *mut sys::ibv_srq,
     pub channel: *mut sys::ibv_comp_channel,
@@ -37,10 +44,40 @@ pub(crate) struct Port {
     cap: sys::ibv_qp_cap,
     pairs_max: usize,
     pairs: Mutex<Pairs>,
-    events: Mutex<VecDeque<QueueEvent>>,
+    told: Mutex<VecDeque<Told>>,
     chores: AtomicU32,
     /// Ends the sleep of the queues.
     pub bell: Waker,
+}
+
+/// Names a queue pair, or the queues of a port: nothing else in this process ever has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key(pub u64);
+
+/// What an event of the device names: where the library had it, and the key in its context. What has
+/// the same place later has another key, and what others made has another place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub at: *const c_void,
+    pub key: Key,
+}
+
+/// How a connection has ended without its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer has left.
+    Disconnected,
+    /// The device has given the queue pair up.
+    Failed,
+}
+
+/// What there is to report beside completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Of a queue pair, if it is there by then.
+    End(Key, End),
+    /// Of all that is on the device.
+    Device(QueueEvent),
 }
 
 bitflags::bitflags! {
@@ -53,28 +90,38 @@ bitflags::bitflags! {
         const BURIED = 2;
         /// There are events.
         const EVENTS = 4;
+        /// There are queue pairs that are about to be destroyed: what they complete is sorted out.
+        const DYING = 8;
     }
 }
 
 /// The queue pairs of a port.
 pub(crate) struct Pairs {
-    list: Vec<Pair>,
-    /// Numbers of those whose endpoints were dropped.
-    buried: Vec<u32>,
+    list: Vec<Entry>,
+    /// Those whose endpoints were dropped.
+    buried: Vec<Arc<Pair>>,
+    /// Those that the device is being asked for.
+    in_making: usize,
     /// The queues are gone: no queue pair is made any more.
     is_closed: bool,
 }
 
-/// A queue pair.
-pub(crate) struct Pair {
-    pub qp: *mut sys::ibv_qp,
-    pub num: u32,
-    /// Its end in librdmacm; none for one that was connected by hand.
-    pub id: Option<Id>,
-    pub is_attached: bool,
-    pub is_failed: bool,
-    /// The device has said that no Receive of it is outstanding.
-    pub is_last_receive: bool,
+/// A queue pair in the list.
+struct Entry {
+    pair: Arc<Pair>,
+    stage: Stage,
+    end: Option<End>,
+}
+
+/// How far the life of a queue pair has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Born,
+    Attached,
+    /// It is in the error state, and room for another is there.
+    Dying,
+    /// The device does not let go of it.
+    Stuck,
 }
 
 // SAFETY: what the pointers name is used by the queues, which have one owner, and by whoever holds
@@ -82,9 +129,6 @@ pub(crate) struct Pair {
 unsafe impl Send for Port {}
 // SAFETY: as above.
 unsafe impl Sync for Port {}
-// SAFETY: libibverbs may be called by any thread; a pair is reached under the lock only.
-unsafe impl Send for Pair {}
-
 /// Names a set of queues to a connection manager.
 #[derive(Clone)]
 pub struct VerbsHandle {
@@ -94,14 +138,51 @@ pub struct VerbsHandle {
 /// A connected queue pair on its way to its queues. Dropping it ends the connection.
 pub struct VerbsEndpoint {
     port: Arc<Port>,
-    num: u32,
+    /// None if it was attached.
+    pair: Option<Arc<Pair>>,
 }
 
 impl Port {
+    /// Makes a queue pair: for an id, which is the port's from now on and comes back with the error
+    /// if there is one, or for a connection that is made by hand. Whoever has the endpoint connects
+    /// it, by [`Pair::with`].
+    pub fn create(
+        self: &Arc<Self>,
+        id: Option<Id>,
+    ) -> Result<VerbsEndpoint, (Option<Id>, SetupError)> {
+        if let Err(error) = self.pairs().make_room(self) {
+            return Err((id, error));
+        }
+        let key = Key::new();
+        let mut attr = self.pair_attr(key);
+        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
+        let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
+        let failure = qp.is_null().then(|| error::last("ibv_create_qp"));
+        let mut pairs = self.pairs();
+        pairs.in_making -= 1;
+        if let Some(failure) = failure {
+            return Err((id, failure));
+        }
+        // SAFETY: the library has just returned the queue pair.
+        let num = unsafe { (*qp).qp_num };
+        let pair = Pair::new(key, num, qp, id);
+        if pairs.is_closed {
+            // Nobody polls any more, and the lock keeps others from destroying at the same time.
+            pair.destroy(&self.device);
+            return Err((None, SetupError::Stopped));
+        }
+        let pair = Arc::new(pair);
+        let entry = Entry { pair: Arc::clone(&pair), stage: Stage::Born, end: None };
+        pairs.list.push(entry);
+        // Before anybody can send to it.
+        self.set(Chores::UNATTACHED);
+        Ok(VerbsEndpoint { port: Arc::clone(self), pair: Some(pair) })
+    }
+
     /// With what queue pairs of this port are made.
-    pub fn pair_attr(&self) -> sys::ibv_qp_init_attr {
+    fn pair_attr(&self, key: Key) -> sys::ibv_qp_init_attr {
         sys::ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
+            qp_context: key.as_context(),
             send_cq: self.cq,
             recv_cq: self.cq,
             srq: self.srq,
@@ -111,100 +192,50 @@ impl Port {
         }
     }
 
-    /// Makes a queue pair: for an id, which is the port's from now on and comes back with the error
-    /// if there is one, or for a connection that is made by hand. Whoever has the endpoint connects
-    /// it, by [`Port::with`].
-    pub fn create(
-        self: &Arc<Self>,
-        id: Option<Id>,
-    ) -> Result<VerbsEndpoint, (Option<Id>, SetupError)> {
-        let mut pairs = self.pairs();
-        if let Err(error) = pairs.has_room(self) {
-            return Err((id, error));
-        }
-        let mut attr = self.pair_attr();
-        // SAFETY: domain and queues are alive, and `attr` is as the header has it.
-        let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
-        if qp.is_null() {
-            return Err((id, error::last("ibv_create_qp")));
-        }
-        Ok(self.born(&mut pairs, qp, id))
-    }
-
-    fn born(
-        self: &Arc<Self>,
-        pairs: &mut Pairs,
-        qp: *mut sys::ibv_qp,
-        id: Option<Id>,
-    ) -> VerbsEndpoint {
-        // SAFETY: the library has just returned the queue pair.
-        let num = unsafe { (*qp).qp_num };
-        let fresh = (false, false, false);
-        let (is_attached, is_failed, is_last_receive) = fresh;
-        pairs.list.push(Pair { qp, num, id, is_attached, is_failed, is_last_receive });
-        // Before anybody can send to it.
-        self.set(Chores::UNATTACHED);
-        VerbsEndpoint { port: Arc::clone(self), num }
-    }
-
     /// The queue pairs, locked.
     pub fn pairs(&self) -> MutexGuard<'_, Pairs> {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to a queue pair and its id; `None` if it is gone. The lock is held: no events of
-    /// the id are waited for in it.
-    pub fn with<R>(&self, num: u32, act: impl FnOnce(&mut Pair) -> R) -> Option<R> {
-        self.pairs().find(num).map(act)
+    /// The queue pair that an event of the device names.
+    pub fn named(&self, name: Name) -> Option<Arc<Pair>> {
+        let pairs = self.pairs();
+        let entry = pairs.list.iter().find(|it| it.pair.name() == name)?;
+        Some(Arc::clone(&entry.pair))
     }
 
-    /// Reports the end of a connection: its queue pair goes to the error state, and the queues are
-    /// told why. An id's events name it by its key: another queue pair may have got the number of one
-    /// that is destroyed before its id is.
-    pub fn on_end(&self, num: u32, key: Option<u64>, event: QueueEvent) {
+    /// Whether an event of the device names one of its queues.
+    pub fn has_queue(&self, name: Name) -> bool {
+        let places = [self.cq.cast_const().cast(), self.srq.cast_const().cast()];
+        name.key == self.key && places.contains(&name.at)
+    }
+
+    /// Reports the end of a connection. The queues move its queue pair to the error state.
+    pub fn on_end(&self, key: Key, end: End) {
         let mut pairs = self.pairs();
-        let pair = pairs.find(num).filter(|pair| key.is_none_or(|key| pair.is_of(key)));
-        let Some(pair) = pair else { return };
-        // Before its requests are flushed, which says less. One that is attached later finds out
-        // when it is.
-        if pair.is_attached {
-            self.tell(event);
+        let Some(entry) = pairs.find(key) else { return };
+        // One that is attached later finds out when it is.
+        if entry.end.is_none() && entry.stage == Stage::Attached {
+            self.tell(Told::End(key, end));
         }
-        pair.fail(&self.device);
+        entry.end.get_or_insert(end);
     }
 
-    /// Reports that the device has no Receives of a queue pair any more.
-    pub fn on_last_receive(&self, num: u32) {
-        if let Some(pair) = self.pairs().find(num) {
-            pair.is_last_receive = true;
-        }
-    }
-
-    /// Leaves an event for the queues.
-    pub fn tell(&self, event: QueueEvent) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+    /// Leaves something for the queues to report.
+    pub fn tell(&self, told: Told) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back(told);
         self.set(Chores::EVENTS);
         self.bell.ring();
     }
 
-    /// The next event.
-    #[cold]
-    pub fn next_event(&self) -> Option<QueueEvent> {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = events.pop_front();
-        if events.is_empty() {
+    /// What is to be reported next.
+    pub fn next_told(&self) -> Option<Told> {
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.pop_front();
+        if all.is_empty() {
             self.clear(Chores::EVENTS);
         }
-        event
-    }
-
-    /// Drops the events of a queue pair that is destroyed.
-    pub fn forget_events(&self, num: u32) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.retain(|event| match event {
-            QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => *qp_num != num,
-            QueueEvent::DeviceLost | QueueEvent::PortDown | QueueEvent::PortUp => true,
-        });
+        told
     }
 
     /// What there is to look after.
@@ -213,97 +244,47 @@ impl Port {
         Chores::from_bits_retain(self.chores.load(Ordering::Acquire))
     }
 
-    fn set(&self, chores: Chores) {
+    pub fn set(&self, chores: Chores) {
         self.chores.fetch_or(chores.bits(), Ordering::AcqRel);
     }
 
-    fn clear(&self, chores: Chores) {
+    pub fn clear(&self, chores: Chores) {
         self.chores.fetch_and(!chores.bits(), Ordering::AcqRel);
-    }
-}
-
-impl Pairs {
-    fn has_room(&self, port: &Port) -> Result<(), SetupError> {
-        if self.is_closed {
-            return Err(SetupError::Stopped);
-        }
-        if self.list.len() >= port.pairs_max {
-            return Err(SetupError::Limit {
-                what: "queue pairs of one shard",
-                needed: self.list.len() as u64 + 1,
-                limit: port.pairs_max as u64,
-                device: port.device.caps.name.clone(),
-            });
-        }
-        Ok(())
-    }
-
-    pub fn find(&mut self, num: u32) -> Option<&mut Pair> {
-        self.list.iter_mut().find(|pair| pair.num == num)
-    }
-}
-
-impl Pair {
-    /// Whether its end in librdmacm has this key.
-    pub fn is_of(&self, key: u64) -> bool {
-        self.id.as_ref().is_some_and(|id| id.key() == key)
-    }
-
-    /// Moves it to the error state and takes leave of the peer.
-    pub fn fail(&mut self, device: &Device) {
-        if std::mem::replace(&mut self.is_failed, true) {
-            return;
-        }
-        // SAFETY: all members are integers, for which zeros are values.
-        let mut attr: sys::ibv_qp_attr = unsafe { std::mem::zeroed() };
-        attr.qp_state = sys::IBV_QPS_ERR;
-        // SAFETY: the queue pair is alive, and `attr` is as the header has it.
-        let _ = unsafe { (device.lib.ibv_modify_qp)(self.qp, &raw mut attr, sys::IBV_QP_STATE) };
-        if let Some(id) = &self.id {
-            id.disconnect();
-        }
-    }
-
-    /// Destroys the queue pair. Only by the thread that polls, or when nobody polls any more.
-    pub fn destroy(&mut self, device: &Device) {
-        // SAFETY: the queue pair is alive; it is out of the list, and nobody posts to it.
-        let code = unsafe { (device.lib.ibv_destroy_qp)(self.qp) };
-        if code != 0 {
-            // It stays in the error state, in which it touches no memory.
-            device.events.note_failure(&error::code("ibv_destroy_qp", code));
-        }
-        self.qp = ptr::null_mut();
     }
 }
 
 /// What the queues do with their queue pairs.
 impl Port {
     /// Takes note that a queue pair is attached.
-    pub fn attach(&self, mut endpoint: VerbsEndpoint) -> Result<*mut sys::ibv_qp, SetupError> {
-        let num = std::mem::take(&mut endpoint.num);
+    pub fn attach(&self, mut endpoint: VerbsEndpoint) -> Result<Arc<Pair>, SetupError> {
+        let pair = endpoint.pair.take().ok_or(SetupError::Stopped)?;
         let mut pairs = self.pairs();
-        let pair = pairs.find(num).ok_or(SetupError::Stopped)?;
-        pair.is_attached = true;
-        let (qp, is_failed) = (pair.qp, pair.is_failed);
-        self.look_for_unattached(&pairs);
-        drop(pairs);
-        if is_failed {
-            self.tell(QueueEvent::Disconnected { qp_num: num });
+        let entry = pairs.find(pair.key).ok_or(SetupError::Stopped)?;
+        entry.stage = Stage::Attached;
+        if let Some(end) = entry.end {
+            self.tell(Told::End(pair.key, end));
         }
-        Ok(qp)
+        self.look_for_unattached(&pairs);
+        Ok(pair)
     }
 
-    /// Takes a queue pair out of the list, to be destroyed while the lock is held.
-    pub fn take(&self, pairs: &mut Pairs, num: u32) -> Option<Pair> {
-        let at = pairs.list.iter().position(|pair| pair.num == num)?;
-        let pair = pairs.list.swap_remove(at);
+    /// Takes note of how far the end of a queue pair has come.
+    pub fn note_stage(&self, key: Key, stage: Stage) {
+        let mut pairs = self.pairs();
+        if let Some(entry) = pairs.find(key) {
+            entry.stage = stage;
+        }
+        self.look_for_unattached(&pairs);
+    }
+
+    /// Forgets a queue pair that was destroyed.
+    pub fn remove(&self, pairs: &mut Pairs, key: Key) {
+        pairs.list.retain(|it| it.pair.key != key);
         self.look_for_unattached(pairs);
-        Some(pair)
     }
 
     /// A queue pair whose endpoint was dropped.
-    #[cold]
-    pub fn next_buried(&self) -> Option<u32> {
+    pub fn next_buried(&self) -> Option<Arc<Pair>> {
         let mut pairs = self.pairs();
         let next = pairs.buried.pop();
         if pairs.buried.is_empty() {
@@ -313,14 +294,63 @@ impl Port {
     }
 
     /// Makes an end of it: no queue pair is made any more; those that there are, are returned.
-    pub fn close(&self, pairs: &mut Pairs) -> Vec<Pair> {
+    pub fn close(&self, pairs: &mut Pairs) -> Vec<Arc<Pair>> {
         pairs.is_closed = true;
-        std::mem::take(&mut pairs.list)
+        pairs.buried.clear();
+        std::mem::take(&mut pairs.list).into_iter().map(|entry| entry.pair).collect()
     }
 
     fn look_for_unattached(&self, pairs: &Pairs) {
-        if pairs.list.iter().all(|pair| pair.is_attached) {
+        if pairs.list.iter().all(|it| it.stage != Stage::Born) {
             self.clear(Chores::UNATTACHED);
+        }
+    }
+}
+
+impl Pairs {
+    /// Room for one more. Those that are dying have given theirs back: their requests have completed.
+    fn make_room(&mut self, port: &Port) -> Result<(), SetupError> {
+        if self.is_closed {
+            return Err(SetupError::Stopped);
+        }
+        let living = self.list.iter().filter(|it| it.stage != Stage::Dying).count();
+        let all = self.list.len() + self.in_making;
+        if living + self.in_making >= port.pairs_max || all >= 2 * port.pairs_max {
+            return Err(SetupError::Limit {
+                what: "queue pairs of one shard",
+                needed: living as u64 + 1,
+                limit: port.pairs_max as u64,
+                device: port.device.caps.name.clone(),
+            });
+        }
+        self.in_making += 1;
+        Ok(())
+    }
+
+    fn find(&mut self, key: Key) -> Option<&mut Entry> {
+        self.list.iter_mut().find(|it| it.pair.key == key)
+    }
+}
+
+impl Key {
+    /// One that nobody has had.
+    pub fn new() -> Key {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Key(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What the library keeps for whoever made a thing, and does not look at.
+    pub fn as_context(self) -> *mut c_void {
+        ptr::without_provenance_mut(self.0 as usize)
+    }
+}
+
+impl End {
+    /// As the queues report it.
+    pub fn event(self, qp_num: u32) -> QueueEvent {
+        match self {
+            End::Disconnected => QueueEvent::Disconnected { qp_num },
+            End::Failed => QueueEvent::Failed { qp_num },
         }
     }
 }
@@ -328,7 +358,12 @@ impl Port {
 impl VerbsEndpoint {
     /// The number of the queue pair.
     pub(crate) fn num(&self) -> u32 {
-        self.num
+        self.pair.as_ref().map_or(0, |pair| pair.num)
+    }
+
+    /// The queue pair, until it is attached.
+    pub(crate) fn pair(&self) -> Option<&Arc<Pair>> {
+        self.pair.as_ref()
     }
 
     /// The queues that it was made for.
@@ -339,22 +374,21 @@ impl VerbsEndpoint {
 
 impl Drop for VerbsEndpoint {
     fn drop(&mut self) {
-        // No queue pair has the number 0: this one was attached.
-        if self.num == 0 {
-            return;
-        }
+        let Some(pair) = self.pair.take() else { return };
+        // Whoever has the queues may sleep, and the peer is not to wait for that.
+        pair.take_leave();
         let mut pairs = self.port.pairs();
-        let Some(pair) = pairs.find(self.num) else { return };
-        pair.fail(&self.port.device);
-        pairs.buried.push(self.num);
-        self.port.set(Chores::BURIED);
-        self.port.bell.ring();
+        if pairs.find(pair.key).is_some() {
+            pairs.buried.push(pair);
+            self.port.set(Chores::BURIED);
+            self.port.bell.ring();
+        }
     }
 }
 
 impl std::fmt::Debug for VerbsEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VerbsEndpoint").field("qp_num", &self.num).finish_non_exhaustive()
+        f.debug_struct("VerbsEndpoint").field("qp_num", &self.num()).finish_non_exhaustive()
     }
 }
 

@@ -6,8 +6,9 @@
 //!                                                                    └── driver ──▶ held: not attached
 //! ```
 //! Completions come from the driver in batches. Those of a queue pair that is not attached yet are
-//! held until it is: its peer may send before the shard has heard of it. When a queue pair is
-//! destroyed, the completion queue is emptied; what is of others waits in `ready`.
+//! held until it is: its peer may send before the shard has heard of it. What a queue
+//! pair completes that is about to be destroyed is sorted out. When it is destroyed, the completion
+//! queue is emptied; what is of others waits in `ready`.
 #![expect(unsafe_code, reason = "posting is unsafe in the trait that is implemented here")]
 
 mod control;
@@ -27,9 +28,10 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 
+use self::control::Dying;
 use self::windows::Shown;
 use crate::device::Ops;
-use crate::port::{Chores, Port, VerbsEndpoint, VerbsHandle};
+use crate::port::{Chores, Pair, Port, VerbsEndpoint, VerbsHandle};
 use crate::registrar::RegionCache;
 use crate::sys::verbs as sys;
 
@@ -53,6 +55,8 @@ pub struct VerbsQueues {
     held: VecDeque<WorkCompletion>,
     regions: RegionCache,
     shown: Shown,
+    /// Queue pairs that are not destroyed yet.
+    dying: Vec<Dying>,
     /// Whether the device was found to say when it has no Receives of a queue pair any more.
     tells_last_receive: bool,
 }
@@ -66,19 +70,21 @@ struct Limits {
     cq_depth: u32,
 }
 
-/// A queue pair that is attached.
-#[derive(Debug, Clone, Copy)]
+/// A place for a queue pair that is attached.
+#[derive(Default)]
 struct Slot {
+    /// Null for none.
     qp: *mut sys::ibv_qp,
     /// 0 for none.
-    num: u32,
+    key: u64,
+    pair: Option<Arc<Pair>>,
 }
 
-/// Names a queue pair of an RDMA device.
+/// Names a queue pair of an RDMA device. No other ever has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VerbsQp {
     slot: u32,
-    num: u32,
+    key: u64,
 }
 
 // SAFETY: libibverbs may be called by any thread, by one at a time: whoever has the queues.
@@ -86,7 +92,6 @@ unsafe impl Send for VerbsQueues {}
 
 impl VerbsQueues {
     pub(crate) fn new(port: Arc<Port>, attr: &QueueAttr) -> VerbsQueues {
-        let none = Slot { qp: std::ptr::null_mut(), num: 0 };
         let device = &port.device;
         VerbsQueues {
             ops: device.ops,
@@ -101,12 +106,13 @@ impl VerbsQueues {
             invalidated: device.quirks.invalidated,
             polled: Box::new([sys::ibv_wc::EMPTY; WC_BATCH]),
             tells_last_receive: device.quirks.tells_last_receive,
-            pairs: (0..attr.qp_max).map(|_| none).collect(),
+            pairs: (0..attr.qp_max).map(|_| Slot::default()).collect(),
             attached: Vec::with_capacity(attr.qp_max as usize),
             ready: VecDeque::with_capacity(attr.cq_depth as usize),
             held: VecDeque::with_capacity(attr.srq_depth as usize),
             regions: RegionCache::new(),
             shown: Shown::default(),
+            dying: Vec::new(),
             port,
         }
     }
@@ -115,7 +121,7 @@ impl VerbsQueues {
     #[inline]
     fn find(&self, qp: VerbsQp) -> Option<*mut sys::ibv_qp> {
         let slot = self.pairs.get(qp.slot as usize)?;
-        (slot.num == qp.num).then_some(slot.qp)
+        (slot.key == qp.key).then_some(slot.qp)
     }
 }
 
@@ -167,26 +173,26 @@ impl Queues for VerbsQueues {
     }
 
     fn disconnect(&mut self, qp: VerbsQp) {
-        if self.find(qp).is_some() {
-            let device = &self.port.device;
-            self.port.with(qp.num, |pair| pair.fail(device));
+        if self.find(qp).is_some()
+            && let Some(pair) = &self.pairs[qp.slot as usize].pair
+        {
+            pair.fail(&self.port.device);
         }
     }
 
     fn destroy(&mut self, qp: VerbsQp) {
         if self.find(qp).is_some() {
-            self.end(qp);
+            self.detach(qp);
         }
     }
 
     #[inline]
     fn next_event(&mut self) -> Option<QueueEvent> {
         let chores = self.port.chores();
-        if !chores.intersects(Chores::BURIED | Chores::EVENTS) {
+        if !chores.intersects(Chores::BURIED | Chores::EVENTS | Chores::DYING) {
             return None;
         }
-        self.bury_dropped();
-        self.port.next_event()
+        self.look_after(chores)
     }
 
     fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {

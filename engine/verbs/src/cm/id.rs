@@ -3,20 +3,21 @@
 //! ```text
 //!   Channel::take ──▶ read ──▶ copied ──▶ acknowledged ──▶ Happened     by value: no pointer to the id
 //! ```
-//! An id may be destroyed by one thread while another is told of an event of it. Destroying waits
-//! until the events that were read are acknowledged, so an event is acknowledged before anybody acts
-//! on it, and who it is of is a number that nobody has twice.
+//! Destroying an id waits until the events that were read are acknowledged, so an event is acknowledged
+//! before anybody acts on it, and who it is of is a number that nobody has twice. What others than the
+//! connection manager want of an id is an errand, which it runs: taking leave of a peer, and the
+//! destruction of an id that was dropped, are system calls that no shard makes.
 #![expect(unsafe_code, reason = "librdmacm and libibverbs are called")]
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::PrivateBytes;
+use rpcrdma_engine::provider::{PrivateBytes, Waker};
 
 use super::address::Address;
 use crate::error;
@@ -30,11 +31,32 @@ pub(crate) struct Channel {
     lib: &'static verbs::Verbs,
     cm: &'static sys::Cm,
     raw: *mut sys::rdma_event_channel,
+    errands: Mutex<Errands>,
+    /// Rung when there are errands.
+    bell: Waker,
 }
 
-/// An end of a connection in librdmacm, or a listener. Destroyed when dropped, which waits until the
-/// events of it that were taken from the channel have been acknowledged. Its queue pair is unknown to
-/// librdmacm, which would choose its attributes.
+/// What is to be done for others than the connection manager.
+#[derive(Debug, Default)]
+struct Errands {
+    list: Vec<Errand>,
+    /// There is no connection manager any more: whoever has an errand runs it.
+    is_closed: bool,
+}
+
+/// Something to be done to an id.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// Take leave of the peer.
+    Leave(Arc<Id>),
+    /// Say that the peer has sent something, though its last word on the connection got lost.
+    Establish(Arc<Id>),
+    /// Destroy what was an [`Id`].
+    Destroy(*mut sys::rdma_cm_id),
+}
+
+/// An end of a connection in librdmacm, or a listener. When it is dropped the connection manager
+/// destroys it. Its queue pair is unknown to librdmacm, which would choose its attributes.
 #[derive(Debug)]
 pub(crate) struct Id {
     channel: Arc<Channel>,
@@ -79,9 +101,13 @@ pub(crate) struct Offer<'a> {
 unsafe impl Send for Channel {}
 // SAFETY: as above; what is in the channel is behind the locks of the library and the kernel.
 unsafe impl Sync for Channel {}
-// SAFETY: librdmacm may be called by any thread, and for one id this crate calls it by one at a time:
-// an `Id` is in one hand, and that of a queue pair is behind the lock of its port.
+// SAFETY: librdmacm may be called by any thread. For one id this crate calls it by one at a time: the
+// connection manager, or when that is gone whoever holds the lock of the errands.
 unsafe impl Send for Id {}
+// SAFETY: as above.
+unsafe impl Sync for Id {}
+// SAFETY: as above.
+unsafe impl Send for Errand {}
 
 impl Channel {
     /// A channel that never blocks.
@@ -89,12 +115,13 @@ impl Channel {
         lib: &'static verbs::Verbs,
         cm: &'static sys::Cm,
     ) -> Result<Arc<Channel>, SetupError> {
+        let bell = Waker::new().map_err(|source| error::of("eventfd", source))?;
         // SAFETY: the call takes nothing.
         let raw = unsafe { (cm.rdma_create_event_channel)() };
         if raw.is_null() {
             return Err(error::last("rdma_create_event_channel"));
         }
-        let channel = Channel { lib, cm, raw };
+        let channel = Channel { lib, cm, raw, errands: Mutex::default(), bell };
         set_nonblocking(channel.fd()).map_err(|source| error::of("fcntl", source))?;
         Ok(Arc::new(channel))
     }
@@ -103,6 +130,68 @@ impl Channel {
     pub fn fd(&self) -> RawFd {
         // SAFETY: the channel is open.
         unsafe { (*self.raw).fd }
+    }
+
+    /// Readable while there are errands.
+    pub fn bell(&self) -> RawFd {
+        self.bell.fd()
+    }
+
+    /// Has something done to an id, or does it if nobody else will.
+    fn ask(&self, errand: Errand) {
+        let mut errands = self.errands();
+        if !errands.is_closed {
+            errands.list.push(errand);
+            self.bell.ring();
+            return;
+        }
+        self.run(&errand);
+        // The last of an id is an errand of its own.
+        drop(errands);
+        drop(errand);
+    }
+
+    /// Does what is to be done. By the connection manager.
+    pub fn run_errands(&self) {
+        self.bell.drain();
+        loop {
+            let list = std::mem::take(&mut self.errands().list);
+            if list.is_empty() {
+                return;
+            }
+            for errand in list {
+                self.run(&errand);
+            }
+        }
+    }
+
+    /// The connection manager ends.
+    pub fn close(&self) {
+        loop {
+            self.run_errands();
+            let mut errands = self.errands();
+            if errands.list.is_empty() {
+                errands.is_closed = true;
+                return;
+            }
+        }
+    }
+
+    fn run(&self, errand: &Errand) {
+        match errand {
+            Errand::Leave(id) => id.disconnect(),
+            Errand::Establish(id) => id.notify_established(),
+            Errand::Destroy(raw) => {
+                // What does not go stays until its channel does.
+                // SAFETY: the id is alive, it was in nobody's hand but one that has dropped it, and
+                // has no queue pair. The channel that it is on is alive, too.
+                let _ = unsafe { (self.cm.rdma_destroy_id)(*raw) };
+            }
+        }
+    }
+
+    fn errands(&self) -> MutexGuard<'_, Errands> {
+        self.errands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next event, if there is one. A new id gets `key`.
@@ -229,12 +318,6 @@ impl Id {
         checked(unsafe { (self.channel.cm.rdma_resolve_route)(self.raw, millis(timeout)) })
     }
 
-    /// What events of this id name it by.
-    pub fn key(&self) -> u64 {
-        // SAFETY: the id is alive; the member was written before anybody had the id.
-        unsafe { (*self.raw).context }.addr() as u64
-    }
-
     /// Asks the peer for a connection.
     pub fn connect(&self, offer: &Offer<'_>) -> io::Result<()> {
         let mut param = offer.as_param();
@@ -265,8 +348,13 @@ impl Id {
         checked(unsafe { (self.channel.cm.rdma_establish)(self.raw) })
     }
 
+    /// Has something done to this id.
+    pub fn ask(&self, errand: Errand) {
+        self.channel.ask(errand);
+    }
+
     /// Says that the peer has sent something, though its last word on the connection got lost.
-    pub fn notify_established(&self) {
+    fn notify_established(&self) {
         // It is a matter of time without.
         // SAFETY: the id is alive.
         let _ = unsafe { (self.channel.cm.rdma_notify)(self.raw, verbs::IBV_EVENT_COMM_EST) };
@@ -346,9 +434,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: the id is alive, it is in nobody's hand but this one, and has no queue pair. The
-        // channel that it is on is alive, too.
-        let _ = unsafe { (self.channel.cm.rdma_destroy_id)(self.raw) };
+        self.channel.ask(Errand::Destroy(self.raw));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use rpcrdma_engine::provider::ConnectId;
 
 use super::id::Id;
-use crate::port::Port;
+use crate::port::{Pair, Port};
 
 /// Who is to be told of events.
 pub(super) enum Owner {
@@ -19,7 +19,7 @@ pub(super) enum Owner {
     /// A connection, on its queues.
     Link {
         port: Weak<Port>,
-        num: u32,
+        pair: Weak<Pair>,
     },
 }
 
@@ -28,9 +28,7 @@ impl Owner {
     pub fn is_there(&self) -> bool {
         match self {
             Owner::Listener { .. } | Owner::Attempt(_) => true,
-            Owner::Link { port, num } => {
-                port.upgrade().is_some_and(|port| port.with(*num, |_| ()).is_some())
-            }
+            Owner::Link { pair, .. } => pair.strong_count() > 0,
         }
     }
 

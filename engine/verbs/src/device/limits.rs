@@ -64,6 +64,7 @@ fn inline_len(
     if cq.is_null() {
         return Err(error::last("ibv_create_cq"));
     }
+    let mut kept = 0;
     let found = INLINE_LENGTHS.into_iter().find_map(|wanted| {
         let mut attr = sys::ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
@@ -86,14 +87,18 @@ fn inline_len(
             return None;
         }
         // SAFETY: the queue pair was just made and nobody else knows of it.
-        let _ = unsafe { (lib.ibv_destroy_qp)(qp) };
+        kept = unsafe { (lib.ibv_destroy_qp)(qp) };
         // A driver may give more than was asked for; that depends on the other limits.
         Some(wanted.min(attr.cap.max_inline_data))
     });
     let failure = error::last("ibv_create_qp");
-    // SAFETY: the queue was made above, and no queue pair is left on it.
-    let _ = unsafe { (lib.ibv_destroy_cq)(cq) };
-    found.ok_or(failure)
+    // SAFETY: the queue was made above; its queue pair is gone, or it says EBUSY and stays.
+    let code = unsafe { (lib.ibv_destroy_cq)(cq) };
+    match (kept, code) {
+        (0, 0) => found.ok_or(failure),
+        (0, code) => Err(error::code("ibv_destroy_cq", code)),
+        (code, _) => Err(error::code("ibv_destroy_qp", code)),
+    }
 }
 
 /// A maximum as a count: negative numbers are none.

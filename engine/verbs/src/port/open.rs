@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{QueueAttr, Waker};
 
-use super::{Pairs, Port};
+use super::{Key, Pairs, Port};
 use crate::device::Device;
 use crate::error;
 use crate::fd::set_nonblocking;
@@ -21,6 +21,7 @@ impl Port {
         let bell = Waker::new().map_err(|source| error::of("eventfd", source))?;
         let mut port = Port {
             device: Arc::clone(device),
+            key: Key::new(),
             cq: ptr::null_mut(),
             srq: ptr::null_mut(),
             channel: ptr::null_mut(),
@@ -34,8 +35,13 @@ impl Port {
                 max_inline_data: device.caps.inline_len,
             },
             pairs_max: attr.qp_max as usize,
-            pairs: Mutex::new(Pairs { list: Vec::new(), buried: Vec::new(), is_closed: false }),
-            events: Mutex::new(VecDeque::new()),
+            pairs: Mutex::new(Pairs {
+                list: Vec::new(),
+                buried: Vec::new(),
+                in_making: 0,
+                is_closed: false,
+            }),
+            told: Mutex::new(VecDeque::new()),
             chores: AtomicU32::new(0),
             bell,
         };
@@ -98,7 +104,7 @@ impl Port {
         if let Some(create) = ops.create_cq_ex {
             let mut attr = sys::ibv_cq_init_attr_ex {
                 cqe: depth,
-                cq_context: ptr::null_mut(),
+                cq_context: self.key.as_context(),
                 channel: self.channel,
                 comp_vector: vector.unsigned_abs(),
                 wc_flags: 0,
@@ -113,7 +119,7 @@ impl Port {
             let depth = i32::try_from(depth).unwrap_or(i32::MAX);
             // SAFETY: the context is open and the channel is alive.
             self.cq = unsafe {
-                (lib.ibv_create_cq)(*context, depth, ptr::null_mut(), self.channel, vector)
+                (lib.ibv_create_cq)(*context, depth, self.key.as_context(), self.channel, vector)
             };
         }
         if self.cq.is_null() { Err(error::last("ibv_create_cq")) } else { Ok(()) }
@@ -121,7 +127,7 @@ impl Port {
 
     fn open_srq(&mut self, attr: &QueueAttr) -> Result<(), SetupError> {
         let mut attr = sys::ibv_srq_init_attr {
-            srq_context: ptr::null_mut(),
+            srq_context: self.key.as_context(),
             attr: sys::ibv_srq_attr {
                 max_wr: attr.srq_depth,
                 max_sge: attr.recv_sge,
@@ -136,38 +142,46 @@ impl Port {
     /// Makes a queue pair and destroys it: what the device cannot do shall come out now, and not
     /// with the first connection.
     fn try_pair(&self) -> Result<(), SetupError> {
-        let mut attr = self.pair_attr();
+        let mut attr = self.pair_attr(Key::new());
         // SAFETY: domain and queues are alive, and `attr` is as the header has it.
         let qp = unsafe { (self.device.lib.ibv_create_qp)(self.pd, &raw mut attr) };
         if qp.is_null() {
             return Err(error::last("ibv_create_qp"));
         }
         // SAFETY: the queue pair was just made, and nobody else knows of it.
-        let _ = unsafe { (self.device.lib.ibv_destroy_qp)(qp) };
-        Ok(())
+        match unsafe { (self.device.lib.ibv_destroy_qp)(qp) } {
+            0 => Ok(()),
+            code => Err(error::code("ibv_destroy_qp", code)),
+        }
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let lib = self.device.lib;
+        let (lib, events) = (self.device.lib, &self.device.events);
+        let note = |call: &'static str, code: i32| {
+            if code != 0 {
+                events.note_failure(&error::code(call, code));
+            }
+        };
         if !self.srq.is_null() {
             // SAFETY: the queue is alive; its queue pairs are gone, or it says EBUSY and stays.
-            let _ = unsafe { (lib.ibv_destroy_srq)(self.srq) };
+            note("ibv_destroy_srq", unsafe { (lib.ibv_destroy_srq)(self.srq) });
         }
         if !self.cq.is_null() {
             // SAFETY: as above.
-            let _ = unsafe { (lib.ibv_destroy_cq)(self.cq) };
+            note("ibv_destroy_cq", unsafe { (lib.ibv_destroy_cq)(self.cq) });
         }
         if !self.channel.is_null() {
             // SAFETY: as above; the completion queue was the only one on the channel.
-            let _ = unsafe { (lib.ibv_destroy_comp_channel)(self.channel) };
+            let code = unsafe { (lib.ibv_destroy_comp_channel)(self.channel) };
+            note("ibv_destroy_comp_channel", code);
         }
         if let (false, Some(dealloc_td)) = (self.td.is_null(), self.device.ops.dealloc_td) {
             // SAFETY: the parent domain is alive and what was made in it is gone.
-            let _ = unsafe { (lib.ibv_dealloc_pd)(self.pd) };
+            note("ibv_dealloc_pd", unsafe { (lib.ibv_dealloc_pd)(self.pd) });
             // SAFETY: the thread domain is alive, and the parent domain around it is gone.
-            let _ = unsafe { dealloc_td(self.td) };
+            note("ibv_dealloc_td", unsafe { dealloc_td(self.td) });
         }
     }
 }

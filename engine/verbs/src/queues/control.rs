@@ -1,20 +1,37 @@
 //! How queue pairs come and go.
 //!
 //! ```text
-//!   destroy ─▶ error state ─▶ its Receives come back ─▶ destroyed ─▶ the completion queue is swept
+//!   destroy ─▶ error state ─▶ Dying ── its Receives came back, or time is over ─▶ destroyed ─▶ swept
+//!                               ▲  └── the device does not let go of it ──┐
+//!                               └────────────── later ───────────────────┘
 //! ```
-//! What the sweep finds of other queue pairs waits in `ready`. Receives that the dead queue pair took
-//! from the shared queue come home as flushed, of queue pair 0; its sends are forgotten.
+//! The dying are looked at once a turn: nobody waits for them. What they complete meanwhile, and what
+//! the sweep finds of them: Receives that they took from the shared queue come home as flushed, of
+//! queue pair 0; their sends are forgotten. What the sweep finds of others waits in `ready`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{Attached, WC_BATCH, WcStatus, WorkCompletion};
+use rpcrdma_engine::provider::{Attached, QueueEvent, WC_BATCH, WcStatus, WorkCompletion};
 
 use super::{Slot, VerbsQp, VerbsQueues};
-use crate::port::VerbsEndpoint;
+use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};
 use crate::wc;
+
+/// A queue pair that is about to be destroyed.
+pub(super) struct Dying {
+    pair: Arc<Pair>,
+    until: Instant,
+    /// The device has not let go of it.
+    is_stuck: bool,
+}
+
+impl Dying {
+    fn is_due(&self, now: Instant) -> bool {
+        now >= self.until || (!self.is_stuck && self.pair.is_last_receive())
+    }
+}
 
 impl VerbsQueues {
     /// Takes a connected queue pair over, and what it has completed so far.
@@ -30,7 +47,7 @@ impl VerbsQueues {
             });
         }
         let num = endpoint.num();
-        let free = self.pairs.iter().position(|slot| slot.num == 0);
+        let free = self.pairs.iter().position(|slot| slot.key == 0);
         let Some(slot) = free else {
             return Err(SetupError::Limit {
                 what: "queue pairs of one shard",
@@ -39,12 +56,13 @@ impl VerbsQueues {
                 device: self.port.device.caps.name.clone(),
             });
         };
-        let qp = self.port.attach(endpoint)?;
-        self.pairs[slot] = Slot { qp, num };
+        let pair = self.port.attach(endpoint)?;
+        let key = pair.key.0;
+        self.pairs[slot] = Slot { qp: pair.qp, key, pair: Some(pair) };
         let at = self.attached.partition_point(|other| *other < num);
         self.attached.insert(at, num);
         self.release_held(num);
-        Ok(Attached { qp: VerbsQp { slot: slot as u32, num }, qp_num: num })
+        Ok(Attached { qp: VerbsQp { slot: slot as u32, key }, qp_num: num })
     }
 
     /// What was held of a queue pair comes before what was taken from the device later.
@@ -56,58 +74,103 @@ impl VerbsQueues {
         held.retain(|done| done.qp_num != num);
     }
 
-    /// Destroys an attached queue pair.
-    pub(super) fn end(&mut self, qp: VerbsQp) {
-        self.pairs[qp.slot as usize].num = 0;
-        self.attached.retain(|num| *num != qp.num);
-        self.bury(qp.num);
-    }
-
-    /// Destroys the queue pairs whose endpoints were dropped.
-    #[cold]
-    pub(super) fn bury_dropped(&mut self) {
-        while let Some(num) = self.port.next_buried() {
-            self.bury(num);
+    /// Begins the end of an attached queue pair.
+    pub(super) fn detach(&mut self, qp: VerbsQp) {
+        let slot = std::mem::take(&mut self.pairs[qp.slot as usize]);
+        if let Some(pair) = slot.pair {
+            self.attached.retain(|num| *num != pair.num);
+            self.bury(pair);
         }
     }
 
-    /// Destroys a queue pair. When this returns, nothing of it is reported any more, but for its
-    /// Receives.
-    fn bury(&mut self, num: u32) {
-        let port = Arc::clone(&self.port);
-        port.with(num, |pair| pair.fail(&port.device));
-        self.await_last_receive(num);
-        let buried = {
-            let mut pairs = port.pairs();
-            let Some(mut pair) = port.take(&mut pairs, num) else { return };
-            pair.destroy(&port.device);
-            // Before the number can be that of another queue pair.
-            self.sweep(num);
-            pair
-        };
-        // Its end in librdmacm waits for the connection manager, which may wait for the lock.
-        drop(buried);
-        port.forget_events(num);
+    /// Looks after what is not on the fast path; then the next event.
+    #[cold]
+    pub(super) fn look_after(&mut self, chores: Chores) -> Option<QueueEvent> {
+        while let Some(pair) = self.port.next_buried() {
+            self.bury(pair);
+        }
+        if chores.contains(Chores::DYING) {
+            self.look_at_dying(Instant::now());
+        }
+        while let Some(told) = self.port.next_told() {
+            match told {
+                Told::Device(event) => return Some(event),
+                Told::End(key, end) => {
+                    // Before its requests are flushed, which says less. Of one that is gone nobody
+                    // wants to know anything.
+                    let pair = self.pairs.iter().filter_map(|slot| slot.pair.as_ref());
+                    if let Some(pair) = pair.into_iter().find(|pair| pair.key == key) {
+                        pair.fail(&self.port.device);
+                        return Some(end.event(pair.num));
+                    }
+                }
+            }
+        }
+        None
     }
 
-    /// Waits until the device has no Receives of a queue pair in its hands, where it says so. Drivers
+    /// Begins the end of a queue pair. From now on nothing of it is reported, but for its Receives.
+    ///
+    /// It is waited for until the device has no Receives of it in its hands, where it says so. Drivers
     /// may take completions of a destroyed queue pair out of the queue themselves, and the Receives
     /// with them.
-    fn await_last_receive(&mut self, num: u32) {
-        if !self.tells_last_receive {
-            return;
+    fn bury(&mut self, pair: Arc<Pair>) {
+        pair.fail(&self.port.device);
+        let waits = self.tells_last_receive && pair.is_in_error() && !pair.is_last_receive();
+        self.port.note_stage(pair.key, Stage::Dying);
+        let until = Instant::now() + if waits { LAST_RECEIVE_WAIT } else { Duration::ZERO };
+        self.dying.push(Dying { pair, until, is_stuck: false });
+        self.port.set(Chores::DYING);
+        if !waits {
+            self.end(self.dying.len() - 1, until);
         }
-        let until = Instant::now() + LAST_RECEIVE_WAIT;
-        while self.port.with(num, |pair| !pair.is_last_receive) == Some(true) {
-            self.sweep(num);
-            if Instant::now() >= until {
-                // A device that has never told is not waited for again.
-                self.tells_last_receive = self.port.device.events.has_told_last_receive();
-                return;
+    }
+
+    /// Destroys at most one of the queue pairs that are about to be.
+    fn look_at_dying(&mut self, now: Instant) {
+        let Some(at) = self.dying.iter().position(|it| it.is_due(now)) else { return };
+        let Dying { pair, is_stuck, .. } = &self.dying[at];
+        if !is_stuck && pair.is_in_error() && !pair.is_last_receive() {
+            // A device that has never told is not waited for again.
+            self.tells_last_receive = self.port.device.events.has_told_last_receive();
+        }
+        pair.fail(&self.port.device);
+        self.end(at, now);
+    }
+
+    /// Destroys a queue pair of those that are about to be, or tries again later.
+    fn end(&mut self, at: usize, now: Instant) {
+        let port = Arc::clone(&self.port);
+        let pair = Arc::clone(&self.dying[at].pair);
+        let mut pairs = port.pairs();
+        if pair.destroy(&port.device) {
+            // Before the number can be that of another queue pair.
+            self.sweep(pair.num);
+            port.remove(&mut pairs, pair.key);
+            self.dying.remove(at);
+            if self.dying.is_empty() {
+                port.clear(Chores::DYING);
             }
-            std::thread::yield_now();
+        } else {
+            drop(pairs);
+            port.note_stage(pair.key, Stage::Stuck);
+            (self.dying[at].until, self.dying[at].is_stuck) = (now + STUCK_WAIT, true);
         }
-        self.sweep(num);
+    }
+
+    /// How long no queue pair is to be destroyed.
+    pub(super) fn until_next_end(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let left = |it: &Dying| match it.is_due(now) {
+            true => Duration::ZERO,
+            false => it.until.saturating_duration_since(now),
+        };
+        self.dying.iter().map(left).min()
+    }
+
+    /// Whether a completion is of a queue pair that is about to be destroyed.
+    pub(super) fn is_dying(&self, done: &WorkCompletion) -> bool {
+        self.dying.iter().any(|it| it.pair.num == done.qp_num)
     }
 
     /// Empties the completion queue: what is of this queue pair is done with, the rest is kept.
@@ -138,15 +201,16 @@ impl VerbsQueues {
     /// Ends everything: nobody reads or writes memory that was posted when this returns.
     fn close(&mut self) {
         let port = Arc::clone(&self.port);
-        let ended = {
-            let mut pairs = port.pairs();
-            let mut ended = port.close(&mut pairs);
-            ended.iter_mut().for_each(|pair| pair.fail(&port.device));
-            self.shown.close(&port.device);
-            ended.iter_mut().for_each(|pair| pair.destroy(&port.device));
-            ended
-        };
-        drop(ended);
+        let device = &port.device;
+        let mut pairs = port.pairs();
+        let mut left = port.close(&mut pairs);
+        left.iter().for_each(|pair| pair.fail(device));
+        // Some devices keep a window as long as its queue pair is there, others the other way round.
+        for _ in 0..2 {
+            self.shown.close(device);
+            left.retain(|pair| !pair.destroy(device));
+        }
+        self.shown.give_up(device);
     }
 }
 
@@ -158,15 +222,29 @@ impl Drop for VerbsQueues {
 
 #[cfg(test)]
 impl VerbsQueues {
-    /// Has the device be one that says when it has no Receives of a queue pair any more, or takes in
-    /// what was found out.
+    /// Whether the device is one that says when it has no Receives of a queue pair any more.
     pub(crate) fn tells_last_receive(&mut self) -> &mut bool {
         &mut self.tells_last_receive
+    }
+
+    /// The queue pair with this name.
+    pub(crate) fn pair(&self, qp: VerbsQp) -> Arc<Pair> {
+        Arc::clone(self.pairs[qp.slot as usize].pair.as_ref().expect("it is attached"))
+    }
+
+    pub(crate) fn key(&self, qp: VerbsQp) -> crate::port::Key {
+        self.pair(qp).key
+    }
+
+    /// Has the time of those that are dying be over.
+    pub(crate) fn let_time_pass(&mut self) {
+        let now = Instant::now();
+        self.dying.iter_mut().for_each(|it| it.until = now);
     }
 }
 
 /// What is reported of a completion when a queue pair is gone.
-fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
+pub(super) fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
     if done.qp_num != gone {
         return Some(done);
     }
@@ -177,6 +255,8 @@ fn settled(done: WorkCompletion, gone: u32) -> Option<WorkCompletion> {
 
 /// How long the device may take to give the Receives of a queue pair in error back.
 const LAST_RECEIVE_WAIT: Duration = Duration::from_millis(5);
+/// How long a queue pair that the device does not let go of is left alone.
+const STUCK_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 use rpcrdma_engine::provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 
 use super::VerbsQueues;
+use super::control::settled;
 use crate::port::Chores;
 use crate::wc;
 
@@ -19,7 +20,7 @@ impl VerbsQueues {
             return Ok(());
         }
         // Whatever has completed something here was made before: if it is not attached, it is seen.
-        if self.port.chores().contains(Chores::UNATTACHED) {
+        if self.port.chores().intersects(SORTED) {
             self.sort(count, out);
             return Ok(());
         }
@@ -51,28 +52,35 @@ impl VerbsQueues {
     /// Reports what was taken from the device before.
     #[cold]
     fn report_ready(&mut self, out: &mut WcBatch) {
-        let has_unattached = self.port.chores().contains(Chores::UNATTACHED);
+        let is_sorted = self.port.chores().intersects(SORTED);
         while !out.is_full()
             && let Some(done) = self.ready.pop_front()
         {
-            if has_unattached && !self.is_attached(&done) {
-                self.held.push_back(done);
-            } else {
-                out.push(wc::reported(done));
+            match is_sorted {
+                true => self.place(done, out),
+                false => out.push(wc::reported(done)),
             }
         }
     }
 
-    /// Reports completions, but for those of queue pairs that are not attached: they are held.
+    /// Reports completions, but for those of queue pairs that are not attached.
     #[cold]
     fn sort(&mut self, count: usize, out: &mut WcBatch) {
         for at in 0..count {
             let done = wc::completion(&self.polled[at], self.invalidated);
-            if self.is_attached(&done) {
-                out.push(wc::reported(done));
-            } else {
-                self.held.push_back(done);
-            }
+            self.place(done, out);
+        }
+    }
+
+    /// Reports a completion, or holds it until its queue pair is attached; of one that is about to be
+    /// destroyed it is settled.
+    fn place(&mut self, done: WorkCompletion, out: &mut WcBatch) {
+        if self.is_attached(&done) {
+            out.push(wc::reported(done));
+        } else if self.is_dying(&done) {
+            out.extend(settled(done, done.qp_num).map(wc::reported));
+        } else {
+            self.held.push_back(done);
         }
     }
 
@@ -82,3 +90,6 @@ impl VerbsQueues {
         done.qp_num == 0 || self.attached.binary_search(&done.qp_num).is_ok()
     }
 }
+
+/// There are queue pairs whose completions are not simply reported.
+const SORTED: Chores = Chores::UNATTACHED.union(Chores::DYING);

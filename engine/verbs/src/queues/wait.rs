@@ -1,4 +1,5 @@
-//! Sleeping: until the completion channel, the waker or the port's bell is rung.
+//! Sleeping: until the completion channel, the waker or the port's bell is rung, or a queue pair is to
+//! be destroyed.
 //!
 //! The queue is asked to tell of its next completion, and polled once more behind that: what came in
 //! between would not be told of.
@@ -32,6 +33,7 @@ impl VerbsQueues {
         if self.has_work() {
             return Ok(());
         }
+        let timeout = self.until_next_end().map_or(timeout, |left| left.min(timeout));
         let (is_told, is_rung) = self.await_ring(waker, timeout).map_err(failed)?;
         if is_rung {
             self.port.bell.drain();

@@ -94,15 +94,18 @@ impl Shown {
         Ok(())
     }
 
-    /// Ends everything.
+    /// Ends everything that the device gives back.
     pub fn close(&mut self, device: &Device) {
-        for mw in self.windows.drain(..).filter(|mw| !mw.is_null()) {
-            let _ = free(device, mw);
-        }
-        for (_, mr) in self.exposed.drain(..) {
-            // SAFETY: it was made by `expose` and leaves the list here.
-            let _ = unsafe { device.regions.free(mr) };
-        }
+        self.windows.retain(|mw| !mw.is_null() && free(device, *mw).is_err());
+        // SAFETY: it was made by `expose`, and leaves the list if it is freed.
+        self.exposed.retain(|exposed| unsafe { device.regions.free(exposed.1) }.is_err());
+    }
+
+    /// Takes note of what the device does not give back.
+    pub fn give_up(&mut self, device: &Device) {
+        let busy = |call| device.events.note_failure(&error::code(call, libc::EBUSY));
+        self.windows.drain(..).for_each(|_| busy("ibv_dealloc_mw"));
+        self.exposed.drain(..).for_each(|_| busy("ibv_dereg_mr"));
     }
 }
 

@@ -7,6 +7,7 @@ use rpcrdma_engine::provider::{
 };
 
 use super::rig::{Host, Pair, SMALL, device, endpoints};
+use crate::port::End;
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
@@ -132,23 +133,6 @@ fn what_a_dead_queue_pair_received_comes_home_and_what_it_sent_is_forgotten() {
 
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
-fn a_device_that_says_when_it_has_no_receives_any_more_is_waited_for() {
-    let mut pair = Pair::new();
-    let [_, qb2] = pair.another();
-    *pair.b.queues.tells_last_receive() = true;
-    let port = pair.b.queues.handle().port;
-    std::thread::scope(|scope| {
-        scope.spawn(|| port.on_last_receive(qb2.qp_num));
-        pair.b.queues.destroy(qb2.qp);
-    });
-    // One that has said so for nobody does not hold up anybody for long, and not twice.
-    pair.b.queues.destroy(pair.qb.qp);
-    assert!(!*pair.b.queues.tells_last_receive());
-    assert!(port.with(pair.qb.qp_num, |_| ()).is_none(), "it is gone all the same");
-}
-
-#[test]
-#[ignore = "needs an RDMA device: tests/run vm"]
 fn connections_come_and_go_without_losing_a_receive() {
     let mut pair = Pair::new();
     pair.b.recvs(0..32, 0, 64);
@@ -216,14 +200,14 @@ fn the_end_of_a_connection_is_told_once_it_is_attached() {
     let mut pair = Pair::new();
     let port = pair.b.queues.handle().port;
     let told = QueueEvent::Disconnected { qp_num: pair.qb.qp_num };
-    port.on_end(pair.qb.qp_num, None, told);
+    port.on_end(pair.b.queues.key(pair.qb.qp), End::Disconnected);
     assert_eq!(pair.b.queues.next_event(), Some(told));
     assert_eq!(pair.b.queues.next_event(), None);
     pair.b.post(pair.qb.qp, 1, SendOp::Send, &[]);
     assert_eq!(pair.b.outcomes(1), [(1, WcStatus::Flushed)], "it is in the error state");
     let [_ea, eb] = endpoints([&mut pair.a, &mut pair.b], 7);
     let qp_num = eb.num();
-    port.on_end(qp_num, None, QueueEvent::Disconnected { qp_num });
+    port.on_end(eb.pair().expect("it is not attached").key, End::Disconnected);
     assert_eq!(pair.b.queues.next_event(), None, "nobody knows it yet");
     pair.b.queues.attach(eb).unwrap();
     assert_eq!(pair.b.queues.next_event(), Some(QueueEvent::Disconnected { qp_num }));
@@ -233,8 +217,8 @@ fn the_end_of_a_connection_is_told_once_it_is_attached() {
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn events_of_a_queue_pair_that_is_destroyed_are_dropped() {
     let mut pair = Pair::new();
-    let qp_num = pair.qb.qp_num;
-    pair.b.queues.handle().port.on_end(qp_num, None, QueueEvent::Disconnected { qp_num });
+    let key = pair.b.queues.key(pair.qb.qp);
+    pair.b.queues.handle().port.on_end(key, End::Disconnected);
     pair.b.queues.destroy(pair.qb.qp);
     assert_eq!(pair.b.queues.next_event(), None);
 }
@@ -275,10 +259,9 @@ fn a_sleeper_is_woken_by_a_message_by_its_waker_and_by_events() {
     waker.ring();
     sleeps(&mut b, &waker);
     waker.drain();
-    let port = b.queues.handle().port;
+    let (port, key) = (b.queues.handle().port, b.queues.key(qb.qp));
     std::thread::scope(|scope| {
-        scope
-            .spawn(|| port.on_end(qb.qp_num, None, QueueEvent::Disconnected { qp_num: qb.qp_num }));
+        scope.spawn(|| port.on_end(key, End::Disconnected));
         let mut told = b.queues.next_event();
         while told.is_none() {
             sleeps(&mut b, &waker);

@@ -83,6 +83,19 @@ impl Board {
         self.state().calls.iter().map(|it| it.0).collect()
     }
 
+    /// Forgets what was called.
+    pub fn forget_calls(&self) {
+        self.state().calls.clear();
+    }
+
+    /// The calls of this thread that are among these.
+    pub fn own_calls(&self, of: &[&str]) -> Vec<&'static str> {
+        let own = std::thread::current().id();
+        let state = self.state();
+        let calls = state.calls.iter().filter(|it| it.1 == own && of.contains(&it.0));
+        calls.map(|it| it.0).collect()
+    }
+
     /// Has the n-th call from now on fail, once.
     pub fn fail_at(&self, call: Option<usize>) {
         let mut state = self.state();
@@ -106,6 +119,25 @@ impl Board {
     pub fn alive(&self) -> BTreeMap<&'static str, i64> {
         let state = self.state();
         state.alive.iter().filter(|it| *it.1 != 0).map(|(what, count)| (*what, *count)).collect()
+    }
+
+    pub fn complete(&self, wc: ibv_wc) {
+        self.state().completions.push_back(wc);
+    }
+
+    /// Has the device report something.
+    pub fn report(&self, element: *mut c_void, event_type: c_uint) {
+        self.state().events.push_back(ibv_async_event { element, event_type });
+    }
+
+    /// The next queue pair gets this number, if the device has it.
+    pub fn give_number(&self, num: u32) {
+        self.state().free_numbers.push(num);
+    }
+
+    /// Events that were read and not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        self.state().unacknowledged
     }
 
     pub fn context(&self) -> MutexGuard<'_, Box<ibv_context>> {

@@ -6,6 +6,7 @@
 
 mod asked;
 mod control;
+mod ends;
 pub(crate) mod fake;
 mod kept;
 mod messages;

@@ -210,9 +210,10 @@ fn move_to_ready(endpoint: &VerbsEndpoint, peer: u32, rnr_retry: u8) {
     let code = unsafe { (device.lib.ibv_query_port)(device.context, port, &raw mut limits) };
     assert_eq!(code, 0);
     let modify = |attr: &mut sys::ibv_qp_attr, mask: i32| {
-        let code = endpoint.port().with(endpoint.num(), |pair| {
+        let pair = endpoint.pair().expect("it is not attached");
+        let code = pair.with(|qp| {
             // SAFETY: the queue pair is alive, and `attr` is as the header has it.
-            unsafe { (device.lib.ibv_modify_qp)(pair.qp, attr, mask) }
+            unsafe { (device.lib.ibv_modify_qp)(qp, attr, mask) }
         });
         assert_eq!(code, Some(0), "ibv_modify_qp with {mask:#x}");
     };

@@ -43,6 +43,23 @@ fn whatever_fails_in_setting_up_nothing_is_left() {
     }
 }
 
+#[test]
+fn what_the_device_does_not_end_is_all_that_is_left() {
+    let board = Board::new();
+    set_up(board).expect("nothing fails");
+    let calls = board.calls();
+    for (at, call) in calls.iter().enumerate().filter(|(_, call)| is_end(call)) {
+        let before = board.alive();
+        board.fail_at(Some(at));
+        let _ = set_up(board);
+        let after = board.alive();
+        let left = |kind| after.get(kind).unwrap_or(&0) - before.get(kind).unwrap_or(&0);
+        let kinds = ["devices", "pd", "mr", "mw", "qp", "srq", "cq", "channel", "cm channel", "id"];
+        let left: Vec<i64> = kinds.into_iter().map(left).filter(|left| *left != 0).collect();
+        assert!(matches!(left[..], [] | [1]), "after {call}, call {at}: {left:?} of {after:?}");
+    }
+}
+
 /// Whether a call ends something: then it is there if the call fails, and nobody can help it.
 fn is_end(call: &str) -> bool {
     ["destroy", "dealloc", "dereg", "free"].iter().any(|end| call.contains(end))
