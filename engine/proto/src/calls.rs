@@ -361,6 +361,13 @@ impl CallTable {
         self.place_of(id.0, peer).map(|slot| slot as u32)
     }
 
+    /// Whether the peer of a call may still answer it, or goes on answering.
+    #[must_use]
+    pub fn may_be_answered(&self, id: CallId, peer: u32) -> bool {
+        let state = self.find(id.xid(), peer).map(|(_, entry)| entry.state);
+        matches!(state, Some(CallState::Sent | CallState::Replying | CallState::Abandoned))
+    }
+
     /// How many slots there are.
     #[must_use]
     pub fn slots(&self) -> u32 {

@@ -244,6 +244,12 @@ impl Connection {
         self.credits.in_flight() > self.abandoned
     }
 
+    /// Whether a call that was given up may still be answered.
+    #[must_use]
+    pub fn has_abandoned(&self) -> bool {
+        self.abandoned > 0
+    }
+
     /// The credits of own calls.
     #[must_use]
     pub fn credits(&self) -> &CreditLedger {

@@ -231,6 +231,9 @@ impl<P: Provider> Core<P> {
             let Some(peer) = self.peers.at(index) else { continue };
             // wire.md W13: what a peer may send for ever on a connection without calls.
             peer.conn.forgive_idle_messages(1);
+            if !peer.conn.has_abandoned() {
+                self.outbox.exposures.windows.wake(index);
+            }
             match peer.phase {
                 Phase::Closing { until, .. } if now >= until => self.leak(index, handler),
                 // The send queue had no room for the marker: once more.
@@ -374,6 +377,7 @@ impl<P: Provider> Core<P> {
             }
             self.finish_exposures(index, handler);
         }
+        self.outbox.exposures.windows.wake(index);
         if let Some(peer) = self.peers.remove(index) {
             if let Some(why) = peer.untold {
                 handler.on_close(peer.id, why);

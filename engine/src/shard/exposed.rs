@@ -76,6 +76,8 @@ pub(crate) struct Exposure {
     pub is_withheld: bool,
     /// Whether the program was told of the end of the call.
     pub is_told: bool,
+    /// Whether its peer may still answer the call, although it is over.
+    pub is_unanswered: bool,
     /// How the call ended, once it has.
     pub outcome: Option<Result<(), CallError>>,
     /// The receive buffers of the reply.
@@ -218,8 +220,11 @@ impl Exposures {
     /// kept one of them: the memory is to be abandoned.
     pub fn retire(&mut self, index: u32, exposer: &mut dyn Exposer) -> Option<Dead> {
         let Exposures { entries, windows, .. } = self;
-        let mut grants = entries[index as usize].grants.drain(..);
-        let is_dead = grants.by_ref().fold(true, |dead, it| windows.retire(it, exposer) & dead);
+        let Exposure { grants, owner, is_unanswered, .. } = &mut entries[index as usize];
+        let is_dead = grants.drain(..).fold(true, |dead, it| match owner {
+            Some(Owner { peer, .. }) if *is_unanswered => windows.rest(it, *peer, exposer) & dead,
+            _ => windows.retire(it, exposer) & dead,
+        });
         is_dead.then_some(Dead { index })
     }
 
@@ -477,6 +482,7 @@ impl Exposure {
         self.owner = None;
         self.outcome = None;
         (self.is_called, self.is_fencing, self.has_chunks) = (false, false, false);
-        (self.is_lost, self.is_withheld, self.is_told) = (false, false, false);
+        (self.is_lost, self.is_withheld) = (false, false);
+        (self.is_told, self.is_unanswered) = (false, false);
     }
 }

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::exposed::{Exposures, Owner};
 use super::message::After;
 use super::outbox::Outbox;
-use super::peers::Phase;
+use super::peers::{Peer, Phase};
 use super::rx::{deliver, turn_back};
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
@@ -250,8 +250,14 @@ impl<P: Provider> Core<P> {
     fn finish_exposure<H: Handler>(&mut self, place: u32, handler: &mut H) {
         let Core { io, peers, pool, outbox, map, stats, .. } = self;
         let Outbox { exposures, ledger, .. } = outbox;
-        if !exposures.at(place).is_over() {
+        let exposure = exposures.at(place);
+        if !exposure.is_over() {
             return;
+        }
+        if let Some(Owner { peer, id }) = exposure.owner {
+            let is_closing = |peer: &mut Peer| matches!(peer.phase, Phase::Closing { .. });
+            let goes_on = peers.at(peer).is_some_and(|peer| !is_closing(peer));
+            exposure.is_unanswered = goes_on && ledger.calls.may_be_answered(id, peer);
         }
         let Some(dead) = exposures.retire(place, io) else {
             stats.rights_lost.add(1);

@@ -26,6 +26,8 @@ use crate::provider::{Bind, Queues, SendOp, Window, WindowId};
 pub(crate) struct Windows {
     way: Way,
     free: Vec<Window>,
+    /// Those that are not bound again yet, by connection.
+    resting: Vec<(u32, Window)>,
     total: usize,
     /// Rights that are given out.
     out: usize,
@@ -123,7 +125,8 @@ impl Windows {
     /// With these windows, all of them unbound.
     pub fn new(way: Way, windows: Vec<Window>) -> Windows {
         let total = windows.len();
-        Windows { way, free: windows, total, out: 0 }
+        let resting = Vec::with_capacity(total);
+        Windows { way, free: windows, resting, total, out: 0 }
     }
 
     /// Whether there are so many in all.
@@ -191,6 +194,28 @@ impl Windows {
             (None, Way::Registration) => exposer.conceal(rkey),
             // A window that is lost, or no window at all.
             (None, _) => state != State::Lost,
+        }
+    }
+
+    /// As [`Windows::retire`], for a right by a window to a peer that may still answer the call. It may
+    /// use the key then, and keys come round: the window is not bound again until [`Windows::wake`].
+    #[cold]
+    pub fn rest(&mut self, grant: Grant, peer: u32, exposer: &mut dyn Exposer) -> bool {
+        match (grant.window, grant.state) {
+            (Some(id), State::Dead) => {
+                self.resting.push((peer, Window { id, rkey: grant.rkey }));
+                true
+            }
+            _ => self.retire(grant, exposer),
+        }
+    }
+
+    /// A peer has no key of a dead right any more that it might use, or no connection.
+    pub fn wake(&mut self, peer: u32) {
+        let Windows { free, resting, out, .. } = self;
+        for (_, window) in resting.extract_if(.., |(of, _)| *of == peer) {
+            free.push(window);
+            *out -= 1;
         }
     }
 

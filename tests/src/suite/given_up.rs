@@ -3,16 +3,21 @@
 
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallHandle, CallRefused, Execution, PeerId, Provider, Sink, Want,
+    CallBuilder, CallError, CallHandle, CallRefused, Execution, Finished, Loan, PeerId, Provider,
+    Sink, Ticket, Want,
 };
 use rpcrdma_proto::SendError;
 
 use super::explicit::{self, VERSIONS};
-use crate::script::{Order, POISON, Part, Place, Script};
+use crate::script::{Order, POISON, Part, Place, Script, part_bytes, reply_seed};
 use crate::world::{Open, Plan, World};
 
 /// Nanoseconds that a call may take here: less than any other deadline.
 const TIME: u64 = 20_000_000_000;
+/// Bytes of a result that takes one piece of memory.
+const RESULT: u32 = 9_000;
+/// The call for which a window is bound once more than its keys are.
+const LAST: u32 = 257;
 
 /// A call whose reply does not come in time is over then. What its peer may still use stays with it
 /// until the reply is here, which nobody gets; then all of it is free.
@@ -195,6 +200,108 @@ pub fn memory_comes_back_when_nobody_can_write_to_it<P: Provider>(open: Open<'_,
         world.check_all_home();
         world.check_nothing_leaked();
     }
+}
+
+/// A peer that answers a call which was given up writes by a key of long ago. No other call has that
+/// key by then, however many were made since, although the keys of a window come round.
+pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {
+    for version in VERSIONS {
+        let mut plan = explicit::plan(version);
+        // Or the answers of others would take the key away.
+        plan.serve.interop.remote_invalidation = false;
+        let (mut world, peer) = World::pair(open, &plan);
+        world.round(0, peer, &Script::new(0, &[], &[]));
+        let now = world.now;
+        let mut piece = world.clients[0].turn(now).buffer().expect("a buffer");
+        piece.truncate(RESULT as usize);
+        let mut memory = vec![piece];
+        let (first, handle) = ask_for(&mut world, peer, 1, &mut memory);
+        assert!(world.clients[0].cancel(handle));
+        world.completion(0, |mut done| {
+            assert_eq!(done.result().err(), Some(CallError::Cancelled(Execution::Unknown)));
+            memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
+        });
+        let rests = world.clients[0].shard().audit().windows.held;
+        assert_eq!(rests, 1, "its peer has not answered");
+        for seed in 2..=LAST {
+            let (answer, _) = ask_for(&mut world, peer, seed, &mut memory);
+            finish(&mut world, answer);
+            if seed < LAST {
+                take_result(&mut world, seed, &mut memory);
+            }
+        }
+        finish(&mut world, first);
+        take_result(&mut world, LAST, &mut memory);
+        drop(memory);
+        world.until("the connection is lost", |world| {
+            world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+        });
+        assert_eq!(world.clients[0].shard().audit().windows.held, 0);
+        world.check_all_home();
+        world.check_nothing_leaked();
+    }
+}
+
+/// What rests because of a call that was given up is used again when its peer is done with the call.
+pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Open<'_, P>) {
+    for version in VERSIONS {
+        let (mut world, peer) = World::pair(open, &explicit::plan(version));
+        let now = world.now;
+        let mut piece = world.clients[0].turn(now).buffer().expect("a buffer");
+        piece.truncate(RESULT as usize);
+        let mut memory = vec![piece];
+        let ((ticket, _), handle) = ask_for(&mut world, peer, 1, &mut memory);
+        assert!(world.clients[0].cancel(handle));
+        world.completion(0, |done| assert!(done.result().is_err()));
+        assert_eq!(world.clients[0].shard().audit().windows.held, 1);
+        // Its caller is told that there will be no answer.
+        drop(ticket);
+        world.until("it is known", |world| world.clients[0].shard().audit().windows.held == 0);
+        assert_eq!(world.clients[0].handle().stats().late_replies, 1);
+        assert_eq!(world.clients[0].handle().connections(), 1);
+        world.round(0, peer, &Script::new(2, &[], &[]));
+        world.check_nothing_leaked();
+    }
+}
+
+/// Makes a call whose result is written to this memory. Returns its answer when it is there.
+fn ask_for<P: Provider>(
+    world: &mut World<P>,
+    peer: PeerId,
+    seed: u32,
+    memory: &mut Vec<Loan>,
+) -> ((Ticket, Finished), CallHandle) {
+    let script = Script::new(seed, &[], &[Part::Bulk(RESULT)]).order(Order::Elsewhere);
+    let mut call = world.clients[0].call(peer, u64::from(seed)).expect("a slot");
+    call.payload().put_fixed(&script.head());
+    let sink = Sink::from(memory.pop().expect("a piece"));
+    call.want_into(Want { len_min: 0, len_max: RESULT }, sink);
+    call.reply_payload_max(script.reply_payload_max());
+    let handle = call.handle();
+    call.submit().expect("there is room");
+    world.until("it is there", |world| !world.servers[0].handler().elsewhere.is_empty());
+    (world.servers[0].handler().elsewhere.pop().expect("a ticket"), handle)
+}
+
+fn finish<P: Provider>(world: &mut World<P>, (ticket, finished): (Ticket, Finished)) {
+    world.servers[0].handle().finish(ticket, finished).expect("there is room for every ticket");
+}
+
+/// Takes the result of a call, which is that of no other.
+fn take_result<P: Provider>(world: &mut World<P>, seed: u32, memory: &mut Vec<Loan>) {
+    world.completion(0, |mut done| {
+        assert_eq!(done.cookie(), u64::from(seed));
+        let reply = match done.result() {
+            Ok(reply) => reply,
+            // What is late may be faster, and ends the connection.
+            Err(CallError::ConnectionLost(_)) if seed == LAST => return,
+            Err(why) => panic!("{seed}: {why}"),
+        };
+        let placed = reply.placed().next().expect("the result");
+        let bytes: Vec<u8> = placed.segments().flatten().copied().collect();
+        assert!(bytes == part_bytes(reply_seed(seed), 0, RESULT), "the result of another call");
+        memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
+    });
 }
 
 /// A call that is made once more, on another connection, has the xid of the first, whoever has made
