@@ -10,7 +10,7 @@
 //! `role | 0 | n` are the xids of our control messages, at least 16 of them, which therefore collide
 //! with no call (wire.md P9).
 //!
-//! The program may choose the xid of a call, which then says nothing of its slot: see [`chosen`].
+//! The program may choose the xid of a call, which then says nothing of its slot: see `calls/chosen.rs`.
 
 mod chosen;
 
