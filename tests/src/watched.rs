@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "posting is unsafe; posted memory is written to and read")]
 
 mod cm;
+mod sent;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sg
 use rpcrdma_xdr::{Body, Header, Optional};
 
 pub use self::cm::WatchedCm;
+use self::sent::Sent;
 use crate::script::POISON;
 pub use crate::watch::Watch;
 
@@ -143,19 +145,6 @@ pub struct WatchedQueues<Q: Queues> {
     /// How many transmissions the last response of a queue pair has.
     groups: Vec<(Q::Qp, u32)>,
     watch: Arc<Watch>,
-}
-
-/// A send in the device's hands.
-struct Sent {
-    wr_id: WrId,
-    /// None of it for one that was copied while posting.
-    sgl: Vec<Sge>,
-    sum: u64,
-    is_signaled: bool,
-    /// Of a Read: where its bytes go, and their sum once they are there.
-    reads: Option<(Vec<Sge>, Option<u64>)>,
-    /// Of an invalidation: the key.
-    kills: Option<u32>,
 }
 
 /// Memory that a peer may write to.
@@ -392,7 +381,7 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
                 self.watch.rounds.sent(last, wr.wr_id);
             }
         }
-        sends.extend(wr[..taken].iter().map(sent));
+        sends.extend(wr[..taken].iter().map(Sent::of));
         for wr in &wr[..taken] {
             if let SendOp::Bind(Bind { window, rkey, lkey, addr, len, access }) = wr.op {
                 self.bound.push((window, rkey, num));
@@ -464,26 +453,6 @@ impl<Q: Queues> Drop for WatchedQueues<Q> {
     fn drop(&mut self) {
         self.watch.receives.fetch_sub(self.receives.len() as i64, Ordering::Relaxed);
         self.closes(|_| true);
-    }
-}
-
-/// What is remembered of a request.
-fn sent(wr: &SendWr<'_>) -> Sent {
-    let is_read = matches!(wr.op, SendOp::Read(_));
-    // What was copied is the program's. What waits for a Read may be what the Read brings.
-    let is_settled = wr.flags.contains(SendFlags::INLINE) || wr.flags.contains(SendFlags::FENCE);
-    let sgl = if is_settled || is_read { Vec::new() } else { wr.sgl.to_vec() };
-    let kills = match wr.op {
-        SendOp::Invalidate { rkey } => Some(rkey),
-        _ => None,
-    };
-    Sent {
-        wr_id: wr.wr_id,
-        sum: sum(&sgl),
-        sgl,
-        is_signaled: wr.flags.contains(SendFlags::SIGNALED),
-        reads: is_read.then(|| (wr.sgl.to_vec(), None)),
-        kills,
     }
 }
 

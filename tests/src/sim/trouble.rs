@@ -44,10 +44,10 @@ pub const KINDS: [Kind; 19] = [
     (|plan| &mut plan.recv_failed_ppm, 900_000, nothing),
     (|plan| &mut plan.recv_gone_ppm, 200_000, nothing),
     (|plan| &mut plan.recv_silent_ppm, 900_000, nothing),
-    (|plan| &mut plan.recv_ghost_ppm, 1_000_000, refuse_receives),
-    (|plan| &mut plan.recv_taken_along_ppm, 1_000_000, lose_and_withhold),
-    (|plan| &mut plan.window_lost_ppm, 1_000_000, lose),
-    (|plan| &mut plan.window_kept_ppm, 1_000_000, lose),
+    (|plan| &mut plan.recv_ghost_ppm, ALWAYS, refuse_receives),
+    (|plan| &mut plan.recv_taken_along_ppm, ALWAYS, lose_and_withhold),
+    (|plan| &mut plan.window_lost_ppm, ALWAYS, lose),
+    (|plan| &mut plan.window_kept_ppm, ALWAYS, lose),
     (|plan| &mut plan.expose_refused_ppm, 300_000, nothing),
     (|plan| &mut plan.conceal_failed_ppm, 100_000, nothing),
     (|plan| &mut plan.completion_withheld_ppm, 300_000, nothing),
@@ -68,11 +68,11 @@ fn refuse_receives(plan: &mut FaultPlan) {
 }
 
 fn lose(plan: &mut FaultPlan) {
-    plan.disconnect_ppm = 30_000;
+    plan.disconnect_ppm = 60_000;
 }
 
 fn lose_and_withhold(plan: &mut FaultPlan) {
-    (plan.disconnect_ppm, plan.recv_withheld_ppm) = (30_000, 600_000);
+    (plan.disconnect_ppm, plan.recv_withheld_ppm) = (60_000, 600_000);
 }
 
 /// What the weather does to the queues of one engine.
@@ -111,7 +111,7 @@ pub fn worsen(plan: &mut FaultPlan, random: &mut Random, trouble: Trouble) {
         Trouble::None => {}
         Trouble::One(kind) => {
             let (rate, most, besides) = KINDS[kind];
-            let often = some(most);
+            let often = if most == ALWAYS { most } else { some(most) };
             if often > 0 {
                 besides(plan);
                 *rate(plan) = often;
@@ -125,5 +125,7 @@ pub fn worsen(plan: &mut FaultPlan, random: &mut Random, trouble: Trouble) {
     }
 }
 
+/// A fault that happens whenever it can: seldom enough.
+const ALWAYS: u32 = 1_000_000;
 /// By how much less frequent a fault is where there are all of them.
 const SELDOM: u32 = 10;
