@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Waker,
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Waker,
 };
 
 pub(crate) use self::address::of_gid;
-use self::attempt::{Attempt, Stage, Tries};
+use self::attempt::{Attempt, Stage, Tries, private_bytes};
 pub(crate) use self::find::device_of;
 use self::find::listen_error;
 use self::id::{Channel, Depths, Happened, Offer};
@@ -481,24 +481,7 @@ impl VerbsCm {
     }
 }
 
-fn private_bytes(param: &ConnParam<'_>) -> Result<PrivateBytes, SetupError> {
-    if param.rnr_retry > RNR_RETRY_MAX {
-        return Err(SetupError::Invalid {
-            what: "rnr_retry",
-            value: param.rnr_retry.to_string(),
-            allowed: "0 to 7".to_owned(),
-        });
-    }
-    PrivateBytes::try_from(param.private).map_err(|_| SetupError::Invalid {
-        what: "length of connection private data",
-        value: param.private.len().to_string(),
-        allowed: "at most 56 bytes".to_owned(),
-    })
-}
-
 /// Events of the channel that are looked at before those of the device are.
 const EVENTS_MAX: usize = 256;
 /// Owners that are kept without looking whether they are still there.
 const SWEEP_MIN: usize = 64;
-/// Retries without end.
-const RNR_RETRY_MAX: u8 = 7;

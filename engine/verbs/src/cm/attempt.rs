@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::{ConnectError, ConnectId, PrivateBytes};
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::{ConnParam, ConnectError, ConnectId, PrivateBytes};
 
 use super::id::Id;
 use super::reason::Failure;
@@ -80,6 +81,25 @@ impl Tries {
         Ok(pause)
     }
 }
+
+/// What a program says to its peer when it connects or accepts, checked with its retries.
+pub(super) fn private_bytes(param: &ConnParam<'_>) -> Result<PrivateBytes, SetupError> {
+    if param.rnr_retry > RNR_RETRY_MAX {
+        return Err(SetupError::Invalid {
+            what: "rnr_retry",
+            value: param.rnr_retry.to_string(),
+            allowed: "0 to 7".to_owned(),
+        });
+    }
+    PrivateBytes::try_from(param.private).map_err(|_| SetupError::Invalid {
+        what: "length of connection private data",
+        value: param.private.len().to_string(),
+        allowed: "at most 56 bytes".to_owned(),
+    })
+}
+
+/// Retries without end.
+const RNR_RETRY_MAX: u8 = 7;
 
 #[cfg(test)]
 mod tests {
