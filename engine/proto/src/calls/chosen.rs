@@ -126,7 +126,7 @@ impl CallTable {
         let at = self.place_of(id.0, peer)?;
         if self.slots[at].peer & CHOSEN != 0 {
             self.unlink(at);
-            self.slots[at].xid = self.aside[at].xid;
+            (self.slots[at].xid, self.slots[at].peer) = (self.aside[at].xid, peer);
         }
         let CallEntry { credits, receives, token, .. } = self.slots[at].entry;
         Some((at, Ended { credits, receives, token }))
