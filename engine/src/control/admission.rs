@@ -130,7 +130,10 @@ impl<P: Provider> Control<P> {
         let shards: Vec<u32> = lock(&self.office.desks).iter().map(|desk| desk.shard).collect();
         for mut pending in core::mem::take(&mut self.pending) {
             if !shards.contains(&pending.shard) {
-                self.ask(pending);
+                // One that was rejected for being late has nothing left to ask for.
+                if pending.request.is_some() {
+                    self.ask(pending);
+                }
                 continue;
             }
             if pending.until <= now {
