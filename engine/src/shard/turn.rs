@@ -54,8 +54,8 @@ impl Turn<'_> {
 
     /// Ends a call of this shard before its reply: it is completed in the next turn with
     /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply comes first. If memory
-    /// of it is exposed it is completed when its peer cannot reach that any more. False if the call is
-    /// over, or was ended before.
+    /// of it is exposed it is completed when its peer cannot reach that any more. False if there is
+    /// nothing to end: the call is over, or has not been submitted.
     pub fn cancel(&mut self, call: CallHandle) -> bool {
         let CallHandle { peer, name } = call;
         let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
