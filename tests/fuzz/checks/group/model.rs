@@ -81,29 +81,29 @@ impl Model {
         Some(!self.calls.swap_remove(at).is_abandoned)
     }
 
-    /// wire.md E5: a message that is no error and no continuation ends the open group.
+    /// wire.md E5: a message that is no continuation ends the open group. It is named with its own
+    /// direction, and if it has none with that of the group.
     pub(super) fn intervene(&mut self, sent: &Sent, len: u32) -> Option<Outcome> {
         let due = self.due?;
-        let opttype = match sent.kind {
-            Kind::Error | Kind::Version | Kind::Cont { .. } => return None,
-            Kind::Initial { dir: MsgType::Call, .. } => Some(opttype::XMTREQ),
-            Kind::Initial { dir: MsgType::Reply, .. } => Some(opttype::XMTRESP),
-            Kind::Report(_) => Some(opttype::REPTERR),
-            Kind::Unknown => Some(99),
-            Kind::Msg(_) | Kind::Done => None,
+        let omt = |current| ReptInfo::BadOmt(Mismatch { expect: opttype::XMTCONT, current });
+        let hmt = |current| ReptInfo::BadHmt(Mismatch { expect: proc::OPTIONAL, current });
+        let (info, dir) = match sent.kind {
+            Kind::Version | Kind::Cont { .. } => return None,
+            Kind::Initial { dir: MsgType::Call, .. } => (omt(opttype::XMTREQ), MsgType::Call),
+            Kind::Initial { dir: MsgType::Reply, .. } => (omt(opttype::XMTRESP), MsgType::Reply),
+            Kind::Report(_) => (omt(opttype::REPTERR), due.dir),
+            Kind::Unknown => (omt(99), due.dir),
+            Kind::Error => (hmt(proc::ERROR), due.dir),
+            Kind::Done => (hmt(proc::DONE), due.dir),
+            // Where its payload is cut off it does not say.
+            Kind::Msg(_) if len < 36 => (hmt(proc::MSG), due.dir),
+            Kind::Msg(dir) => (hmt(proc::MSG), dir),
         };
-        if len < 28 {
+        if len < shortest(sent.kind) {
             return None;
         }
-        let info = match (opttype, sent.kind) {
-            (Some(current), _) => ReptInfo::BadOmt(Mismatch { expect: opttype::XMTCONT, current }),
-            (None, Kind::Done) => {
-                ReptInfo::BadHmt(Mismatch { expect: proc::OPTIONAL, current: proc::DONE })
-            }
-            (None, _) => ReptInfo::BadHmt(Mismatch { expect: proc::OPTIONAL, current: proc::MSG }),
-        };
         self.give_up();
-        let bad = first(sent.xid, due.dir);
+        let bad = first(sent.xid, dir);
         Some(Outcome::Aborted(rept(bad, Some(first(due.xid, due.dir)), info)))
     }
 
@@ -177,13 +177,13 @@ impl Model {
         if len < 16 {
             return Some(Outcome::Ignored(Ignored::Short));
         }
-        if len >= whole && (len >= 28 || matches!(sent.kind, Kind::Error)) {
+        if len >= whole && len >= shortest(sent.kind) {
             return None;
         }
         let bad_header = (sent.xid, Body::Error(RdmaError::BadHeader));
         Some(match sent.kind {
             Kind::Error => Outcome::Ignored(Ignored::BadError),
-            _ if len < 28 => Outcome::Ignored(Ignored::Short),
+            kind if len < shortest(kind) => Outcome::Ignored(Ignored::Short),
             Kind::Report(_) => Outcome::Ignored(Ignored::BadError),
             Kind::Cont { .. } if self.due.is_some() => {
                 self.give_up();
@@ -325,7 +325,12 @@ impl Model {
         };
         if let Some(info) = wrong {
             self.give_up();
-            let bad = MsgId { xid, dir: due.dir, seq: xnum };
+            let dir = match itype {
+                opttype::XMTREQ => MsgType::Call,
+                opttype::XMTRESP => MsgType::Reply,
+                _ => due.dir,
+            };
+            let bad = MsgId { xid, dir, seq: xnum };
             return Outcome::Aborted(rept(bad, Some(first(due.xid, due.dir)), info));
         }
         if due.dir == MsgType::Call {
@@ -368,4 +373,13 @@ fn first(xid: u32, dir: MsgType) -> MsgId {
 fn bad_length(value: u32, min: u32, max: u32) -> Option<ReptInfo> {
     let good = value.is_multiple_of(4) && (min..=max).contains(&value);
     (!good).then_some(ReptInfo::BadPl(OutOfRange { value, min, max }))
+}
+
+/// wire.md B12: the bytes of the shortest message of a kind.
+fn shortest(kind: Kind) -> u32 {
+    match kind {
+        Kind::Error => 20,
+        Kind::Initial { .. } | Kind::Cont { .. } | Kind::Report(_) | Kind::Unknown => 24,
+        Kind::Msg(_) | Kind::Done | Kind::Version => 28,
+    }
 }
