@@ -55,13 +55,15 @@ fn every_check_has_a_name_of_its_own() {
 }
 
 /// What a run that shows something has seen.
-const SEEN: [&str; 33] = [
+const SEEN: [&str; 35] = [
     "answers from elsewhere",
     "answers put off",
+    "calls given up",
     "calls lost",
     "calls put off",
     "calls refused",
     "calls taken back",
+    "calls taken back in time",
     "calls with placed items",
     "connections",
     "connections closed",

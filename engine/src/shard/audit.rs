@@ -6,7 +6,7 @@
 //! ```
 //! Nothing is kept for it: everything is counted when somebody asks.
 
-use rpcrdma_proto::ShardLedger;
+use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::core::Core;
 use super::message::{Bulk, Messages, Queue};
@@ -43,6 +43,8 @@ pub struct Audit {
     pub slices_lost: usize,
     /// Memory windows. Those that a peer may have a right by are held.
     pub windows: Held,
+    /// Of those that are held, how many rest until a call that was given up is answered.
+    pub windows_resting: usize,
     /// Own calls that have memory exposed.
     pub exposures: usize,
     /// Calls of peers that are being fetched.
@@ -59,6 +61,8 @@ pub struct Audit {
     pub letters: usize,
     /// Own calls outstanding.
     pub calls: u32,
+    /// Of these, those that were given up and whose reply may still come.
+    pub abandoned: u32,
     /// Receives kept for replies.
     pub reply_receives: u32,
     /// Of these, those that are set aside.
@@ -118,6 +122,8 @@ pub struct PeerAudit {
     pub dropped: u32,
     /// Own calls outstanding.
     pub calls: u32,
+    /// Of these, those that were given up.
+    pub abandoned: u32,
     /// Credits that they hold.
     pub credits_held: u32,
     /// Receives set aside for their replies.
@@ -178,7 +184,9 @@ impl<P: Provider> Core<P> {
         for peer in peers.iter() {
             self.count_messages(&peer.lane.pending, &mut audit);
             self.count_messages(&peer.lane.flight, &mut audit);
-            audit.peers.push(audit_of(peer, &outbox.ledger));
+            let of_peer = audit_of(peer, &outbox.ledger);
+            audit.abandoned += of_peer.abandoned;
+            audit.peers.push(of_peer);
         }
         for loan in &outbox.returned {
             audit.landing.leaving += usize::from(outbox.exposures.landing.owns(loan));
@@ -198,6 +206,7 @@ impl<P: Provider> Core<P> {
         audit.landing.returning = landing.returning();
         audit.windows =
             Held { total: windows.total(), home: windows.free(), held: windows.bound() };
+        audit.windows_resting = windows.resting();
         audit.exposures = exposures.len();
         audit.fetches = fetches.len();
         audit.receives_fenced = exposures.receives();
@@ -254,6 +263,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
         fetching: peer.fetching,
         dropped: peer.dropped,
         calls: 0,
+        abandoned: 0,
         credits_held: 0,
         replies_held: 0,
         credits_in_flight: conn.credits().in_flight(),
@@ -270,6 +280,7 @@ fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
     while let Some((id, next)) = ledger.calls.next_of(peer.id.index, start) {
         if let Some((_, entry)) = ledger.calls.find(id.xid(), peer.id.index) {
             audit.calls += 1;
+            audit.abandoned += u32::from(entry.state == CallState::Abandoned);
             audit.credits_held += entry.credits;
             audit.replies_held += entry.receives;
         }

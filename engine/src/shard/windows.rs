@@ -247,6 +247,11 @@ impl Windows {
         self.total
     }
 
+    /// Windows that rest.
+    pub fn resting(&self) -> usize {
+        self.resting.len()
+    }
+
     /// Windows that calls use.
     pub fn bound(&self) -> usize {
         if self.total > 0 { self.out } else { 0 }

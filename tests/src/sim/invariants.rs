@@ -194,11 +194,11 @@ fn loans(state: &State<'_>) -> Result<(), String> {
 }
 
 fn windows(state: &State<'_>) -> Result<(), String> {
-    let Audit { windows, exposures, .. } = state.audit;
+    let Audit { windows, windows_resting, exposures, .. } = state.audit;
     held(windows, state)?;
-    match windows.held == 0 || *exposures > 0 || state.is_lost {
+    match windows.held == *windows_resting || *exposures > 0 || state.is_lost {
         true => Ok(()),
-        false => Err(format!("{windows:?}, {exposures} exposures")),
+        false => Err(format!("{windows:?}, {windows_resting} rest, {exposures} exposures")),
     }
 }
 
@@ -232,7 +232,8 @@ fn held(it: &Held, state: &State<'_>) -> Result<(), String> {
 }
 
 fn calls(State { audit, calls_open, .. }: &State<'_>) -> Result<(), String> {
-    equal(*calls_open, audit.calls as usize, "in the table", &[audit.calls as usize])
+    let (calls, abandoned) = (audit.calls as usize, audit.abandoned as usize);
+    equal(*calls_open + abandoned, calls, "in the table, and given up", &[calls, abandoned])
 }
 
 fn credits(State { audit, .. }: &State<'_>) -> Result<(), String> {
@@ -279,7 +280,7 @@ fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
         let names = "replies, refusals, unanswered, open";
         return Err(format!("{} calls came in; {names}: {ends:?}", stats.calls_in));
     }
-    match stats.calls_out == stats.calls_done + u64::from(audit.calls) {
+    match stats.calls_out == stats.calls_done + u64::from(audit.calls - audit.abandoned) {
         true => Ok(()),
         false => Err(format!("{} calls out, {} done", stats.calls_out, stats.calls_done)),
     }

@@ -255,6 +255,7 @@ impl Sim {
                 self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
+            CloseReason::Transport(_) if self.about(end).is_some_and(|link| link.is_late) => true,
             CloseReason::Queue(CqError::Overrun) => self.has_seen(node, |log| sum([&log.overrun])),
             CloseReason::Queue(CqError::Device(_)) => {
                 self.has_seen(node, |log| sum([&log.cqs_failed]))

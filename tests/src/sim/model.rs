@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CallError, CloseReason, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, Execution, PeerId};
 
 use super::trace::{Event, Trace};
 use crate::script::{Order, POISON, Script};
@@ -34,6 +34,8 @@ pub struct Link {
     pub is_changed: bool,
     /// An end of it has been closed, or is gone.
     pub is_broken: bool,
+    /// A call on it may have been given up: its reply may be written to memory that is not shown any more.
+    pub is_late: bool,
 }
 
 /// What became of a call.
@@ -49,6 +51,10 @@ pub struct Record {
     pub done: u32,
     /// The program that got it does not answer, or may not be able to.
     pub is_refused: bool,
+    /// Its program may give it up.
+    pub is_unsure: bool,
+    /// It was taken back before it had left.
+    pub is_unsent: bool,
 }
 
 /// Something that is right only if its connection has an excuse.
@@ -128,7 +134,15 @@ impl Model {
     pub fn called(&mut self, from: End, script: &Script) {
         self.trace.note(Event::Called(from.0, from.1, script.seed));
         let script = script.clone();
-        let record = Record { from, arrived: 0, done: 0, is_refused: false, script };
+        let record = Record {
+            from,
+            arrived: 0,
+            done: 0,
+            is_refused: false,
+            is_unsure: false,
+            is_unsent: false,
+            script,
+        };
         self.calls.insert(record.script.seed, record);
         *self.open.entry(from.0).or_default() += 1;
     }
@@ -150,11 +164,13 @@ impl Model {
         self.trace.note(Event::Arrived(at.0, at.1, script.seed));
         let record = self.calls.get_mut(&script.seed).expect("it was found");
         record.arrived += 1;
-        let (arrived, done, from) = (record.arrived, record.done, record.from);
+        let (arrived, from) = (record.arrived, record.from);
+        // Who has given up a call that had left is not waited for.
+        let is_late = record.done > 0 && (record.is_unsent || !record.is_unsure);
         if arrived > 1 {
             self.violated(ONCE_DELIVERED, format!("call {} on {at:?}", script.seed));
         }
-        if done > 0 {
+        if is_late {
             self.suspicions.push((at, Suspicion::Late(script.seed)));
         }
         if !self.links.contains_key(&at) || self.links.get(&at) != self.links.get(&from) {
@@ -176,6 +192,32 @@ impl Model {
         }
     }
 
+    /// The program may give a call up that it has made. Its memory is taken back before it is told, and
+    /// from then on the peer may be late.
+    pub fn may_give_up(&mut self, id: u32) {
+        let Some(record) = self.calls.get_mut(&id) else { return };
+        record.is_unsure = true;
+        let from = record.from;
+        if let Some(link) = self.link(from) {
+            link.is_late = true;
+        }
+    }
+
+    /// A call was given up. Whether it had left is known.
+    fn given_up(&mut self, at: End, id: u32, execution: Execution) {
+        let is_unsent = execution == Execution::NotExecuted;
+        self.saw(if is_unsent { "calls taken back in time" } else { "calls given up" });
+        let Some(record) = self.calls.get_mut(&id) else { return };
+        record.is_unsent = is_unsent;
+        let (is_unsure, arrived) = (record.is_unsure, record.arrived);
+        if !is_unsure {
+            self.violated(ONCE_DONE, format!("nobody has given call {id} up"));
+        }
+        if is_unsent && arrived > 0 {
+            self.suspicions.push((at, Suspicion::Late(id)));
+        }
+    }
+
     /// A call is over: its reply, as one stream, or why there is none.
     pub fn done(&mut self, at: End, cookie: u64, result: Result<&[u8], CallError>) {
         let id = cookie as u32;
@@ -187,7 +229,7 @@ impl Model {
         if record.done == 1 {
             *self.open.entry(record.from.0).or_default() -= 1;
         }
-        let Record { from, done, arrived, is_refused, ref script } = *record;
+        let Record { from, done, arrived, is_refused, ref script, .. } = *record;
         let is_wrong = result.is_ok_and(|stream| !is_expected(script, stream));
         let script = script.clone();
         if done > 1 || from != at {
@@ -209,6 +251,9 @@ impl Model {
             Err(CallError::ConnectionLost(why)) => {
                 self.saw("calls lost");
                 self.suspicions.push((at, Suspicion::Closed(why)));
+            }
+            Err(CallError::DeadlineExceeded(execution) | CallError::Cancelled(execution)) => {
+                self.given_up(at, id, execution);
             }
             Err(why) if is_refused && matches!(why, CallError::Rejected(_)) => {
                 self.saw("calls refused");
@@ -285,3 +330,24 @@ pub const ONCE_DELIVERED: &str = "a call is delivered once";
 pub const ONCE_DONE: &str = "a call is completed once";
 /// A name of a check.
 pub const STALE: &str = "no stale byte is delivered";
+
+/// What is seen when a connection ends so.
+pub fn name_of(why: CloseReason) -> &'static str {
+    match why {
+        CloseReason::Local => "ended: closed",
+        CloseReason::Stopped => "ended: stopped",
+        CloseReason::PeerGone => "ended: the peer is gone",
+        CloseReason::Protocol(_) => "ended: a rule is broken",
+        CloseReason::NotTaking => "ended: nothing taken",
+        CloseReason::Invalid => "ended: invalid",
+        CloseReason::Transport(_) => "ended: a request failed",
+        CloseReason::TimedOut => "ended: not gone on",
+        CloseReason::NotAnswering => "ended: no answer",
+        CloseReason::Idle => "ended: idle",
+        CloseReason::Refused => "ended: turned down",
+        CloseReason::Failed => "ended: the queue pair is given up",
+        CloseReason::Unasked => "ended: completed unasked",
+        CloseReason::DeviceLost => "ended: the device is lost",
+        CloseReason::Queue(_) => "ended: the queue is lost",
+    }
+}

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CallRefused, CloseReason, Completion, ConnectRequest, Finished,
-    Handler, Loan, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, Bulk, Call, CallHandle, CallRefused, CloseReason, Completion,
+    ConnectRequest, Finished, Handler, Loan, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 
 use super::draw::{self, Habits};
 use super::give::{ask, place};
-use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN};
+use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
 use super::trace::Event;
 use crate::script::{
     Order, Part, Random, Script, part_bytes, reply_seed, unreduced, unreduced_reply, write_parts,
@@ -35,6 +35,8 @@ pub struct Program {
     pub stock: Vec<Loan>,
     /// Answers to come in a later turn.
     pub later: Vec<Owed>,
+    /// Calls to be given up in a later turn.
+    unwanted: Vec<CallHandle>,
     habits: Habits,
     source: Source,
     random: Random,
@@ -63,6 +65,7 @@ impl Program {
             kept: Vec::new(),
             stock: Vec::new(),
             later: Vec::new(),
+            unwanted: Vec::new(),
             habits,
             source: Source::default(),
             random: Random(seed),
@@ -296,8 +299,11 @@ impl Program {
             let has_bulk = self.source.is_ready();
             let script = draw::script(&mut self.random, id, self.habits.len_max, has_bulk);
             match self.call(turn, peer, &script) {
-                Ok(true) => self.model().called((self.shard, peer), &script),
-                Ok(false) => self.model().saw("calls taken back"),
+                Ok(Some(call)) => {
+                    self.model().called((self.shard, peer), &script);
+                    self.doubt(turn, call, script.seed);
+                }
+                Ok(None) => self.model().saw("calls taken back"),
                 Err(why) => {
                     self.model().trace.note(Event::NotCalled(self.shard, peer, why));
                     let is_passing = why.is_transient();
@@ -313,7 +319,8 @@ impl Program {
         turn: &mut Turn<'_>,
         peer: PeerId,
         script: &Script,
-    ) -> Result<bool, CallRefused> {
+    ) -> Result<Option<CallHandle>, CallRefused> {
+        let now = turn.now();
         let mut call = turn.call(peer, script.seed.into())?;
         call.payload().put_fixed(&script.head());
         let Program { source, stock, random, .. } = self;
@@ -325,9 +332,37 @@ impl Program {
         }
         call.reply_payload_max(script.reply_payload_max());
         if random.below(40) == 0 {
-            return Ok(false);
+            return Ok(None);
         }
-        call.submit().map(|()| true)
+        if script.seed.is_multiple_of(DEADLINE_EVERY) {
+            call.deadline(now + u64::from(random.below(PATIENCE)));
+        }
+        let handle = call.handle();
+        call.submit().map(|()| Some(handle))
+    }
+
+    /// Some calls are given up: at once, or in a later turn. Some have a deadline.
+    fn doubt(&mut self, turn: &mut Turn<'_>, call: CallHandle, id: u32) {
+        if id.is_multiple_of(DEADLINE_EVERY) {
+            self.model().may_give_up(id);
+        } else if id.is_multiple_of(CANCEL_EVERY) {
+            self.model().may_give_up(id);
+            match self.random.below(3) {
+                0 => _ = turn.cancel(call),
+                _ => self.unwanted.push(call),
+            }
+        }
+    }
+
+    /// Gives calls up that are not wanted any more. Most are over by then.
+    fn cancel_some(&mut self, turn: &mut Turn<'_>) {
+        while !self.unwanted.is_empty() && self.random.below(4) == 0 {
+            let at = self.random.below(self.unwanted.len() as u32) as usize;
+            let call = self.unwanted.swap_remove(at);
+            if turn.cancel(call) {
+                self.model().saw("calls cancelled");
+            }
+        }
     }
 }
 
@@ -406,6 +441,7 @@ impl Handler for Program {
         }
         self.release_some(turn);
         self.answer_some(turn);
+        self.cancel_some(turn);
         self.call_some(turn);
     }
 
@@ -455,27 +491,12 @@ impl Handler for Program {
     }
 }
 
-/// What is seen when a connection ends so.
-fn name_of(why: CloseReason) -> &'static str {
-    match why {
-        CloseReason::Local => "ended: closed",
-        CloseReason::Stopped => "ended: stopped",
-        CloseReason::PeerGone => "ended: the peer is gone",
-        CloseReason::Protocol(_) => "ended: a rule is broken",
-        CloseReason::NotTaking => "ended: nothing taken",
-        CloseReason::Invalid => "ended: invalid",
-        CloseReason::Transport(_) => "ended: a request failed",
-        CloseReason::TimedOut => "ended: not gone on",
-        CloseReason::NotAnswering => "ended: no answer",
-        CloseReason::Idle => "ended: idle",
-        CloseReason::Refused => "ended: turned down",
-        CloseReason::Failed => "ended: the queue pair is given up",
-        CloseReason::Unasked => "ended: completed unasked",
-        CloseReason::DeviceLost => "ended: the device is lost",
-        CloseReason::Queue(_) => "ended: the queue is lost",
-    }
-}
-
+/// One in so many calls has a deadline.
+const DEADLINE_EVERY: u32 = 11;
+/// One in so many calls is given up.
+const CANCEL_EVERY: u32 = 13;
+/// Nanoseconds that a call with a deadline may take, at most.
+const PATIENCE: u32 = 40_000_000;
 /// Buffers in stock.
 const STOCK: usize = 4;
 /// Deferred calls that are looked at in one turn.
