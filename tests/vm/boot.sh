@@ -20,6 +20,22 @@ clock_option() {
 # What the kernel says on every emulated machine.
 readonly usual='tsc: |MP-BIOS bug|mtrr: |APIC calibration|MMCONFIG|speed is unknown|reboot: Power down'
 
+# slowness PROCESSORS: how many times as long this host takes now, for as many processors, as one of two processors that does
+# nothing else: budgets of time are those of such a host. Never less than 1.
+slowness() {
+    local began=${EPOCHREALTIME/[.,]/} each workers=() normal
+    for each in $(seq "$1"); do
+        # Nothing but the shell's own work: $loop_us where there is a processor for it.
+        (for ((each = 0; each < loop_count; each++)); do :; done) &
+        workers+=($!)
+    done
+    wait "${workers[@]}"
+    normal=$((loop_us * ($1 > 2 ? $1 : 2) / 2))
+    awk -v took=$((${EPOCHREALTIME/[.,]/} - began)) -v normal="$normal" -v most="$slowest" \
+        'BEGIN { times = took / normal; if (times < 1) times = 1; if (times > most) times = most; printf "%.1f\n", times }'
+}
+readonly loop_count=200000 loop_us=450000 slowest=8
+
 # boot ROLE: one guest; its output comes out of here.
 boot() {
     local role=$1 out=$work/output.$1
@@ -35,11 +51,11 @@ boot() {
     local accelerator=(-accel tcg,thread=multi)
     [ "$counted" = no ] || accelerator=(-accel tcg,thread=single -icount shift=0)
     # An emulator that is left alone ends: each of the three gets a signal when the one before it ends.
-    setpriv --pdeathsig TERM timeout --kill-after 2 "$timeout" setpriv --pdeathsig KILL \
+    setpriv --pdeathsig TERM timeout --kill-after 2 "$budget" setpriv --pdeathsig KILL \
         qemu-system-x86_64 -name "rpcrdma-vm-$role-$$" -nodefaults -no-user-config -no-reboot -display none \
         "${accelerator[@]}" -cpu max -smp "$processors" -m "$memory" \
         -kernel "$kernel" -initrd "$work/initrd" \
-        -append "$kernel_options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma" \
+        -append "$kernel_options$(clock_option) ROLE=$role GUESTS=$guests RDMA=$rdma SLOWNESS=$times" \
         -serial "file:$work/console.$role" \
         -device virtio-serial-pci -chardev "file,id=out,path=$out" -device virtserialport,chardev=out,name=out \
         -virtfs "local,path=$work/share,mount_tag=host,security_model=none" \
@@ -87,7 +103,7 @@ outcome() {
         return "$code"
     fi
     if [ "$ended" = 124 ]; then
-        console "$role" "guest $role was not done after $timeout s"
+        console "$role" "guest $role was not done after $budget s"
     elif grep -q 'Kernel panic' "$work/console.$role" 2>/dev/null; then
         console "$role" "the kernel of guest $role panicked"
     else

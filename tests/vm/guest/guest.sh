@@ -23,9 +23,9 @@ only() {
     "$@"
 }
 
-# until_true SECONDS COMMAND...: until the command succeeds.
+# until_true SECONDS COMMAND...: until the command succeeds. The seconds are those of a host that does nothing else.
 until_true() {
-    tries=$(($1 * 20))
+    tries=$(awk -v seconds="$1" -v times="${SLOWNESS:-1}" 'BEGIN { print int(seconds * times * 20) }')
     shift
     while ! "$@" >/dev/null 2>&1; do
         tries=$((tries - 1))
