@@ -119,7 +119,9 @@ impl ShardHandle {
     /// connection has ended meanwhile, the answer is dropped, and its memory goes home.
     ///
     /// # Errors
-    /// Both back, if the ticket is another shard's, or the shard has ended.
+    /// Both back, if the ticket is another shard's, if the shard has ended, or if it has not yet taken
+    /// what was left before: it has room for the answers to all calls of its connections, but those
+    /// of connections that have ended come on top. Try again after its next turn.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         if ticket.shard != self.0.shard || self.0.bell.ended().is_some() {
