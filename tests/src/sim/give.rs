@@ -1,5 +1,6 @@
 //! What a program gives a call: its data, whole or in pieces, and memory for results.
 
+use arrayvec::ArrayVec;
 use rpcrdma_engine::client::sink::Sink;
 use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
 
@@ -53,4 +54,12 @@ pub fn place(
         }
         _ => source.place(payload, seed, index, len),
     }
+}
+
+/// Adds bytes to an answer that is made elsewhere.
+///
+/// # Panics
+/// If there is no room for them.
+pub fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
+    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
 }

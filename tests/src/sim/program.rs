@@ -3,7 +3,6 @@
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
-use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
     Admission, Answer, Bulk, Call, CallHandle, CallRefused, CloseReason, Completion,
@@ -11,7 +10,7 @@ use rpcrdma_engine::{
 };
 
 use super::draw::{self, Habits};
-use super::give::{ask, place};
+use super::give::{ask, place, push};
 use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
 use super::trace::Event;
 use crate::script::{
@@ -364,10 +363,6 @@ impl Program {
             }
         }
     }
-}
-
-fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
-    to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
 }
 
 impl Handler for Program {
