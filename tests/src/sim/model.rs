@@ -6,7 +6,7 @@
 //! Programs tell it what they see; whatever cannot be is a violation, whatever can be only if
 //! something went wrong on the connection is a suspicion, looked at when the turn is over.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use rpcrdma_engine::provider::ConnectError;
@@ -100,6 +100,8 @@ pub struct Model {
     pub calls: HashMap<u32, Record>,
     /// Connections by their ends. Both ends name the same one.
     pub links: HashMap<End, usize>,
+    /// Ends that may give calls of theirs up.
+    doubting: HashSet<End>,
     /// What is known of them.
     pub about: Vec<Link>,
     /// Ends that their program has closed or refused.
@@ -198,6 +200,7 @@ impl Model {
         let Some(record) = self.calls.get_mut(&id) else { return };
         record.is_unsure = true;
         let from = record.from;
+        self.doubting.insert(from);
         if let Some(link) = self.link(from) {
             link.is_late = true;
         }
@@ -283,7 +286,9 @@ impl Model {
     /// Both ends of a connection are known.
     pub fn join(&mut self, ends: [End; 2]) {
         let at = self.about.len();
-        self.about.push(Link::default());
+        // A call may have been made before the other end was known.
+        let is_late = ends.iter().any(|end| self.doubting.contains(end));
+        self.about.push(Link { is_late, ..Link::default() });
         ends.into_iter().for_each(|end| {
             self.links.insert(end, at);
         });
