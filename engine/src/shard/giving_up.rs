@@ -13,9 +13,7 @@ use super::message::After;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
 use super::turn::CALL;
-use crate::client::completion::Completion;
 use crate::error::{CallError, Execution};
-use crate::landed::Landed;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
 
@@ -82,20 +80,10 @@ impl<P: Provider> Core<P> {
         error: CallError,
         handler: &mut H,
     ) {
-        let Core { peers, outbox, stats, .. } = self;
-        let exposure = outbox.exposures.at(place);
+        let exposure = self.outbox.exposures.at(place);
         exposure.outcome = Some(Err(error));
         (exposure.is_told, exposure.is_withheld) = (true, true);
-        let Some(peer) = peers.at(index) else { return };
-        let Some(finished) = peer.end_call(&mut outbox.ledger, id) else { return };
-        stats.calls_done.add(1);
-        stats.calls_failed.add(1);
-        handler.on_reply(Completion::failed(
-            peer.id,
-            finished.token,
-            (id, error),
-            Landed::nothing(),
-        ));
+        self.tell_failed(index, id, error, handler);
     }
 }
 

@@ -391,6 +391,18 @@ impl<P: Provider> Core<P> {
         if let Some(place) = self.exposure_of(index, call) {
             return self.end_exposed(place, Err(error), None, handler);
         }
+        self.tell_failed(index, call, error, handler);
+    }
+
+    /// Completes a call of ours with an error, and without its memory.
+    #[cold]
+    pub fn tell_failed<H: Handler>(
+        &mut self,
+        index: u32,
+        call: CallId,
+        error: CallError,
+        handler: &mut H,
+    ) {
         let Some(peer) = self.peers.at(index) else { return };
         let finished = peer.end_call(&mut self.outbox.ledger, call);
         let Some(finished) = finished else { return };
