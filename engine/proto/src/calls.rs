@@ -443,7 +443,7 @@ mod tests {
     }
 
     /// A table of 16 slots with 7 generations each: all that can happen happens soon.
-    fn short_lived(seed: u32) -> CallTable {
+    pub(super) fn short_lived(seed: u32) -> CallTable {
         let mut table = CallTable::new(16);
         table.slot_bits = 28;
         table.number_from(seed);

@@ -209,6 +209,7 @@ mod tests {
 
     use super::*;
     use crate::calls::TableFull;
+    use crate::calls::tests::short_lived;
 
     const ROLE: Role = Role::Client;
 
@@ -247,14 +248,6 @@ mod tests {
         let (_, entry) = table.find_mut(own.xid(), 0).expect("open");
         entry.state = CallState::Sent;
         assert_eq!(table.choose(ROLE, own, 0, 99), Err(SendError::UnknownCall), "it was sent");
-    }
-
-    /// A table of 16 slots with 7 generations each: all that can happen happens soon.
-    fn short_lived(seed: u32) -> CallTable {
-        let mut table = CallTable::new(16);
-        table.slot_bits = 28;
-        table.number_from(seed);
-        table
     }
 
     #[test]
