@@ -79,13 +79,14 @@ pub struct CallEntry {
     pub is_timed: bool,
 }
 
-/// Tells a call from all others that its table has had in the same slot: a program that chooses an xid
-/// may choose it again.
+/// Tells a call from all others that its table has had or will have: an xid may be chosen again, and
+/// those of a slot come round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallName {
     /// The call, while it is open.
     pub id: CallId,
-    /// Which of the calls with a chosen xid it is, counted from 1; 0 if its xid was not chosen.
+    /// Tells it from other calls with the same xid. Those that a slot gives out before they come round
+    /// have the same.
     serial: u64,
 }
 
@@ -157,7 +158,7 @@ pub struct CallTable {
     slot_bits: u32,
     /// What is kept of each slot for the sake of chosen xids.
     aside: Box<[Aside]>,
-    /// Calls that have had a chosen xid.
+    /// How many serials there have been in names.
     serials: u64,
 }
 
@@ -236,6 +237,7 @@ impl CallTable {
                     return self.open(role, peer, token);
                 }
                 (slot.xid, self.free, slot.next_free) = (index, slot.next_free, NONE);
+                self.rename(index as usize);
                 self.set_stop(index);
                 let last = core::mem::replace(&mut self.rested.1, index);
                 match self.slots.get_mut(last as usize) {
@@ -258,6 +260,7 @@ impl CallTable {
         self.pass(index);
         if next_generation(self.slots[at].xid >> bits, bits) == 0 {
             self.slots[at].xid = index;
+            self.rename(at);
             self.pass(index);
         }
         let slot = &mut self.slots[at];

@@ -27,7 +27,7 @@ pub(super) struct Aside {
     first: u32,
     /// Behind the call in this slot the next of those.
     next: u32,
-    /// Which of all calls with chosen xids lies in it.
+    /// With its xid the name of the call in it: another one whenever an xid may come again.
     serial: u64,
 }
 
@@ -72,8 +72,7 @@ impl CallTable {
             _ => self.unlink(at),
         }
         let list = self.list_of(natural);
-        self.serials += 1;
-        self.aside[at].serial = self.serials;
+        self.rename(at);
         self.aside[at].next = core::mem::replace(&mut self.aside[list].first, at as u32);
         (self.slots[at].xid, self.slots[at].peer) = (xid, peer | CHOSEN);
         self.set_stop(natural);
@@ -127,6 +126,8 @@ impl CallTable {
         if self.slots[at].peer & CHOSEN != 0 {
             self.unlink(at);
             (self.slots[at].xid, self.slots[at].peer) = (self.aside[at].xid, peer);
+            // The xid that was chosen may be one that the slot gives out later.
+            self.rename(at);
         }
         let CallEntry { credits, receives, token, .. } = self.slots[at].entry;
         Some((at, Ended { credits, receives, token }))
@@ -142,9 +143,14 @@ impl CallTable {
 
     /// What tells the call in a slot from all others.
     pub(super) fn name_in(&self, at: usize) -> CallName {
-        let slot = &self.slots[at];
-        let serial = if slot.peer & CHOSEN == 0 { 0 } else { self.aside[at].serial };
-        CallName { id: CallId(slot.xid), serial }
+        CallName { id: CallId(self.slots[at].xid), serial: self.aside[at].serial }
+    }
+
+    /// From now on the calls in a slot have names that none has had, whatever their xids.
+    #[cold]
+    pub(super) fn rename(&mut self, at: usize) {
+        self.serials += 1;
+        self.aside[at].serial = self.serials;
     }
 
     fn chosen_place(&self, xid: u32, peer: u32) -> Option<usize> {
@@ -331,6 +337,34 @@ mod tests {
         }
         assert!(names[0] != names[1] && names[1] != names[2] && names[0] != names[2]);
         assert_eq!(names[0].id, names[2].id);
+    }
+
+    #[test]
+    fn no_call_has_the_name_of_another_although_its_xid_comes_again() {
+        for seed in 0..7 {
+            let (mut table, mut names) = (short_lived(seed), HashMap::new());
+            let mut see = |table: &CallTable, id, round: u32| {
+                let name = table.name(id, 3).expect("open");
+                assert_eq!(names.insert(name, round), None, "{name:?} {round}");
+            };
+            for round in 0..16 * 7 * 4 {
+                let id = table.open(ROLE, 3, 0).expect("free");
+                see(&table, id, round);
+                // What its slot gives out later, an xid of another slot, and one of the slot's own.
+                let later = id.xid() % (6 << 28) + (1 << 28);
+                let other = match round % 5 {
+                    0 => table.choose(ROLE, id, 3, later).expect("free"),
+                    1 => table.choose(ROLE, id, 3, 3 << 28 | 9).expect("free"),
+                    2 => table.renew(id, 3).expect("open").0,
+                    _ => id,
+                };
+                if other != id {
+                    see(&table, other, round);
+                }
+                let id = other;
+                table.remove(id, 3).expect("open");
+            }
+        }
     }
 
     proptest! {
