@@ -76,10 +76,10 @@ impl Sim {
         let Some(handshake) = &mut self.handshake else { return };
         handshake.ends.extend(new);
         handshake.asked += asked;
-        // What is left of a first connection is no end of the second.
+        // What is left of a first connection, and may be closing still, is no end of the second.
         let nodes = &self.nodes;
         let find = |(at, id): &End| nodes[*at].audit.peers.iter().find(|peer| peer.id == *id);
-        handshake.ends.retain(|end| find(end).is_some());
+        handshake.ends.retain(|end| find(end).is_some_and(|peer| !peer.is_closing));
         let sides = [true, false].map(|is_asked| {
             let mut ends = handshake.ends.iter().copied();
             ends.rfind(|end| find(end).is_some_and(|peer| peer.is_asked == is_asked))
