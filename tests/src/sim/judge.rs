@@ -255,7 +255,7 @@ impl Sim {
                 self.has_anybody_seen(BROKEN) || self.may_be_broken(end)
             }
             CloseReason::Transport(WcStatus::RnrRetryExceeded) => self.may_lack_receives(),
-            CloseReason::Transport(_) if self.about(end).is_some_and(|link| link.is_late) => true,
+            CloseReason::Transport(_) if self.may_be_late(end) => true,
             CloseReason::Queue(CqError::Overrun) => self.has_seen(node, |log| sum([&log.overrun])),
             CloseReason::Queue(CqError::Device(_)) => {
                 self.has_seen(node, |log| sum([&log.cqs_failed]))
@@ -296,6 +296,12 @@ impl Sim {
     fn may_be_broken(&self, end: End) -> bool {
         self.may_lack_receives()
             || self.about(end).is_none_or(|link| link.is_broken || link.is_changed)
+    }
+
+    /// Whether an end may use a key of a call that its other end has given up. Of an end whose other one
+    /// is not known, that may be any other such end.
+    fn may_be_late(&self, end: End) -> bool {
+        self.about(end).map_or_else(|| self.model.borrow().is_any_doubting(), |link| link.is_late)
     }
 
     fn may_be_changed(&self, end: End) -> bool {

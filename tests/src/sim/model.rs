@@ -283,6 +283,11 @@ impl Model {
         self.about.get_mut(at)
     }
 
+    /// Whether some end has given a call up, and its other end is not known.
+    pub fn is_any_doubting(&self) -> bool {
+        self.doubting.iter().any(|end| !self.links.contains_key(end))
+    }
+
     /// Both ends of a connection are known.
     pub fn join(&mut self, ends: [End; 2]) {
         let at = self.about.len();
