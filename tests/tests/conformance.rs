@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
@@ -16,6 +16,7 @@ const PARTS: [(&str, &str); 9] = [
     ("bench", "bench"),
     ("tests", "tests"),
     ("block_store", "engine/examples/block_store"),
+    ("nfs3", "engine/examples/nfs3"),
     ("nfs3_binding", "engine/examples/nfs3_binding"),
 ];
 

@@ -62,7 +62,7 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
         println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
     }
     signals.forever().next();
-    println!("nfs3: stopping");
+    println!("nfs3: stopping, {} calls wait for a thread", server.waiting());
     for shard in server.shards() {
         let stats = shard.stats();
         println!(

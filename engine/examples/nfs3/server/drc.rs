@@ -6,7 +6,8 @@
 //! procedure, and a checksum of the caller, the arguments and the ends of the data, because a client
 //! that was started anew may use a transaction id again. A call that is repeated while it is executed
 //! waits for the same answer; of too many that wait the oldest is let go of, whose connection its
-//! client has given up.
+//! client has given up. A call whose connection ends before it is begun goes on for whoever has repeated
+//! it; if nobody has, it is forgotten, and a repetition is executed.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -152,6 +153,27 @@ impl<W> Drc<W> {
         }
         waiting
     }
+
+    /// Lets go of those who wait for answers and are gone.
+    pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
+        for state in lock(&self.calls).known.values_mut() {
+            if let State::Open(waiting) = state {
+                waiting.retain(|waiter| !is_gone(waiter));
+            }
+        }
+    }
+
+    /// Whom a call is for that nobody has begun, and whose caller is gone: whoever has repeated it last. If
+    /// nobody has, it is forgotten.
+    pub fn hand_over(&self, fingerprint: &Fingerprint) -> Option<W> {
+        let mut calls = lock(&self.calls);
+        let State::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
+        let heir = waiting.pop_back();
+        if heir.is_none() {
+            calls.known.remove(fingerprint);
+        }
+        heir
+    }
 }
 
 /// Whether a procedure does harm if it is executed again.
@@ -225,6 +247,25 @@ mod tests {
             assert_eq!(drc.finish(&call, &outcome), [2]);
             assert!(matches!(drc.judge(&call, 3), Verdict::Execute(3)), "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_call_that_nobody_has_begun_is_for_who_repeats_it_or_forgotten() {
+        let drc = Drc::new(2);
+        let call = call(&drc, 7, nfs3::CREATE, b"a");
+        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+        for waiter in 2..5 {
+            assert!(matches!(drc.judge(&call, waiter), Verdict::Waits(None)));
+        }
+        drc.let_go(|&waiter| waiter == 4);
+        assert_eq!([drc.hand_over(&call), drc.hand_over(&call)], [Some(3), Some(2)]);
+        assert!(matches!(drc.judge(&call, 5), Verdict::Waits(None)), "somebody still wants it");
+        drc.let_go(|&waiter| waiter == 5);
+        assert_eq!(drc.hand_over(&call), None);
+        assert!(matches!(drc.judge(&call, 6), Verdict::Execute(6)), "it was not executed");
+        drc.finish(&call, &results(5));
+        assert_eq!(drc.hand_over(&call), None);
+        assert_eq!(answer(drc.judge(&call, 7)), (7, vec![5]), "what was executed stays so");
     }
 
     #[test]

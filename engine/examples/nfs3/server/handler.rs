@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
-use rpcrdma_engine::{Answer, Call, Handler, Reply, ShardHandle, Turn};
+use rpcrdma_engine::{Answer, Call, CloseReason, Handler, PeerId, Reply, ShardHandle, Turn};
 
 use super::arguments::{Arguments, Unusable};
 use super::at_once;
@@ -148,6 +148,16 @@ impl Handler for NfsHandler {
             }
         }
         self.answer(turn);
+    }
+
+    /// What nobody has begun for this peer is not done: a client that fills its credits and comes back,
+    /// again and again, has no more of it here than one that stays.
+    fn on_close(&mut self, peer: PeerId, _why: CloseReason) {
+        let is_gone = |waiter: &Waiter| waiter.is_of(&self.desk, peer);
+        // First those who wait for others: nothing is handed over to them below.
+        self.drc.let_go(is_gone);
+        self.queue.withdraw(is_gone, &self.drc);
+        self.without_memory.retain_mut(|job| job.is_wanted(is_gone, &self.drc));
     }
 }
 

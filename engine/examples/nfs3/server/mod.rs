@@ -53,7 +53,7 @@ pub struct Server<P: Provider> {
     // Dropped in this order: no more calls, then no more work.
     mount: MountServer,
     engine: Engine<P>,
-    _workers: Workers,
+    workers: Workers,
     shards: Vec<ShardHandle>,
     address: SocketAddr,
     export: Arc<Export>,
@@ -85,7 +85,7 @@ impl<P: Provider> Server<P> {
         let address = engine.listen(listen)?;
         let mount = MountServer::start(mount, export.clone())
             .map_err(|error| format!("MOUNT at {mount}: {error}"))?;
-        Ok(Server { mount, engine, _workers: workers, shards, address, export })
+        Ok(Server { mount, engine, workers, shards, address, export })
     }
 
     /// Where NFS listens.
@@ -106,6 +106,11 @@ impl<P: Provider> Server<P> {
     /// Its shards.
     pub fn shards(&self) -> &[ShardHandle] {
         &self.shards
+    }
+
+    /// How many calls wait for a thread.
+    pub fn waiting(&self) -> usize {
+        self.workers.waiting()
     }
 
     /// Answers what was asked, and stops.

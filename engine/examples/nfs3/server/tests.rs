@@ -4,6 +4,7 @@ mod at_once;
 mod client;
 mod files;
 mod lists;
+mod lost;
 mod mounts;
 mod names;
 mod repeats;

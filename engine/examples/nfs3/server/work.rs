@@ -9,14 +9,15 @@
 //! that change attributes, so threads are needed all the same; it is switched off in many
 //! containers; and it would need unsafe code here, because the kernel writes into memory that a
 //! safe program has no claim on meanwhile. A queue costs two wake-ups a call, which a disk hides.
-//! There are never more jobs than calls that clients have credits for.
+//! A job that nobody has begun goes when its connection ends, so there are never more of them than calls
+//! that connections have credits for.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_engine::{Loan, ShardHandle, Ticket};
+use rpcrdma_engine::{Loan, PeerId, ShardHandle, Ticket};
 
 use super::credentials::Identity;
 use super::drc::{Drc, Fingerprint};
@@ -66,6 +67,18 @@ pub struct Job {
     pub repeat: Option<Fingerprint>,
     /// What is to be done.
     pub task: Task,
+}
+
+impl Job {
+    /// Whether somebody still waits for it, though some are gone: whoever has repeated a call is the one
+    /// who waits for it then.
+    pub fn is_wanted(&mut self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc) -> bool {
+        if !is_gone(&self.waiter) {
+            return true;
+        }
+        let heir = self.repeat.as_ref().and_then(|call| drc.hand_over(call));
+        heir.map(|heir| self.waiter = heir).is_some()
+    }
 }
 
 /// What is to be done.
@@ -137,6 +150,11 @@ impl Waiter {
         desk.leave(self.done(outcome));
     }
 
+    /// Whether it waits for the answer to a call of this peer.
+    pub fn is_of(&self, desk: &Arc<Desk>, peer: PeerId) -> bool {
+        self.ticket.peer() == peer && Arc::ptr_eq(&self.desk, desk)
+    }
+
     /// The answer, for a shard that has it itself.
     pub fn done(self, outcome: Outcome) -> Done {
         let Waiter { ticket, procedure, .. } = self;
@@ -162,6 +180,12 @@ impl Queue {
     pub fn put(&self, job: Job) {
         lock(&self.jobs).waiting.push_back(job);
         self.more.notify_one();
+    }
+
+    /// Drops the jobs that nobody waits for any more, when some are gone. What was begun is not among them.
+    pub fn withdraw(&self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc) {
+        // All under the lock: a job that another shard's waiter has now is found by that shard.
+        lock(&self.jobs).waiting.retain_mut(|job| job.is_wanted(&is_gone, drc));
     }
 
     fn take(&self) -> Option<Job> {
@@ -212,6 +236,11 @@ impl Workers {
             })?);
         }
         Ok(workers)
+    }
+
+    /// How many jobs wait for one of them.
+    pub fn waiting(&self) -> usize {
+        lock(&self.queue.jobs).waiting.len()
     }
 }
 

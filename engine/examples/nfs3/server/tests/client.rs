@@ -7,8 +7,8 @@ use nfs3_types::nfs3::{
     diropargs3, nfs_fh3, stable_how,
 };
 use nfs3_types::xdr_codec::{Pack, Unpack};
-use rpcrdma_engine::ulb::{Items, Protection, nfs3};
-use rpcrdma_engine::{CallError, Clock, Config, Engine, Fabric, PeerId, Want};
+use rpcrdma_engine::ulb::{Bound, BoundCall, Items, Protection, nfs3};
+use rpcrdma_engine::{CallError, CallRefused, Clock, Config, Engine, Fabric, PeerId, Want};
 
 use super::super::data::{ReadHead, WriteHead};
 use super::super::files::ReadlinkHead;
@@ -119,6 +119,51 @@ impl Client {
         self.exchange(nfs3::WRITE, &head, Some(data), None, rest).1
     }
 
+    /// Makes a call and waits for nothing; false if it has no credit for one.
+    pub fn ask(&mut self, procedure: u32, arguments: &impl Pack) -> bool {
+        let Ok(mut call) = self.begin(procedure, arguments) else { return false };
+        if procedure == nfs3::READ {
+            call.result(Want { len_min: 0, len_max: 8 }).expect("it has a result");
+        }
+        let is_asked = call.submit().is_ok();
+        self.client.poll(self.clock.now(), |_| {});
+        is_asked
+    }
+
+    /// Waits for the answers to so many calls, and says the status of each, in the order of their coming.
+    pub fn statuses(&mut self, count: usize) -> Vec<u32> {
+        let mut statuses = Vec::new();
+        while statuses.len() < count {
+            self.client.poll(self.clock.now(), |done| {
+                let mut reader = done.result().expect("an answer").reader();
+                let accepted: Vec<u32> = (0..4).map(|_| reader.u32().expect("a header")).collect();
+                assert_eq!(accepted, [0, 0, 0, 0], "it was executed");
+                statuses.push(reader.u32().expect("a status"));
+            });
+        }
+        statuses
+    }
+
+    fn begin(
+        &mut self,
+        procedure: u32,
+        arguments: &impl Pack,
+    ) -> Result<BoundCall<'_>, CallRefused> {
+        let mut call = bound(procedure).call(self.client.call(self.peer, 0)?);
+        for word in [2, nfs3::PROGRAM, 3, procedure] {
+            call.payload().put_u32(word);
+        }
+        let credentials: &[u32] = match self.user {
+            Some((uid, gid)) => &[1, 20, 0, 0, uid, gid, 0],
+            None => &[0, 0],
+        };
+        credentials.iter().chain(&[0, 0]).for_each(|word| call.payload().put_u32(*word));
+        let mut bytes = Vec::new();
+        arguments.pack(&mut bytes).expect("it is short");
+        call.payload().put_fixed(&bytes);
+        Ok(call)
+    }
+
     /// One call. What may be placed of its results comes apart.
     fn exchange<R: Unpack>(
         &mut self,
@@ -135,19 +180,8 @@ impl Client {
             buffer.copy_from_slice(data);
             buffer
         });
-        let bound = nfs3::BINDING.bind(procedure, Protection::None).expect("a procedure");
-        let mut call = bound.call(self.client.call(self.peer, 0).expect("a credit"));
-        for word in [2, nfs3::PROGRAM, 3, procedure] {
-            call.payload().put_u32(word);
-        }
-        let credentials: &[u32] = match self.user {
-            Some((uid, gid)) => &[1, 20, 0, 0, uid, gid, 0],
-            None => &[0, 0],
-        };
-        credentials.iter().chain(&[0, 0]).for_each(|word| call.payload().put_u32(*word));
-        let mut bytes = Vec::new();
-        arguments.pack(&mut bytes).expect("it is short");
-        call.payload().put_fixed(&bytes);
+        let bound = bound(procedure);
+        let mut call = self.begin(procedure, arguments).expect("a credit");
         if let Some(bulk) = bulk {
             call.argument(bulk).expect("a WRITE has data");
         }
@@ -180,6 +214,10 @@ impl Client {
         }
         outcome.expect("the loop ends with one")
     }
+}
+
+fn bound(procedure: u32) -> Bound {
+    nfs3::BINDING.bind(procedure, Protection::None).expect("a procedure")
 }
 
 /// A name in a directory.
