@@ -7,8 +7,8 @@ use rpcrdma_tests::raw_peer::{RawPeer, optional, properties, properties_with};
 use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::{
-    Array, Body, Header, Loc, MsgItem, Optional, RdmaError, RdmaSegment, RsdItem, RsdLoc, RsdSet,
-    RtrSupport, Tbsns, XmtReq, XmtResp,
+    Array, Body, Header, Loc, MsgItem, Optional, OutOfRange, RdmaError, RdmaSegment, ReptInfo,
+    RsdItem, RsdLoc, RsdSet, RtrSupport, Tbsns, XmtReq, XmtResp,
 };
 
 /// A server, and a raw client that has exchanged properties.
@@ -300,7 +300,10 @@ fn a_client_takes_nothing_by_send_for_exrw() {
     serving.turns(50);
     let told = serving.raw.recv().expect("a report");
     let (header, _) = Header::decode(&told).expect("a header");
-    assert!(matches!(header.body, Body::Optional(Optional::ReptErr(_))), "{header:?}");
+    let Body::Optional(Optional::ReptErr(report)) = header.body else { panic!("{header:?}") };
+    // The type that came, and the one that is allowed beside the two that are always.
+    let info = ReptInfo::BadTbsn(OutOfRange { value: 2, min: 1, max: 1 });
+    assert_eq!((header.xid, report.info), (xid, info));
     let done = serving.world.done.pop().expect("its memory is closed, so nothing else can come");
     assert!(matches!(done.result, Err(CallError::BadReply(_))), "{:?}", done.result);
     assert_eq!(serving.world.clients[0].shard().audit().exposures, 0);

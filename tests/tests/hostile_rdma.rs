@@ -625,6 +625,41 @@ fn a_raw_server_that_keeps_the_rules_is_understood() {
     }
 }
 
+// RFC 8166 3.4.5.2, 3.4.6, 3.4.6.2, 3.5.3, 4.3.3
+#[test]
+fn what_is_shown_is_as_long_as_what_belongs_there_and_no_longer() {
+    let mut stage = Stage::new();
+    let total = |chunk: WriteChunk<'_>| chunk.0.iter().map(|segment| segment.length).sum::<u32>();
+    let (argument, result) = ([Part::Bulk(5_001)], [Part::Bulk(LEN + 3)]);
+    let (long, longest) = ([Part::Inline(20_001)], [Part::Inline(40_001)]);
+    let script = |call, reply| Script::new(1, call, reply);
+    for (seed, script) in (1..).zip([
+        // In buffers of the engine, which are longer, and in a sink.
+        script(&argument, &result),
+        script(&argument, &result).place(Place::Into(3)),
+        script(&long, &longest),
+    ]) {
+        stage.world.call_when_possible(0, stage.peer, &script);
+        let arrived = stage.arrived();
+        let (Header { xid, body, .. }, _) = Header::decode(&arrived).expect("a header");
+        let (Body::Msg(lists) | Body::NoMsg(lists)) = body else { panic!("{body:?}") };
+        let read: u32 = lists.reads.iter().map(|read| read.target.length).sum();
+        let written: Vec<u32> = lists.writes.iter().map(total).collect();
+        let shown = (read, written, lists.reply.map(total));
+        let due = match seed {
+            3 => (8 + script.call_stream().len() as u32, vec![], Some(script.reply_payload_max())),
+            _ => (5_001, vec![LEN + 3], None),
+        };
+        assert_eq!(shown, due, "{script:?}");
+        assert!(lists.reads.iter().all(|read| (read.position == 0) == (seed == 3)));
+        let body = Body::Error(RdmaError::BadHeader);
+        let header = Header { xid, vers: VERSION_TWO, credit: 16, body };
+        stage.raw.send(&transmission(&header, &[]));
+        stage.done().check_sinks();
+        stage.all_is_home();
+    }
+}
+
 #[test]
 fn a_reply_that_returns_other_segments_than_were_offered_fails_its_call() {
     let mut stage = Stage::new();

@@ -646,6 +646,26 @@ mod classification {
         let mut disagree = xmtreq(1, 1);
         disagree[51] = 1;
         assert!(is_bad_header(&server.receive(&disagree)));
+        assert_eq!(server.conn.inflow().outstanding(), 0);
+    }
+
+    #[test]
+    fn a_payload_with_another_xid_is_bad_in_the_extension_too() {
+        for count in [1, 2] {
+            let (mut client, mut server) = both();
+            let mut request = xmtreq(1, count);
+            request[44..48].copy_from_slice(&2u32.to_be_bytes());
+            assert!(is_bad_header(&server.receive(&request)), "{count}");
+            assert_eq!(server.conn.inflow().outstanding(), 0, "no credit is held by a bad call");
+            let id = long_call(&mut client, 2);
+            let mut response = xmtresp(id.xid(), count, &[]);
+            response[36..40].copy_from_slice(&(id.xid() + 1).to_be_bytes());
+            let Ingress::BadReply { id: of, report, .. } = client.receive(&response) else {
+                panic!("a bad reply")
+            };
+            assert_eq!((of, report.kind), (id, ReportKind::BadHeader), "{count}");
+            client.conn.finish_call(&mut client.ledger, id).expect("it has failed");
+        }
     }
 
     #[test]
@@ -777,6 +797,27 @@ mod credits {
         assert!(matches!(error, SendError::NeedsExplicitRdma { transmissions: 3, limit: 2, .. }));
         let plan = server.conn.begin_reply(ledger, &to, &ReplyDemand::inline(20_000));
         assert_eq!(plan.expect("two").count(), 2);
+    }
+
+    #[test]
+    fn a_reply_has_no_more_transmissions_than_its_caller_has_receives_for() {
+        let (_, mut server) = both();
+        // wire.md E7: 0 and 1 both mean one.
+        for (rsbuf, most) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+            let to = ReplyTo { xid: 16, credits: 1, rsbuf, via: Via::Xmt, handle: None };
+            assert!(matches!(server.receive(&xmtreq(16, 1)), Ingress::Call(_)));
+            let of = |count| ReplyDemand::inline(count * 12_000);
+            let ledger = &mut server.ledger;
+            let error = server.conn.begin_reply(ledger, &to, &of(most + 1)).expect_err("too long");
+            let needed = most + 1;
+            assert!(
+                matches!(error, SendError::NeedsExplicitRdma { transmissions, limit, .. }
+                    if (transmissions, limit) == (needed, most)),
+                "{error}"
+            );
+            let plan = server.conn.begin_reply(ledger, &to, &of(most)).expect("so many");
+            assert_eq!(plan.count(), most);
+        }
     }
 
     #[test]
