@@ -21,7 +21,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, chmodat, open, openat, openat2,
     statat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::attributes::{Attributes, Status, status};
 use super::handles::FileId;
@@ -118,13 +118,31 @@ impl Node {
         let _alone = lock(&MODES);
         let now = statat(CWD, &path, AtFlags::empty())?;
         let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
-        // Only its owner can do that.
-        chmodat(CWD, &path, mode | Mode::RUSR | Mode::WUSR, AtFlags::empty())
-            .map_err(|_| Errno::ACCESS)?;
-        let opened = openat(CWD, &path, flags, Mode::empty());
-        chmodat(CWD, &path, mode, AtFlags::empty())?;
+        let right = if flags.contains(OFlags::WRONLY) { Mode::WUSR } else { Mode::RUSR };
+        let open = || openat(CWD, &path, flags, Mode::empty());
+        let (opened, back) = with_right(mode, right, open, |mode| {
+            retry_on_intr(|| chmodat(CWD, &path, mode, AtFlags::empty()))
+        })?;
+        // Who owns it had this right to its data in any case, and by it the next call needs none of this.
+        back.inspect_err(|error| {
+            let (inode, mode, stays) = (self.id.inode, mode.bits(), (mode | right).bits());
+            eprintln!("nfs3: inode {inode}: its mode was {mode:o} and stays {stays:o}: {error}");
+        })?;
         opened
     }
+}
+
+/// Opens a file whose mode has one more right of its owner meanwhile. What came of that, and of setting
+/// the mode back, which is tried whatever came of it.
+fn with_right<T>(
+    mode: Mode,
+    right: Mode,
+    open: impl FnOnce() -> T,
+    set: impl Fn(Mode) -> rustix::io::Result<()>,
+) -> rustix::io::Result<(T, rustix::io::Result<()>)> {
+    // Only its owner can do that.
+    set(mode | right).map_err(|_| Errno::ACCESS)?;
+    Ok((open(), set(mode)))
 }
 
 /// Nobody else changes a mode while one is changed for a moment only.
@@ -411,3 +429,32 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV);
 /// Bytes of a listing at a time.
 const LIST_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// What came of it, and the modes that were set, when setting one of them fails.
+    fn tried(refused: Option<u32>) -> (Result<(bool, bool), Errno>, Vec<u32>) {
+        let tried = RefCell::new(Vec::new());
+        let outcome = with_right(
+            Mode::from_raw_mode(0o240),
+            Mode::RUSR,
+            || tried.borrow().len() == 1,
+            |mode| {
+                tried.borrow_mut().push(mode.bits());
+                if refused == Some(mode.bits()) { Err(Errno::IO) } else { Ok(()) }
+            },
+        );
+        (outcome.map(|(opened, back)| (opened, back.is_ok())), tried.into_inner())
+    }
+
+    #[test]
+    fn a_right_that_cannot_be_taken_back_is_said_and_one_that_cannot_be_given_leaves_the_mode() {
+        assert_eq!(tried(None), (Ok((true, true)), vec![0o640, 0o240]));
+        assert_eq!(tried(Some(0o240)), (Ok((true, false)), vec![0o640, 0o240]));
+        assert_eq!(tried(Some(0o640)), (Err(Errno::ACCESS), vec![0o640]));
+    }
+}
