@@ -1,4 +1,4 @@
-//! A provider of which one call fails, and that counts what it has given away and not got back.
+//! A provider of which one call fails or panics, and that counts what it has given away and not got back.
 //!
 //! ```text
 //!   program ──▶ Failing ──▶ device         call number n: an error, and the device hears nothing of it
@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,14 +43,31 @@ pub struct Ledger {
     /// Calls until one fails.
     left: AtomicI64,
     failed: Mutex<Option<&'static str>>,
+    /// Whether the next poll panics.
+    is_frightened: AtomicBool,
     given: Mutex<Given>,
 }
 
 impl Ledger {
     /// Call number `n` fails, counted from 0.
     pub fn failing(n: u32) -> Arc<Ledger> {
+        Ledger::counting(n.into())
+    }
+
+    /// No call fails.
+    pub fn sound() -> Arc<Ledger> {
+        Ledger::counting(i64::MAX)
+    }
+
+    fn counting(left: i64) -> Arc<Ledger> {
         let (failed, given) = (Mutex::default(), Mutex::default());
-        Arc::new(Ledger { left: AtomicI64::new(n.into()), failed, given })
+        let is_frightened = AtomicBool::new(false);
+        Arc::new(Ledger { left: AtomicI64::new(left), failed, is_frightened, given })
+    }
+
+    /// The next poll of any queues panics.
+    pub fn frighten(&self) {
+        self.is_frightened.store(true, Ordering::Relaxed);
     }
 
     /// The call that has failed, if as many were made.
@@ -181,6 +198,8 @@ impl<Q: Queues> Queues for FailingQueues<Q> {
     }
 
     fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        let is_time = self.ledger.is_frightened.swap(false, Ordering::Relaxed);
+        assert!(!is_time, "this test frightens it");
         self.inner.poll_cq(out)
     }
 

@@ -8,12 +8,14 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 
 use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle};
+use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
+use rpcrdma_tests::failing::{Failing, Ledger};
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::suite;
 use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Request, Scene};
@@ -210,6 +212,36 @@ fn a_call_that_is_repeated_with_its_xid_is_not_executed_again() {
             assert_eq!(status(&other.results), 2, "{name}: NFS3ERR_NOENT");
         }
     });
+}
+
+/// A server that lives on its shards ends with the last of them, and says which was the first.
+#[test]
+fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
+    let (folder, ledger) = (Folder::new(), Ledger::sound());
+    let provider = Failing::new(Fabric::new(), ledger.clone());
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let config = serving(|raw| raw.engine.shards = 2);
+    let server = Server::start(provider, config, &folder.options(), any, any).expect("a server");
+    let (tell, told) = mpsc::channel();
+    let shards = server.shards().to_vec();
+    let states = move || shards.iter().map(ShardHandle::state).collect::<Vec<_>>();
+    server.on_end(move || tell.send(states()).expect("the test waits"));
+    for count in [1, 2] {
+        ledger.frighten();
+        let is_dead = |shard: &&ShardHandle| shard.state() == ShardState::Panicked;
+        while server.shards().iter().filter(is_dead).count() < count {
+            server.shards().iter().for_each(ShardHandle::wake);
+            std::thread::yield_now();
+        }
+    }
+    let states = told.recv().expect("it is told");
+    assert_eq!(states, [ShardState::Panicked; 2], "while one is left it serves on");
+    let numbers = server.shards().iter().map(ShardHandle::shard);
+    let says = |number| format!("shard {number} has panicked: this test frightens it");
+    let known: Vec<String> = numbers.map(says).collect();
+    let said = server.stop().expect_err("it has failed").to_string();
+    assert!(known.contains(&said), "{said}");
+    assert!(told.try_recv().is_err(), "it is told once");
 }
 
 fn status(results: &[u8]) -> u32 {

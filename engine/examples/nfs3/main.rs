@@ -49,11 +49,13 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal comes, or nobody is left who serves.
 fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     // Before any thread is made, so that none of them takes the signals the usual way.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = Server::start(provider, config, &args.options(), args.listen, args.mount())?;
+    let waiting = signals.handle();
+    server.on_end(move || waiting.close());
     let (address, mount) = (server.address(), server.mount_address());
     println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -75,6 +77,5 @@ fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<
             stats.taken
         );
     }
-    server.stop();
-    Ok(())
+    Ok(server.stop()?)
 }

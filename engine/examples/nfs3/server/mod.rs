@@ -35,10 +35,11 @@ mod work;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nfs3_types::nfs3::nfs_fh3;
 use rpcrdma_config::ConfigError;
-use rpcrdma_engine::{Config, Engine, Provider, ShardHandle};
+use rpcrdma_engine::{Config, Engine, EngineThread, Panicked, Provider, ShardHandle};
 
 pub use credentials::Squash;
 use drc::Drc;
@@ -77,7 +78,6 @@ impl<P: Provider> Server<P> {
         rustix::process::umask(rustix::fs::Mode::empty());
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mut engine = Engine::new(provider, config)?;
-        engine.on_failure(|failure| eprintln!("nfs3: {failure}"));
         let shards = engine.start({
             let export = export.clone();
             move |shard| NfsHandler::new(shard, export.clone(), drc.clone(), queue.clone())
@@ -113,9 +113,29 @@ impl<P: Provider> Server<P> {
         self.workers.waiting()
     }
 
+    /// Has each panic of a thread of the engine reported, and `tell` called when they leave nobody to serve:
+    /// the last shard has panicked, or the thread that takes connections.
+    pub fn on_end(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let left = AtomicUsize::new(self.shards.len());
+        self.engine.on_failure(move |failure| {
+            eprintln!("nfs3: {failure}");
+            let is_end = match failure.thread {
+                EngineThread::Shard(_) => left.fetch_sub(1, Ordering::Relaxed) == 1,
+                _ => true,
+            };
+            if is_end {
+                tell();
+            }
+        });
+    }
+
     /// Answers what was asked, and stops.
-    pub fn stop(mut self) {
+    ///
+    /// # Errors
+    /// The first panic of a thread of the engine, if there was one.
+    pub fn stop(mut self) -> Result<(), Panicked> {
         self.engine.stop();
+        self.engine.failures().into_iter().next().map_or(Ok(()), Err)
     }
 }
 

@@ -97,7 +97,7 @@ impl Running {
     pub fn restart(self) -> Running {
         let Running { server, client, scratch, .. } = self;
         drop(client);
-        server.stop();
+        server.stop().expect("nothing has panicked");
         Running::serving(scratch)
     }
 }
