@@ -24,7 +24,11 @@ struct Desk {
     obtained: Obtained,
     stats: SharedStats,
     bell: Arc<Bell>,
+    /// Answers: room for those to all calls of its connections.
     finished: Inbox<(Ticket, Finished)>,
+    /// Those that find no room there, since those of connections that have ended come on top: no more
+    /// than there were tickets.
+    further: SegQueue<(Ticket, Finished)>,
     /// Calls whose tickets were dropped: no more than there were tickets.
     dropped: SegQueue<(PeerId, ReplyTo)>,
     orders: Inbox<Order>,
@@ -78,6 +82,7 @@ impl ShardHandle {
             obtained,
             stats,
             finished: Inbox::new(tickets_max.max(1), bell.clone()),
+            further: SegQueue::new(),
             dropped: SegQueue::new(),
             orders: Inbox::new(ORDERS_MAX, bell.clone()),
             bell,
@@ -119,20 +124,18 @@ impl ShardHandle {
     /// connection has ended meanwhile, the answer is dropped, and its memory goes home.
     ///
     /// # Errors
-    /// Both back, if the ticket is another shard's, if the shard has ended, or if it has not yet taken
-    /// what was left before: it has room for the answers to all calls of its connections, but those
-    /// of connections that have ended come on top. Try again after its next turn.
+    /// Both back, if the ticket is another shard's, or if the shard has ended.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
         if ticket.shard != self.0.shard || self.0.bell.ended().is_some() {
             return Err((ticket, finished));
         }
-        let home = ticket.home.take();
-        self.0.finished.send((ticket, finished)).map_err(|(ticket, finished)| {
-            let mut ticket = ticket;
-            ticket.home = home;
-            (ticket, finished)
-        })
+        ticket.home = None;
+        if let Err(both) = self.0.finished.send((ticket, finished)) {
+            self.0.further.push(both);
+            self.0.bell.ring();
+        }
+        Ok(())
     }
 
     /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
@@ -157,11 +160,11 @@ impl ShardHandle {
 
     /// Answers that were left and not read.
     pub(crate) fn finished(&self) -> usize {
-        self.0.finished.len()
+        self.0.finished.len() + self.0.further.len()
     }
 
     pub(crate) fn pop_finished(&self) -> Option<(Ticket, Finished)> {
-        self.0.finished.pop()
+        self.0.finished.pop().or_else(|| self.0.further.pop())
     }
 
     /// A ticket was dropped: its call is to be refused.

@@ -86,6 +86,37 @@ pub fn stale_tickets_are_void<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
+/// Answers find room however many there are before the shard reads them: those of connections that
+/// have ended come on top of those that are open.
+pub fn answers_of_many_connections_find_room<P: Provider>(open: Open<'_, P>) {
+    let plan = Plan::both(|raw| raw.connections.max = 1);
+    let (mut world, mut peer) = World::pair(open, &plan);
+    let call = Script::new(1, &[], &[Part::Inline(4)]).order(Order::Elsewhere);
+    for ended in 1..=8 {
+        for _ in 0..16 {
+            world.call_when_possible(0, peer, &call);
+        }
+        world.until("the calls are there", |world| {
+            world.servers[0].handler().elsewhere.len() == 16 * ended
+        });
+        assert!(world.clients[0].handle().close(peer));
+        world.finish();
+        world.until("both know", |world| {
+            world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+        });
+        peer = world.connect(0);
+    }
+    let last = world.call(0, peer, &call).expect("a call");
+    world.until("it is there", |world| world.servers[0].handler().elsewhere.len() == 129);
+    let handle = world.servers[0].handle().clone();
+    for (ticket, finished) in world.servers[0].handler().elsewhere.drain(..) {
+        handle.finish(ticket, finished).expect("the shard is there");
+    }
+    assert_eq!(world.finish().iter().map(|done| (done.check(), done.cookie).1).sum::<u64>(), last);
+    assert_eq!(world.servers[0].handle().stats().replies_out, 1);
+    world.check_nothing_leaked();
+}
+
 /// A ticket is of one shard: another gives it back.
 pub fn a_ticket_belongs_to_its_shard<P: Provider>(open: Open<'_, P>) {
     let plan = Plan { servers: 2, ..Plan::default() };

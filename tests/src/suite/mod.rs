@@ -55,8 +55,8 @@ macro_rules! api_suite {
             loans: taken_segments_are_kept_and_come_home, without_spares_nothing_is_taken,
                 a_taken_segment_is_relayed, segments_of_a_reply_are_taken, own_buffers_come_home;
             late: answers_come_in_any_order, tickets_are_finished_through_the_handle,
-                stale_tickets_are_void, a_ticket_belongs_to_its_shard,
-                an_unanswered_call_ends_with_its_connection;
+                stale_tickets_are_void, answers_of_many_connections_find_room,
+                a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
                 who_gives_up_has_no_more_credits_for_it, what_has_not_left_is_taken_back,
                 memory_comes_back_when_nobody_can_write_to_it, a_call_is_made_once_more_with_its_xid,
