@@ -1,7 +1,7 @@
 //! What a handler may do once a turn.
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
-use rpcrdma_proto::{CallState, PeerLimits, ShardLedger};
+use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
 
 use super::letters::ShardHandle;
 use super::outbox::Outbox;
@@ -55,14 +55,18 @@ impl Turn<'_> {
     /// Ends a call of this shard before its reply: it is completed in the next turn with
     /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply comes first. If memory
     /// of it is exposed it is completed when its peer cannot reach that any more. False if there is
-    /// nothing to end: the call is over, or has not been submitted.
+    /// nothing to end: the call is over or about to be, or has not been submitted.
     pub fn cancel(&mut self, call: CallHandle) -> bool {
         let CallHandle { peer, name } = call;
         let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
-        let Outbox { ledger: ShardLedger { calls, .. }, deadlines, .. } = &mut *self.outbox;
+        let Outbox { ledger: ShardLedger { calls, .. }, deadlines, exposures, .. } =
+            &mut *self.outbox;
         let slot = calls.slot(name.id, peer.index);
-        let entry = calls.find(name.id.xid(), peer.index).map(|(_, entry)| entry.state);
-        let is_open = matches!(entry, Some(CallState::Sent | CallState::Replying));
+        let is_open = calls.find(name.id.xid(), peer.index).is_some_and(|(_, entry)| {
+            matches!(entry.state, CallState::Sent | CallState::Replying)
+                // It waits for its memory.
+                && (entry.mark == NO_MARK || exposures.get(entry.mark).outcome.is_none())
+        });
         let Some(slot) = slot.filter(|_| is_up && is_open) else { return false };
         if calls.name(name.id, peer.index) != Some(name) {
             return false;

@@ -202,6 +202,27 @@ pub fn memory_comes_back_when_nobody_can_write_to_it<P: Provider>(open: Open<'_,
     }
 }
 
+/// A call whose end is under way is not ended once more: it has the end that came first.
+pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_, P>) {
+    let (mut world, peer) = World::pair(open, &explicit::plan("two"));
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let want = [Want { len_min: 0, len_max: RESULT }];
+    let call = Script::new(1, &[], &[Part::Bulk(RESULT)]).wants(&want).place(Place::Into(1));
+    let until = world.now + TIME;
+    let with = |call: &mut CallBuilder<'_>| Ok(call.deadline(until).handle());
+    let (_, handle) = world.call_with(0, peer, &call.order(Order::Never), with).expect("a call");
+    world.until("it is there", |world| world.servers[0].handler().never.len() == 1);
+    world.now = world.now.max(until);
+    world.turn_client(0);
+    assert!(world.done.is_empty(), "its memory is closed first");
+    assert!(!world.clients[0].cancel(handle), "its time is over");
+    let done = world.finish();
+    assert_eq!(done[0].result, Err(CallError::DeadlineExceeded(Execution::Unknown)));
+    let stats = world.clients[0].handle().stats();
+    assert_eq!((stats.call_deadlines, stats.calls_cancelled), (1, 0));
+    world.check_nothing_leaked();
+}
+
 /// A peer that answers a call which was given up writes by a key of long ago. No other call has that
 /// key by then, however many were made since, although the keys of a window come round.
 pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {

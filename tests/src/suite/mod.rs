@@ -61,7 +61,8 @@ macro_rules! api_suite {
                 who_gives_up_has_no_more_credits_for_it, what_has_not_left_is_taken_back,
                 memory_comes_back_when_nobody_can_write_to_it, a_call_is_made_once_more_with_its_xid,
                 a_late_result_reaches_no_other_call,
-                windows_are_used_again_when_a_late_answer_has_come;
+                windows_are_used_again_when_a_late_answer_has_come,
+                a_call_whose_end_is_under_way_is_not_cancelled;
             properties: changes_are_asked_for_and_answered, changes_are_announced;
             credits: used_up_credits_refuse_and_recover, a_refused_call_gives_its_memory_back,
                 a_long_call_waits_for_all_its_credits,
