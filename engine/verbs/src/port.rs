@@ -223,7 +223,14 @@ impl Port {
 
     /// Leaves something for the queues to report.
     pub fn tell(&self, told: Told) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back(told);
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // Queue pairs end once. What befalls the device, a port that goes up and down, is reported once
+        // however often it has happened since the queues were asked.
+        if matches!(told, Told::Device(_)) {
+            all.retain(|it| *it != told);
+        }
+        all.push_back(told);
+        drop(all);
         self.set(Chores::EVENTS);
         self.bell.ring();
     }

@@ -8,6 +8,7 @@ mod asked;
 mod control;
 mod ends;
 pub(crate) mod fake;
+mod heard;
 mod kept;
 mod messages;
 mod remote;
