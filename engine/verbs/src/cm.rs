@@ -55,6 +55,8 @@ pub struct VerbsCm {
     /// Requests among what is ready.
     requests: usize,
     keys: u64,
+    /// Whether nothing is heard of its channel any more.
+    is_deaf: bool,
     /// How many owners there may be before those that are gone are swept out.
     sweep_at: usize,
 }
@@ -70,6 +72,7 @@ impl VerbsCm {
             ready: VecDeque::new(),
             requests: 0,
             keys: 0,
+            is_deaf: false,
             sweep_at: SWEEP_MIN,
         })
     }
@@ -82,13 +85,36 @@ impl VerbsCm {
     /// Takes in what has happened.
     fn gather(&mut self) {
         self.channel.run_errands();
-        for _ in 0..EVENTS_MAX {
+        let events_max = if self.is_deaf { 0 } else { EVENTS_MAX };
+        for _ in 0..events_max {
             let key = self.new_key();
-            let Some(happened) = self.channel.take(key) else { break };
-            self.on_event(happened, key);
+            match self.channel.take(key) {
+                Ok(Some(happened)) => self.on_event(happened, key),
+                Ok(None) => break,
+                Err(error) => {
+                    self.go_deaf(&error);
+                    break;
+                }
+            }
         }
         events::take_all(&self.device);
         self.on_time(Instant::now());
+    }
+
+    /// Nothing is heard of the channel any more: connections would end unseen, and none can be made. So
+    /// the device is as good as lost, and who asks here is turned down.
+    #[cold]
+    fn go_deaf(&mut self, error: &SetupError) {
+        self.is_deaf = true;
+        self.device.events.note_failure(error);
+        events::lose(&self.device);
+        for attempt in std::mem::take(&mut self.attempts).into_values() {
+            self.failed(attempt, Failure::Final(ConnectError::Lost));
+        }
+        self.ready.retain(|event| !matches!(event, CmEvent::Request { .. }));
+        self.requests = 0;
+        self.owners.clear();
+        self.channel.run_errands();
     }
 
     fn on_event(&mut self, mut happened: Happened, new_key: u64) {
@@ -313,6 +339,9 @@ impl ConnectionManager for VerbsCm {
             let reason = "no RDMA device has a loopback: name an address of the device";
             return Err(SetupError::Listen { address: at, reason });
         }
+        if self.device.events.is_lost() {
+            return Err(SetupError::Listen { address: at, reason: "the device is lost" });
+        }
         // One that was given up may have had the address.
         self.channel.run_errands();
         let key = self.new_key();
@@ -370,6 +399,9 @@ impl ConnectionManager for VerbsCm {
         param: &ConnParam<'_>,
     ) -> Result<VerbsEndpoint, SetupError> {
         let private = private_bytes(param)?;
+        if self.device.events.is_lost() {
+            return Err(SetupError::Stopped);
+        }
         let Some(id) = request.id.take() else { return Err(SetupError::Stopped) };
         let endpoint = on.port.create(Some(id)).map_err(|(id, error)| {
             id.inspect(|id| id.reject(&[]));
@@ -424,7 +456,8 @@ impl ConnectionManager for VerbsCm {
             }
             // The descriptor of a device that is lost is readable for ever.
             let device = if self.device.events.is_lost() { -1 } else { events::fd(&self.device) };
-            let fds = [waker.fd(), self.channel.fd(), self.channel.bell(), device];
+            let channel = if self.is_deaf { -1 } else { self.channel.fd() };
+            let fds = [waker.fd(), channel, self.channel.bell(), device];
             // A poll that fails is one that has found nothing.
             let found = fd::readable(fds, left.min(self.quiet(now)));
             let [is_rung, ..] = found.unwrap_or_default();

@@ -195,12 +195,22 @@ impl Channel {
     }
 
     /// The next event, if there is one. A new id gets `key`.
-    pub fn take(self: &Arc<Self>, key: u64) -> Option<Happened> {
+    ///
+    /// # Errors
+    /// If there are no events any more, as of a device that was taken away.
+    pub fn take(self: &Arc<Self>, key: u64) -> Result<Option<Happened>, SetupError> {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is open and does not block; `event` is a pointer to be written.
         let code = unsafe { (self.cm.rdma_get_cm_event)(self.raw, &raw mut event) };
-        if code != 0 || event.is_null() {
-            return None;
+        if code != 0 {
+            let why = io::Error::last_os_error();
+            return match why.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error::of("rdma_get_cm_event", why)),
+            };
+        }
+        if event.is_null() {
+            return Ok(None);
         }
         // SAFETY: the library has returned an event; it is ours until it is acknowledged.
         let copy = unsafe { event.read() };
@@ -218,7 +228,7 @@ impl Channel {
         });
         // SAFETY: the event was returned by this library, and is acknowledged once.
         let _ = unsafe { (self.cm.rdma_ack_cm_event)(event) };
-        Some(Happened {
+        Ok(Some(Happened {
             key: whose_key,
             event: copy.event,
             status: copy.status,
@@ -228,7 +238,7 @@ impl Channel {
                 initiator: copy.conn.initiator_depth,
             },
             request,
-        })
+        }))
     }
 }
 

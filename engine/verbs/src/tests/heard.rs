@@ -1,12 +1,18 @@
-//! What is heard of the device and of librdmacm: how much of it waits.
+//! What is heard of the device and of librdmacm: how much of it waits, and when nothing is heard any
+//! more.
 
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{ConnectionManager, Provider, QueueEvent, Queues, Waker};
+use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::{
+    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues, Waker,
+};
 
 use super::fake::Board;
 use super::rig::SMALL;
 use crate::sys::verbs as sys;
+
+const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7 };
 
 #[test]
 fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {
@@ -25,4 +31,44 @@ fn a_port_that_goes_up_and_down_leaves_its_last_states_and_is_counted() {
     assert_eq!(told, [QueueEvent::PortDown, QueueEvent::PortUp]);
     let events = device.events();
     assert_eq!((events.ports_down, events.ports_up), (100, 100));
+}
+
+#[test]
+fn where_nothing_is_heard_of_connections_any_more_none_is_and_none_is_made() {
+    let board = Board::new();
+    let device = board.open().expect("a device");
+    let mut queues = device.open_queues(&SMALL).expect("queues");
+    let mut cm = device.open_cm().expect("a connection manager");
+    let waker = Waker::new().expect("a descriptor");
+    let at = "192.0.2.1:20049".parse().expect("an address");
+    cm.listen(at).expect("a listener");
+    let name = cm.connect(at, &queues.handle(), &PARAM).expect("an attempt");
+    board.ask(1);
+    let request = match cm.next(&waker, Duration::ZERO) {
+        Some(CmEvent::Request { request, .. }) => request,
+        _ => panic!("a peer has asked"),
+    };
+    board.refuse("rdma_get_cm_event", Some(libc::EIO));
+    match cm.next(&waker, Duration::ZERO) {
+        Some(CmEvent::Refused { id, reason }) => {
+            assert_eq!((id, reason), (name, ConnectError::Lost))
+        }
+        _ => panic!("it ends"),
+    }
+    assert_eq!(queues.next_event(), Some(QueueEvent::DeviceLost));
+    let events = device.events();
+    assert_eq!((events.devices_lost, events.failures), (1, 1));
+    assert!(events.last_failure.expect("there was one").contains("rdma_get_cm_event"));
+    // Or nobody would sleep any more.
+    let asked = || board.calls().iter().filter(|call| **call == "rdma_get_cm_event").count();
+    let before = asked();
+    assert!((0..3).all(|_| cm.next(&waker, Duration::ZERO).is_none()));
+    assert_eq!(asked(), before);
+    assert!(cm.accept(request, &queues.handle(), &PARAM).is_err());
+    let lost = SetupError::Connect { to: at, reason: ConnectError::Lost };
+    let refused = cm.connect(at, &queues.handle(), &PARAM).expect_err("it is lost");
+    assert_eq!(refused.to_string(), lost.to_string());
+    assert!(cm.listen(at).is_err());
+    assert!(cm.next(&waker, Duration::ZERO).is_none());
+    assert_eq!(board.alive().get("id"), None, "nobody listens, and who asked is told");
 }

@@ -50,6 +50,9 @@ extern "C" fn get_cm_event(
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
     let board = of_channel(channel);
+    if let Err(code) = board.called("rdma_get_cm_event") {
+        return set_errno(code);
+    }
     let asked = board.state().asking.checked_sub(1);
     let (Some(left), Some(listen_id)) = (asked, board.state().listener) else {
         return set_errno(libc::EAGAIN);
