@@ -14,8 +14,8 @@ use rpcrdma_tests::suite::explicit::{LANDING, plan};
 use rpcrdma_tests::world::{Done, Plan, World};
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype};
 use rpcrdma_xdr::{
-    Array, Body, ChunkLists, Header, List, Optional, RdmaError, RdmaSegment, ReadSegment, RsdLoc,
-    WriteChunk, XmtCont, XmtReq, XmtResp,
+    Array, Body, ChunkLists, Header, List, Optional, PropSet, Property, RdmaError, RdmaSegment,
+    ReadSegment, RsdLoc, UpdProp, WriteChunk, XmtCont, XmtReq, XmtResp,
 };
 
 /// A server, a client that behaves, and a raw client; each with a connection to the server.
@@ -401,13 +401,13 @@ fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
     scene.others_are_served();
 }
 
-/// The reply to a call that brings an argument in a Read chunk, or none, and offers a Write chunk of so
-/// many segments: the lengths that came back, and what was written.
-fn answered_to_many(
+/// The answer to a call that brings an argument in a Read chunk, or none, and offers a Write chunk of so
+/// many segments; and what was written to it.
+fn answer_to_many(
     scene: &mut Scene,
     order: Order,
     (count, has_read): (usize, bool),
-) -> (Vec<u32>, Vec<u8>) {
+) -> (Vec<u8>, Vec<u8>) {
     const LEN: u32 = 8_000;
     let argument: &[Part] = if has_read { &[Part::Bulk(LEN)] } else { &[] };
     let script = Script::new(1, argument, &[Part::Bulk(LEN)]).order(order);
@@ -432,11 +432,15 @@ fn answered_to_many(
     let reads = if has_read { List::from_slice(&entry) } else { List::EMPTY };
     let lists = ChunkLists { reads, writes: List::from_slice(&chunk), reply: None };
     scene.raw.send(&call(7, lists, Some(&payload)));
-    let answer = scene.answer();
-    let (header, _) = Header::decode(&answer).expect("a header");
-    let Body::Msg(lists) = header.body else { panic!("{count} {order:?}: {header:?}") };
+    (scene.answer(), scene.raw.seen(&shown))
+}
+
+/// The lengths of the segments of the Write chunk that comes back.
+fn returned(answer: &[u8]) -> Vec<u32> {
+    let (header, _) = Header::decode(answer).expect("a header");
+    let Body::Msg(lists) = header.body else { panic!("{header:?}") };
     let WriteChunk(returned) = lists.writes.iter().next().expect("a Write chunk");
-    (returned.iter().map(|segment| segment.length).collect(), scene.raw.seen(&shown))
+    returned.iter().map(|segment| segment.length).collect()
 }
 
 // RFC 8166 3.4.4
@@ -445,7 +449,8 @@ fn a_call_offers_as_many_segments_as_its_header_holds() {
     let mut scene = Scene::new(&plan("two"));
     for (count, has_read) in [(1, false), (30, true), (31, false), (100, true), (235, false)] {
         for order in [Order::Answer, Order::Later] {
-            let (lengths, written) = answered_to_many(&mut scene, order, (count, has_read));
+            let (answer, written) = answer_to_many(&mut scene, order, (count, has_read));
+            let lengths = returned(&answer);
             assert_eq!(lengths.len(), count, "all of them come back");
             assert_eq!(lengths.iter().sum::<u32>(), 8_000, "{count}");
             assert_eq!(written, part_bytes(reply_seed(1), 0, 8_000), "{count}");
@@ -453,6 +458,38 @@ fn a_call_offers_as_many_segments_as_its_header_holds() {
         scene.others_are_served();
         scene.meet();
     }
+}
+
+// wire.md W6
+#[test]
+fn a_call_that_offers_more_than_its_caller_receives_is_not_executed() {
+    let mut scene = Scene::new(&plan("two"));
+    let mut buffer = [0; 136];
+    let size = [Property::RecvBufferSize(1024).encode(&mut buffer).expect("four bytes")];
+    let now = PropSet::from_slice(&size);
+    scene.raw.send(&optional(0, Optional::UpdProp(UpdProp { now }), &[]));
+    let mut due = 0;
+    // A header of 28 bytes, 8 and 16 for each segment; and the reply, of 20 bytes.
+    for (count, is_taken) in [(60, true), (62, false), (100, false), (59, true)] {
+        for (order, has_read) in
+            [(Order::Answer, false), (Order::Answer, true), (Order::Later, false)]
+        {
+            let reads = scene.world.servers[0].handle().stats().reads;
+            let (answer, written) = answer_to_many(&mut scene, order, (count, has_read));
+            due += u64::from(is_taken);
+            assert_eq!(is_bad_header(&answer), !is_taken, "{count}");
+            assert_eq!(scene.world.servers[0].handler().calls, due, "{count}");
+            match is_taken {
+                true => assert_eq!(written, part_bytes(reply_seed(1), 0, 8_000)),
+                false => {
+                    assert_eq!(written, [0; 8_000], "nothing is written");
+                    let stats = scene.world.servers[0].handle().stats();
+                    assert_eq!(stats.reads, reads, "nor read");
+                }
+            }
+        }
+    }
+    scene.others_are_served();
 }
 
 #[test]

@@ -322,6 +322,7 @@ impl Connection {
     ) -> Result<Placed<'a>, Violation> {
         let Settings { structure, rpc_len_max: max, explicit, .. } = &self.settings;
         if message.via != Via::Xmt {
+            chunks::check_offer(self.limits(), message)?;
             return chunks::resolve::resolve_call(message, *max);
         }
         let rule = Rule::Request { explicit: *explicit };

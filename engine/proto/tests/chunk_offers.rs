@@ -2,7 +2,9 @@
 
 mod pair;
 
-use pair::{Side, connected_in, rpc, structure};
+use pair::{Side, connected, connected_in, rpc, structure, transmission};
+use proptest::collection::vec;
+use proptest::prelude::*;
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;
@@ -354,5 +356,126 @@ fn memory_is_offered_for_the_longest_results_and_the_longest_reply() {
         let long = CallDemand { reply_payload_max: 5000, explicit: none, ..demand(40, &[], &[]) };
         let refused = client.conn.route_call(&long);
         assert!(matches!(refused, Err(SendError::NoRoute { .. })), "{refused:?}");
+    }
+}
+
+/// A client with buffers of these segments, and a server that receives whatever it offers.
+fn unlike(version: Version, segments: &[u32]) -> (Side, Side) {
+    let group =
+        |length: &u32| SegmentGroup { count: 1, length: *length, align: 4, placement: false };
+    let groups: Vec<_> = segments.iter().map(group).collect();
+    let small = Settings { structure: RecvStructure::new(&groups).expect("valid"), ..settings() };
+    let large = Settings { structure: structure(16 << 10, 0, 0), ..settings() };
+    connected_in(version, small, large)
+}
+
+/// Whether the server takes a call that offers this, and whether it has a reply of so many bytes to
+/// such a call.
+fn is_taken((client, mut server): (Side, Side), chunks: &Chunks, shortest: u32) -> (bool, bool) {
+    let taken = resolved(&mut server, chunks, true);
+    if let Err(violation) = taken {
+        assert!(matches!(violation, Violation::BadHeader(_)), "{violation}");
+    }
+    let reply = Offered::new((client, server), chunks).reply(&[], shortest - 8);
+    (taken.is_ok(), reply.is_ok())
+}
+
+// RFC 8166 3.4.6: all of it comes back with the reply, whatever that is.
+#[test]
+fn a_call_that_offers_more_than_its_caller_can_get_back_is_rejected() {
+    for version in [Version::One, Version::Two] {
+        // The header has 28 bytes, a Write chunk 8 and 16 for each segment, a Reply chunk 4 less.
+        let most = |taken: u32| vec![segment(1, 100); ((1024 - 28 - taken) / 16) as usize];
+        let more = |mut list: Vec<RdmaSegment>| {
+            list.push(segment(1, 100));
+            list
+        };
+        for (chunks, expected) in [
+            (Chunks::writes(&[&most(8 + 8)]), true),
+            (Chunks::writes(&[&more(most(8 + 8))]), false),
+            (Chunks::writes(&[&most(16 + 8), &[]]), true),
+            (Chunks::writes(&[&more(most(16 + 8)), &[]]), false),
+            // A reply that is written needs no room behind its header.
+            (Chunks::reply(&most(4)), true),
+            (Chunks::reply(&more(most(4))), false),
+        ] {
+            assert_eq!(is_taken(unlike(version, &[1024]), &chunks, 8), (expected, expected));
+        }
+    }
+}
+
+/// A Reply chunk counts as far as it holds a message.
+#[test]
+fn a_reply_chunk_without_room_for_a_message_does_not_save_a_call() {
+    for (length, expected) in [(0, false), (7, false), (8, true)] {
+        // 28, 8 + 16 * 60, 8, and 4 + 16: a header of 1024 bytes, with nothing behind it.
+        let mut chunks = Chunks::writes(&[&[segment(1, 10); 60], &[]]);
+        chunks.reply = Some(vec![segment(2, length)]);
+        assert_eq!(is_taken(unlike(Version::Two, &[1024]), &chunks, 8), (expected, expected));
+    }
+}
+
+/// Any segments, of few bytes.
+fn any_segments(most: usize) -> impl Strategy<Value = Vec<RdmaSegment>> {
+    vec((1u32..9, 0u32..20).prop_map(|(handle, length)| segment(handle, length)), 0..most)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_call_is_taken_if_the_shortest_reply_returns_all_that_it_offers(
+        is_first in any::<bool>(),
+        segments in (1024u32..4000, vec(500u32..3000, 0..3)),
+        writes in vec(any_segments(80), 0..5),
+        reply in prop::option::of(any_segments(80)),
+    ) {
+        let version = if is_first { Version::One } else { Version::Two };
+        let (first, others) = segments;
+        let mut segments = [&[first][..], &others].concat();
+        if is_first {
+            // It has no segments, and states whole KiB.
+            segments = vec![first.next_multiple_of(1024)];
+        }
+        let chunks = Chunks { writes, reply, ..Chunks::default() };
+        let (is_taken, is_answered) = is_taken(unlike(version, &segments), &chunks, 8);
+        prop_assert_eq!(is_taken, is_answered, "{:?}", segments);
+    }
+
+    #[test]
+    fn reply_directions_never_leave_a_call_without_an_answer(
+        first in 1024u32..4000,
+        directions in vec((0u32..4, any_segments(40)), 0..20),
+        rsbuf in 0u32..4,
+    ) {
+        let (_, mut server) = connected(
+            Settings::new(structure(first, 0, 0)),
+            Settings::new(structure(64 << 10, 0, 0)),
+        );
+        let directions: Vec<_> = directions
+            .iter()
+            .map(|(kind, segments)| {
+                let segments = Array::from_slice(segments);
+                let loc = match kind {
+                    0 => RsdLoc::Exrw(segments),
+                    1 => RsdLoc::Choice(segments),
+                    2 => RsdLoc::BySize { over: 100, segments },
+                    _ => RsdLoc::Tbsn,
+                };
+                RsdItem { min_len: 0, loc }
+            })
+            .collect();
+        let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&directions) }];
+        let rsd = Array::from_slice(&sets);
+        let req = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf, pslen: 40 };
+        let header = Header { xid: 9, vers: 2, credit: 8, body: Body::Optional(Optional::XmtReq(req)) };
+        let Ingress::Call(message) = server.receive(&transmission(&header, &rpc(9, false, 40)))
+        else {
+            panic!("a call")
+        };
+        prop_assert!(server.conn.resolve_call(&message, &[message.part]).is_ok());
+        let demand = ReplyDemand { offer: message.offer(), ..ReplyDemand::inline(40) };
+        let plan = server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand);
+        prop_assert!(plan.is_ok(), "{plan:?}");
     }
 }

@@ -16,4 +16,4 @@ pub(crate) mod route;
 pub mod write;
 
 pub(crate) use lists::{CallLists, ReplyLists};
-pub(crate) use offer::plan_reply;
+pub(crate) use offer::{check_offer, plan_reply};

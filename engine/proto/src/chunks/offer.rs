@@ -1,16 +1,38 @@
-//! The plan of a reply to a call with chunks: what goes to which, and what stays in line
+//! The reply to a call with chunks: whether there can be one, what goes to which, what is in line
 
 use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
+use rpcrdma_xdr::rpc::RpcPrefix;
 
 use crate::chunks::lists::ReplyLists;
 use crate::demand::{Exposed, ReplyDemand};
-use crate::error::SendError;
+use crate::error::{SendError, Violation};
+use crate::ingress::Message;
 use crate::placement::layout::{ItemSet, Layout};
 use crate::placement::plan::{Form, GroupPlan, Sizes};
 use crate::property::PeerLimits;
 use crate::route::{Spread, spread};
 use crate::segments::total_len;
 use crate::settings::{Interop, ReplyChunkUse};
+
+/// Checks that what a call offers can come back to a peer of these limits: with the shortest reply,
+/// behind the header or in the Reply chunk (wire.md W6).
+///
+/// # Errors
+/// [`Violation::BadHeader`]: no reply can be sent, so the call is not to be executed.
+pub(crate) fn check_offer(peer: &PeerLimits, message: &Message<'_>) -> Result<(), Violation> {
+    let Message { writes, reply, .. } = *message;
+    if writes.is_empty() && reply.is_none() {
+        return Ok(());
+    }
+    let header_len = ReplyLists { writes, reply, is_written: false }.header_len();
+    let holds =
+        |WriteChunk(segments): WriteChunk<'_>| total_len(segments.iter()) >= RpcPrefix::LEN as u64;
+    let in_msg = peer.fits_msg(header_len, RpcPrefix::LEN as u32);
+    match in_msg || (reply.is_some_and(holds) && peer.fits_header(header_len)) {
+        true => Ok(()),
+        false => Err(Violation::BadHeader("what is offered is more than a reply can return")),
+    }
+}
 
 /// Plans a reply within what the caller offered. Its items are known to be in order.
 ///
