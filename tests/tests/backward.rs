@@ -437,11 +437,8 @@ mod support {
                     scripts.push(Script::new(5, &parts, &parts));
                 }
             }
-            // Without placement, and without chunks, many items are more pieces than a Send has.
-            if way != CONTINUED {
-                let mut random = Random(7);
-                scripts.extend((0..100).map(|_| random.script(60_000)));
-            }
+            let mut random = Random(7);
+            scripts.extend((0..100).map(|_| random.script(60_000)));
             for (cookie, script) in (0..).zip(&scripts) {
                 both.call(cookie, script).unwrap_or_else(|why| panic!("{way} {why}: {script:?}"));
                 both.until(|server| server.open.is_empty());

@@ -19,6 +19,7 @@ use crate::error::{Misuse, SendError};
 use crate::placement::choice::{self, Apart, Can};
 use crate::placement::direct::{self, Matches};
 use crate::placement::exrw;
+use crate::placement::gather::gathered;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Layout, LayoutError};
@@ -214,9 +215,21 @@ impl Message<'_, '_> {
             gather_max,
         };
         let mut layout = layout::lay(self.peer.target(), &demand);
-        if matches!(layout, Err(LayoutError::Pieces(_))) && stream <= copy_max {
+        // Not all of a stream is in one transmission; and what is in one can be copied together.
+        if matches!(layout, Err(LayoutError::Pieces(_)))
+            && (placed.is_empty() || stream <= copy_max)
+        {
             demand.stream_pieces = 1;
-            layout = layout::lay(self.peer.target(), &demand);
+            layout = layout::lay(self.peer.target(), &demand).and_then(|layout| {
+                let limits = (gather_max, copy_max);
+                let parts = layout.parts(stream);
+                let need =
+                    parts.map(|part| gathered(items, placed.union(direct), part, limits)).max();
+                match need.filter(|need| *need > gather_max) {
+                    Some(need) => Err(LayoutError::Pieces(need)),
+                    None => Ok(layout),
+                }
+            });
         }
         let layout =
             layout.map_err(|error| error.into_send_error(payload, bulk, count_max, gather_max))?;
@@ -232,6 +245,22 @@ pub(crate) struct Spread {
     pub(crate) pieces: u32,
     /// Bytes of all items.
     pub(crate) bulk: u32,
+}
+
+impl Spread {
+    /// How many pieces one transmission with all of its stream is gathered from, or more if that is not
+    /// too many; the first copied together if need be.
+    pub(crate) fn gathered(
+        &self,
+        items: &[BulkItem],
+        apart: ItemSet,
+        (gather_max, copy_max): (u32, u32),
+    ) -> u32 {
+        match self.pieces < gather_max {
+            true => 1 + self.pieces,
+            false => gathered(items, apart, 0..self.stream, (gather_max, copy_max)),
+        }
+    }
 }
 
 /// Sums a message up. Its items have been checked.

@@ -207,7 +207,9 @@ proptest! {
     #[test]
     fn no_transmission_is_gathered_from_more_pieces_than_allowed(
         peer in any_structure(),
+        placement in any::<bool>(),
         call in any_items(),
+        pieces in 1u32..4,
         gather_max in 2u32..12,
         copy_max in prop_oneof![Just(0u32), 0u32..3_000],
     ) {
@@ -216,30 +218,55 @@ proptest! {
             call_count_max: 64,
             credits_requested: 64,
             credits_granted_max: 64,
+            placement,
             ..Settings::new(peer)
         };
         let (mut client, _) = connected(settings, settings);
         let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
-        let content = Content::new(id.xid(), false, &call.0, &call.1, call.2);
+        let mut content = Content::new(id.xid(), false, &call.0, &call.1, call.2);
+        content.items.iter_mut().for_each(|item| item.pieces = pieces);
         let payload = content.payload.len() as u32;
         let items = &content.items;
-        let demand = CallDemand { items, gather_max, copy_max, ..CallDemand::inline(payload, 0) };
-        let Ok(Plan::Group(mut plan)) = client.conn.begin_sends(&mut client.ledger, id, &demand)
-        else {
-            return Ok(());
+        let demand = |gather_max| {
+            CallDemand { items, gather_max, copy_max, ..CallDemand::inline(payload, 0) }
         };
-        while let Some(next) = client.conn.next_transmission(&mut plan) {
-            let lens: Vec<u32> = client.conn.pieces(&plan, &next).map(|piece| piece.len()).collect();
-            let mut copied = 0;
-            let is_copied = |len: &&u32| {
-                copied += **len;
-                copied <= copy_max
-            };
-            let apart = lens.len() - lens.iter().take_while(is_copied).count();
-            let pieces = 1 + lens.len().min(1 + apart) as u32;
-            prop_assert!(pieces <= gather_max, "{pieces} pieces, {copy_max} bytes copied");
+        // The same where no number of pieces is too many.
+        let mut free = client.conn.begin_sends(&mut client.ledger, id, &demand(u32::MAX));
+        let in_line = free.as_ref().is_ok_and(|plan| (0..64).all(|item| !plan.is_placed(item)));
+        let free = free.as_mut().ok().and_then(|plan| gathered(&client, plan, pieces, copy_max));
+        client.conn.finish_call(&mut client.ledger, id);
+        let id = client.conn.open_call(&mut client.ledger, 0).expect("ready");
+        match client.conn.begin_sends(&mut client.ledger, id, &demand(gather_max)) {
+            Ok(mut plan) => {
+                let most = gathered(&client, &mut plan, pieces, copy_max);
+                prop_assert!(most.is_none_or(|most| most <= gather_max), "{most:?}");
+            }
+            Err(SendError::TooManyPieces { need, max }) => {
+                prop_assert!(need > max && max == gather_max);
+                // What is in line is the same stream in the same transmissions.
+                prop_assert!(!in_line || free.is_some_and(|most| most > gather_max), "{free:?}");
+            }
+            Err(_) => {}
         }
     }
+}
+
+/// The most pieces that a transmission of a group is gathered from, the first of them copied together
+/// where that makes them fewer.
+fn gathered(side: &Side, plan: &mut Plan<'_>, of_item: u32, copy_max: u32) -> Option<u32> {
+    let Plan::Group(plan) = plan else { return None };
+    let mut most = 0;
+    while let Some(next) = side.conn.next_transmission(plan) {
+        let (mut all, mut copied, mut behind) = (1, 0, 0);
+        for piece in side.conn.pieces(plan, &next) {
+            let pieces = if matches!(piece, Gather::Bulk { .. }) { of_item } else { 1 };
+            copied += piece.len();
+            all += pieces;
+            behind += if copied > copy_max { pieces } else { 0 };
+        }
+        most = most.max(all.min(2 + behind));
+    }
+    Some(most)
 }
 
 /// A write of 64 KiB into a structure made for it: one transmission, one piece for the data.

@@ -63,9 +63,10 @@ pub(crate) fn plan_reply<'a>(
     }
     let mut lists = ReplyLists { writes, reply, is_written: false };
     let header_len = lists.header_len();
-    let Spread { stream, pieces, bulk } = spread(payload, items, direct)?;
-    let can_gather = pieces < gather_max || stream <= copy_max;
-    let in_msg = peer.fits_msg(header_len, stream) && can_gather;
+    let spread = spread(payload, items, direct)?;
+    let need = spread.gathered(items, direct, (gather_max, copy_max));
+    let Spread { stream, bulk, .. } = spread;
+    let in_msg = peer.fits_msg(header_len, stream) && need <= gather_max;
     let have = reply.map_or(0, |WriteChunk(segments)| total_len(segments.iter()));
     let in_chunk = have >= u64::from(stream) && peer.fits_header(header_len);
     // RFC 8166 4.3.3: a Reply chunk may be left unused if the reply is short.
@@ -75,7 +76,7 @@ pub(crate) fn plan_reply<'a>(
         return Err(match reply {
             Some(_) => SendError::RoomTooSmall { need: stream, have },
             None if peer.fits_msg(header_len, stream) => {
-                SendError::TooManyPieces { need: 1 + pieces, max: gather_max }
+                SendError::TooManyPieces { need, max: gather_max }
             }
             None => SendError::NeedsExplicitRdma { payload, bulk, transmissions: 0, limit: 1 },
         });

@@ -18,7 +18,7 @@ use crate::error::{Misuse, SendError};
 use crate::placement::direct::WantKind;
 use crate::placement::layout::{ItemSet, Layout};
 use crate::property::PeerLimits;
-use crate::route::{Spread, spread};
+use crate::route::spread;
 use crate::segments::total_len;
 use crate::settings::Interop;
 
@@ -164,7 +164,8 @@ impl Ends<'_> {
     /// The two ways as one, if their headers and what goes with them fit the peer's buffers.
     fn join(&self, demand: &CallDemand<'_>, reply: &ReplyWay, call: &CallWay) -> Option<CallRoute> {
         let CallDemand { payload, items, gather_max, copy_max, explicit, .. } = *demand;
-        let Spread { stream, pieces, .. } = spread(payload, items, call.reads).ok()?;
+        let spread = spread(payload, items, call.reads).ok()?;
+        let stream = spread.stream;
         let body = if call.is_fetched { stream } else { 0 };
         let mut entries = if call.is_fetched { self.landing(body, explicit)? } else { 0 };
         if entries > explicit.body_max {
@@ -180,8 +181,9 @@ impl Ends<'_> {
         let fits = match call.is_fetched {
             true => self.peer.fits_header(header_len),
             false => {
-                let can_gather = pieces < gather_max || stream <= copy_max;
-                self.peer.fits_msg(header_len, stream) && can_gather
+                let limits = (gather_max, copy_max);
+                self.peer.fits_msg(header_len, stream)
+                    && spread.gathered(items, call.reads, limits) <= gather_max
             }
         };
         let first_room = if call.is_fetched { 0 } else { stream };

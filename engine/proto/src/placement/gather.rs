@@ -4,6 +4,8 @@ use core::ops::Range;
 
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
+use crate::placement::item::BulkItem;
+use crate::placement::layout::ItemSet;
 use crate::placement::plan::{BulkCursor, GroupPlan, Stretch};
 
 /// What follows the header of a transmission, piece by piece.
@@ -79,32 +81,64 @@ impl Gather {
 impl GroupPlan<'_> {
     /// The piece of the stream that begins at `range.start`, no longer than the range.
     pub(crate) fn stream_piece(&self, range: &Range<u32>) -> Gather {
-        let left = range.end - range.start;
-        // Where we are in the stream, and how many of its bytes are items and their padding.
-        let (mut excised, mut spliced) = (0, 0);
-        for (index, item) in self.items.iter().enumerate() {
-            if self.is_apart(index) {
-                excised += item.padded_len();
-                continue;
-            }
-            let begin = item.position - excised;
-            if range.start < begin {
-                return payload_piece(range.start - spliced, left.min(begin - range.start));
-            }
-            let within = range.start - begin;
-            if within < item.len {
-                let len = left.min(item.len - within);
-                return Gather::Bulk { item: index, start: within, len };
-            }
-            if within < item.padded_len() {
-                return Gather::Zero(left.min(item.padded_len() - within));
-            }
-            spliced += item.padded_len();
-        }
-        payload_piece(range.start - spliced, left)
+        stream_piece(self.items, self.apart(), range)
     }
+}
+
+/// The piece of a stream without the items that are apart that begins at `range.start`, no longer than
+/// the range.
+fn stream_piece(items: &[BulkItem], apart: ItemSet, range: &Range<u32>) -> Gather {
+    let left = range.end - range.start;
+    // Where we are in the stream, and how many of its bytes are items and their padding.
+    let (mut excised, mut spliced) = (0, 0);
+    for (index, item) in items.iter().enumerate() {
+        if apart.contains(index) {
+            excised += item.padded_len();
+            continue;
+        }
+        let begin = item.position - excised;
+        if range.start < begin {
+            return payload_piece(range.start - spliced, left.min(begin - range.start));
+        }
+        let within = range.start - begin;
+        if within < item.len {
+            let len = left.min(item.len - within);
+            return Gather::Bulk { item: index, start: within, len };
+        }
+        if within < item.padded_len() {
+            return Gather::Zero(left.min(item.padded_len() - within));
+        }
+        spliced += item.padded_len();
+    }
+    payload_piece(range.start - spliced, left)
 }
 
 fn payload_piece(start: u32, len: u32) -> Gather {
     Gather::Payload(start..start + len)
+}
+
+/// How many pieces a transmission with this part of a stream is gathered from at most, its header
+/// counted as one. If they are more than `gather_max`, the first are copied together, as many as have
+/// `copy_max` bytes.
+#[cold]
+pub(crate) fn gathered(
+    items: &[BulkItem],
+    apart: ItemSet,
+    part: Range<u32>,
+    (gather_max, copy_max): (u32, u32),
+) -> u32 {
+    let (mut part, mut len) = (part, 0u32);
+    let (mut all, mut behind) = (1, 0);
+    while part.start < part.end {
+        let piece = stream_piece(items, apart, &part);
+        part.start += piece.len();
+        let pieces = match piece {
+            Gather::Bulk { item, .. } => items.get(item).map_or(1, |item| item.pieces.max(1)),
+            Gather::Payload(_) | Gather::Zero(_) => 1,
+        };
+        len = len.saturating_add(piece.len());
+        all += pieces;
+        behind += if len > copy_max { pieces } else { 0 };
+    }
+    if all > gather_max { all.min(2 + behind) } else { all }
 }

@@ -11,6 +11,8 @@
 //! knot is cut by trying the possible beginnings in order: with one beginning given, all else
 //! follows, and the first that leaves room for the payload is taken.
 
+use core::ops::Range;
+
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentAt};
@@ -168,6 +170,26 @@ impl Layout {
     pub fn single(header_len: u32, first_room: u32) -> Self {
         Self { header_len, first_room, cont_room: 0, count: 1, walk: Walk::default() }
     }
+
+    /// The parts of a stream that the transmissions carry.
+    pub(crate) fn parts(&self, stream: u32) -> impl Iterator<Item = Range<u32>> {
+        let rooms = (self.first_room, self.cont_room);
+        (0..self.count).map(move |index| part_of(rooms, stream, index))
+    }
+}
+
+/// The part of a stream that a transmission carries, with so much room in the first and in the others.
+pub(super) fn part_of((first_room, cont_room): (u32, u32), stream: u32, index: u32) -> Range<u32> {
+    let start = match index.checked_sub(1) {
+        None => 0,
+        Some(between) => {
+            let before = u64::from(between) * u64::from(cont_room);
+            let start = u64::from(first_room) + before;
+            u32::try_from(start).unwrap_or(u32::MAX).min(stream)
+        }
+    };
+    let room = if index == 0 { first_room } else { cont_room };
+    start..start.saturating_add(room).min(stream)
 }
 
 /// Why there is no layout.

@@ -27,7 +27,7 @@ use crate::placement::exrw;
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan, Stamp};
 use crate::placement::item::BulkItem;
-use crate::placement::layout::{CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
+use crate::placement::layout::{self, CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
 
 /// How a message is sent.
 #[derive(Debug)]
@@ -299,7 +299,7 @@ impl<'a> GroupPlan<'a> {
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
         let optinfo_len = self.header_len.saturating_sub(size::OPTIONAL as u32);
-        let apart = self.placed.union(self.direct);
+        let apart = self.apart();
         for word in [proc::OPTIONAL, opttype::XMTREQ, optinfo_len, apart.len()] {
             writer.put_u32(word)?;
         }
@@ -398,9 +398,9 @@ impl<'a> GroupPlan<'a> {
         self.direct.contains(item)
     }
 
-    /// Whether an item is not in the payload stream.
-    pub(super) fn is_apart(&self, item: usize) -> bool {
-        self.is_placed(item) || self.is_direct(item)
+    /// The items that are not in the payload stream.
+    pub(super) fn apart(&self) -> ItemSet {
+        self.placed.union(self.direct)
     }
 
     /// How the first header describes an item.
@@ -429,16 +429,7 @@ impl<'a> GroupPlan<'a> {
 
     /// The part of the stream that a transmission carries.
     fn payload_of(&self, index: u32) -> Range<u32> {
-        let start = match index.checked_sub(1) {
-            None => 0,
-            Some(between) => {
-                let before = u64::from(between) * u64::from(self.cont_room);
-                let start = u64::from(self.first_room) + before;
-                u32::try_from(start).unwrap_or(u32::MAX).min(self.stream)
-            }
-        };
-        let room = if index == 0 { self.first_room } else { self.cont_room };
-        start..start.saturating_add(room).min(self.stream)
+        layout::part_of((self.first_room, self.cont_room), self.stream, index)
     }
 
     fn stretch(&mut self, structure: &RecvStructure, index: u32) -> Option<Stretch> {
