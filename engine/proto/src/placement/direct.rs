@@ -475,6 +475,29 @@ mod tests {
         assert!(!set(&[wanted(8, 8)]));
     }
 
+    // wire.md W19
+    #[test]
+    fn memory_of_a_direction_ends_before_the_last_address() {
+        let at = |offset, length| [RdmaSegment { handle: 1, length, offset }];
+        for (length, valid) in [(8, true), (9, false)] {
+            let (first, last) = (at(0, 8), at(u64::MAX - 8, length));
+            let segments = [first[0], last[0]];
+            let segments = Array::from_slice(&segments);
+            let kinds = [
+                RsdLoc::Exrw(segments),
+                RsdLoc::Choice(segments),
+                RsdLoc::BySize { over: 1, segments },
+            ];
+            for loc in kinds {
+                let items = [direction(0, WantKind::Tbsn), RsdItem { min_len: 0, loc }];
+                let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&items) }];
+                let checked = check_directions(&Array::from_slice(&sets), 40);
+                assert_eq!(checked.is_ok(), valid, "{loc:?}");
+                assert!(valid || matches!(checked, Err(Violation::BadHeader(_))));
+            }
+        }
+    }
+
     #[test]
     fn items_use_up_the_directions_of_their_operation_in_order() {
         let first = [direction(100, WantKind::Tbsn), direction(0, WantKind::Tbsn)];
