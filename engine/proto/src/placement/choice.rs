@@ -163,6 +163,23 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_written_is_written_before_anything_comes_in_line() {
+        let item = |position| BulkItem { position, len: 100, origin: 0, pieces: 1 };
+        let (items, can) = ([item(8), item(108)], Can { place: true, write: true });
+        let mut matches = Matches::new();
+        matches.push(found(WantKind::Choice, true, 100));
+        matches.push(Match { item: Some(1), ..found(WantKind::Tbsn, true, 0) });
+        let tried = choices(&matches, &items, can).expect("it fits");
+        let of = |members: &[usize]| {
+            let mut set = ItemSet::EMPTY;
+            members.iter().for_each(|index| set.insert(*index));
+            set
+        };
+        let apart = |placed, direct| Apart { placed: of(placed), direct: of(direct) };
+        assert_eq!(tried[..], [apart(&[0, 1], &[]), apart(&[1], &[0]), apart(&[], &[0])]);
+    }
+
+    #[test]
     fn memory_that_is_too_small_is_used_for_nothing() {
         let both = Can { place: true, write: true };
         let small = |kind| ways(found(kind, false, 99), both);
