@@ -227,6 +227,53 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
     scene.others_are_served();
 }
 
+// wire.md W20
+#[test]
+fn as_much_is_read_for_one_call_as_it_may_have_and_not_a_byte_more() {
+    const BUFFER: u32 = 4 << 10;
+    let bytes = |buffers: u32, more| vec![buffers * BUFFER + more];
+    // Buffers that there are; the items of the call, in segments of so many bytes; whether it is read.
+    for (count, items, segment_len, is_read) in [
+        // A half of all buffers, rounded up.
+        (8, bytes(4, 0), BUFFER, true),
+        (8, bytes(4, 1), BUFFER, false),
+        (5, bytes(3, 0), BUFFER, true),
+        (5, bytes(3, 1), BUFFER, false),
+        // Each item begins one of its own.
+        (8, vec![1; 4], BUFFER, true),
+        (8, vec![1; 5], BUFFER, false),
+        // 64 of them.
+        (200, bytes(64, 0), 8_000, true),
+        (200, bytes(64, 1), 8_000, false),
+        // 128 buffers and segments together.
+        (8, vec![127 * 4], 4, true),
+        (8, vec![128 * 4], 4, false),
+        (8, vec![63 * 4; 2], 4, true),
+        (8, vec![63 * 4, 64 * 4], 4, false),
+    ] {
+        let mut plan = plan("two");
+        plan.serve.explicit.buffers.count = count;
+        plan.serve.explicit.buffers.length = "4KiB".into();
+        let mut scene = Scene::new(&plan);
+        let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_READ);
+        let (mut list, mut position) = (Vec::new(), 16);
+        for len in &items {
+            for done in (0..*len).step_by(segment_len as usize) {
+                let length = segment_len.min(len - done);
+                list.push(ReadSegment { position, target: RdmaSegment { length, ..shown } });
+            }
+            position += len.next_multiple_of(4);
+        }
+        // The service refuses what is no script, but it is asked.
+        scene.raw.send(&call(7, reads(&list), Some(&[0xff; 8])));
+        assert!(is_bad_header(&scene.answer()));
+        let is_asked = scene.world.servers[0].handler().calls == 1;
+        let has_read = scene.world.servers[0].handle().stats().reads > 0;
+        assert_eq!((is_asked, has_read), (is_read, is_read), "{count}: {items:?}");
+        scene.others_are_served();
+    }
+}
+
 /// A server with so many buffers for calls of peers, which wait no longer than 50 ms for one.
 fn impatient(buffers: i64, fetches: i64) -> Plan {
     let mut plan = plan("two");
