@@ -84,7 +84,7 @@ impl NfsHandler {
         if matches!(procedure, nfs3::READ | nfs3::READLINK) {
             self.without_memory.push_back(job);
         } else {
-            self.queue.put(job);
+            self.queue.put(job, &self.drc);
         }
         answer
     }
@@ -144,7 +144,7 @@ impl Handler for NfsHandler {
             job.task.into = Some(buffer);
             match at_once::execute(&self.export, &mut job.task) {
                 Some(outcome) => self.done.push_back(job.waiter.done(outcome)),
-                None => self.queue.put(job),
+                None => self.queue.put(job, &self.drc),
             }
         }
         self.answer(turn);

@@ -1,6 +1,6 @@
 //! From the number of a procedure to its results.
 
-use nfs3_types::nfs3::{Nfs3Result, READ3resfail};
+use nfs3_types::nfs3::Nfs3Result;
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::Loan;
 use rpcrdma_engine::ulb::nfs3;
@@ -102,7 +102,7 @@ fn read(
     into: Option<Loan>,
 ) -> Result<Outcome, Denial> {
     let arguments = Arguments::decode(head)?;
-    let Some(mut into) = into else { return later() };
+    let Some(mut into) = into else { return Ok(later(nfs3::READ)) };
     let results = data::read(export, who, &arguments, &mut into);
     let head = pack(&results)?;
     let data = match results {
@@ -114,7 +114,7 @@ fn read(
 
 fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome, Denial> {
     let arguments = Arguments::decode(head)?;
-    let Some(mut into) = into else { return later() };
+    let Some(mut into) = into else { return Ok(later(nfs3::READLINK)) };
     let (results, len) = files::readlink(export, &arguments, &mut into);
     let data = matches!(results, Nfs3Result::Ok(_)).then_some((into, len));
     Ok(Outcome::Results { head: pack(&results)?, data: data.map(cut) })
@@ -126,10 +126,18 @@ pub fn cut((mut loan, len): (Loan, usize)) -> Loan {
     loan
 }
 
-/// There is no memory now: the client asks again.
-fn later() -> Result<Outcome, Denial> {
-    let nothing = READ3resfail::default();
-    packed(&Nfs3Result::<ReadHead, _>::Err((Status::NFS3ERR_JUKEBOX, nothing)))
+/// There is no memory now: the client asks again. Of attributes nothing is said.
+pub fn later(procedure: u32) -> Outcome {
+    let unsaid = match procedure {
+        nfs3::GETATTR => 0,
+        nfs3::SETATTR | nfs3::WRITE..=nfs3::RMDIR | nfs3::COMMIT => 2,
+        nfs3::RENAME => 4,
+        nfs3::LINK => 3,
+        _ => 1,
+    };
+    let mut head = (Status::NFS3ERR_JUKEBOX as u32).to_be_bytes().to_vec();
+    head.resize(4 * (1 + unsaid), 0);
+    Outcome::Results { head, data: None }
 }
 
 /// Results without data.
@@ -149,4 +157,54 @@ pub fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
     // Only a length beyond 32 bits cannot be written, and lists are limited.
     results.pack(&mut bytes).map_err(|_| Denial::Garbage)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs3_types::nfs3::{
+        ACCESS3resfail, COMMIT3resfail, CREATE3resfail, FSINFO3resfail, FSSTAT3resfail,
+        LINK3resfail, LOOKUP3resfail, MKDIR3resfail, MKNOD3resfail, PATHCONF3resfail, READ3resfail,
+        READDIR3resfail, READDIRPLUS3resfail, READLINK3resfail, REMOVE3resfail, RENAME3resfail,
+        RMDIR3resfail, SETATTR3resfail, SYMLINK3resfail, WRITE3resfail,
+    };
+    use nfs3_types::xdr_codec::Unpack;
+
+    use super::*;
+
+    fn is<T: Unpack>(results: &[u8]) -> bool {
+        T::unpack(&mut &results[..]).is_ok_and(|(_, len)| len == results.len())
+    }
+
+    #[test]
+    fn every_procedure_can_be_put_off() {
+        let failures: [fn(&[u8]) -> bool; 21] = [
+            <[u8]>::is_empty,
+            is::<SETATTR3resfail>,
+            is::<LOOKUP3resfail>,
+            is::<ACCESS3resfail>,
+            is::<READLINK3resfail>,
+            is::<READ3resfail>,
+            is::<WRITE3resfail>,
+            is::<CREATE3resfail>,
+            is::<MKDIR3resfail>,
+            is::<SYMLINK3resfail>,
+            is::<MKNOD3resfail>,
+            is::<REMOVE3resfail>,
+            is::<RMDIR3resfail>,
+            is::<RENAME3resfail>,
+            is::<LINK3resfail>,
+            is::<READDIR3resfail>,
+            is::<READDIRPLUS3resfail>,
+            is::<FSSTAT3resfail>,
+            is::<FSINFO3resfail>,
+            is::<PATHCONF3resfail>,
+            is::<COMMIT3resfail>,
+        ];
+        for (procedure, is_failure) in (nfs3::GETATTR..).zip(failures) {
+            let outcome = later(procedure);
+            assert!(!outcome.was_executed());
+            let Outcome::Results { head, .. } = outcome else { panic!("{outcome:?}") };
+            assert!(is_failure(&head[4..]), "procedure {procedure}: {head:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@
 //! containers; and it would need unsafe code here, because the kernel writes into memory that a
 //! safe program has no claim on meanwhile. A queue costs two wake-ups a call, which a disk hides.
 //! A job that nobody has begun goes when its connection ends, so there are never more of them than calls
-//! that connections have credits for.
+//! that connections have credits for; and what they have copied of their calls has a bound of its own.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,6 +78,15 @@ impl Job {
         }
         let heir = self.repeat.as_ref().and_then(|call| drc.hand_over(call));
         heir.map(|heir| self.waiter = heir).is_some()
+    }
+
+    /// Bytes of its call that are copies.
+    fn copied(&self) -> usize {
+        let len = |part: &Part| match part {
+            Part::Loan(_) => 0,
+            Part::Copy(bytes) => bytes.len(),
+        };
+        self.task.head.len() + self.task.data.iter().map(len).sum::<usize>()
     }
 }
 
@@ -172,26 +181,39 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
+    /// Bytes of all that wait.
+    copied: usize,
     is_over: bool,
 }
 
 impl Queue {
-    /// Hands a job over.
-    pub fn put(&self, job: Job) {
-        lock(&self.jobs).waiting.push_back(job);
+    /// Hands a job over; if there is no room for what it has copied, its client is told to ask again.
+    pub fn put(&self, job: Job, drc: &Drc) {
+        let mut jobs = lock(&self.jobs);
+        let copied = jobs.copied + job.copied();
+        if copied > COPIED_MAX && !jobs.waiting.is_empty() {
+            drop(jobs);
+            return end(job.waiter, job.repeat, procedures::later(job.task.procedure), drc);
+        }
+        jobs.copied = copied;
+        jobs.waiting.push_back(job);
+        drop(jobs);
         self.more.notify_one();
     }
 
     /// Drops the jobs that nobody waits for any more, when some are gone. What was begun is not among them.
     pub fn withdraw(&self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc) {
         // All under the lock: a job that another shard's waiter has now is found by that shard.
-        lock(&self.jobs).waiting.retain_mut(|job| job.is_wanted(&is_gone, drc));
+        let mut jobs = lock(&self.jobs);
+        jobs.waiting.retain_mut(|job| job.is_wanted(&is_gone, drc));
+        jobs.copied = jobs.waiting.iter().map(Job::copied).sum();
     }
 
     fn take(&self) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
         loop {
             if let Some(job) = jobs.waiting.pop_front() {
+                jobs.copied -= job.copied();
                 return Some(job);
             }
             if jobs.is_over {
@@ -259,7 +281,11 @@ fn run(job: Job, export: &Export, drc: &Drc) {
     let Job { waiter, repeat, task } = job;
     // A mistake of ours costs one call, and not all that wait behind it.
     let executed = catch_unwind(AssertUnwindSafe(|| procedures::execute(export, task)));
-    let outcome = executed.unwrap_or(Outcome::Denied(Denial::Busy));
+    end(waiter, repeat, executed.unwrap_or(Outcome::Denied(Denial::Busy)), drc);
+}
+
+/// Answers whoever waits for a call.
+fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc) {
     if let Some(fingerprint) = repeat {
         for other in drc.finish(&fingerprint, &outcome) {
             other.answer(outcome.repeated());
@@ -271,3 +297,7 @@ fn run(job: Job, export: &Export, drc: &Drc) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Bytes that calls which wait may have copied. Data that came by themselves lie in registered memory and
+/// do not count; those in a message that was fetched as a whole do.
+pub const COPIED_MAX: usize = 16 << 20;

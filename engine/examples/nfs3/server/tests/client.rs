@@ -7,6 +7,7 @@ use nfs3_types::nfs3::{
     diropargs3, nfs_fh3, stable_how,
 };
 use nfs3_types::xdr_codec::{Pack, Unpack};
+use rpcrdma_config::Raw;
 use rpcrdma_engine::ulb::{Bound, BoundCall, Items, Protection, nfs3};
 use rpcrdma_engine::{CallError, CallRefused, Clock, Config, Engine, Fabric, PeerId, Want};
 
@@ -19,6 +20,8 @@ pub struct Client {
     _engine: Engine<Fabric>,
     peer: PeerId,
     clock: Clock,
+    /// Of calls that nobody has waited for yet.
+    statuses: Vec<u32>,
     /// The exported directory.
     pub root: nfs_fh3,
     /// AUTH_SYS credentials: user and group; none are AUTH_NONE.
@@ -27,30 +30,42 @@ pub struct Client {
 
 impl Client {
     pub fn connect(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
-        Client::made(fabric, to, root, |_| {})
+        Client::made(fabric, to, root, |_| {}, |_| {})
     }
 
     /// A client whose transaction ids are those of every other one with the same seed.
     pub fn seeded(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
-        Client::made(fabric, to, root, |engine| engine.seed_xids(seed))
+        Client::made(fabric, to, root, |_| {}, |engine| engine.seed_xids(seed))
+    }
+
+    /// A client whose calls can be long, with their data in the stream.
+    pub fn wordy(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
+        let change = |raw: &mut Raw| {
+            (raw.send.slots, raw.send.length) = (192, "128KiB".into());
+            // Half of them hold calls.
+            raw.explicit.buffers.count = 40;
+        };
+        Client::made(fabric, to, root, change, |_| {})
     }
 
     fn made(
         fabric: Fabric,
         to: SocketAddr,
         root: nfs_fh3,
+        change: impl FnOnce(&mut Raw),
         prepare: impl FnOnce(&mut Engine<Fabric>),
     ) -> Client {
         let mut raw = Config::default().raw().clone();
         raw.protocol.version = "one".into();
         raw.explicit.buffers.length = "1MiB".into();
+        change(&mut raw);
         let mut engine = Engine::new(fabric, Config::try_from(raw).expect("a sound configuration"))
             .expect("an engine");
         prepare(&mut engine);
         let mut client = engine.client().expect("a client");
         let peer = client.connect(to).expect("a connection");
         let (clock, user) = (Clock::new(), Some((0, 0)));
-        Client { client, _engine: engine, peer, clock, root, user }
+        Client { client, _engine: engine, peer, clock, statuses: Vec::new(), root, user }
     }
 
     /// A call without anything that may be placed.
@@ -126,22 +141,26 @@ impl Client {
             call.result(Want { len_min: 0, len_max: 8 }).expect("it has a result");
         }
         let is_asked = call.submit().is_ok();
-        self.client.poll(self.clock.now(), |_| {});
+        self.turn();
         is_asked
+    }
+
+    /// Lets calls leave and answers come.
+    pub fn turn(&mut self) {
+        self.client.poll(self.clock.now(), |done| {
+            let mut reader = done.result().expect("an answer").reader();
+            let accepted: Vec<u32> = (0..4).map(|_| reader.u32().expect("a header")).collect();
+            assert_eq!(accepted, [0, 0, 0, 0], "it was executed");
+            self.statuses.push(reader.u32().expect("a status"));
+        });
     }
 
     /// Waits for the answers to so many calls, and says the status of each, in the order of their coming.
     pub fn statuses(&mut self, count: usize) -> Vec<u32> {
-        let mut statuses = Vec::new();
-        while statuses.len() < count {
-            self.client.poll(self.clock.now(), |done| {
-                let mut reader = done.result().expect("an answer").reader();
-                let accepted: Vec<u32> = (0..4).map(|_| reader.u32().expect("a header")).collect();
-                assert_eq!(accepted, [0, 0, 0, 0], "it was executed");
-                statuses.push(reader.u32().expect("a status"));
-            });
+        while self.statuses.len() < count {
+            self.turn();
         }
-        statuses
+        self.statuses.drain(..count).collect()
     }
 
     fn begin(

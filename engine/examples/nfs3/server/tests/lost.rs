@@ -4,9 +4,11 @@ use std::sync::MutexGuard;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use nfs3_types::nfs3::{MKDIR3args, READ3args, sattr3};
+use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
+use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::ulb::nfs3;
 
+use super::super::work::COPIED_MAX;
 use super::client::{Client, name};
 use super::{Running, Scratch};
 
@@ -43,7 +45,11 @@ impl Busy<'_> {
 /// with this seed.
 fn connect(nfs: &Running, seed: u64) -> Client {
     let root = nfs.client.root.clone();
-    let mut client = Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed);
+    granted(Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed))
+}
+
+/// A client, when its first call was answered.
+fn granted(mut client: Client) -> Client {
     client.words(&[2, nfs3::PROGRAM, 3, nfs3::NULL, 0, 0, 0, 0]);
     client
 }
@@ -152,6 +158,35 @@ fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
     assert_eq!(nfs.server.waiting(), 1, "it is for the second");
     drop(busy.guard);
     assert_eq!(second.statuses(1), [0], "it is executed once: it would exist else");
+}
+
+#[test]
+fn what_is_copied_of_calls_that_wait_has_a_bound() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let root = nfs.client.root.clone();
+    let mut client = granted(Client::wordy(nfs.fabric.clone(), nfs.server.address(), root.clone()));
+    let data = vec![1; 1000 << 10];
+    let write = |client: &mut Client| {
+        let (file, count, data) = (root.clone(), data.len() as u32, Opaque::borrowed(&data));
+        let stable = stable_how::UNSTABLE;
+        client.ask(nfs3::WRITE, &WRITE3args { file, offset: 0, count, stable, data })
+    };
+    let room = COPIED_MAX / data.len();
+    for waiting in 1..=room {
+        assert!(write(&mut client));
+        until(waiting, || {
+            client.turn();
+            nfs.server.waiting()
+        });
+    }
+    assert!(write(&mut client));
+    assert_eq!(client.statuses(1), [10_008], "NFS3ERR_JUKEBOX");
+    assert_eq!(nfs.server.waiting(), room);
+    drop(busy.guard);
+    assert_eq!(client.statuses(room), vec![21; room], "NFS3ERR_ISDIR: they are executed");
+    assert!(write(&mut client));
+    assert_eq!(client.statuses(1), [21], "there is room again");
 }
 
 /// Connections that have ended.
