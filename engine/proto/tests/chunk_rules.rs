@@ -677,6 +677,25 @@ mod replies {
         assert!(matches!(none, Err(SendError::NeedsExplicitRdma { .. })));
     }
 
+    // wire.md C6, C7
+    #[test]
+    fn a_reply_whose_chunks_come_back_in_too_long_a_header_is_none() {
+        let small = Settings { structure: structure(1024, 0, 0), ..settings() };
+        // In buffers of 1024 bytes: a header with so many segments in the Reply chunk.
+        for (segments, fits) in [(62, true), (63, false)] {
+            let (_, mut server) = connected(small, settings());
+            let room: Vec<_> = (1..=segments).map(|handle| segment(handle, 100)).collect();
+            let lists = ChunkLists { reply: Some(chunk(&room)), ..ChunkLists::EMPTY };
+            let Ingress::Call(message) = server.receive(&call(9, true, lists)) else {
+                panic!("a call")
+            };
+            let to = message.reply_to();
+            let demand = ReplyDemand { offer: message.offer(), ..ReplyDemand::inline(2000) };
+            let planned = server.conn.begin_reply(&mut server.ledger, &to, &demand);
+            assert_eq!(planned.is_ok(), fits, "{segments}");
+        }
+    }
+
     #[test]
     fn a_reply_chunk_is_used_when_needed_or_always() {
         let always = Interop { reply_chunk: ReplyChunkUse::Always, ..Interop::default() };

@@ -241,6 +241,41 @@ fn a_payload_behind_a_property_operation_is_bad() {
     }
 }
 
+// wire.md E32, W18
+#[test]
+fn a_reply_for_which_a_transmit_response_is_too_long_is_plain_if_that_fits() {
+    let (_, mut server) = connected(settings(), settings());
+    let directions = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
+    let sets = [RsdSet { begin: 8, end: 40, items: Array::from_slice(&directions) }];
+    let rsd = Array::from_slice(&sets);
+    let req = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf: 1, pslen: 40 };
+    let (room, plain, answering) = (3 * 4096, 28, 36 + 12);
+    for (payload, is_plain) in [
+        (room - answering, Some(false)),
+        (room - answering + 4, Some(true)),
+        (room - plain, Some(true)),
+        (room - plain + 4, None),
+    ] {
+        let call = wire(16, Body::Optional(Optional::XmtReq(req)), &rpc(16, false, 40));
+        let Ingress::Call(message) = server.receive(&call) else { panic!("a call") };
+        let (to, offer) = (message.reply_to(), message.offer());
+        let demand = ReplyDemand { offer, ..ReplyDemand::inline(payload) };
+        let sent = match server.conn.begin_reply(&mut server.ledger, &to, &demand) {
+            Ok(mut plan) => {
+                let reply = rpc(16, true, payload as usize);
+                let sent = server.transmit(&mut plan, &reply, &[]);
+                let (header, _) = Header::decode(&sent[0]).expect("valid");
+                Some(header.body == Body::Msg(ChunkLists::EMPTY))
+            }
+            Err(_) => {
+                server.conn.refuse(&mut server.ledger, &to);
+                None
+            }
+        };
+        assert_eq!(sent, is_plain, "{payload}");
+    }
+}
+
 // wire.md E32
 #[test]
 fn a_base_reply_to_a_transmit_request_has_written_nothing() {
