@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::control::{Control, Office};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
-use crate::failure::{EngineThread, Failures, Panicked};
+use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::Provider;
 use crate::server::handler::{Handler, RefuseCalls};
 use crate::shard::core::Core;
@@ -275,7 +275,7 @@ fn run_control<P: Provider>(mut control: Control<P>) {
     let failures = control.office().failures.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| control.run()));
     if let Err(panic) = ended {
-        failures.record(Panicked::new(EngineThread::Control, &*panic));
+        failures.record(failure::caught(EngineThread::Control, &*panic));
     }
     let _ = catch_unwind(AssertUnwindSafe(|| drop(control)));
     failures.tell();
@@ -297,7 +297,7 @@ fn run_shard<P: Provider, H: Handler>(mut shard: Shard<P, H>, failures: &Failure
 /// Does something for a shard; a panic of it as an error.
 fn caught<R>(shard: u32, act: impl FnOnce() -> R) -> Result<R, Panicked> {
     let done = catch_unwind(AssertUnwindSafe(act));
-    done.map_err(|panic| Panicked::new(EngineThread::Shard(shard), &*panic))
+    done.map_err(|panic| failure::caught(EngineThread::Shard(shard), &*panic))
 }
 
 fn thread_error(source: std::io::Error) -> SetupError {

@@ -5,53 +5,21 @@
 //! ```
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A thread of the engine has panicked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{thread} has panicked: {message}")]
-#[non_exhaustive]
-pub struct Panicked {
-    /// Which thread.
-    pub thread: EngineThread,
-    /// What it said.
-    pub message: String,
+pub use rpcrdma_provider::{EngineThread, Panicked};
+
+/// What is known of a thread whose panic was caught.
+pub(crate) fn caught(thread: EngineThread, panic: &(dyn Any + Send)) -> Panicked {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Panicked::new(thread, text.unwrap_or("with a value that is no text"))
 }
 
-/// A thread of the engine, or what a program polls in its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineThread {
-    /// The control plane: no connection can be made or accepted any more.
-    Control,
-    /// The shard with this number ([`ShardHandle::shard`](crate::ShardHandle::shard)).
-    Shard(u32),
-}
-
-impl fmt::Display for EngineThread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineThread::Control => f.write_str("the control plane"),
-            EngineThread::Shard(number) => write!(f, "shard {number}"),
-        }
-    }
-}
-
-impl Panicked {
-    pub(crate) fn new(thread: EngineThread, panic: &(dyn Any + Send)) -> Panicked {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let message = text.unwrap_or("with a value that is no text").to_owned();
-        Panicked { thread, message }
-    }
-
-    /// Of a shard that its program polls, whose panic goes on to the program.
-    pub(crate) fn polled(shard: u32) -> Panicked {
-        let message = "while its program polled it".to_owned();
-        Panicked { thread: EngineThread::Shard(shard), message }
-    }
+/// Of a shard that its program polls, whose panic goes on to the program.
+pub(crate) fn polled(shard: u32) -> Panicked {
+    Panicked::new(EngineThread::Shard(shard), "while its program polled it")
 }
 
 /// All panics of an engine.
@@ -115,7 +83,7 @@ mod tests {
     use super::*;
 
     fn failure(shard: u32) -> Panicked {
-        Panicked::new(EngineThread::Shard(shard), &"no")
+        Panicked::new(EngineThread::Shard(shard), "no")
     }
 
     #[test]
@@ -149,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_a_panic_says_is_kept() {
-        let said = |panic: &(dyn Any + Send)| Panicked::new(EngineThread::Control, panic).message;
+        let said = |panic: &(dyn Any + Send)| caught(EngineThread::Control, panic).message;
         assert_eq!(said(&"text"), "text");
         assert_eq!(said(&String::from("number 7")), "number 7");
         assert_eq!(said(&7_u32), "with a value that is no text");

@@ -16,22 +16,22 @@ pub mod clock;
 pub mod control;
 pub mod engine;
 pub mod error;
-pub mod fabric;
 pub mod failure;
 pub mod incoming;
 mod io;
 mod landed;
 mod obtained;
 pub mod payload;
-pub mod provider;
 pub mod server;
 pub mod shard;
 pub mod stats;
 pub mod ulb;
 mod versions;
-pub mod waker;
-pub mod work;
-mod wrap;
+
+pub use rpcrdma_fabric as fabric;
+pub use rpcrdma_provider as provider;
+#[cfg(feature = "verbs")]
+pub use rpcrdma_verbs as verbs;
 
 pub use client::Client;
 pub use client::call::{CallBuilder, CallHandle, Want};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rpcrdma_verbs::VerbsOptions;
+use rpcrdma_engine::verbs::VerbsOptions;
 
 use crate::rpc::BLOCK_MAX;
 use crate::store::SECTOR;

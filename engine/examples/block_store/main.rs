@@ -33,8 +33,8 @@ use args::{Args, Command};
 use checksum::Checksum;
 use files::{Input, Target};
 use passes::{Blocks, Pass};
+use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{Fabric, Provider};
-use rpcrdma_verbs::Verbs;
 use setup::{Pair, Shape};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use rpcrdma_config::Provider as Carrier;
+use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
     Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
 };
-use rpcrdma_verbs::Verbs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

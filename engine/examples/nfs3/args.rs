@@ -116,7 +116,7 @@ const MOUNT_PORT: u16 = 20_048;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_verbs::VerbsOptions;
+    use rpcrdma_engine::verbs::VerbsOptions;
 
     use super::*;
 

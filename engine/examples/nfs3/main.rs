@@ -16,8 +16,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{Config, Fabric, Provider};
-use rpcrdma_verbs::Verbs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

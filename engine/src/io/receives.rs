@@ -5,7 +5,7 @@
 //! meant: so there is another mark after every refusal.
 
 use crate::provider::WrId;
-use crate::wrap::shortly_before_end;
+use crate::provider::shortly_before_end;
 
 /// The Receives that the device has.
 pub(super) struct Receives {

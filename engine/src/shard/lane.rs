@@ -12,7 +12,7 @@
 
 use super::message::Queue;
 use crate::provider::PostError;
-use crate::wrap::shortly_before_end;
+use crate::provider::shortly_before_end;
 
 /// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
 #[derive(Debug)]

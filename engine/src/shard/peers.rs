@@ -13,7 +13,7 @@ use super::lane::Lane;
 use super::message::NONE;
 use super::negotiate::Asked;
 use crate::error::CloseReason;
-use crate::wrap::shortly_before_end;
+use crate::provider::shortly_before_end;
 
 /// Names a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

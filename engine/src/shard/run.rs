@@ -14,7 +14,7 @@ use super::letters::ShardHandle;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::SetupError;
-use crate::failure::{EngineThread, Failures, Panicked};
+use crate::failure::{self, EngineThread, Failures};
 use crate::provider::{ConnectId, Provider};
 use crate::server::handler::Handler;
 
@@ -49,7 +49,7 @@ impl<P: Provider> Drop for Fuse<'_, P> {
         // What is half done may make this panic, too, which would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         if let Some(failures) = self.failures {
-            failures.record(Panicked::polled(self.core.handle.shard()));
+            failures.record(failure::polled(self.core.handle.shard()));
             failures.tell();
         }
     }
@@ -91,7 +91,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
             let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
         }
         let thread = EngineThread::Shard(self.core.handle.shard());
-        self.failures.record(Panicked::new(thread, &*panic));
+        self.failures.record(failure::caught(thread, &*panic));
         self.failures.tell();
         resume_unwind(panic);
     }

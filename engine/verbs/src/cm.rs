@@ -23,10 +23,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Waker,
-};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Waker};
 
 pub(crate) use self::address::of_gid;
 use self::attempt::{Attempt, Stage, Tries, private_bytes};

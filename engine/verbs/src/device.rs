@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rpcrdma_config::{Config, Provider as Carrier};
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{DeviceCaps, Provider, QueueAttr};
 use rpcrdma_mempool::Registrar;
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
 
 pub use self::find::{ActivePort, DeviceName, devices, missing_libraries};
 use self::find::{Contexts, Found};

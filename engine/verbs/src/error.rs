@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rpcrdma_engine::SetupError;
+use rpcrdma_provider::SetupError;
 
 /// A call that has left its reason in `errno`.
 #[cold]

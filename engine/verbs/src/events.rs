@@ -14,8 +14,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::QueueEvent;
+use rpcrdma_provider::QueueEvent;
+use rpcrdma_provider::SetupError;
 
 use crate::cm::Errand;
 use crate::device::Device;

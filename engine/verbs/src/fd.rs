@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn a_descriptor_that_is_readable_ends_the_sleep() {
-        let waker = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
-        let other = rpcrdma_engine::provider::Waker::new().expect("a descriptor");
+        let waker = rpcrdma_provider::Waker::new().expect("a descriptor");
+        let other = rpcrdma_provider::Waker::new().expect("a descriptor");
         assert_eq!(
             readable([waker.fd(), other.fd()], Duration::ZERO).expect("none is wrong"),
             [false, false]

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use rpcrdma_engine::SetupError;
+use rpcrdma_provider::SetupError;
 
 /// Declares the functions of a library that are used: their signatures, as in its header.
 macro_rules! library {
@@ -29,7 +29,7 @@ macro_rules! library {
             ///
             /// # Errors
             /// If the library is not there or lacks one of them.
-            pub fn load() -> Result<&'static $name, rpcrdma_engine::SetupError> {
+            pub fn load() -> Result<&'static $name, rpcrdma_provider::SetupError> {
                 static LOADED: std::sync::OnceLock<$name> = std::sync::OnceLock::new();
                 if let Some(loaded) = LOADED.get() {
                     return Ok(loaded);

@@ -21,8 +21,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{QueueEvent, Waker};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{QueueEvent, Waker};
 
 pub(crate) use self::pair::Pair;
 use crate::cm::Id;

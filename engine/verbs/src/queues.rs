@@ -21,12 +21,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{
+use rpcrdma_mempool::{Access, RegisterError, Sge};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
     Attached, CqError, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, WC_BATCH, Waker,
     WcBatch, Window, WindowId, WorkCompletion,
 };
-use rpcrdma_mempool::{Access, RegisterError, Sge};
 
 use self::control::Dying;
 use self::windows::Shown;

@@ -1,6 +1,6 @@
 //! Completions: the numbers of the library become ours, every one of them.
 
-use rpcrdma_engine::provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
+use rpcrdma_provider::{WcOpcode, WcStatus, WorkCompletion, WrId};
 
 use crate::sys::verbs as sys;
 

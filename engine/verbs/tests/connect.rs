@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Provider, QueueAttr,
     QueueEvent, Queues, Waker,
 };

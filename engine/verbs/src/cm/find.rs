@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use rpcrdma_engine::SetupError;
+use rpcrdma_provider::SetupError;
 
 use super::id::{Channel, Id};
 use crate::error;

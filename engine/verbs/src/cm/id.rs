@@ -16,8 +16,8 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{PrivateBytes, Waker};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{PrivateBytes, Waker};
 
 use super::address::Address;
 use crate::error;

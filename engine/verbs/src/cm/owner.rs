@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Weak;
 
-use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_provider::ConnectId;
 
 use super::id::Id;
 use crate::port::{Pair, Port};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rpcrdma_engine::provider::ConnectError;
+use rpcrdma_provider::ConnectError;
 
 use crate::sys::cm as sys;
 

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::net::IpAddr;
 
-use rpcrdma_engine::SetupError;
+use rpcrdma_provider::SetupError;
 
 use crate::cm;
 use crate::error;

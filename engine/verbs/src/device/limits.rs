@@ -3,8 +3,8 @@
 
 use std::ptr;
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::DeviceCaps;
+use rpcrdma_provider::DeviceCaps;
+use rpcrdma_provider::SetupError;
 
 use super::find::{name_of, port_attr};
 use super::{Domain, Ops, Quirks};

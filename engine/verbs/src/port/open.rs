@@ -6,8 +6,8 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{QueueAttr, Waker};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{QueueAttr, Waker};
 
 use super::{Key, Pairs, Port};
 use crate::device::Device;

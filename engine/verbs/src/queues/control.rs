@@ -12,8 +12,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{Attached, QueueEvent, WC_BATCH, WcStatus, WorkCompletion};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{Attached, QueueEvent, WC_BATCH, WcStatus, WorkCompletion};
 
 use super::{Slot, VerbsQp, VerbsQueues};
 use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};
@@ -260,7 +260,7 @@ const STUCK_WAIT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::provider::{WcOpcode, WrId};
+    use rpcrdma_provider::{WcOpcode, WrId};
 
     use super::*;
     use crate::wc::RECEIVE;

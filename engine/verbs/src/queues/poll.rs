@@ -1,7 +1,7 @@
 //! Polling: completions of the device become ours, in batches.
 #![expect(unsafe_code, reason = "the driver fills in completions")]
 
-use rpcrdma_engine::provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
+use rpcrdma_provider::{CqError, WC_BATCH, WcBatch, WorkCompletion};
 
 use super::VerbsQueues;
 use super::control::settled;

@@ -4,7 +4,7 @@
 use std::ptr;
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::{
     Bind, PostError, RecvWr, Remote, SendFlags, SendOp, SendWr, Taken, WC_BATCH,
 };
 
@@ -23,7 +23,7 @@ impl VerbsQueues {
     /// Appends Receives to the shared receive queue.
     ///
     /// # Safety
-    /// That of [`Queues::post_srq_recv`](rpcrdma_engine::provider::Queues::post_srq_recv).
+    /// That of [`Queues::post_srq_recv`](rpcrdma_provider::Queues::post_srq_recv).
     pub(super) unsafe fn post_receives(&mut self, wrs: &[RecvWr<'_>]) -> Taken {
         let mut done = 0;
         for part in wrs.chunks(CHAIN) {
@@ -53,7 +53,7 @@ impl VerbsQueues {
     /// Posts requests to a queue pair.
     ///
     /// # Safety
-    /// That of [`Queues::post_send`](rpcrdma_engine::provider::Queues::post_send).
+    /// That of [`Queues::post_send`](rpcrdma_provider::Queues::post_send).
     #[inline]
     pub(super) unsafe fn post_requests(&mut self, qp: VerbsQp, wrs: &[SendWr<'_>]) -> Taken {
         let Some(pair) = self.find(qp) else { return Taken::with_error(0, PostError::QpGone) };

@@ -9,7 +9,7 @@ use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{CqError, WC_BATCH, Waker};
+use rpcrdma_provider::{CqError, WC_BATCH, Waker};
 
 use super::VerbsQueues;
 use crate::fd::readable;

@@ -1,9 +1,9 @@
 //! What this side shows to peers: memory windows, and registrations for one call.
 #![expect(unsafe_code, reason = "libibverbs is called")]
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{Bind, Window, WindowId};
 use rpcrdma_mempool::{Access, RegisterError, Sge};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{Bind, Window, WindowId};
 
 use crate::device::Device;
 use crate::error;
@@ -65,7 +65,7 @@ impl Shown {
     /// Registers bytes for one call.
     ///
     /// # Safety
-    /// That of [`Queues::expose`](rpcrdma_engine::provider::Queues::expose).
+    /// That of [`Queues::expose`](rpcrdma_provider::Queues::expose).
     pub unsafe fn expose(
         &mut self,
         device: &Device,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{CmEvent, ConnectionManager, Provider, Waker};
+use rpcrdma_provider::{CmEvent, ConnectionManager, Provider, Waker};
 
 use super::fake::Board;
 use crate::VerbsOptions;

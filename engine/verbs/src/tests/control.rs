@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::{
     PostError, QueueAttr, QueueEvent, Queues, SendFlags, SendOp, SendWr, Waker, WcStatus, WrId,
 };
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::{
     Attached, ConnParam, ConnectionManager, PostError, Provider, QueueEvent, Queues, SendFlags,
     SendWr, Waker, WcBatch, WcStatus, WrId,
 };

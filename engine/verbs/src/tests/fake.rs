@@ -73,7 +73,7 @@ impl Board {
     }
 
     /// The device, opened.
-    pub fn open(&self) -> Result<Verbs, rpcrdma_engine::SetupError> {
+    pub fn open(&self) -> Result<Verbs, rpcrdma_provider::SetupError> {
         let options = VerbsOptions { device: Some("fake0".to_owned()), ..VerbsOptions::default() };
         Verbs::with_libraries((&VERBS, &cm::CM), &options)
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues, Waker,
 };
 

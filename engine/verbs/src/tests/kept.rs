@@ -1,7 +1,7 @@
 //! What the device does not give back is kept, and asked for once more.
 
-use rpcrdma_engine::provider::Queues;
 use rpcrdma_mempool::Access;
+use rpcrdma_provider::Queues;
 
 use super::fake::Board;
 use super::rig::{Host, SMALL};

@@ -1,6 +1,6 @@
 //! Messages: lengths, chains, limits, Receives that are not there, and errors.
 
-use rpcrdma_engine::provider::{
+use rpcrdma_provider::{
     PostError, Provider, QueueAttr, Queues, SendFlags, SendOp, SendWr, WcOpcode, WcStatus, WrId,
 };
 

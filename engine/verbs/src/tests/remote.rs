@@ -1,10 +1,10 @@
 //! RDMA Write and Read, memory windows, registrations for one call, and keys that die.
 
-use rpcrdma_engine::provider::{
+use rpcrdma_mempool::Access;
+use rpcrdma_provider::{
     PostError, Provider, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus, WindowId,
     WrId,
 };
-use rpcrdma_mempool::Access;
 
 use super::rig::{Pair, SMALL, device};
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::{
+use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, RegisterError, Rights, Sge};
+use rpcrdma_provider::{
     Attached, Bind, PostError, Provider, QueueAttr, Queues, RecvWr, SendFlags, SendOp, SendWr,
     Taken, WcBatch, WcStatus, Window, WorkCompletion, WrId,
 };
-use rpcrdma_mempool::{Access, Keys, Region, RegionSpec, RegisterError, Rights, Sge};
 
 use crate::port::VerbsEndpoint;
 use crate::sys::verbs as sys;

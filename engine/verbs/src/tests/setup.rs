@@ -1,8 +1,8 @@
 //! Setting up, with every call failing once: what is made is destroyed.
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{Provider, Queues};
 use rpcrdma_mempool::{Access, Region, RegionSpec, Rights};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{Provider, Queues};
 
 use super::fake::Board;
 use super::rig::SMALL;

@@ -1,0 +1,257 @@
+//! The connection manager: socket addresses name listeners inside one fabric, no network is used.
+//!
+//! ```text
+//!   connect ──▶ Request in the listener's inbox ──▶ accept ──▶ Endpoint here, Connected there
+//!      └ nobody listens ─▶ Refused(Unreachable)       └ reject, drop ─▶ Refused(Rejected) there
+//! ```
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::endpoint::{Endpoint, Seat};
+use super::queues::FabricQueues;
+use super::{FabricHandle, Shared};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Waker,
+};
+
+/// A connection manager of the software fabric.
+pub struct FabricCm {
+    fabric: Arc<Shared>,
+    inbox: Arc<Inbox>,
+    listening: Vec<SocketAddr>,
+    attempts: u64,
+}
+
+/// A connection request that was neither accepted nor rejected. Dropping it rejects it.
+pub struct FabricRequest(Option<Pending>);
+
+/// What a request must lead back to.
+struct Pending {
+    seat: Seat,
+    id: ConnectId,
+    answer_to: Arc<Inbox>,
+}
+
+/// Where events wait for a connection manager.
+pub(super) struct Inbox {
+    waker: Waker,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<CmEvent<FabricCm>>,
+    /// Requests among the events.
+    requests: usize,
+    is_closed: bool,
+}
+
+impl FabricCm {
+    pub(super) fn new(fabric: Arc<Shared>) -> Result<FabricCm, SetupError> {
+        let waker = Waker::set_up()?;
+        let inbox = Arc::new(Inbox { waker, queue: Mutex::new(Queue::default()) });
+        Ok(FabricCm { fabric, inbox, listening: Vec::new(), attempts: 0 })
+    }
+
+    fn seat(&self, on: &FabricHandle, param: &ConnParam<'_>) -> Result<Seat, SetupError> {
+        if param.rnr_retry > RNR_RETRY_MAX {
+            return Err(SetupError::Invalid {
+                what: "rnr_retry",
+                value: param.rnr_retry.to_string(),
+                allowed: "0 to 7".to_owned(),
+            });
+        }
+        let port = Arc::clone(&on.port);
+        let num = port.reserve(&self.fabric.caps.name)?;
+        Ok(Seat { port, num, rnr_retry: param.rnr_retry })
+    }
+}
+
+impl ConnectionManager for FabricCm {
+    type Queues = FabricQueues;
+    type Request = FabricRequest;
+
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = if at.port() == 0 {
+            let free = EPHEMERAL.map(|port| SocketAddr::new(at.ip(), port));
+            let mut free = free.filter(|address| !listeners.contains_key(address));
+            free.next().ok_or(SetupError::Listen { address: at, reason: "no port is free" })?
+        } else if listeners.contains_key(&at) {
+            return Err(SetupError::Listen { address: at, reason: "the address is in use" });
+        } else {
+            at
+        };
+        listeners.insert(address, Arc::clone(&self.inbox));
+        self.listening.push(address);
+        Ok(address)
+    }
+
+    fn unlisten(&mut self, at: SocketAddr) {
+        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others of the fabric may listen there: none is taken away but our own.
+        if let Some(at) = self.listening.iter().position(|address| *address == at) {
+            listeners.remove(&self.listening.swap_remove(at));
+        }
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &FabricHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        let private = private_bytes(param.private)?;
+        let seat = self.seat(on, param)?;
+        self.attempts += 1;
+        let id = ConnectId(self.attempts);
+        let listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = listeners.get(&to).cloned();
+        drop(listeners);
+        let Some(listener) = listener else {
+            seat.port.give_back(seat.num);
+            self.inbox.push(CmEvent::Refused { id, reason: ConnectError::Unreachable });
+            return Ok(id);
+        };
+        // As a network would give out: some address of the connecting side.
+        let from = SocketAddr::new(to.ip(), ephemeral(seat.port.id, seat.num));
+        let pending = Pending { seat, id, answer_to: Arc::clone(&self.inbox) };
+        let request = FabricRequest(Some(pending));
+        listener.push(CmEvent::Request { request, from, private });
+        Ok(id)
+    }
+
+    fn accept(
+        &mut self,
+        mut request: FabricRequest,
+        on: &FabricHandle,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint, SetupError> {
+        let private = private_bytes(param.private)?;
+        let seat = self.seat(on, param)?;
+        let Some(pending) = request.0.take() else { return Err(SetupError::Stopped) };
+        let asking = pending.seat;
+        let is_swapped = asking.port.id > seat.port.id;
+        let ports =
+            if is_swapped { [&seat.port, &asking.port] } else { [&asking.port, &seat.port] };
+        let link = self.fabric.link(ports);
+        let [theirs, ours] = Endpoint::pair(link, [&asking, &seat], is_swapped);
+        let connected = CmEvent::Connected { id: pending.id, endpoint: theirs, private };
+        pending.answer_to.push(connected);
+        Ok(ours)
+    }
+
+    /// The request is in its listener's hands: what comes of it is dropped by who takes it.
+    fn cancel(&mut self, _id: ConnectId) -> Option<ConnectError> {
+        None
+    }
+
+    fn reject(&mut self, request: FabricRequest, _private: &[u8]) {
+        drop(request);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<FabricCm>> {
+        let until = Instant::now().checked_add(timeout);
+        loop {
+            self.inbox.waker.drain();
+            if let Some(event) = self.inbox.pop() {
+                return Some(event);
+            }
+            let now = Instant::now();
+            let left = until.map_or(timeout, |until| until.saturating_duration_since(now));
+            // An early return without a reason is a signal: the caller may want to see it.
+            let is_rung = Waker::sleep([&self.inbox.waker, waker], left).unwrap_or(false);
+            if !is_rung || self.inbox.is_empty() {
+                return self.inbox.pop();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for FabricCm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FabricCm").field("listening", &self.listening).finish_non_exhaustive()
+    }
+}
+
+impl Drop for FabricCm {
+    fn drop(&mut self) {
+        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        for address in &self.listening {
+            listeners.remove(address);
+        }
+        drop(listeners);
+        // What nobody will look at is turned down, and endpoints on their way tell their peers.
+        drop(self.inbox.close());
+    }
+}
+
+impl Drop for FabricRequest {
+    fn drop(&mut self) {
+        if let Some(pending) = self.0.take() {
+            let Pending { seat, id, answer_to } = pending;
+            seat.port.give_back(seat.num);
+            answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected });
+        }
+    }
+}
+
+impl Inbox {
+    /// Hands an event to the connection manager. If it is gone or has too many requests, the
+    /// event is dropped, which tells its sender.
+    fn push(&self, event: CmEvent<FabricCm>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_request = matches!(event, CmEvent::Request { .. });
+        if queue.is_closed || (is_request && queue.requests == REQUESTS_MAX) {
+            drop(queue);
+            drop(event);
+            return;
+        }
+        queue.requests += usize::from(is_request);
+        queue.events.push_back(event);
+        drop(queue);
+        self.waker.ring();
+    }
+
+    fn pop(&self) -> Option<CmEvent<FabricCm>> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = queue.events.pop_front()?;
+        queue.requests -= usize::from(matches!(event, CmEvent::Request { .. }));
+        Some(event)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.is_empty()
+    }
+
+    fn close(&self) -> VecDeque<CmEvent<FabricCm>> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.is_closed = true;
+        queue.requests = 0;
+        std::mem::take(&mut queue.events)
+    }
+}
+
+fn private_bytes(bytes: &[u8]) -> Result<PrivateBytes, SetupError> {
+    PrivateBytes::try_from(bytes).map_err(|_| SetupError::Invalid {
+        what: "length of connection private data",
+        value: bytes.len().to_string(),
+        allowed: "at most 56 bytes".to_owned(),
+    })
+}
+
+fn ephemeral(port_id: u64, num: u32) -> u16 {
+    let span = u64::from(EPHEMERAL.end() - EPHEMERAL.start()) + 1;
+    EPHEMERAL.start() + ((port_id * 31 + u64::from(num)) % span) as u16
+}
+
+/// Ports for those who do not choose one (RFC 6335 6).
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 49152..=65535;
+/// Requests that may wait for an answer; as the backlog of a socket.
+const REQUESTS_MAX: usize = 4096;
+/// Retries without end.
+const RNR_RETRY_MAX: u8 = 7;

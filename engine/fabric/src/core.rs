@@ -1,0 +1,251 @@
+//! What all lanes of a set of queues share: queue pairs, Receives, keys, completions, the clock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::FabricClock;
+use super::dma::{self, DmaError};
+use super::keys::KeyCache;
+use super::qp::{BacklogPool, Fate, QpTable, State};
+use super::rights::Rights;
+use super::ring::{Body, Consumer, Refusal};
+use super::srq::{Head, Srq};
+use rpcrdma_provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
+
+/// A published request, remembered until its slot comes back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posted {
+    pub wr_id: WrId,
+    pub qp_num: u32,
+    /// Places of the send queue that its completion frees.
+    pub covers: u16,
+    pub fate: Fate,
+    pub opcode: WcOpcode,
+}
+
+/// Shared by the lanes.
+pub(super) struct Core {
+    pub qps: QpTable,
+    pub backlog: BacklogPool,
+    pub srq: Srq,
+    pub keys: KeyCache,
+    pub rights: Rights,
+    pub cq: CompletionQueue,
+    pub events: VecDeque<QueueEvent>,
+    /// Queue pairs whose peer may not be attached yet.
+    pub opening: Vec<u32>,
+    /// How long everything is on its way, in ns.
+    pub delay_ns: u64,
+    /// How long a retry waits, in ns.
+    pub rnr_timer_ns: u64,
+    /// Reads of one queue pair that are under way at one time.
+    pub reads_max: u32,
+    pub clock: Clock,
+    /// Messages that found no Receive.
+    pub rnr_count: u64,
+}
+
+/// What became of a message that arrived.
+pub(super) enum Arrival {
+    /// It is done: the bytes are where they belong.
+    Delivered,
+    /// There is no Receive.
+    NoReceive {
+        /// How often the sender wants to retry.
+        patience: u8,
+    },
+    /// It cannot be delivered.
+    Refused(Refusal),
+}
+
+impl Core {
+    /// Whether a poll has to look at more than its lanes.
+    #[inline]
+    pub(super) fn has_chores(&self) -> bool {
+        (self.cq.waiting.len() | self.opening.len() | usize::from(self.cq.is_overrun)) != 0
+    }
+
+    /// The time, if anything needs it at this moment.
+    #[inline]
+    pub(super) fn now_if_delayed(&self) -> u64 {
+        if self.delay_ns == 0 { 0 } else { self.clock.now_ns() }
+    }
+
+    /// Matches a message with the oldest Receive if that is simple: a message in its slot, for a
+    /// queue pair that receives, that fits in the first part of a Receive. False, and nothing is
+    /// done, otherwise: [`Core::arrive`] knows what then.
+    #[inline(always)]
+    pub(super) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
+        let Some(recv) = self.srq.front() else { return false };
+        if self.qps.find(body.dst).is_none_or(|qp| qp.state == State::Error)
+            || !dma::deliver(body, recv.first, &self.keys)
+        {
+            return false;
+        }
+        let wr_id = recv.wr_id;
+        self.srq.pop();
+        out.push(WorkCompletion {
+            wr_id,
+            qp_num: body.dst,
+            status: WcStatus::Success,
+            opcode: WcOpcode::Recv,
+            byte_len: body.byte_len,
+            invalidated: None,
+        });
+        true
+    }
+
+    /// Matches a message with the oldest Receive.
+    pub(super) fn arrive(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
+        let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
+            return Arrival::Refused(Refusal::Gone);
+        };
+        let Some(&Head { wr_id, .. }) = self.srq.front() else {
+            return Arrival::NoReceive { patience: qp.peer_rnr_retry };
+        };
+        let list = self.srq.list();
+        let (status, arrival) = if !dma::has_room(list, body.byte_len) {
+            (WcStatus::LocalLength, Arrival::Refused(Refusal::TooLong))
+        } else {
+            let outcome = if body.pieces == 0 {
+                dma::scatter(body, list, &self.keys)
+            } else {
+                match rx.fetch(|| dma::fetch(body, list, &self.keys)) {
+                    Some(outcome) => outcome,
+                    None => return Arrival::Refused(Refusal::Gone),
+                }
+            };
+            match outcome {
+                Ok(()) => (WcStatus::Success, Arrival::Delivered),
+                Err(DmaError::Destination) => {
+                    (WcStatus::LocalProtection, Arrival::Refused(Refusal::Broken))
+                }
+                // The Receive is not at fault and waits for the next message.
+                Err(DmaError::Source) => return Arrival::Refused(Refusal::Unreadable),
+            }
+        };
+        self.srq.pop();
+        out.push(WorkCompletion {
+            wr_id,
+            qp_num: body.dst,
+            status,
+            opcode: WcOpcode::Recv,
+            byte_len: body.byte_len,
+            invalidated: None,
+        });
+        arrival
+    }
+
+    /// Completes a request that wants it.
+    pub(super) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
+        if let Some(qp) = self.qps.find(posted.qp_num) {
+            qp.outstanding -= posted.covers;
+        }
+        let completion = WorkCompletion {
+            wr_id: posted.wr_id,
+            qp_num: posted.qp_num,
+            status: posted.fate.status(),
+            opcode: posted.opcode,
+            byte_len: 0,
+            invalidated: None,
+        };
+        self.cq.push(completion, out);
+    }
+
+    /// Tells the program, once, that the peer is gone.
+    #[cold]
+    pub(super) fn tell(&mut self, num: u32) {
+        if let Some(qp) = self.qps.find(num)
+            && !std::mem::replace(&mut qp.is_told, true)
+        {
+            self.events.push_back(QueueEvent::Disconnected { qp_num: num });
+        }
+    }
+}
+
+/// Completions that no poll has taken yet.
+pub(super) struct CompletionQueue {
+    waiting: VecDeque<WorkCompletion>,
+    depth: usize,
+    is_overrun: bool,
+}
+
+impl CompletionQueue {
+    pub(super) fn new(depth: u32) -> CompletionQueue {
+        let depth = depth as usize;
+        CompletionQueue { waiting: VecDeque::with_capacity(depth), depth, is_overrun: false }
+    }
+
+    /// Hands a completion to the poll that goes on, or keeps it for the next.
+    #[inline]
+    fn push(&mut self, completion: WorkCompletion, out: Option<&mut WcBatch>) {
+        match out {
+            Some(out) if self.waiting.is_empty() && !out.is_full() => out.push(completion),
+            _ if self.waiting.len() < self.depth => self.waiting.push_back(completion),
+            _ => self.is_overrun = true,
+        }
+    }
+
+    /// Forgets what was kept for a queue pair.
+    #[cold]
+    pub(super) fn forget(&mut self, num: u32) {
+        self.waiting.retain(|completion| completion.qp_num != num);
+    }
+
+    /// Hands out what was kept.
+    #[cold]
+    pub(super) fn drain(&mut self, out: &mut WcBatch) {
+        let count = out.remaining_capacity().min(self.waiting.len());
+        out.extend(self.waiting.drain(..count));
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn is_overrun(&self) -> bool {
+        self.is_overrun
+    }
+}
+
+/// The clock of one thread.
+pub(super) enum Clock {
+    /// The machine's.
+    Real,
+    /// A test's, in ns.
+    Virtual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    pub(super) fn new(clock: &FabricClock) -> Clock {
+        match clock {
+            FabricClock::Real => Clock::Real,
+            FabricClock::Virtual(now) => Clock::Virtual(Arc::clone(now)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn now_ns(&self) -> u64 {
+        match self {
+            Clock::Real => {
+                static EPOCH: OnceLock<quanta::Instant> = OnceLock::new();
+                let epoch = EPOCH.get_or_init(quanta::Instant::now);
+                quanta::Instant::now().saturating_duration_since(*epoch).as_nanos() as u64
+            }
+            Clock::Virtual(now) => now.load(Ordering::Acquire),
+        }
+    }
+
+    /// How long a sleep may last that is to end at a time of this clock: a virtual one does not
+    /// wake anybody when it is moved.
+    pub(super) fn nap_max(&self) -> Duration {
+        match self {
+            Clock::Real => Duration::MAX,
+            Clock::Virtual(_) => Duration::from_micros(100),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Sleep and wake without a fence on the fast path.
+//!
+//! ```text
+//!   the one who sends             the one who sleeps
+//!   publish                       asleep = 1
+//!   (nothing)                     membarrier: every running thread of the process has a full fence
+//!   asleep? ── yes ─▶ ring        look at all rings once more
+//!                                 sleep until rung
+//! ```
+//!
+//! Sender: a store, then a load of another line. Without a fence a processor may do the load first
+//! and both sides would miss each other. The sleeper, who has time, puts the fence into everybody.
+
+use std::io;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use super::barrier;
+use super::sync::{AtomicU32, Ordering};
+use rpcrdma_provider::Waker;
+
+/// Where one thread sleeps and others look whether it does.
+pub(super) struct Doze {
+    asleep: CachePadded<AtomicU32>,
+    waker: Waker,
+}
+
+impl Doze {
+    pub(super) fn new() -> io::Result<Doze> {
+        Ok(Doze { asleep: CachePadded::new(AtomicU32::new(0)), waker: Waker::new()? })
+    }
+
+    /// Wakes the owner if it sleeps. To be called after publishing; one load if it does not.
+    #[inline]
+    pub(super) fn poke(&self) {
+        if is_asleep(&self.asleep) {
+            self.wake();
+        }
+    }
+
+    /// Sleeps unless `ready` says that something is there; until poked, until `other` is rung, or
+    /// until `timeout` is over.
+    pub(super) fn sleep(
+        &self,
+        other: &Waker,
+        timeout: Duration,
+        ready: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
+        let timeout = if barrier::is_there() { timeout } else { timeout.min(NAP) };
+        fall_asleep(&self.asleep);
+        let outcome = if ready() { Ok(false) } else { Waker::sleep([&self.waker, other], timeout) };
+        self.asleep.store(0, Ordering::Relaxed);
+        if let Ok(true) = outcome {
+            self.waker.drain();
+        }
+        outcome.map(drop)
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.asleep.store(0, Ordering::Relaxed);
+        self.waker.ring();
+    }
+}
+
+/// The sender's half: is the owner asleep, or about to be?
+#[inline]
+pub(super) fn is_asleep(asleep: &AtomicU32) -> bool {
+    barrier::compiler();
+    asleep.load(Ordering::Relaxed) != 0
+}
+
+/// The sleeper's half. Whatever was published before a sender found us awake is visible now.
+pub(super) fn fall_asleep(asleep: &AtomicU32) {
+    asleep.store(1, Ordering::Relaxed);
+    barrier::heavy();
+}
+
+/// The longest sleep when a wake-up may be missed.
+const NAP: Duration = Duration::from_micros(200);

@@ -1,0 +1,455 @@
+//! Faults on purpose: any provider, with a seeded plan of what goes wrong.
+//!
+//! ```text
+//!   program ──▶ Faulty ──▶ Queues of the fabric, or of a device
+//!                 │ posts: all, some or none taken, with an error or without; what was refused
+//!                 │ completes all the same                 Receives: handed on late
+//!                 │ completions: late, never out of order within a queue pair
+//!                 └ connections, queues, ports and devices lost; bytes of messages changed
+//! ```
+//!
+//! What happens depends on the seed and on the calls, and on nothing else: a run that is driven
+//! in the same order fails in the same way. A program that does not name these types has none of
+//! their code.
+#![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
+
+mod events;
+mod plan;
+mod posts;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
+
+pub use self::plan::{FaultLog, FaultPlan};
+
+use self::plan::SplitMix;
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
+    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, Waker,
+    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+};
+
+/// Queues with faults.
+pub struct Faulty<Q: Queues> {
+    inner: Q,
+    plan: FaultPlan,
+    random: SplitMix,
+    log: Arc<FaultLog>,
+    /// Which queues of their provider they are.
+    which: u64,
+    polls: u64,
+    qps: Vec<Attached<Q::Qp>>,
+    /// Those that are lost, until they are destroyed.
+    lost: Vec<Attached<Q::Qp>>,
+    /// When the program hears of it, counted in polls, and of what.
+    events: VecDeque<(u64, QueueEvent)>,
+    /// Receives that the provider has, in the order of posting.
+    posted: VecDeque<Recv>,
+    /// Receives that the provider does not have yet.
+    withheld: VecDeque<Recv>,
+    /// When the withheld ones are handed on, counted in polls.
+    withheld_until: u64,
+    late: Vec<Late>,
+    ready: VecDeque<WorkCompletion>,
+    /// What is wrong with the completion queue, once something is.
+    broken: Option<CqError>,
+    is_port_down: bool,
+}
+
+/// A Receive, copied.
+struct Recv {
+    wr_id: WrId,
+    sgl: Vec<Sge>,
+}
+
+/// A completion that is kept back.
+struct Late {
+    until: u64,
+    completion: WorkCompletion,
+}
+
+impl<Q: Queues> Faulty<Q> {
+    /// Wraps queues.
+    pub fn new(inner: Q, plan: FaultPlan) -> Faulty<Q> {
+        Faulty::logged(inner, plan, Arc::default(), 0)
+    }
+
+    fn logged(inner: Q, plan: FaultPlan, log: Arc<FaultLog>, which: u64) -> Faulty<Q> {
+        Faulty {
+            inner,
+            plan,
+            random: SplitMix(plan.seed),
+            log,
+            which,
+            polls: 0,
+            qps: Vec::new(),
+            lost: Vec::new(),
+            events: VecDeque::new(),
+            posted: VecDeque::new(),
+            withheld: VecDeque::new(),
+            withheld_until: 0,
+            late: Vec::new(),
+            ready: VecDeque::new(),
+            broken: None,
+            is_port_down: false,
+        }
+    }
+
+    /// Changes the plan; the pseudo-random numbers go on.
+    pub fn set_plan(&mut self, plan: FaultPlan) {
+        self.plan = plan;
+    }
+
+    fn chance(&mut self, ppm: u32) -> bool {
+        ppm > 0 && !self.log.is_off() && self.random.chance(ppm)
+    }
+
+    fn delay(&mut self) -> u64 {
+        self.polls + 1 + self.random.below(self.plan.polls_late_max.max(1).into())
+    }
+
+    /// Hands withheld Receives on, in order, as many as the provider takes.
+    fn hand_on(&mut self) {
+        if self.polls < self.withheld_until {
+            return;
+        }
+        while let Some(recv) = self.withheld.pop_front() {
+            let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
+            // SAFETY: who posted it to us keeps the memory until the completion has been polled.
+            let (taken, _) = unsafe { self.inner.post_srq_recv(&[wr]) }.of(1);
+            if taken == 0 {
+                self.withheld.push_front(recv);
+                return;
+            }
+            self.posted.push_back(recv);
+        }
+    }
+
+    fn accept_completion(&mut self, completion: WorkCompletion) {
+        if completion.opcode == WcOpcode::Recv || completion.status != WcStatus::Success {
+            self.received(&completion);
+        }
+        if completion.status != WcStatus::Success {
+            self.release_all(completion.qp_num);
+        }
+        let is_behind = self.late.iter().any(|late| late.completion.qp_num == completion.qp_num);
+        let is_late = self.chance(self.plan.completion_delayed_ppm);
+        if is_late {
+            FaultLog::note(&self.log.delayed);
+        }
+        let is_explicit = !matches!(completion.opcode, WcOpcode::Recv | WcOpcode::Send);
+        let is_withheld = is_explicit
+            && completion.status == WcStatus::Success
+            && self.chance(self.plan.completion_withheld_ppm);
+        if is_withheld {
+            FaultLog::note(&self.log.completions_withheld);
+            self.late.push(Late { until: u64::MAX, completion });
+        } else if is_late || is_behind {
+            let until = if is_late { self.delay() } else { 0 };
+            self.late.push(Late { until, completion });
+        } else {
+            self.ready.push_back(completion);
+        }
+    }
+
+    /// The Receive is the program's again, once it is told; the last chance to change its bytes.
+    fn received(&mut self, completion: &WorkCompletion) {
+        let Some(at) = self.posted.iter().position(|recv| recv.wr_id == completion.wr_id) else {
+            return;
+        };
+        let Some(recv) = self.posted.remove(at) else { return };
+        let is_message = completion.status == WcStatus::Success && completion.byte_len > 0;
+        if !is_message || !self.chance(self.plan.bytes_changed_ppm) {
+            return;
+        }
+        FaultLog::note(&self.log.messages_changed);
+        let changed = (self.which, completion.qp_num);
+        self.log.changed.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
+        let within = completion.byte_len.min(self.plan.header_len.max(1));
+        for _ in 0..=self.random.below(4) {
+            let offset = self.random.below(within.into()) as u32;
+            let mask = 1 + self.random.below(255) as u8;
+            if let Some(byte) = byte_at(&recv.sgl, offset) {
+                // SAFETY: the byte lies in the part of the Receive that the message has filled;
+                // it is the device's, which we are a part of, until the completion is polled.
+                let old = unsafe { byte.read() };
+                // SAFETY: as above.
+                unsafe { byte.write(old ^ mask) };
+            }
+        }
+    }
+
+    /// A queue pair has failed: what was kept back until then comes.
+    fn release_all(&mut self, qp_num: u32) {
+        let theirs = self.late.iter_mut().filter(|late| late.completion.qp_num == qp_num);
+        theirs.filter(|late| late.until == u64::MAX).for_each(|late| late.until = 0);
+    }
+
+    /// The program has done with a queue pair, or is told that it is lost.
+    fn has_failed(&mut self, is_it: impl Fn(&Attached<Q::Qp>) -> bool) {
+        if let Some(at) = self.qps.iter().position(is_it) {
+            let lost = self.qps.swap_remove(at);
+            self.lost.push(lost);
+            self.release_all(lost.qp_num);
+        }
+    }
+
+    /// Releases late completions whose time has come, each after those before it of its queue pair.
+    fn release(&mut self) {
+        let mut at = 0;
+        while let Some(late) = self.late.get(at) {
+            let qp_num = late.completion.qp_num;
+            let is_first = self.late.iter().take(at).all(|other| other.completion.qp_num != qp_num);
+            let is_over = late.until == u64::MAX && self.log.is_off();
+            if is_first && (late.until <= self.polls || is_over) {
+                self.ready.push_back(self.late.remove(at).completion);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl<Q: Queues> Queues for Faulty<Q> {
+    type Qp = Q::Qp;
+    type Endpoint = Q::Endpoint;
+    type Handle = Q::Handle;
+
+    fn handle(&self) -> Q::Handle {
+        self.inner.handle()
+    }
+
+    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
+        let attached = self.inner.attach(endpoint)?;
+        self.qps.push(attached);
+        Ok(attached)
+    }
+
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.polls += 1;
+        self.break_queue();
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        self.hand_on();
+        self.happen();
+        self.release();
+        let mut batch = WcBatch::new();
+        self.inner.poll_cq(&mut batch)?;
+        for completion in batch {
+            self.accept_completion(completion);
+        }
+        let count = out.remaining_capacity().min(self.ready.len());
+        out.extend(self.ready.drain(..count));
+        Ok(())
+    }
+
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.post_receives(wr) }
+    }
+
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.post_sends(qp, wr) }
+    }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.inner.open_window()
+    }
+
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        if self.chance(self.plan.window_kept_ppm) {
+            FaultLog::note(&self.log.windows_kept);
+            return Err(SetupError::Invalid {
+                what: "memory window",
+                value: "one that is not given back, on purpose".to_owned(),
+                allowed: "none: the plan of faults takes it".to_owned(),
+            });
+        }
+        let renewed = self.inner.renew_window(id)?;
+        if self.chance(self.plan.window_lost_ppm) {
+            FaultLog::note(&self.log.windows_lost);
+            // It is bound to nothing, and nobody can bind it again.
+            return Ok(None);
+        }
+        Ok(renewed)
+    }
+
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        if self.chance(self.plan.expose_refused_ppm) {
+            FaultLog::note(&self.log.exposures_refused);
+            let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
+            return Err(RegisterError::Device { bytes: sge.length as usize, source });
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.expose(sge, access) }
+    }
+
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        if self.chance(self.plan.conceal_failed_ppm) {
+            FaultLog::note(&self.log.exposures_kept);
+            return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        self.inner.conceal(rkey)
+    }
+
+    fn disconnect(&mut self, qp: Q::Qp) {
+        self.has_failed(|attached| attached.qp == qp);
+        self.inner.disconnect(qp);
+    }
+
+    fn destroy(&mut self, qp: Q::Qp) {
+        self.has_failed(|attached| attached.qp == qp);
+        if let Some(at) = self.lost.iter().position(|lost| lost.qp == qp) {
+            let Attached { qp_num, .. } = self.lost.swap_remove(at);
+            // What was received was received, and its memory is owed to the program.
+            let is_dropped =
+                |wc: &WorkCompletion| wc.qp_num == qp_num && wc.opcode != WcOpcode::Recv;
+            self.late.retain(|late| !is_dropped(&late.completion));
+            self.ready.retain(|completion| !is_dropped(completion));
+            self.forget_events(qp_num);
+        }
+        self.inner.destroy(qp);
+        if self.chance(self.plan.recv_taken_along_ppm)
+            && let Some(Recv { wr_id, .. }) = self.withheld.pop_front()
+        {
+            FaultLog::note(&self.log.recvs_taken_along);
+            self.ready.push_back(WorkCompletion {
+                wr_id,
+                qp_num: 0,
+                status: WcStatus::Flushed,
+                // Of a completion with an error it says nothing.
+                opcode: WcOpcode::Send,
+                byte_len: 0,
+                invalidated: None,
+            });
+        }
+    }
+
+    fn next_event(&mut self) -> Option<QueueEvent> {
+        self.next_of_all()
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        let is_busy = !self.withheld.is_empty() || !self.late.is_empty() || !self.ready.is_empty();
+        if is_busy || !self.events.is_empty() {
+            return Ok(());
+        }
+        self.inner.wait(waker, timeout)
+    }
+}
+
+/// A provider whose queues have faults.
+pub struct FaultyProvider<P> {
+    inner: P,
+    plan: FaultPlan,
+    opened: AtomicU64,
+    log: Arc<FaultLog>,
+}
+
+impl<P: Provider> FaultyProvider<P> {
+    /// Wraps a provider. Each of its queues gets the plan with a seed of its own.
+    pub fn new(inner: P, plan: FaultPlan) -> FaultyProvider<P> {
+        FaultyProvider { inner, plan, opened: AtomicU64::new(0), log: Arc::default() }
+    }
+
+    /// What goes wrong in its queues.
+    pub fn log(&self) -> Arc<FaultLog> {
+        Arc::clone(&self.log)
+    }
+}
+
+impl<P: Provider> Provider for FaultyProvider<P> {
+    type Queues = Faulty<P::Queues>;
+    type Cm = FaultyCm<P::Cm>;
+
+    fn caps(&self) -> &DeviceCaps {
+        self.inner.caps()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.inner.check(config)
+    }
+
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        self.inner.registrar()
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<Faulty<P::Queues>, SetupError> {
+        let inner = self.inner.open_queues(attr)?;
+        let which = self.opened.fetch_add(1, Ordering::Relaxed);
+        let seed = SplitMix(self.plan.seed.wrapping_add(which)).next();
+        let (plan, log) = (FaultPlan { seed, ..self.plan }, Arc::clone(&self.log));
+        Ok(Faulty::logged(inner, plan, log, which))
+    }
+
+    fn open_cm(&self) -> Result<FaultyCm<P::Cm>, SetupError> {
+        Ok(FaultyCm(self.inner.open_cm()?))
+    }
+}
+
+/// The connection manager of a [`FaultyProvider`]: it has no faults of its own.
+pub struct FaultyCm<C>(C);
+
+impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
+    type Queues = Faulty<C::Queues>;
+    type Request = C::Request;
+
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.0.listen(at)
+    }
+
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.0.unlisten(at);
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        self.0.connect(to, on, param)
+    }
+
+    fn accept(
+        &mut self,
+        request: C::Request,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint<Self>, SetupError> {
+        self.0.accept(request, on, param)
+    }
+
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        self.0.cancel(id)
+    }
+
+    fn reject(&mut self, request: C::Request, private: &[u8]) {
+        self.0.reject(request, private);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
+        self.0.next(waker, timeout).map(CmEvent::passed_on)
+    }
+}
+
+/// The address of a byte of a message in its scatter list.
+fn byte_at(sgl: &[Sge], mut offset: u32) -> Option<*mut u8> {
+    for sge in sgl {
+        if offset < sge.length {
+            let address = sge.addr as usize + offset as usize;
+            return Some(std::ptr::with_exposed_provenance_mut(address));
+        }
+        offset -= sge.length;
+    }
+    None
+}

@@ -1,0 +1,176 @@
+//! What may become of a post: every outcome that a driver may produce.
+#![expect(unsafe_code, reason = "posting is unsafe")]
+
+use std::sync::atomic::AtomicU64;
+
+use super::{FaultLog, Faulty, Late, Recv};
+use rpcrdma_provider::{
+    PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId,
+};
+
+/// How often a post ends in which way, in millionths.
+#[derive(Debug, Clone, Copy)]
+struct Chances {
+    refused: u32,
+    cut: u32,
+    failed: u32,
+    gone: u32,
+    silent: u32,
+    ghost: u32,
+    /// Where these are counted, in the same order.
+    log: fn(&FaultLog) -> [&AtomicU64; 6],
+}
+
+/// What becomes of a post that does not simply succeed.
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    /// So many requests go on to the device.
+    count: usize,
+    /// And this is what the program hears beside their number.
+    why: Option<PostError>,
+    /// Whether the first of the others completes all the same.
+    has_ghost: bool,
+}
+
+impl<Q: Queues> Faulty<Q> {
+    /// What becomes of a post of `len` requests.
+    fn fate(&mut self, len: usize, chances: Chances) -> Option<Fate> {
+        let full = Some(PostError::QueueFull);
+        let some = |random: &mut super::SplitMix, bound: usize| random.below(bound as u64) as usize;
+        let (kind, count, why) = if self.chance(chances.refused) {
+            (0, 0, full)
+        } else if len > 1 && self.chance(chances.cut) {
+            (1, 1 + some(&mut self.random, len - 1), full)
+        } else if self.chance(chances.failed) {
+            (2, len, full)
+        } else if self.chance(chances.gone) {
+            (3, some(&mut self.random, len + 1), Some(PostError::QpGone))
+        } else if len > 0 && self.chance(chances.silent) {
+            (4, some(&mut self.random, len), None)
+        } else {
+            return None;
+        };
+        let has_ghost = count < len && self.chance(chances.ghost);
+        let counters = (chances.log)(&self.log);
+        FaultLog::note(counters[kind]);
+        if has_ghost {
+            FaultLog::note(counters[5]);
+        }
+        Some(Fate { count, why, has_ghost })
+    }
+
+    /// As [`Queues::post_send`], with faults.
+    ///
+    /// # Safety
+    /// That of [`Queues::post_send`].
+    pub(super) unsafe fn post_sends(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+        let plan = &self.plan;
+        let chances = Chances {
+            refused: plan.send_refused_ppm,
+            cut: plan.send_cut_ppm,
+            failed: plan.send_failed_ppm,
+            gone: plan.send_gone_ppm,
+            silent: plan.send_silent_ppm,
+            ghost: plan.send_ghost_ppm,
+            log: |log| {
+                let FaultLog { sends_refused, sends_cut, sends_failed, sends_gone, .. } = log;
+                let FaultLog { sends_silent, send_ghosts, .. } = log;
+                [sends_refused, sends_cut, sends_failed, sends_gone, sends_silent, send_ghosts]
+            },
+        };
+        let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.inner.post_send(qp, wr) };
+        };
+        let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
+        if has_ghost && let Some(qp_num) = known.map(|attached| attached.qp_num) {
+            let status = self.ghost_status();
+            self.haunt(ghost(wr[count].wr_id, qp_num, (status, WcOpcode::Send)));
+        }
+        // SAFETY: the caller's promise is passed on.
+        let posted = unsafe { self.inner.post_send(qp, &wr[..count]) };
+        outcome(posted, count, why)
+    }
+
+    /// As [`Queues::post_srq_recv`], with faults.
+    ///
+    /// # Safety
+    /// That of [`Queues::post_srq_recv`].
+    pub(super) unsafe fn post_receives(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        let plan = &self.plan;
+        let chances = Chances {
+            refused: plan.recv_refused_ppm,
+            cut: plan.recv_cut_ppm,
+            failed: plan.recv_failed_ppm,
+            gone: plan.recv_gone_ppm,
+            silent: plan.recv_silent_ppm,
+            ghost: plan.recv_ghost_ppm,
+            log: |log| {
+                let FaultLog { recvs_refused, recvs_cut, recvs_failed, recvs_gone, .. } = log;
+                let FaultLog { recvs_silent, recv_ghosts, .. } = log;
+                [recvs_refused, recvs_cut, recvs_failed, recvs_gone, recvs_silent, recv_ghosts]
+            },
+        };
+        let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.hand_in(wr) };
+        };
+        if has_ghost {
+            let status = self.ghost_status();
+            let at = self.random.below(self.qps.len() as u64 + 1) as usize;
+            let qp_num = self.qps.get(at).map_or(0, |attached| attached.qp_num);
+            self.haunt(ghost(wr[count].wr_id, qp_num, (status, WcOpcode::Recv)));
+        }
+        // SAFETY: the caller's promise is passed on.
+        let posted = unsafe { self.hand_in(&wr[..count]) };
+        outcome(posted, count, why)
+    }
+
+    /// Hands Receives to the provider, or keeps them for later.
+    ///
+    /// # Safety
+    /// That of [`Queues::post_srq_recv`].
+    unsafe fn hand_in(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
+        if self.chance(self.plan.recv_withheld_ppm) {
+            self.withheld_until = self.delay();
+            FaultLog::note(&self.log.recvs_withheld);
+        }
+        if !self.withheld.is_empty() || self.polls < self.withheld_until {
+            self.withheld.extend(copies);
+            return Taken::without_error(wr.len());
+        }
+        // SAFETY: the caller's promise is passed on.
+        let posted = unsafe { self.inner.post_srq_recv(wr) };
+        let (taken, _) = posted.of(wr.len());
+        self.posted.extend(copies.take(taken));
+        posted
+    }
+
+    /// A completion of what was refused is on its way: at once, or behind others.
+    fn haunt(&mut self, completion: WorkCompletion) {
+        let until = self.delay();
+        self.late.push(Late { until, completion });
+    }
+
+    fn ghost_status(&mut self) -> WcStatus {
+        match self.random.below(3) {
+            0 => WcStatus::Flushed,
+            1 => WcStatus::LocalOperation,
+            _ => WcStatus::Success,
+        }
+    }
+}
+
+/// What the program hears, when `count` requests have gone on.
+fn outcome(posted: Taken, count: usize, why: Option<PostError>) -> Taken {
+    match (posted.of(count), why) {
+        ((taken, None), None) => Taken::without_error(taken),
+        // What the provider itself says goes first.
+        ((taken, Some(why)), _) | ((taken, None), Some(why)) => Taken::with_error(taken, why),
+    }
+}
+
+fn ghost(wr_id: WrId, qp_num: u32, (status, opcode): (WcStatus, WcOpcode)) -> WorkCompletion {
+    WorkCompletion { wr_id, qp_num, status, opcode, byte_len: 0, invalidated: None }
+}

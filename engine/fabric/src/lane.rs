@@ -1,0 +1,468 @@
+//! The lane: all traffic with one other set of queues, and the bookkeeping of what was sent.
+//!
+//! A lane carries the queue pairs between two sets of queues, however many there are. Acks say how
+//! many slots were taken; they travel in every slot of the other direction, and on the ack line
+//! only when nothing else goes that way: a store to a line that the peer reads, in front of a
+//! reply, would delay the reply.
+
+mod local;
+mod remote;
+mod sent;
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use self::remote::PendingRead;
+use super::core::{Arrival, Core, Posted};
+use super::endpoint::Link;
+use super::keys::Reader;
+use super::port::Port;
+use super::qp::{Fate, QueuePair};
+#[cfg(all(test, not(loom)))]
+use super::ring;
+use super::ring::{Acks, Consumer, Producer, Refusal};
+use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
+
+/// A message for a Receive.
+pub(super) const OP_SEND: u8 = 1;
+/// The queue pair of the sender is in the error state.
+pub(super) const OP_DISCONNECT: u8 = 2;
+/// A message for a Receive that takes a key of the receiver back.
+pub(super) const OP_SEND_INVALIDATE: u8 = 3;
+/// Bytes for memory of the receiver.
+pub(super) const OP_WRITE: u8 = 4;
+/// A wish for bytes of the receiver's memory; the pieces say where they shall go.
+pub(super) const OP_READ: u8 = 5;
+
+/// One end of a pair of rings.
+pub(super) struct Lane {
+    pub tx: Producer,
+    pub rx: Consumer,
+    pub peer: Arc<Port>,
+    link: Arc<Link>,
+    /// Which end of the link it is.
+    side: usize,
+    /// Its place among the lanes of its queues.
+    pub index: u32,
+    /// Queue pairs that use it.
+    pub qps: u32,
+    /// The peer's queues are gone.
+    pub is_dead: bool,
+    /// By position of the slot.
+    posted: Box<[Posted]>,
+    mask: u64,
+    /// The newest acks seen.
+    acked: Acks,
+    /// Refusals dealt with.
+    refusals: u64,
+    /// Where the peer knows us to be.
+    announced: u64,
+    /// Polls without a message since something was left to announce.
+    quiet: u32,
+    /// The last poll took something.
+    is_streaming: bool,
+    /// Since when the front of `rx` finds no Receive: position and time in ns.
+    blocked: Option<(u64, u64)>,
+    /// Position up to which acks behind a blocked front were read.
+    peeked: u64,
+    /// Which of the three lists below have something in them: [`CHORE_SEND`], [`CHORE_READ`].
+    chores: u8,
+    /// Reads of the peer that were taken and not carried out, in order.
+    reads: VecDeque<PendingRead>,
+    /// Reads of ours that are under way, requests that complete behind a slot, and one for a delay:
+    /// as long as there are any, slots come back one by one.
+    care: u32,
+    /// Queue pairs of the peer that are to be told of a disconnect.
+    goodbyes: VecDeque<u32>,
+    /// Queue pairs whose requests wait for room, each once.
+    waiting: VecDeque<u32>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        (tx, rx): (Producer, Consumer),
+        (link, side): (Arc<Link>, usize),
+        (slots, index, is_delayed): (u32, u32, bool),
+    ) -> Lane {
+        let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
+        let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
+        let (acked, announced) = (tx.acks(), rx.next());
+        Lane {
+            tx,
+            rx,
+            peer: Arc::clone(&link.ports[1 - side]),
+            link,
+            side,
+            index,
+            qps: 0,
+            is_dead: false,
+            posted: vec![nothing; slots as usize].into_boxed_slice(),
+            mask: u64::from(slots - 1),
+            acked,
+            refusals: 0,
+            announced,
+            quiet: 0,
+            is_streaming: false,
+            blocked: None,
+            peeked: 0,
+            chores: 0,
+            reads: VecDeque::new(),
+            care: is_delayed.into(),
+            goodbyes: VecDeque::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Which end of which link it is.
+    pub(super) fn link_end(&self) -> (u64, usize) {
+        (self.link.id, self.side)
+    }
+
+    /// Makes room for one more queue pair, so that the data path needs none.
+    pub(super) fn add_qp(&mut self, reads_max: u32) {
+        self.qps += 1;
+        let count = self.qps as usize;
+        // A Read keeps its slot until it is carried out.
+        let reads = count.saturating_mul(reads_max as usize).min(self.posted.len());
+        self.reads.reserve(reads.saturating_sub(self.reads.len()));
+        self.goodbyes.reserve(count);
+        self.waiting.reserve(count);
+    }
+
+    /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
+    #[inline(always)]
+    pub(super) fn poll(
+        &mut self,
+        core: &mut Core,
+        reader: &Reader,
+        out: &mut WcBatch,
+        budget: usize,
+    ) {
+        let now = core.now_if_delayed();
+        // The first message after an idle poll goes up alone: looking for a second one would wait
+        // for a line that the peer does not have in its hands, and so would the program's reply.
+        // Housekeeping waits for the next poll.
+        let budget = if self.is_streaming { budget } else { 1 };
+        let taken = self.receive((core, reader), out, now, budget);
+        let is_due = if taken == 0 { !self.is_still() } else { self.is_streaming };
+        if is_due || core.delay_ns != 0 {
+            self.housekeep(core, out, now, taken == 0);
+        }
+        self.is_streaming = taken > 0;
+        if taken > 0 {
+            self.quiet = 0;
+        }
+        if self.chores != 0 {
+            self.do_chores((core, reader), out, now);
+        }
+    }
+
+    /// Whether there is nothing to say to the peer, nothing that it has said, and it is there.
+    #[inline]
+    fn is_still(&self) -> bool {
+        self.announced == self.rx.next()
+            && self.acked.taken() == self.tx.freed()
+            && self.tx.acks() <= self.acked
+            && !self.rx.is_closed()
+    }
+
+    /// Acknowledges what was taken and completes what was acknowledged.
+    #[inline(never)]
+    fn housekeep(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, is_idle: bool) {
+        if self.announced == self.rx.next() && core.delay_ns == 0 {
+            self.quiet = 0;
+        } else {
+            self.announce_if_due(core.delay_ns != 0, is_idle);
+        }
+        if is_idle {
+            if self.tx.freed() != self.tx.head() {
+                self.read_ack_line();
+            }
+            if self.rx.is_closed() {
+                self.close(core, out);
+            }
+        }
+        if self.acked.taken() != self.tx.freed() {
+            self.retire(core, Some(out), now);
+        }
+    }
+
+    /// Says what was taken if it is much, or if nothing comes that would be answered.
+    #[inline(never)]
+    fn announce_if_due(&mut self, is_delayed: bool, is_idle: bool) {
+        let unsaid = self.rx.next() - self.announced;
+        self.quiet = if is_idle && unsaid != 0 { self.quiet + 1 } else { 0 };
+        if unsaid > self.mask / 4 || self.quiet >= QUIET_POLLS || is_delayed {
+            self.announce();
+        }
+    }
+
+    /// Takes messages until there is none, or no room for a completion. Returns how many.
+    #[inline(always)]
+    fn receive(
+        &mut self,
+        (core, reader): (&mut Core, &Reader),
+        out: &mut WcBatch,
+        now: u64,
+        budget: usize,
+    ) -> usize {
+        self.rx.prefetch_front();
+        if out.is_full() || self.rx.front().is_none() {
+            return 0;
+        }
+        reader.begin(&mut core.keys);
+        let taken = self.take(core, out, now, budget);
+        reader.end();
+        taken
+    }
+
+    /// As [`Lane::receive`], while keys may be used. There is a message, and room for it.
+    #[inline(always)]
+    fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
+        let mut taken = 0;
+        let mut front = self.rx.front();
+        while let Some(body) = front {
+            if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
+                break;
+            }
+            self.acked = self.acked.max(body.acks());
+            taken += 1;
+            if body.op == OP_SEND && body.pieces == 0 && core.arrive_short(body, out) {
+                self.rx.release();
+            } else if !self.receive_other(core, out, now) {
+                return taken - 1;
+            }
+            if taken == budget || out.is_full() {
+                break;
+            }
+            self.rx.prefetch_front();
+            front = self.rx.front();
+        }
+        taken
+    }
+
+    /// Whether the front has travelled long enough; if so, says when it is taken.
+    #[cold]
+    fn has_come(&self, delay_ns: u64, now: u64) -> bool {
+        if now < self.rx.published_at().saturating_add(delay_ns) {
+            return false;
+        }
+        self.rx.stamp_taken(now);
+        true
+    }
+
+    /// Takes the front, whatever it is. False if it waits for a Receive.
+    #[inline(never)]
+    fn receive_other(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+        let Some(body) = self.rx.front() else { return true };
+        if body.op != OP_SEND {
+            return self.carry_out(core, out, now);
+        }
+        let dst = body.dst;
+        let arrival = core.arrive(&self.rx, body, out);
+        self.settle(core, out, now, (dst, arrival))
+    }
+
+    /// Gives the front back as it has ended. False if it waits for a Receive.
+    fn settle(
+        &mut self,
+        core: &mut Core,
+        out: &mut WcBatch,
+        now: u64,
+        (dst, arrival): (u32, Arrival),
+    ) -> bool {
+        match arrival {
+            Arrival::Delivered => self.rx.release(),
+            Arrival::Refused(why) => self.refuse(core, out, now, dst, why),
+            Arrival::NoReceive { patience } if self.give_up(core, patience) => {
+                self.refuse(core, out, now, dst, Refusal::NotReady);
+            }
+            Arrival::NoReceive { .. } => return false,
+        }
+        true
+    }
+
+    /// The front of the ring cannot be delivered; its queue pair is lost on both sides.
+    #[cold]
+    fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
+        self.finish_reads_of(core, dst);
+        self.rx.refuse(why);
+        self.announce();
+        self.peer_left(core, out, now, dst);
+    }
+
+    /// The queue pair's peer will not be heard of again.
+    #[cold]
+    fn peer_left(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, num: u32) {
+        self.retire(core, Some(out), now);
+        if self.fail(core, Some(out), num) {
+            core.tell(num);
+        }
+    }
+
+    /// Whether the front has waited for a Receive long enough. Meanwhile the acks behind it are
+    /// read, so that what we sent completes.
+    #[cold]
+    fn give_up(&mut self, core: &mut Core, patience: u8) -> bool {
+        let front = self.rx.next();
+        if self.rx.is_cancelled() {
+            return true;
+        }
+        let since = match self.blocked {
+            Some((position, since)) if position == front => since,
+            _ => {
+                core.rnr_count += 1;
+                self.peeked = front + 1;
+                let since = if patience < RNR_RETRY_FOREVER { core.clock.now_ns() } else { 0 };
+                self.blocked = Some((front, since));
+                since
+            }
+        };
+        while self.peeked - front <= self.mask
+            && let Some(body) = self.rx.peek(self.peeked)
+        {
+            self.acked = self.acked.max(body.acks());
+            self.peeked += 1;
+        }
+        if patience >= RNR_RETRY_FOREVER {
+            return false;
+        }
+        let waited = core.clock.now_ns().saturating_sub(since);
+        waited >= u64::from(patience).saturating_mul(core.rnr_timer_ns)
+    }
+
+    /// Looks whether the peer has taken more than it could say in its slots.
+    #[inline]
+    pub(super) fn read_ack_line(&mut self) {
+        self.acked = self.acked.max(self.tx.acks());
+    }
+
+    /// Says on the ack line what was taken.
+    #[cold]
+    pub(super) fn announce(&mut self) {
+        self.quiet = 0;
+        if self.announced != self.rx.next() {
+            self.announced = self.rx.next();
+            self.rx.announce();
+            self.peer.doze.poke();
+        }
+    }
+
+    /// The peer's queues are gone: nothing comes from them and nobody looks at our slots.
+    #[cold]
+    fn close(&mut self, core: &mut Core, out: &mut WcBatch) {
+        if self.is_dead || self.rx.front().is_some() {
+            return;
+        }
+        if !self.tx.is_abandoned() {
+            return;
+        }
+        // What it took before is a success.
+        self.read_ack_line();
+        self.retire(core, Some(out), core.now_if_delayed());
+        self.is_dead = true;
+        let ours = core.qps.iter().filter(|qp| qp.lane == self.index);
+        let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
+        for num in nums {
+            if self.fail(core, Some(out), num) {
+                core.tell(num);
+            }
+        }
+        self.acked = self.tx.reclaim(self.acked);
+        self.goodbyes.clear();
+        self.reads.clear();
+    }
+
+    /// Whether something that a peer has sent before it left may still be in the ring.
+    #[cold]
+    pub(super) fn has_more(&self, qp: &mut QueuePair) -> bool {
+        let until = match qp.last_words {
+            Some(until) => until.get(),
+            None => {
+                let behind = self.rx.next() + self.mask + 1;
+                qp.last_words = NonZeroU64::new(behind);
+                behind
+            }
+        };
+        self.rx.front().is_some() && self.rx.next() < until
+    }
+
+    /// Whether a poll would find something, and if not, when it might: time in ns.
+    pub(super) fn outlook(&self, core: &Core) -> Outlook {
+        if self.is_dead {
+            return Outlook::Nothing;
+        }
+        let chores = self.outlook_of_reads(core).sooner(self.outlook_of_requests());
+        chores.sooner(self.outlook_of_slots(core))
+    }
+
+    fn outlook_of_slots(&self, core: &Core) -> Outlook {
+        if self.rx.front().is_some() {
+            let due = self.rx.published_at().saturating_add(core.delay_ns);
+            let is_blocked = core.srq.front().is_none()
+                && self.blocked.is_some_and(|(position, _)| position == self.rx.next());
+            if core.delay_ns != 0 && core.clock.now_ns() < due {
+                return Outlook::At(due);
+            }
+            if !is_blocked {
+                return Outlook::Now;
+            }
+            // Only the program can end it, or the peer's patience.
+            return Outlook::Soon;
+        }
+        if self.rx.is_closed() {
+            return Outlook::Now;
+        }
+        let acked = self.acked.max(self.tx.acks());
+        if acked.taken() == self.tx.freed() || self.is_read_under_way(self.tx.freed()) {
+            return Outlook::Nothing;
+        }
+        if core.delay_ns == 0 {
+            return Outlook::Now;
+        }
+        let due = self.tx.taken_at(self.tx.freed()).saturating_add(core.delay_ns);
+        if core.clock.now_ns() < due { Outlook::At(due) } else { Outlook::Now }
+    }
+}
+
+/// What a poll can expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outlook {
+    /// Something is there.
+    Now,
+    /// Something will be there at that time, in ns.
+    At(u64),
+    /// Something waits for a Receive.
+    Soon,
+    /// Nothing until the peer does something.
+    Nothing,
+}
+
+impl Outlook {
+    pub(super) fn sooner(self, other: Outlook) -> Outlook {
+        match (self, other) {
+            (Outlook::Now, _) | (_, Outlook::Now) => Outlook::Now,
+            (Outlook::At(one), Outlook::At(other)) => Outlook::At(one.min(other)),
+            (Outlook::At(at), _) | (_, Outlook::At(at)) => Outlook::At(at),
+            (Outlook::Soon, _) | (_, Outlook::Soon) => Outlook::Soon,
+            (Outlook::Nothing, Outlook::Nothing) => Outlook::Nothing,
+        }
+    }
+}
+
+/// Polls without a message after which the peer is told what was taken: longer than a peer takes
+/// to answer, so that the answer to our answer carries it.
+const QUIET_POLLS: u32 = 16;
+/// A Send is retried without end.
+const RNR_RETRY_FOREVER: u8 = 7;
+
+/// Lets `slots` slots go by, in both directions of a lane in which nothing is under way.
+#[cfg(all(test, not(loom)))]
+pub(super) fn skip([a, b]: [&mut Lane; 2], slots: u64) {
+    ring::skip(&mut a.tx, &mut b.rx, slots);
+    ring::skip(&mut b.tx, &mut a.rx, slots);
+    for lane in [a, b] {
+        (lane.acked, lane.announced) = (lane.tx.acks(), lane.rx.next());
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests that are carried out on this side, in their place among those that are sent.
+//!
+//! A Bind or an invalidation has taken effect when it is behind nothing that has not begun, and
+//! completes behind everything that was posted before it.
+
+use std::num::NonZeroU64;
+
+use super::Lane;
+use crate::core::{Core, Posted};
+use crate::qp::{Fate, QueuePair, State, opcode_of};
+use rpcrdma_provider::{SendOp, WcBatch};
+
+impl Lane {
+    /// Binds or invalidates, and completes it as soon as what was sent before it has completed.
+    /// False if a rule forbids it: nothing has happened then.
+    pub(crate) fn carry_out_here(
+        &mut self,
+        core: &mut Core,
+        out: Option<&mut WcBatch>,
+        posted: Posted,
+        op: SendOp,
+    ) -> bool {
+        let Core { rights, keys, qps, backlog, .. } = core;
+        let is_done = match op {
+            SendOp::Bind(bind) => rights.bind(keys, posted.qp_num, &bind),
+            SendOp::Invalidate { rkey } => rights.invalidate(posted.qp_num, rkey),
+            _ => false,
+        };
+        let Some(qp) = qps.find(posted.qp_num).filter(|_| is_done) else { return false };
+        let Some(behind) = self.under_way(qp) else {
+            if posted.fate != Fate::Silent {
+                core.complete(&posted, out);
+            }
+            return true;
+        };
+        self.care += 1;
+        let Posted { wr_id, fate, covers, .. } = posted;
+        backlog.append(&mut qp.locals, (wr_id, fate, covers), |request| {
+            (request.op, request.behind) = (op, behind);
+        });
+        true
+    }
+
+    /// Completes what was carried out here and waits for the slots before `behind` alone; with
+    /// `fate` in place of its own, if there is one.
+    pub(super) fn complete_behind(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        (num, behind): (u32, u64),
+        fate: Option<Fate>,
+    ) {
+        while let Some(qp) = core.qps.find(num)
+            && let Some(request) = core.backlog.front(&qp.locals)
+            && request.behind == behind
+        {
+            let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
+            let covers = if fate.is_some() { 0 } else { request.covers };
+            let fate = fate.unwrap_or(request.fate);
+            core.backlog.pop(&mut qp.locals);
+            self.care -= 1;
+            if fate != Fate::Silent {
+                let posted = Posted { wr_id, qp_num: num, covers, fate, opcode };
+                core.complete(&posted, out.as_deref_mut());
+            }
+        }
+    }
+
+    /// The position behind the newest slot of a queue pair that has not come back.
+    pub(super) fn under_way(&self, qp: &QueuePair) -> Option<u64> {
+        qp.sent_until.map(NonZeroU64::get).filter(|until| *until > self.tx.freed())
+    }
+
+    /// A Read has come to its end: what waited for it may begin.
+    pub(super) fn read_has_ended(&mut self, core: &mut Core, num: u32) {
+        let Some(qp) = core.qps.find(num) else { return };
+        qp.reads = qp.reads.saturating_sub(1);
+        if qp.state == State::Held {
+            (qp.state, qp.is_waiting) = (State::Ready, true);
+            self.enqueue(num);
+        }
+    }
+}

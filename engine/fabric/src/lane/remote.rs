@@ -1,0 +1,228 @@
+//! What peers do to our memory: Writes, Reads, and Sends that invalidate.
+//!
+//! ```text
+//!   requester   READ ─────▶ SEND ─────▶
+//!   responder        take         take, deliver      carry out: check, copy ─▶ verdict
+//!                                                    not before the next poll, nor before the
+//!                                                    data could have travelled back
+//! ```
+//!
+//! A Read is taken in order, when its key is looked at for the first time, and carried out late, when
+//! the key is looked at once more: everything behind it may overtake it, as on a device. Who wants
+//! it done first posts a fence.
+
+use super::{Lane, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Outlook};
+use crate::core::{Arrival, Core};
+use crate::dma::{self, DmaError};
+use crate::keys::Reader;
+use crate::qp::State;
+use crate::rights::Granted;
+use crate::ring::{Body, Consumer, Refusal};
+use rpcrdma_mempool::Access;
+use rpcrdma_provider::{WcBatch, WcOpcode};
+
+/// A Read that was taken.
+pub(super) struct PendingRead {
+    position: u64,
+    /// It was taken in this poll.
+    is_new: bool,
+    /// When the data arrive at the requester, in ns.
+    due: u64,
+    /// The address of our memory that it wants.
+    from: u64,
+    body: Body,
+}
+
+impl Lane {
+    /// Carries out the front, which is no plain Send. False if it waits for a Receive.
+    #[inline(never)]
+    pub(super) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+        let Some(body) = self.rx.front() else { return true };
+        let dst = body.dst;
+        let arrival = match body.op {
+            OP_WRITE => core.write(&self.rx, body),
+            OP_SEND_INVALIDATE => core.arrive_invalidating(&self.rx, body, out),
+            OP_READ => {
+                self.take_read(core, out, now);
+                return true;
+            }
+            _ => {
+                self.rx.release();
+                self.peer_left(core, out, now, dst);
+                return true;
+            }
+        };
+        self.settle(core, out, now, (dst, arrival))
+    }
+
+    /// Takes a Read in its turn. Whether its key is good is said at once.
+    fn take_read(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+        let Some(&body) = self.rx.front() else { return };
+        let (from, position) = (self.rx.target(), self.rx.next());
+        if let Err(why) = core.readable(&body, from) {
+            self.finish_reads_of(core, body.dst);
+            self.rx.finish(position, Err(why));
+            self.rx.release();
+            self.announce();
+            self.peer_left(core, out, now, body.dst);
+            return;
+        }
+        let due = now.saturating_add(core.delay_ns);
+        self.reads.push_back(PendingRead { position, is_new: true, due, from, body });
+        self.chores |= CHORE_READ;
+        self.rx.release();
+    }
+
+    /// Reads of the peer that are due, then requests of ours that wait.
+    #[inline(never)]
+    pub(super) fn do_chores(
+        &mut self,
+        (core, reader): (&mut Core, &Reader),
+        out: &mut WcBatch,
+        now: u64,
+    ) {
+        if self.chores & CHORE_READ != 0 {
+            reader.begin(&mut core.keys);
+            self.carry_out_reads(core, out, now);
+            reader.end();
+        }
+        if self.chores & CHORE_SEND != 0 {
+            self.drain(core, Some(out), now);
+        }
+    }
+
+    /// Carries out the Reads that are due and were taken in an earlier poll.
+    fn carry_out_reads(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) {
+        let before = self.reads.len();
+        while let Some(read) = self.reads.pop_front_if(|read| !read.is_new && read.due <= now) {
+            let outcome = core.read(&self.rx, &read);
+            self.rx.finish(read.position, outcome);
+            if outcome.is_err() {
+                self.finish_reads_of(core, read.body.dst);
+                self.peer_left(core, out, now, read.body.dst);
+            }
+        }
+        self.reads
+            .iter_mut()
+            .rev()
+            .take_while(|read| read.is_new)
+            .for_each(|read| read.is_new = false);
+        if self.reads.is_empty() {
+            self.chores &= !CHORE_READ;
+        }
+        if self.reads.len() != before {
+            self.announce();
+            self.peer.doze.poke();
+        }
+    }
+
+    /// Carries out the Reads of a queue pair that is going to fail: what the peer asked for before
+    /// is answered. The answers are under way as long as they would have been.
+    #[cold]
+    pub(super) fn finish_reads_of(&mut self, core: &Core, num: u32) {
+        let rx = &self.rx;
+        self.reads.retain(|read| {
+            let is_theirs = read.body.dst == num;
+            if is_theirs {
+                rx.finish(read.position, core.read(rx, read));
+            }
+            !is_theirs
+        });
+    }
+
+    /// Whether the slot at `position` is that of a Read of ours that the peer has not carried out.
+    pub(super) fn is_read_under_way(&self, position: u64) -> bool {
+        self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
+            && self.tx.verdict(position).is_none()
+    }
+
+    /// When requests of ours that wait can go on, as far as that is not the peer's affair.
+    pub(super) fn outlook_of_requests(&self) -> Outlook {
+        if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
+            Outlook::Nothing
+        } else if self.tx.freed() == self.tx.head() {
+            Outlook::Now
+        } else {
+            // One that fails here waits for those before it.
+            Outlook::Soon
+        }
+    }
+
+    /// When the next Read of the peer is to be carried out.
+    pub(super) fn outlook_of_reads(&self, core: &Core) -> Outlook {
+        match self.reads.front() {
+            None => Outlook::Nothing,
+            Some(read) if core.delay_ns != 0 && core.clock.now_ns() < read.due => {
+                Outlook::At(read.due)
+            }
+            Some(_) => Outlook::Now,
+        }
+    }
+}
+
+impl Core {
+    /// Carries a Write out.
+    fn write(&self, rx: &Consumer, body: &Body) -> Arrival {
+        let to = match self.granted(body, rx.target(), Access::REMOTE_WRITE) {
+            Ok(to) => to,
+            Err(why) => return Arrival::Refused(why),
+        };
+        let outcome = if body.pieces == 0 {
+            Some(dma::write(body, to, &self.keys))
+        } else {
+            rx.fetch(|| dma::write(body, to, &self.keys))
+        };
+        outcome.map_or(Arrival::Refused(Refusal::Gone), |outcome| match outcome {
+            Ok(()) => Arrival::Delivered,
+            Err(_) => Arrival::Refused(Refusal::Unreadable),
+        })
+    }
+
+    /// The bytes that a Read asks for.
+    fn readable(&self, body: &Body, from: u64) -> Result<Granted, Refusal> {
+        self.granted(body, from, Access::REMOTE_READ)
+    }
+
+    /// Carries a Read out.
+    fn read(&self, rx: &Consumer, read: &PendingRead) -> Result<(), Refusal> {
+        let from = self.readable(&read.body, read.from)?;
+        let copy = || dma::read(&read.body, from, &self.keys);
+        match rx.fetch_for(read.position, copy) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(DmaError::Source | DmaError::Destination)) => Err(Refusal::Unreadable),
+            None => Err(Refusal::Gone),
+        }
+    }
+
+    /// Our memory that a request names, with its queue pair, key, bounds and rights checked.
+    fn granted(&self, body: &Body, addr: u64, access: Access) -> Result<Granted, Refusal> {
+        let qp = self.qps.peek(body.dst).filter(|qp| qp.state != State::Error);
+        qp.ok_or(Refusal::Gone)?;
+        let granted =
+            self.rights.grant(&self.keys, (body.dst, body.rkey), (addr, body.byte_len), access);
+        granted.ok_or(Refusal::Access)
+    }
+
+    /// As [`Core::arrive`], with a key that is dead when the Receive completes. A message with a
+    /// key that its queue pair has not, meets no Receive.
+    fn arrive_invalidating(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
+        let (qp, rkey) = (body.dst, body.rkey);
+        let is_alive = self.qps.peek(qp).is_some_and(|qp| qp.state != State::Error);
+        if is_alive && !self.rights.is_bound(qp, rkey) {
+            return Arrival::Refused(Refusal::Access);
+        }
+        let arrival = self.arrive(rx, body, out);
+        if matches!(arrival, Arrival::Delivered) {
+            self.rights.invalidate(qp, rkey);
+            if let Some(completion) = out.last_mut() {
+                completion.invalidated = Some(rkey);
+            }
+        }
+        arrival
+    }
+}
+
+/// Of the chores of a lane: requests of ours wait for room, or for something else.
+pub(super) const CHORE_SEND: u8 = 1;
+/// Reads of the peer wait.
+const CHORE_READ: u8 = 2;

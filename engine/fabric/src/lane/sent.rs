@@ -1,0 +1,320 @@
+//! What a lane has sent: slots that come back, and requests that wait for one.
+
+use std::num::NonZeroU64;
+
+use super::remote::CHORE_SEND;
+use super::{Lane, OP_DISCONNECT};
+use crate::core::{Core, Posted};
+use crate::qp::{Backlog, Fate, QueuePair, State, opcode_of};
+use crate::ring::{Body, Refusal, Vacant};
+use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
+
+impl Lane {
+    /// Whether a new request may go before all others: none waits.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.chores & CHORE_SEND == 0
+    }
+
+    /// Publishes a slot that `fill` has written, in a lane that is open. False if the ring is full.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
+        debug_assert!(self.is_open(), "requests keep their order");
+        self.publish(posted, now, |slot| fill(slot.body()))
+    }
+
+    /// As [`Lane::push`], for any request that goes to the peer, in any lane.
+    pub(crate) fn push_op(
+        &mut self,
+        qp: &mut QueuePair,
+        (posted, op): (Posted, SendOp),
+        now: u64,
+        fill: impl FnOnce(&mut Body),
+    ) -> bool {
+        if !self.is_open() || !self.tx.has_room() {
+            return false;
+        }
+        self.publish_op(qp, (posted, op), now, fill);
+        true
+    }
+
+    /// Publishes a request. There is room.
+    fn publish_op(
+        &mut self,
+        qp: &mut QueuePair,
+        (posted, op): (Posted, SendOp),
+        now: u64,
+        fill: impl FnOnce(&mut Body),
+    ) {
+        let is_published = self.publish(posted, now, |slot| {
+            if let SendOp::Write(remote) | SendOp::Read(remote) = op {
+                slot.aim(remote.addr);
+            }
+            fill(slot.body());
+        });
+        debug_assert!(is_published, "there is room");
+        qp.sent_until = NonZeroU64::new(self.tx.head());
+        if posted.opcode == WcOpcode::Read {
+            qp.reads += 1;
+            self.care += 1;
+        }
+    }
+
+    /// As [`Lane::push`], before all others that wait.
+    #[inline(always)]
+    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Vacant<'_>)) -> bool {
+        let position = self.tx.head();
+        let Some(mut slot) = self.tx.claim() else { return false };
+        fill(&mut slot);
+        if now != 0 {
+            slot.stamp(now);
+        }
+        self.posted[(position & self.mask) as usize] = posted;
+        self.announced = self.rx.next();
+        slot.publish(self.rx.acks());
+        true
+    }
+
+    /// Completes the requests whose slots were taken.
+    #[inline]
+    pub(crate) fn retire(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        if self.care != 0 || self.tx.refused() != self.refusals {
+            return self.retire_one_by_one(core, out, now);
+        }
+        let until = self.acked.taken();
+        let mut position = self.tx.freed();
+        while position != until {
+            let posted = &self.posted[(position & self.mask) as usize];
+            position += 1;
+            if posted.fate != Fate::Silent {
+                core.complete(posted, out.as_deref_mut());
+            }
+        }
+        self.tx.free(self.acked, until);
+    }
+
+    /// As [`Lane::retire`], looking at when and how each slot was taken.
+    #[cold]
+    fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        while self.tx.freed() != self.acked.taken() {
+            let position = self.tx.freed();
+            if core.delay_ns != 0 && now < self.tx.taken_at(position).saturating_add(core.delay_ns)
+            {
+                return;
+            }
+            let posted = self.posted[(position & self.mask) as usize];
+            let refusal = if posted.opcode == WcOpcode::Read {
+                // Its slot is ours only when the peer has carried it out.
+                let Some(outcome) = self.tx.verdict(position) else { return };
+                self.care -= 1;
+                self.read_has_ended(core, posted.qp_num);
+                outcome.err()
+            } else if self.tx.refused() == self.refusals {
+                None
+            } else {
+                let refusal = self.tx.refusal(position);
+                self.refusals += u64::from(refusal.is_some());
+                refusal
+            };
+            self.tx.free(self.acked, position + 1);
+            match refusal {
+                Some(why) => self.was_refused(core, out.as_deref_mut(), posted, why),
+                None => {
+                    if posted.fate != Fate::Silent {
+                        core.complete(&posted, out.as_deref_mut());
+                    }
+                    let fates = (posted.qp_num, position + 1);
+                    self.complete_behind(core, out.as_deref_mut(), fates, None);
+                }
+            }
+        }
+    }
+
+    /// The peer did not do what a slot asks for.
+    fn was_refused(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        posted: Posted,
+        why: Refusal,
+    ) {
+        let num = posted.qp_num;
+        // What belongs to a queue pair that has failed already was flushed then.
+        if core.qps.find(num).is_none_or(|qp| qp.state == State::Error) {
+            return;
+        }
+        let fate = match why {
+            Refusal::TooLong => Fate::TooLong,
+            Refusal::NotReady => Fate::NotReady,
+            Refusal::Gone => Fate::Flushed,
+            Refusal::Broken => Fate::Broken,
+            Refusal::Unreadable => Fate::Protection,
+            Refusal::Access => Fate::RemoteAccess,
+        };
+        core.complete(&Posted { fate, covers: 0, ..posted }, out.as_deref_mut());
+        self.fail(core, out, num);
+        core.tell(num);
+    }
+
+    /// Puts a queue pair into the error state and flushes: first what the peer has not acked, then
+    /// what waits here. Afterwards nothing reads the memory of its requests. False if it was in
+    /// the error state already.
+    #[cold]
+    pub(crate) fn fail(
+        &mut self,
+        core: &mut Core,
+        mut out: Option<&mut WcBatch>,
+        num: u32,
+    ) -> bool {
+        let Some(qp) = core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return false;
+        };
+        qp.state = State::Error;
+        let mut waiting = std::mem::replace(&mut qp.backlog, Backlog::EMPTY);
+        let flushed = Some(Fate::Flushed);
+        let positions = self.tx.freed()..self.tx.head();
+        let is_ours = |posted: &Posted| posted.qp_num == num;
+        for position in positions.clone() {
+            if is_ours(&self.posted[(position & self.mask) as usize]) {
+                self.tx.withdraw(position);
+            }
+        }
+        self.tx.settle();
+        self.complete_behind(core, out.as_deref_mut(), (num, self.tx.freed()), flushed);
+        for position in positions {
+            let posted = &mut self.posted[(position & self.mask) as usize];
+            if is_ours(posted) {
+                let lost = Posted { fate: Fate::Flushed, covers: 0, ..*posted };
+                // The slot of a Read stays the peer's until it says so.
+                *posted = Posted { opcode: posted.opcode, ..NOBODYS };
+                core.complete(&lost, out.as_deref_mut());
+                let behind = position + 1;
+                self.complete_behind(core, out.as_deref_mut(), (num, behind), flushed);
+            }
+        }
+        while let Some(request) = core.backlog.front(&waiting) {
+            let fate = if request.fate.is_success() { Fate::Flushed } else { request.fate };
+            let (wr_id, opcode) = (request.wr_id, opcode_of(request.op));
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
+            core.backlog.pop(&mut waiting);
+            core.complete(&flushed, out.as_deref_mut());
+        }
+        true
+    }
+
+    /// Makes the peer's queue pair fail, too.
+    pub(crate) fn say_goodbye(&mut self, peer_num: u32) {
+        self.chores |= CHORE_SEND;
+        self.goodbyes.push_back(peer_num);
+    }
+
+    /// A queue pair's requests wait for room.
+    pub(crate) fn enqueue(&mut self, num: u32) {
+        self.chores |= CHORE_SEND;
+        self.waiting.push_back(num);
+    }
+
+    /// Forgets that a queue pair waits.
+    pub(crate) fn forget(&mut self, num: u32) {
+        self.waiting.retain(|waiting| *waiting != num);
+    }
+
+    /// Sends what waits for room: goodbyes, then one request of each queue pair in turn.
+    #[cold]
+    pub(crate) fn drain(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
+        let before = self.tx.head();
+        while let Some(&peer_num) = self.goodbyes.front()
+            && self.publish(NOBODYS, now, |slot| {
+                let body = slot.body();
+                (body.dst, body.op, body.byte_len, body.pieces) = (peer_num, OP_DISCONNECT, 0, 0);
+            })
+        {
+            self.goodbyes.pop_front();
+        }
+        // Those that have to wait for something else are passed over, each once.
+        let mut passed = 0;
+        while self.tx.has_room() && passed < self.waiting.len() {
+            let Some(num) = self.waiting.pop_front() else { break };
+            match self.send_waiting(core, out.as_deref_mut(), num, now) {
+                Turn::Done => {}
+                Turn::Again => self.waiting.push_back(num),
+                Turn::Later => {
+                    passed += 1;
+                    self.waiting.push_back(num);
+                }
+            }
+        }
+        if self.goodbyes.is_empty() && self.waiting.is_empty() {
+            self.chores &= !CHORE_SEND;
+        }
+        if self.tx.head() != before {
+            self.peer.doze.poke();
+        }
+    }
+
+    /// Sends the oldest waiting request of a queue pair. There is room.
+    fn send_waiting(
+        &mut self,
+        core: &mut Core,
+        out: Option<&mut WcBatch>,
+        num: u32,
+        now: u64,
+    ) -> Turn {
+        let Core { qps, backlog, .. } = core;
+        let Some(qp) = qps.find(num) else { return Turn::Done };
+        let Some(request) = backlog.front(&qp.backlog) else {
+            qp.is_waiting = false;
+            return Turn::Done;
+        };
+        if !request.fate.is_success() {
+            // Its memory was wrong when it was posted; it fails when those before it are done.
+            if self.under_way(qp).is_some() {
+                return Turn::Later;
+            }
+            let peer = qp.peer;
+            self.fail(core, out, num);
+            core.tell(num);
+            self.say_goodbye(peer);
+            return Turn::Done;
+        }
+        if request.must_wait(qp.reads.into(), core.reads_max) {
+            // Whoever completes the Read puts it into the line again.
+            (qp.state, qp.is_waiting) = (State::Held, false);
+            return Turn::Done;
+        }
+        let (wr_id, covers, fate, op) = (request.wr_id, request.covers, request.fate, request.op);
+        let posted = Posted { wr_id, qp_num: num, covers, fate, opcode: opcode_of(op) };
+        if matches!(op, SendOp::Bind(_) | SendOp::Invalidate { .. }) {
+            if !self.carry_out_here(core, out, posted, op) {
+                let Some(qp) = core.qps.find(num) else { return Turn::Done };
+                core.backlog.doom(&qp.backlog, Fate::WindowBind);
+                return Turn::Again;
+            }
+        } else {
+            self.publish_op(qp, (posted, op), now, |body| *body = request.body);
+        }
+        let Some(qp) = core.qps.find(num) else { return Turn::Done };
+        core.backlog.pop(&mut qp.backlog);
+        qp.is_waiting = !qp.backlog.is_empty();
+        if qp.is_waiting { Turn::Again } else { Turn::Done }
+    }
+}
+
+/// What a queue pair's turn to send has led to.
+enum Turn {
+    /// It does not wait any more.
+    Done,
+    /// It has more to send.
+    Again,
+    /// It cannot go on before other things have happened.
+    Later,
+}
+
+/// What is remembered of a slot whose return nobody waits for.
+const NOBODYS: Posted = Posted {
+    wr_id: WrId(0),
+    qp_num: u32::MAX,
+    covers: 0,
+    fate: Fate::Silent,
+    opcode: WcOpcode::Send,
+};

@@ -1,0 +1,188 @@
+//! Posting: plain Sends that leave at once, and anything else: what waits, what is carried out here,
+//! what goes to the peer.
+#![expect(unsafe_code, reason = "whoever posts has promised to leave the memory alone")]
+
+use std::num::NonZeroU64;
+
+use rpcrdma_mempool::Access;
+
+use super::core::{Core, Posted};
+use super::dma;
+use super::keys::KeyCache;
+use super::lane::{Lane, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
+use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
+use super::queues::message_len;
+use super::ring::{Body, INLINE_LEN};
+use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
+
+/// What a queue pair takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Requests at one time.
+    pub send_depth: u32,
+    /// Gather entries of one.
+    pub send_sge: usize,
+    /// There are windows to be bound.
+    pub has_windows: bool,
+}
+
+/// Why a request was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// The send queue is full.
+    Full,
+    /// It breaks a limit of the device.
+    Invalid,
+}
+
+/// Posts plain Sends to a queue pair that is not in the error state, as long as each can leave at
+/// once, and returns how many. What stops it is for [`post`].
+///
+/// # Safety
+/// That of `post_send`.
+#[inline(always)]
+pub(super) unsafe fn post_plain(
+    (lane, qp, keys): (&mut Lane, &mut QueuePair, &mut KeyCache),
+    limits: Limits,
+    wrs: &[SendWr<'_>],
+    now: u64,
+) -> usize {
+    if qp.state != State::Ready || !lane.is_open() || limits.send_sge == 0 {
+        return 0;
+    }
+    let (dst, num) = (qp.peer, qp.num);
+    for (taken, wr) in wrs.iter().enumerate() {
+        let is_plain = matches!(wr.op, SendOp::Send) && !wr.flags.contains(SendFlags::FENCE);
+        let is_short = wr.flags.contains(SendFlags::INLINE);
+        if !is_plain {
+            return taken;
+        }
+        let byte_len = match wr.sgl {
+            [sge] if is_short => sge.length,
+            _ => match allowed_len(wr, limits, keys) {
+                Some(byte_len) => byte_len,
+                None => return taken,
+            },
+        };
+        let is_too_long = is_short && byte_len > INLINE_LEN as u32;
+        if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !lane.tx.has_room() {
+            return taken;
+        }
+        qp.outstanding += 1;
+        let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+        let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
+        let is_published = lane.push(posted, now, |body| {
+            (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
+            // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+            unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+        });
+        debug_assert!(is_published, "there is room");
+        qp.sent_until = NonZeroU64::new(lane.tx.head());
+    }
+    wrs.len()
+}
+
+/// The length of a Send that is not a single piece to be copied now, if it breaks no limit and names
+/// memory that may be read.
+#[inline(never)]
+fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u32> {
+    keys.refresh();
+    let is_allowed = wr.flags.contains(SendFlags::INLINE)
+        || wr.sgl.iter().all(|sge| keys.allows(sge, Access::empty()));
+    message_len(wr, limits.send_sge).filter(|_| is_allowed)
+}
+
+/// Posts one request to a queue pair that is not in the error state.
+///
+/// # Safety
+/// That of `post_send`.
+#[inline(never)]
+pub(super) unsafe fn post(
+    (core, lane): (&mut Core, &mut Lane),
+    limits: Limits,
+    num: u32,
+    wr: &SendWr<'_>,
+    now: u64,
+) -> Result<(), NotTaken> {
+    let byte_len = byte_len(wr, limits).ok_or(NotTaken::Invalid)?;
+    let reads_max = core.reads_max;
+    let Core { qps, keys, .. } = &mut *core;
+    let Some(qp) = qps.find(num) else { return Ok(()) };
+    if u32::from(qp.outstanding) >= limits.send_depth {
+        return Err(NotTaken::Full);
+    }
+    qp.outstanding += 1;
+    let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
+    let is_fenced = wr.flags.contains(SendFlags::FENCE);
+    let needed = match wr.op {
+        SendOp::Read(_) => Access::LOCAL_WRITE,
+        _ => Access::empty(),
+    };
+    let is_allowed =
+        wr.flags.contains(SendFlags::INLINE) || wr.sgl.iter().all(|sge| keys.allows(sge, needed));
+    let mut fate = if is_allowed { fate } else { Fate::Protection };
+    let waits_for_reads = must_wait((wr.op, is_fenced), qp.reads.into(), reads_max);
+    let peer = qp.peer;
+    if is_allowed && qp.state == State::Ready && !qp.is_waiting && !waits_for_reads {
+        let posted =
+            Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: opcode_of(wr.op) };
+        let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
+        if is_local {
+            if lane.carry_out_here(core, None, posted, wr.op) {
+                return Ok(());
+            }
+            fate = Fate::WindowBind;
+        } else if lane.push_op(qp, (posted, wr.op), now, |body| {
+            name(body, wr.op, (peer, byte_len));
+            if matches!(wr.op, SendOp::Read(_)) {
+                dma::refer(wr.sgl, keys, body);
+            } else {
+                // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
+                unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+            }
+        }) {
+            return Ok(());
+        }
+    }
+    let Core { qps, keys, backlog, .. } = core;
+    let Some(qp) = qps.find(num) else { return Ok(()) };
+    backlog.append(&mut qp.backlog, (wr.wr_id, fate, covers), |request| {
+        (request.op, request.is_fenced) = (wr.op, is_fenced);
+        name(&mut request.body, wr.op, (peer, byte_len));
+        request.body.pieces = 0;
+        if is_allowed {
+            // SAFETY: as above.
+            unsafe { dma::keep(wr, byte_len, keys, &mut request.body) };
+        }
+    });
+    if waits_for_reads && qp.state == State::Ready && !qp.is_waiting {
+        qp.state = State::Held;
+    }
+    if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
+        lane.enqueue(num);
+    }
+    Ok(())
+}
+
+/// Writes down what a slot asks for.
+fn name(body: &mut Body, op: SendOp, (dst, byte_len): (u32, u32)) {
+    let (op, rkey) = match op {
+        SendOp::Write(Remote { rkey, .. }) => (OP_WRITE, rkey),
+        SendOp::Read(Remote { rkey, .. }) => (OP_READ, rkey),
+        SendOp::SendInvalidate { rkey } => (OP_SEND_INVALIDATE, rkey),
+        SendOp::Send | SendOp::Bind(_) | SendOp::Invalidate { .. } => (OP_SEND, 0),
+    };
+    (body.dst, body.op, body.byte_len, body.rkey) = (dst, op, byte_len, rkey);
+}
+
+/// The bytes that a request moves, if it is one that the device can carry out.
+fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
+    let is_inline = wr.flags.contains(SendFlags::INLINE);
+    let is_possible = match wr.op {
+        SendOp::Bind(_) => limits.has_windows && wr.sgl.is_empty() && !is_inline,
+        SendOp::Invalidate { .. } => wr.sgl.is_empty() && !is_inline,
+        SendOp::Read(_) => !is_inline,
+        SendOp::Send | SendOp::SendInvalidate { .. } | SendOp::Write(_) => true,
+    };
+    message_len(wr, limits.send_sge).filter(|_| is_possible)
+}

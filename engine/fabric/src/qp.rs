@@ -1,0 +1,338 @@
+//! Queue pairs: their states, and the requests that wait because a ring is full.
+//!
+//! ```text
+//!   attach ─▶ Opening ── peer attached ─▶ Ready ── disconnect, error, peer gone ─▶ Error ─▶ destroy
+//!                └─────────────── disconnect, peer gone ──────────────────────────────┘
+//!   Ready ── the next request waits for Reads ─▶ Held ── a Read completes ─▶ Ready
+//! ```
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::port::{Conn, Progress, index_bits};
+use super::ring::Body;
+use rpcrdma_provider::{SendOp, WcOpcode, WcStatus, WrId};
+
+/// The state of a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It receives, but the peer cannot: requests wait.
+    Opening,
+    /// It receives and sends.
+    Ready,
+    /// As `Ready`, but its oldest request that waits may begin only when a Read has completed.
+    Held,
+    /// It does neither.
+    Error,
+}
+
+/// What becomes of a request when its slot has been taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Fate {
+    /// Success that nobody wants to hear of.
+    Silent,
+    /// Success, with a completion.
+    Signaled,
+    /// The queue pair went to the error state first.
+    Flushed,
+    /// Its own memory was wrong.
+    Protection,
+    /// No window could be bound or invalidated so.
+    WindowBind,
+    /// The peer's Receive was too short.
+    TooLong,
+    /// The peer had no Receive.
+    NotReady,
+    /// The peer's Receive was broken.
+    Broken,
+    /// The peer does not allow it.
+    RemoteAccess,
+}
+
+impl Fate {
+    pub(super) fn status(self) -> WcStatus {
+        match self {
+            Fate::Silent | Fate::Signaled => WcStatus::Success,
+            Fate::Flushed => WcStatus::Flushed,
+            Fate::Protection => WcStatus::LocalProtection,
+            Fate::WindowBind => WcStatus::MemoryWindowBind,
+            Fate::TooLong => WcStatus::RemoteInvalidRequest,
+            Fate::NotReady => WcStatus::RnrRetryExceeded,
+            Fate::Broken => WcStatus::Other(REMOTE_OPERATION_ERROR),
+            Fate::RemoteAccess => WcStatus::RemoteAccess,
+        }
+    }
+
+    pub(super) fn is_success(self) -> bool {
+        matches!(self, Fate::Silent | Fate::Signaled)
+    }
+}
+
+/// `IBV_WC_REM_OP_ERR`: the peer could not do its own part.
+const REMOTE_OPERATION_ERROR: u32 = 11;
+
+/// A queue pair: one cache line, so that a thousand in turn cost one each and not two.
+#[repr(align(64))]
+pub(super) struct QueuePair {
+    /// [`VACANT`] while there is none.
+    pub num: u32,
+    pub state: State,
+    /// Which of the queues' lanes leads to the peer.
+    pub lane: u32,
+    /// The peer's queue pair.
+    pub peer: u32,
+    /// Requests whose place in the send queue is taken: a completion frees its own and those of
+    /// the unsignaled requests before it. No more than fit in a send queue.
+    pub outstanding: u16,
+    /// Unsignaled requests since the last signaled one.
+    pub unsignaled: u16,
+    /// Reads that are published and have not completed.
+    pub reads: u16,
+    /// The peer's patience, for what it sends to us.
+    pub peer_rnr_retry: u8,
+    /// Position behind the last slot published, if there was one.
+    pub sent_until: Option<NonZeroU64>,
+    /// It stands in its lane's list of those that wait for room.
+    pub is_waiting: bool,
+    /// Its program has learned that the peer is gone, or has itself disconnected.
+    pub is_told: bool,
+    pub backlog: Backlog,
+    /// Requests that were carried out here and complete behind those before them.
+    pub locals: Backlog,
+    /// The peer has left: what it sent lies before this position of the lane's ring.
+    pub last_words: Option<NonZeroU64>,
+    /// Which side of `conn` is ours.
+    pub side: u8,
+    pub conn: Option<Arc<Conn>>,
+}
+
+impl QueuePair {
+    fn vacant() -> QueuePair {
+        QueuePair {
+            num: VACANT,
+            state: State::Error,
+            lane: 0,
+            peer: 0,
+            outstanding: 0,
+            unsignaled: 0,
+            reads: 0,
+            peer_rnr_retry: 0,
+            sent_until: None,
+            is_waiting: false,
+            is_told: false,
+            backlog: Backlog::EMPTY,
+            locals: Backlog::EMPTY,
+            last_words: None,
+            side: 0,
+            conn: None,
+        }
+    }
+
+    /// What becomes of a request if all goes well, and how many places its completion frees.
+    #[inline]
+    pub(super) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
+        self.unsignaled += 1;
+        if is_signaled {
+            (Fate::Signaled, std::mem::take(&mut self.unsignaled))
+        } else {
+            (Fate::Silent, 0)
+        }
+    }
+
+    /// How far the peer is.
+    pub(super) fn peer_progress(&self) -> Progress {
+        let conn = self.conn.as_ref();
+        conn.map_or(Progress::Dropped, |conn| conn.progress(1 - usize::from(self.side)))
+    }
+
+    /// Lets the peer know that we are gone.
+    pub(super) fn leave(&self) {
+        if let Some(conn) = &self.conn {
+            conn.set(self.side.into(), Progress::Left);
+        }
+    }
+}
+
+/// The queue pairs of one set of queues, found by number.
+pub(super) struct QpTable {
+    places: Box<[QueuePair]>,
+    index_mask: u32,
+}
+
+impl QpTable {
+    pub(super) fn new(qp_max: u32) -> QpTable {
+        let index_bits = index_bits(qp_max);
+        QpTable {
+            places: (0..1 << index_bits).map(|_| QueuePair::vacant()).collect(),
+            index_mask: (1 << index_bits) - 1,
+        }
+    }
+
+    /// The queue pair of that number, unless it was destroyed.
+    #[inline]
+    pub(super) fn find(&mut self, num: u32) -> Option<&mut QueuePair> {
+        self.places.get_mut((num & self.index_mask) as usize).filter(|qp| qp.num == num)
+    }
+
+    /// As [`QpTable::find`], to look only.
+    pub(super) fn peek(&self, num: u32) -> Option<&QueuePair> {
+        self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)
+    }
+
+    /// Puts a new queue pair in the place of its number, which is vacant.
+    pub(super) fn insert(&mut self, qp: QueuePair) {
+        let place = &mut self.places[(qp.num & self.index_mask) as usize];
+        debug_assert_eq!(place.num, VACANT, "a number is reserved once");
+        *place = qp;
+    }
+
+    /// Makes the place of `num` vacant.
+    pub(super) fn remove(&mut self, num: u32) {
+        if let Some(qp) = self.find(num) {
+            *qp = QueuePair::vacant();
+        }
+    }
+
+    /// A queue pair as it begins.
+    pub(super) fn fresh() -> QueuePair {
+        QueuePair { state: State::Opening, ..QueuePair::vacant() }
+    }
+
+    /// All queue pairs that exist.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuePair> {
+        self.places.iter().filter(|qp| qp.num != VACANT)
+    }
+}
+
+/// A request that could not go to the ring yet, or one that was carried out and has to complete
+/// behind others.
+pub(super) struct Waiting {
+    pub wr_id: WrId,
+    pub fate: Fate,
+    /// It begins only when no Read is under way.
+    pub is_fenced: bool,
+    /// Places of the send queue that its completion frees.
+    pub covers: u16,
+    next: u32,
+    /// Of one that was carried out: the position that must be free before it completes.
+    pub behind: u64,
+    pub op: SendOp,
+    /// The image of its slot.
+    pub body: Body,
+}
+
+impl Waiting {
+    /// Whether it cannot begin while as many Reads are under way.
+    pub(super) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
+        must_wait((self.op, self.is_fenced), reads, reads_max)
+    }
+}
+
+/// Whether a request cannot begin while as many Reads are under way.
+pub(super) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
+    let is_read = matches!(op, SendOp::Read(_));
+    (is_fenced && reads > 0) || (is_read && reads >= reads_max)
+}
+
+/// What the completion of a request is called.
+pub(super) fn opcode_of(op: SendOp) -> WcOpcode {
+    match op {
+        SendOp::Send | SendOp::SendInvalidate { .. } => WcOpcode::Send,
+        SendOp::Write(_) => WcOpcode::Write,
+        SendOp::Read(_) => WcOpcode::Read,
+        SendOp::Bind(_) => WcOpcode::Bind,
+        SendOp::Invalidate { .. } => WcOpcode::Invalidate,
+    }
+}
+
+/// The waiting requests of one queue pair, first in, first out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Backlog {
+    first: u32,
+    last: u32,
+}
+
+impl Backlog {
+    pub(super) const EMPTY: Backlog = Backlog { first: NONE, last: NONE };
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.first == NONE
+    }
+}
+
+/// The memory of all backlogs: as many requests as all queue pairs may have posted together.
+///
+/// The memory is reserved at the beginning and touched when it is first used.
+pub(super) struct BacklogPool {
+    requests: Vec<Waiting>,
+    vacant: u32,
+}
+
+impl BacklogPool {
+    pub(super) fn new(requests_max: usize) -> BacklogPool {
+        BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
+    }
+
+    /// Appends a request; `fill` writes what it is, of a plain Send the slot alone. There is memory for as many requests as all send
+    /// queues together take.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn append(
+        &mut self,
+        backlog: &mut Backlog,
+        (wr_id, fate, covers): (WrId, Fate, u16),
+        fill: impl FnOnce(&mut Waiting),
+    ) {
+        let mut index = self.vacant;
+        if let Some(request) = self.requests.get_mut(index as usize) {
+            self.vacant = std::mem::replace(&mut request.next, NONE);
+            (request.wr_id, request.fate, request.covers) = (wr_id, fate, covers);
+            (request.op, request.is_fenced) = (SendOp::Send, false);
+        } else {
+            debug_assert!(self.requests.len() < self.requests.capacity());
+            index = self.requests.len() as u32;
+            let body = Body::empty();
+            let (op, is_fenced, behind) = (SendOp::Send, false, 0);
+            let next = NONE;
+            let request = Waiting { wr_id, fate, is_fenced, covers, next, behind, op, body };
+            self.requests.push(request);
+        }
+        fill(&mut self.requests[index as usize]);
+        match self.requests.get_mut(backlog.last as usize) {
+            Some(last) => last.next = index,
+            None => backlog.first = index,
+        }
+        backlog.last = index;
+    }
+
+    /// The oldest request.
+    pub(super) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
+        self.requests.get(backlog.first as usize)
+    }
+
+    /// The oldest request is lost.
+    pub(super) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
+        if let Some(request) = self.requests.get_mut(backlog.first as usize) {
+            request.fate = fate;
+        }
+    }
+
+    /// Takes the oldest request out.
+    pub(super) fn pop(&mut self, backlog: &mut Backlog) {
+        let Some(request) = self.requests.get_mut(backlog.first as usize) else { return };
+        let next = std::mem::replace(&mut request.next, self.vacant);
+        self.vacant = std::mem::replace(&mut backlog.first, next);
+        if backlog.first == NONE {
+            backlog.last = NONE;
+        }
+    }
+}
+
+/// No queue pair's number: those have 24 bits.
+const VACANT: u32 = u32::MAX;
+/// No request. Never an index: the pool is smaller.
+const NONE: u32 = u32::MAX;
+
+const _: () = assert!(size_of::<QueuePair>() == 64, "a queue pair is one cache line");

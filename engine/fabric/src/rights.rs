@@ -1,0 +1,328 @@
+//! What peers may do here: memory windows, and registrations for one call.
+//!
+//! ```text
+//!   key   1 │ number of the grant, scrambled: 23 bits │ counts on with every binding: 8 bits
+//!
+//!   window   open ─▶ bound to nothing ── bind ──▶ bound to one queue pair
+//!                          ▲                          │ invalidate, by this side or by the peer's Send
+//!                          └──────────────────────────┘ destroy of the queue pair (type 2B)
+//! ```
+//!
+//! One thread owns all of it: it binds, invalidates, and carries out what peers ask for. So nothing
+//! is on its way under a key when its invalidation is done. Keys are scrambled with a secret of the
+//! queues, and a wrong guess costs the guesser its connection. The keys of regions have their top
+//! bit clear: they are those of [`KeyCache`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rpcrdma_mempool::{Access, Sge};
+
+use super::keys::KeyCache;
+use rpcrdma_provider::shortly_before_end;
+use rpcrdma_provider::{Bind, Window, WindowId};
+
+/// The windows and registrations of one set of queues.
+pub(super) struct Rights {
+    grants: Vec<Grant>,
+    /// Registrations that were taken back, the one that waits longest first.
+    vacant: VecDeque<u32>,
+    scramble: Scramble,
+    /// Windows that the device has left.
+    windows_left: Arc<AtomicU32>,
+    /// Windows of these queues.
+    windows: u32,
+}
+
+/// A window or a registration.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    /// The key that it has, or had last.
+    key: u32,
+    is_window: bool,
+    holder: Holder,
+    access: Access,
+    sge: Sge,
+}
+
+/// Whose requests may use a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// Nobody's: the key is dead.
+    Nobody,
+    /// Those that come by this queue pair.
+    Qp(u32),
+    /// Those that come by any queue pair of the queues.
+    All,
+}
+
+/// Memory of this side that a peer's request may touch now: in a registered region, with its key
+/// and its rights checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Granted {
+    addr: u64,
+    len: u32,
+}
+
+impl Granted {
+    /// The first byte.
+    pub(super) fn addr(self) -> u64 {
+        self.addr
+    }
+
+    /// How many.
+    pub(super) fn len(self) -> u32 {
+        self.len
+    }
+}
+
+impl Rights {
+    pub(super) fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
+        Rights {
+            grants: Vec::new(),
+            vacant: VecDeque::new(),
+            scramble: Scramble::new(seed),
+            windows_left,
+            windows: 0,
+        }
+    }
+
+    /// A window that is bound to nothing, if the device has one left. Setup only.
+    pub(super) fn open_window(&mut self) -> Option<Window> {
+        let take_one = |left: u32| left.checked_sub(1);
+        let order = Ordering::Relaxed;
+        self.windows_left.fetch_update(order, order, take_one).ok()?;
+        self.windows += 1;
+        let index = self.add(true)?;
+        Some(Window { id: WindowId(index), rkey: self.grants[index as usize].key })
+    }
+
+    /// The window with this number, bound to nothing, with the key behind its last: what it was
+    /// bound to cannot be reached any more.
+    #[cold]
+    pub(super) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
+        let grant = self.grants.get_mut(id.0 as usize).filter(|grant| grant.is_window)?;
+        grant.key = Window { id, rkey: grant.key }.next_rkey();
+        grant.holder = Holder::Nobody;
+        Some(Window { id, rkey: grant.key })
+    }
+
+    /// Binds a window for the peer of a queue pair. False if a rule forbids it.
+    ///
+    /// As on a device: the window is bound to nothing, its new key differs from the last in the
+    /// low byte alone, the bytes are of one region that was registered for windows, and a peer
+    /// writes only where the device itself may. No window is bound to nothing but its place.
+    pub(super) fn bind(&mut self, keys: &KeyCache, qp: u32, bind: &Bind) -> bool {
+        let Some(grant) = self.grants.get_mut(bind.window.0 as usize) else { return false };
+        let is_free = grant.is_window && grant.holder == Holder::Nobody;
+        let is_next = bind.rkey != grant.key && (bind.rkey ^ grant.key) >> PROGRAM_BITS == 0;
+        let is_remote = (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(bind.access);
+        let sge = Sge { addr: bind.addr, length: bind.len, lkey: bind.lkey };
+        let needed = Access::MW_BIND | local_rights(bind.access);
+        if !(is_free && is_next && is_remote && bind.len > 0 && keys.allows(&sge, needed)) {
+            return false;
+        }
+        let (holder, access) = (Holder::Qp(qp), bind.access);
+        *grant = Grant { key: bind.rkey, is_window: true, holder, access, sge };
+        true
+    }
+
+    /// Whether a window has this key and is bound to this queue pair.
+    #[inline]
+    pub(super) fn is_bound(&self, qp: u32, rkey: u32) -> bool {
+        self.find(rkey).is_some_and(|grant| grant.holder == Holder::Qp(qp))
+    }
+
+    /// Kills the key of a window that is bound to this queue pair. False if there is none.
+    #[inline]
+    pub(super) fn invalidate(&mut self, qp: u32, rkey: u32) -> bool {
+        let is_bound = self.is_bound(qp, rkey);
+        let index = self.index_of(rkey);
+        if is_bound && let Some(grant) = self.grants.get_mut(index) {
+            grant.holder = Holder::Nobody;
+        }
+        is_bound
+    }
+
+    /// Unbinds all windows of a queue pair, which is being destroyed.
+    #[cold]
+    pub(super) fn release(&mut self, qp: u32) {
+        let ours = self.grants.iter_mut().filter(|grant| grant.holder == Holder::Qp(qp));
+        ours.for_each(|grant| grant.holder = Holder::Nobody);
+    }
+
+    /// The bytes that a request names, if it may do with them what it wants. A request for nothing
+    /// is not checked.
+    #[inline]
+    pub(super) fn grant(
+        &self,
+        keys: &KeyCache,
+        (qp, rkey): (u32, u32),
+        (addr, len): (u64, u32),
+        access: Access,
+    ) -> Option<Granted> {
+        let granted = Granted { addr, len };
+        if len == 0 {
+            return Some(granted);
+        }
+        if rkey & GRANT == 0 {
+            // The key of a region that was registered with remote rights.
+            return keys.allows(&Sge { addr, length: len, lkey: rkey }, access).then_some(granted);
+        }
+        let grant = self.find(rkey)?;
+        let is_holder = grant.holder == Holder::All || grant.holder == Holder::Qp(qp);
+        // Below the first byte wraps around to a huge offset.
+        let offset = addr.wrapping_sub(grant.sge.addr);
+        let room = u64::from(grant.sge.length);
+        let within = offset <= room && u64::from(len) <= room - offset;
+        // The region may have been deregistered under it.
+        let is_there = keys.allows(&grant.sge, local_rights(access));
+        (is_holder && within && grant.access.contains(access) && is_there).then_some(granted)
+    }
+
+    /// A key for these bytes that every queue pair of the queues can use. None if there is no
+    /// such region or no key left. Slow.
+    pub(super) fn expose(&mut self, keys: &KeyCache, sge: &Sge, access: Access) -> Option<u32> {
+        let is_remote = (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(access);
+        if !is_remote || sge.length == 0 || !keys.allows(sge, local_rights(access)) {
+            return None;
+        }
+        let index = match self.vacant.pop_front() {
+            Some(index) => index,
+            None => self.add(false)?,
+        };
+        let grant = self.grants.get_mut(index as usize)?;
+        let key = Window { id: WindowId(index), rkey: grant.key }.next_rkey();
+        *grant = Grant { key, is_window: false, holder: Holder::All, access, sge: *sge };
+        Some(key)
+    }
+
+    /// Takes a registration back. Other keys are ignored.
+    pub(super) fn conceal(&mut self, rkey: u32) {
+        let index = self.index_of(rkey);
+        if let Some(grant) = self.grants.get_mut(index)
+            && grant.key == rkey
+            && grant.holder == Holder::All
+        {
+            grant.holder = Holder::Nobody;
+            self.vacant.push_back(index as u32);
+        }
+    }
+
+    /// A new grant, of nothing to nobody.
+    fn add(&mut self, is_window: bool) -> Option<u32> {
+        let index = self.grants.len() as u32;
+        if index > NUMBER_MASK {
+            return None;
+        }
+        let key = GRANT | self.scramble.hide(index) << PROGRAM_BITS | FIRST;
+        let (holder, access) = (Holder::Nobody, Access::empty());
+        self.grants.push(Grant { key, is_window, holder, access, sge: Sge::default() });
+        Some(index)
+    }
+
+    /// The grant that has this key, dead or not.
+    #[inline]
+    fn find(&self, rkey: u32) -> Option<&Grant> {
+        self.grants.get(self.index_of(rkey)).filter(|grant| grant.key == rkey)
+    }
+
+    #[inline]
+    fn index_of(&self, rkey: u32) -> usize {
+        self.scramble.reveal(rkey >> PROGRAM_BITS & NUMBER_MASK) as usize
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        self.windows_left.fetch_add(self.windows, Ordering::Relaxed);
+    }
+}
+
+/// What the device itself must be allowed to do with memory that a peer accesses so.
+#[inline]
+fn local_rights(access: Access) -> Access {
+    if access.contains(Access::REMOTE_WRITE) { Access::LOCAL_WRITE } else { Access::empty() }
+}
+
+/// A permutation of the numbers of 23 bits that depends on a secret.
+#[derive(Debug, Clone, Copy)]
+struct Scramble([u32; 3]);
+
+impl Scramble {
+    fn new(seed: u64) -> Scramble {
+        let mut state = seed;
+        Scramble([(); 3].map(|()| {
+            // Steele, Lea and Flood: Fast splittable pseudorandom number generators (OOPSLA 2014).
+            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            (mixed >> 33) as u32 & NUMBER_MASK
+        }))
+    }
+
+    #[inline]
+    fn hide(&self, number: u32) -> u32 {
+        self.0.iter().fold(number, |number, secret| {
+            let mixed = (number ^ secret).wrapping_mul(FACTOR) & NUMBER_MASK;
+            // More than half of the bits: applied twice it does nothing.
+            mixed ^ mixed >> 12
+        })
+    }
+
+    #[inline]
+    fn reveal(&self, hidden: u32) -> u32 {
+        self.0.iter().rev().fold(hidden, |hidden, secret| {
+            let mixed = hidden ^ hidden >> 12;
+            mixed.wrapping_mul(INVERSE) & NUMBER_MASK ^ secret
+        })
+    }
+}
+
+/// Set in the key of every grant, and in no region's.
+const GRANT: u32 = 1 << 31;
+/// The low bits of a key, which the program counts on.
+const PROGRAM_BITS: u32 = 8;
+/// Where the program begins.
+const FIRST: u32 = shortly_before_end(PROGRAM_BITS, 2);
+const NUMBER_MASK: u32 = (1 << 23) - 1;
+/// Odd, so that multiplying by it can be undone.
+const FACTOR: u32 = 0x5D_9F3B;
+const INVERSE: u32 = {
+    // Newton: each step doubles the bits that are right, beginning with three.
+    let mut inverse = FACTOR;
+    let mut bits = 3;
+    while bits < 32 {
+        inverse = inverse.wrapping_mul(2_u32.wrapping_sub(FACTOR.wrapping_mul(inverse)));
+        bits *= 2;
+    }
+    inverse
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_hidden_and_revealed() {
+        let scramble = Scramble::new(7);
+        let mut seen = vec![false; NUMBER_MASK as usize + 1];
+        for number in (0..=NUMBER_MASK).step_by(if cfg!(miri) { 99_991 } else { 7 }) {
+            let hidden = scramble.hide(number);
+            assert!(!std::mem::replace(&mut seen[hidden as usize], true));
+            assert_eq!(scramble.reveal(hidden), number);
+        }
+    }
+
+    #[test]
+    fn keys_of_neighbours_and_of_other_seeds_have_nothing_in_common() {
+        let (one, other) = (Scramble::new(1), Scramble::new(2));
+        let steps = (0..100).map(|number| one.hide(number + 1).wrapping_sub(one.hide(number)));
+        let mut steps: Vec<u32> = steps.map(|step| step & NUMBER_MASK).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        assert!(steps.len() > 50, "there is no fixed step from key to key");
+        let same = (0..1000).filter(|number| one.hide(*number) == other.hide(*number)).count();
+        assert!(same < 5);
+    }
+}

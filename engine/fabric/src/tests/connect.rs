@@ -1,0 +1,176 @@
+//! Connecting: listeners, requests, refusals, private data, and messages before both are attached.
+
+use std::time::Duration;
+
+use super::host::*;
+use crate::{Fabric, FabricOptions};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
+    CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent, Queues,
+    Waker, WcStatus,
+};
+
+const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7 };
+
+#[test]
+fn private_data_goes_both_ways_and_ports_are_given_out() {
+    let fabric = Fabric::new();
+    let (a, b) = (Host::new(&fabric, &SMALL), Host::new(&fabric, &SMALL));
+    let mut server = fabric.open_cm().unwrap();
+    let mut client = fabric.clone().open_cm().unwrap();
+    let one = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    let other = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    assert!(one.port() != 0 && other.port() != 0 && one != other);
+    let param = ConnParam { private: &[7; 56], rnr_retry: 7 };
+    let id = client.connect(other, &a.queues.handle(), &param).unwrap();
+    let Some(CmEvent::Request { request, from, private }) = next(&mut server) else { panic!() };
+    assert_eq!((from.ip(), private.as_slice()), (other.ip(), &[7; 56][..]));
+    let answer = ConnParam { private: &[1, 2, 3], rnr_retry: 7 };
+    let _endpoint = server.accept(request, &b.queues.handle(), &answer).unwrap();
+    let Some(CmEvent::Connected { id: connected, private, .. }) = next(&mut client) else {
+        panic!()
+    };
+    assert_eq!((connected, private.as_slice()), (id, &[1, 2, 3][..]));
+}
+
+#[test]
+fn an_address_is_listened_on_once_until_its_manager_is_gone() {
+    let fabric = Fabric::new();
+    let at = "10.0.0.1:20049".parse().unwrap();
+    let mut first = fabric.open_cm().unwrap();
+    let mut second = fabric.open_cm().unwrap();
+    assert_eq!(first.listen(at).unwrap(), at);
+    assert!(matches!(second.listen(at), Err(SetupError::Listen { address, .. }) if address == at));
+    drop(first);
+    assert_eq!(second.listen(at).unwrap(), at);
+}
+
+#[test]
+fn nobody_listening_a_rejection_and_a_dropped_request_are_refusals() {
+    let fabric = Fabric::new();
+    let attr = QueueAttr { qp_max: 1, ..SMALL };
+    let host = Host::new(&fabric, &attr);
+    let mut cm = fabric.open_cm().unwrap();
+    let nowhere = "10.0.0.1:1".parse().unwrap();
+    let id = cm.connect(nowhere, &host.queues.handle(), &QUIET).unwrap();
+    assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
+            if refused == id && reason == ConnectError::Unreachable));
+    let mut server = fabric.open_cm().unwrap();
+    let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    for is_dropped in [false, true] {
+        // There is one queue pair number: it comes back each time.
+        let id = cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
+        let Some(CmEvent::Request { request, .. }) = next(&mut server) else { panic!() };
+        if is_dropped {
+            drop(request)
+        } else {
+            server.reject(request, b"no")
+        }
+        assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
+                if refused == id && reason == ConnectError::Rejected));
+    }
+    cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
+    drop(server);
+    assert!(matches!(next(&mut cm), Some(CmEvent::Refused { .. })));
+}
+
+#[test]
+fn queue_pairs_private_data_and_retries_have_limits() {
+    let fabric = Fabric::new();
+    let attr = QueueAttr { qp_max: 2, ..SMALL };
+    let host = Host::new(&fabric, &attr);
+    let mut cm = fabric.open_cm().unwrap();
+    let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    let handle = host.queues.handle();
+    let long = ConnParam { private: &[0; 57], rnr_retry: 7 };
+    assert!(matches!(cm.connect(at, &handle, &long), Err(SetupError::Invalid { .. })));
+    let eager = ConnParam { private: &[], rnr_retry: 8 };
+    assert!(matches!(cm.connect(at, &handle, &eager), Err(SetupError::Invalid { .. })));
+    cm.connect(at, &handle, &QUIET).unwrap();
+    cm.connect(at, &handle, &QUIET).unwrap();
+    let third = cm.connect(at, &handle, &QUIET);
+    assert!(matches!(third, Err(SetupError::Limit { needed: 3, limit: 2, .. })));
+}
+
+#[test]
+fn options_and_attributes_beyond_the_device_are_refused() {
+    for slots in [0, 8, 48, 131_072] {
+        let options = FabricOptions { slots, ..FabricOptions::default() };
+        assert!(matches!(Fabric::with_options(options), Err(SetupError::Invalid { .. })));
+    }
+    let fabric = Fabric::new();
+    let limit = fabric.caps().send_sge;
+    assert!(fabric.open_queues(&QueueAttr { send_sge: limit, ..SMALL }).is_ok());
+    let refused = fabric.open_queues(&QueueAttr { send_sge: limit + 1, ..SMALL });
+    assert!(matches!(refused, Err(SetupError::Limit { needed, .. }) if needed == 15));
+    let sum = QueueAttr { qp_max: 1 << 16, send_depth: 1 << 14, ..SMALL };
+    assert!(matches!(fabric.open_queues(&sum), Err(SetupError::Limit { .. })));
+}
+
+#[test]
+fn what_the_accepting_side_sends_first_waits_for_the_other_to_be_attached() {
+    let mut pair = Pair::new();
+    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    let qb = pair.b.queues.attach(theirs).unwrap();
+    pair.a.recv(10, 0, 64);
+    pair.b.send(qb.qp, 1, b"early").unwrap();
+    assert_eq!(pair.b.poll_dry(), []);
+    assert_eq!(pair.a.poll_dry(), []);
+    // Other connections of the same two are not held up.
+    pair.a.recv(11, 64, 64);
+    pair.b.send(pair.qb.qp, 2, b"other").unwrap();
+    assert_eq!(pair.a.poll(), [received(10, pair.qa, 5)]);
+    let qa = pair.a.queues.attach(ours).unwrap();
+    pair.b.poll();
+    assert_eq!(pair.a.poll(), [received(11, qa, 5)]);
+    assert_eq!(pair.a.read(64, 5), b"early");
+    pair.a.poll_dry();
+    assert_eq!(brief(&pair.b.poll_dry()), [(2, WcStatus::Success), (1, WcStatus::Success)]);
+}
+
+#[test]
+fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
+    let mut pair = Pair::new();
+    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    let qb = pair.b.queues.attach(theirs).unwrap();
+    pair.b.send(qb.qp, 1, b"to nobody").unwrap();
+    drop(ours);
+    assert_eq!(brief(&pair.b.poll_dry()), [(1, WcStatus::Flushed)]);
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
+fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
+    let mut pair = Pair::new();
+    let (ours, theirs) = endpoints(&pair.fabric, &pair.a, &pair.b, 7);
+    assert!(matches!(pair.b.queues.attach(ours), Err(SetupError::Invalid { .. })));
+    let qb = pair.b.queues.attach(theirs).unwrap();
+    pair.b.poll();
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
+fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
+    let fabric = Fabric::new();
+    let host = Host::new(&fabric, &SMALL);
+    let mut server = fabric.open_cm().unwrap();
+    let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
+    let waker = Waker::new().unwrap();
+    let ringer = waker.clone();
+    let long = Duration::from_secs(600);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            assert!(matches!(server.next(&waker, long), Some(CmEvent::Request { .. })));
+            assert!(server.next(&waker, long).is_none());
+        });
+        let mut client = fabric.open_cm().unwrap();
+        client.connect(at, &host.queues.handle(), &QUIET).unwrap();
+        // The server drops the request, which is how we know that it has got it.
+        assert!(matches!(
+            client.next(&Waker::new().unwrap(), long),
+            Some(CmEvent::Refused { reason: ConnectError::Rejected, .. })
+        ));
+        ringer.ring();
+        server.join().unwrap();
+    });
+}

@@ -1,0 +1,289 @@
+//! All interleavings of the ring and of falling asleep, by loom.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p rpcrdma-engine --lib interleavings`
+#![expect(unsafe_code, reason = "loom watches memory that two threads share")]
+
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use rpcrdma_mempool::{Access, Keys, Registrar};
+
+use crate::doze::{fall_asleep, is_asleep};
+use crate::keys::{KeyCache, KeyTable};
+use crate::ring::{Acks, Consumer, Producer, Refusal, ring};
+
+/// The first slot of every ring: the second has a position that no 32 bits can hold.
+const FIRST: u64 = u32::MAX as u64;
+
+fn publish(tx: &mut Producer, byte: u8, acks: Acks) {
+    let mut slot = loop {
+        if tx.has_room() {
+            break tx.claim().unwrap();
+        }
+        let acks = tx.acks();
+        tx.free(acks, acks.taken());
+        thread::yield_now();
+    };
+    slot.body().bytes[0] = byte;
+    slot.body().bytes[223] = byte;
+    slot.publish(acks);
+}
+
+fn take(rx: &mut Consumer) -> (u8, Acks) {
+    loop {
+        if let Some(body) = rx.front() {
+            assert_eq!(body.bytes[0], body.bytes[223]);
+            let seen = (body.bytes[0], body.acks());
+            rx.release();
+            return seen;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_slot_is_used_again_only_after_its_ack() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let consumer = thread::spawn(move || {
+            for byte in 0..3 {
+                assert_eq!(take(&mut rx).0, byte);
+                rx.announce();
+            }
+        });
+        for byte in 0..3 {
+            publish(&mut tx, byte, Acks::default());
+        }
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn an_ack_in_a_slot_of_the_other_ring_frees_as_well() {
+    loom::model(|| {
+        let (mut tx, mut there) = ring(2, false, FIRST);
+        let (mut back, mut rx) = ring(2, false, FIRST);
+        let peer = thread::spawn(move || {
+            assert_eq!(take(&mut there).0, 1);
+            publish(&mut back, 10, there.acks());
+            assert_eq!(take(&mut there).0, 2);
+            assert_eq!(take(&mut there).0, 3);
+        });
+        publish(&mut tx, 1, Acks::default());
+        publish(&mut tx, 2, Acks::default());
+        let (reply, acks) = take(&mut rx);
+        assert_eq!((reply, acks.taken(), tx.refused()), (10, FIRST + 1, 0));
+        tx.free(acks, acks.taken());
+        assert!(tx.has_room());
+        publish(&mut tx, 3, Acks::default());
+        peer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_refusal_is_seen_with_the_ack_that_counts_it() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let consumer = thread::spawn(move || {
+            while rx.front().is_none() {
+                thread::yield_now();
+            }
+            rx.refuse(Refusal::NotReady);
+            rx.announce();
+        });
+        publish(&mut tx, 1, Acks::default());
+        while tx.acks().taken() == FIRST {
+            thread::yield_now();
+        }
+        assert_eq!((tx.acks().taken(), tx.refused()), (FIRST + 1, 1));
+        assert_eq!(tx.refusal(FIRST), Some(Refusal::NotReady));
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_vanishes_leaves_nothing_in_doubt() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let producer = thread::spawn(move || publish(&mut tx, 7, Acks::default()));
+        while !rx.is_closed() {
+            thread::yield_now();
+        }
+        assert_eq!(take(&mut rx).0, 7);
+        producer.join().unwrap();
+    });
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        publish(&mut tx, 7, Acks::default());
+        let consumer = thread::spawn(move || assert_eq!(take(&mut rx).0, 7));
+        while !tx.is_abandoned() {
+            thread::yield_now();
+        }
+        let acks = tx.reclaim(tx.acks());
+        assert_eq!((acks.taken(), tx.freed()), (FIRST + 1, FIRST + 1));
+        // Nobody reads the slots any more: both can be written.
+        publish(&mut tx, 8, Acks::default());
+        publish(&mut tx, 9, Acks::default());
+        consumer.join().unwrap();
+    });
+}
+
+/// Memory that a slot refers to: loom sees it when both touch it at once.
+struct Memory(loom::cell::UnsafeCell<u8>);
+// SAFETY: what the tests are about; loom checks every access.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+#[test]
+fn withdrawn_memory_is_not_read_after_settling() {
+    loom::model(|| {
+        let (mut tx, rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        let consumer = thread::spawn(move || {
+            rx.fetch(|| theirs.0.with(|_| ()));
+        });
+        tx.withdraw(FIRST);
+        tx.settle();
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn withdrawn_memory_is_not_read_after_settling_while_other_memory_is() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        publish(&mut tx, 2, Acks::default());
+        let consumer = thread::spawn(move || {
+            rx.fetch(|| theirs.0.with(|_| ()));
+            rx.release();
+            rx.fetch(|| ());
+        });
+        tx.withdraw(FIRST);
+        tx.settle();
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_memory_of_one_that_vanished_is_not_read() {
+    loom::model(|| {
+        let (mut tx, rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        let consumer = thread::spawn(move || {
+            rx.fetch(|| theirs.0.with(|_| ()));
+        });
+        drop(tx);
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_read_brought_is_seen_with_its_verdict() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        let consumer = thread::spawn(move || {
+            assert_eq!(take(&mut rx).0, 1);
+            rx.announce();
+            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            rx.finish(FIRST, copied.ok_or(Refusal::Gone));
+        });
+        publish(&mut tx, 1, Acks::default());
+        let outcome = loop {
+            if let Some(outcome) = tx.verdict(FIRST) {
+                break outcome;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(outcome, Ok(()));
+        memory.0.with(|_| ());
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        publish(&mut tx, 1, Acks::default());
+        let consumer = thread::spawn(move || {
+            assert_eq!(take(&mut rx).0, 1);
+            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            rx.finish(FIRST, copied.ok_or(Refusal::Gone));
+        });
+        tx.withdraw(FIRST);
+        tx.settle();
+        memory.0.with_mut(|_| ());
+        consumer.join().unwrap();
+        assert!(matches!(tx.verdict(FIRST), Some(Ok(()) | Err(Refusal::Gone))));
+    });
+}
+
+#[test]
+fn memory_is_not_touched_after_its_key_was_taken_back() {
+    loom::model(|| {
+        let table = std::sync::Arc::new(KeyTable::default());
+        let rkey = table.insert(0x1000, 1, Access::REMOTE_WRITE).unwrap();
+        let (mut keys, reader) = KeyCache::new(std::sync::Arc::clone(&table));
+        let memory = Arc::new(Memory(loom::cell::UnsafeCell::new(1)));
+        let theirs = Arc::clone(&memory);
+        let poller = thread::spawn(move || {
+            for _ in 0..2 {
+                reader.begin(&mut keys);
+                if keys.locate(rkey, 0, 1).is_some() {
+                    theirs.0.with_mut(|_| ());
+                }
+                reader.end();
+            }
+        });
+        table.deregister(Keys { lkey: rkey, rkey }).unwrap();
+        memory.0.with_mut(|_| ());
+        poller.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_sleeps_through_a_message() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2, false, FIRST);
+        let bed = Arc::new((AtomicU32::new(0), Notify::new()));
+        let other = Arc::clone(&bed);
+        let sleeper = thread::spawn(move || {
+            let (asleep, alarm) = &*other;
+            for byte in 0..2 {
+                while rx.front().is_none() {
+                    fall_asleep(asleep);
+                    if rx.front().is_none() {
+                        alarm.wait();
+                    }
+                    asleep.store(0, Ordering::Relaxed);
+                }
+                assert_eq!(take(&mut rx).0, byte);
+            }
+        });
+        let (asleep, alarm) = &*bed;
+        for byte in 0..2 {
+            publish(&mut tx, byte, Acks::default());
+            if is_asleep(asleep) {
+                asleep.store(0, Ordering::Relaxed);
+                alarm.notify();
+            }
+        }
+        sleeper.join().unwrap();
+    });
+}

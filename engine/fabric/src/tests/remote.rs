@@ -1,0 +1,571 @@
+//! RDMA Write and Read: where bytes go, when, in which order, and what a fence is for.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rpcrdma_mempool::{Access, Sge};
+
+use super::host::*;
+use crate::FabricOptions;
+use rpcrdma_provider::{
+    PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
+    WorkCompletion, WrId,
+};
+
+const BOTH: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
+
+/// B's first 64 KiB are open to A.
+struct Open {
+    pair: Pair,
+    rkey: u32,
+}
+
+impl Open {
+    fn new() -> Open {
+        Open::with(FabricOptions { slots: 16, ..FabricOptions::default() })
+    }
+
+    fn with(options: FabricOptions) -> Open {
+        let mut pair = Pair::with(options, &SMALL, 7);
+        let rkey = pair.b.bind(pair.qb.qp, (0, 64 << 10), BOTH);
+        Open { pair, rkey }
+    }
+
+    fn delayed(delay_ns: u64) -> (Arc<AtomicU64>, Open) {
+        let (now, clock) = virtual_clock();
+        let options = FabricOptions { slots: 16, delay_ns, clock, ..FabricOptions::default() };
+        (now, Open::with(options))
+    }
+
+    fn remote(&self, offset: usize) -> Remote {
+        Remote { addr: self.pair.b.at(offset), rkey: self.rkey }
+    }
+
+    fn post(&mut self, id: u64, op: SendOp, sgl: &[Sge], flags: SendFlags) {
+        self.pair.a.post_with(self.pair.qa.qp, id, op, sgl, flags).unwrap();
+    }
+
+    fn write(&mut self, id: u64, to: usize, sgl: &[Sge]) {
+        let op = SendOp::Write(self.remote(to));
+        self.post(id, op, sgl, SendFlags::SIGNALED);
+    }
+
+    fn read(&mut self, id: u64, from: usize, sgl: &[Sge]) {
+        let op = SendOp::Read(self.remote(from));
+        self.post(id, op, sgl, SendFlags::SIGNALED);
+    }
+
+    /// Polls both until nothing more comes, and returns what A has seen.
+    fn settle(&mut self) -> Vec<WorkCompletion> {
+        let mut done = Vec::new();
+        for _ in 0..4 {
+            self.pair.b.poll_dry();
+            done.extend(self.pair.a.poll_dry());
+        }
+        done
+    }
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + seed) as u8).collect()
+}
+
+#[test]
+fn a_write_arrives_takes_no_receive_and_tells_the_peer_nothing() {
+    let mut open = Open::new();
+    for (id, len) in [1_usize, 224, 225, 5000].into_iter().enumerate() {
+        let bytes = pattern(len, id);
+        open.pair.a.write(0, &bytes);
+        open.pair.b.recv(10, 100_000, 64);
+        let sgl = [open.pair.a.sge(0, 1), open.pair.a.sge(1, len as u32 - 1)];
+        open.write(id as u64, 100, &sgl);
+        assert_eq!(open.pair.a.poll_dry(), [], "not before it has arrived");
+        assert_eq!(open.pair.b.poll_dry(), []);
+        assert_eq!(open.pair.b.read(100, len), bytes);
+        assert_eq!(open.pair.b.read(100 + len, 1), [0]);
+        let done = open.pair.a.poll_dry();
+        assert_eq!(brief(&done), [(id as u64, WcStatus::Success)]);
+        assert_eq!((done[0].opcode, done[0].byte_len), (WcOpcode::Write, 0));
+        open.pair.b.write(0, &[0; 8192]);
+    }
+}
+
+#[test]
+fn an_inline_write_is_copied_while_it_is_posted() {
+    let mut open = Open::new();
+    open.pair.a.write(0, &[5; 224]);
+    let sgl = [Sge { lkey: 0, ..open.pair.a.sge(0, 224) }];
+    let op = SendOp::Write(open.remote(0));
+    open.post(1, op, &sgl, SendFlags::SIGNALED | SendFlags::INLINE);
+    open.pair.a.write(0, &[6; 224]);
+    open.pair.b.poll_dry();
+    assert_eq!(open.pair.b.read(0, 224), [5; 224]);
+}
+
+#[test]
+fn requests_for_no_bytes_succeed_whatever_their_key() {
+    let mut open = Open::new();
+    let nowhere = Remote { addr: 0, rkey: 0x1234_5678 };
+    open.post(1, SendOp::Write(nowhere), &[], SendFlags::SIGNALED);
+    let nothing = [open.pair.a.sge(0, 0)];
+    open.post(2, SendOp::Read(nowhere), &nothing, SendFlags::SIGNALED);
+    assert_eq!(brief(&open.settle()), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+}
+
+#[test]
+fn what_was_written_is_there_when_a_later_send_arrives() {
+    let mut open = Open::new();
+    for round in 0..50_u64 {
+        let bytes = pattern(2000, round as usize);
+        open.pair.a.write(0, &bytes);
+        open.pair.b.recv(round, 100_000, 64);
+        let sgl = [open.pair.a.sge(0, 2000)];
+        let op = SendOp::Write(open.remote(0));
+        open.post(1, op, &sgl, SendFlags::empty());
+        open.pair.a.send(open.pair.qa.qp, 2, b"done").unwrap();
+        while open.pair.b.poll().is_empty() {}
+        assert_eq!(open.pair.b.read(0, 2000), bytes);
+        open.pair.a.poll_dry();
+    }
+}
+
+#[test]
+fn a_read_brings_the_bytes_and_then_completes() {
+    let mut open = Open::new();
+    for (id, len) in [1_usize, 224, 225, 50_000].into_iter().enumerate() {
+        let bytes = pattern(len, id);
+        open.pair.b.write(100, &bytes);
+        open.pair.a.write(0, &[0xEE; 60_000]);
+        let (third, rest) = (len as u32 / 3, len as u32 - len as u32 / 3);
+        let sgl = [open.pair.a.sge(0, third), open.pair.a.sge(100_000, rest)];
+        open.read(id as u64, 100, &sgl);
+        assert_eq!(open.pair.a.poll_dry(), []);
+        assert_eq!(open.pair.b.poll_dry(), []);
+        let done = open.pair.a.poll_dry();
+        assert_eq!(brief(&done), [(id as u64, WcStatus::Success)]);
+        assert_eq!(done[0].opcode, WcOpcode::Read);
+        let mut got = open.pair.a.read(0, third as usize);
+        got.extend(open.pair.a.read(100_000, rest as usize));
+        assert!(got == bytes);
+        assert_eq!(open.pair.a.read(third as usize, 1), [0xEE]);
+    }
+}
+
+#[test]
+fn a_read_needs_local_memory_that_may_be_written() {
+    let mut open = Open::new();
+    let region = map(4096);
+    let keys = register(&open.pair.fabric, &region, Access::empty());
+    let addr = region.base().as_ptr() as u64;
+    open.read(1, 0, &[Sge { addr, length: 8, lkey: keys.lkey }]);
+    open.read(2, 0, &[]);
+    let expected = [(1, WcStatus::LocalProtection), (2, WcStatus::Flushed)];
+    assert_eq!(brief(&open.settle()), expected);
+}
+
+#[test]
+fn memory_deregistered_under_a_read_or_write_fails_it_at_its_owner() {
+    for is_read in [false, true] {
+        let mut open = Open::new();
+        let region = map(4096);
+        let keys = register(&open.pair.fabric, &region, Access::LOCAL_WRITE);
+        let addr = region.base().as_ptr() as u64;
+        let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
+        if is_read {
+            open.read(1, 0, &sgl)
+        } else {
+            open.write(1, 0, &sgl)
+        }
+        rpcrdma_provider::Provider::registrar(&open.pair.fabric).deregister(keys).unwrap();
+        drop(region);
+        assert_eq!(brief(&open.settle()), [(1, WcStatus::LocalProtection)]);
+    }
+}
+
+#[test]
+fn reads_cannot_be_inline_and_local_requests_have_no_bytes() {
+    let mut open = Open::new();
+    let sgl = [open.pair.a.sge(0, 8)];
+    let read = SendOp::Read(open.remote(0));
+    let invalidate = SendOp::Invalidate { rkey: 1 };
+    let qp = open.pair.qa.qp;
+    for (op, sgl, flags) in [
+        (read, &sgl[..], SendFlags::INLINE),
+        (invalidate, &sgl[..], SendFlags::empty()),
+        (invalidate, &[][..], SendFlags::INLINE),
+    ] {
+        let refused = open.pair.a.post_with(qp, 1, op, sgl, flags);
+        assert_eq!(refused, Err((0, PostError::Invalid)));
+    }
+}
+
+#[test]
+fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule() {
+    let mut open = Open::new();
+    let sgl = [open.pair.a.sge(0, 8)];
+    let long = [open.pair.a.sge(0, 8); 5];
+    let write = SendOp::Write(open.remote(0));
+    let flags = SendFlags::SIGNALED;
+    let wr = |id, op, sgl| SendWr { wr_id: WrId(id), op, sgl, flags };
+    let chain = [
+        wr(0, SendOp::Send, &sgl[..]),
+        wr(1, write, &sgl),
+        wr(2, SendOp::Send, &sgl),
+        wr(3, SendOp::Send, &long),
+        wr(4, write, &sgl),
+    ];
+    let outcome = open.pair.a.send_all(open.pair.qa.qp, &chain);
+    assert_eq!(outcome, Err((3, PostError::Invalid)));
+    open.pair.b.recv(0, 100_000, 8);
+    open.pair.b.recv(1, 100_000, 8);
+    let ids: Vec<u64> = open.settle().iter().map(|wc| wc.wr_id.0).collect();
+    assert_eq!(ids, [0, 1, 2]);
+}
+
+#[test]
+fn a_send_queue_counts_requests_of_all_kinds() {
+    let mut open = Open::new();
+    let sgl = [open.pair.a.sge(0, 8)];
+    let (write, read) = (SendOp::Write(open.remote(0)), SendOp::Read(open.remote(64)));
+    let qp = open.pair.qa.qp;
+    for id in 0..64 {
+        open.post(id, if id % 2 == 0 { write } else { read }, &sgl, SendFlags::SIGNALED);
+    }
+    let full = Err((0, PostError::QueueFull));
+    assert_eq!(open.pair.a.post_with(qp, 64, write, &sgl, SendFlags::SIGNALED), full);
+    assert_eq!(open.pair.a.send_from(qp, 64, &sgl, SendFlags::SIGNALED), full);
+    let mut done = Vec::new();
+    for _ in 0..20 {
+        done.extend(open.settle());
+    }
+    let expected: Vec<_> = (0..64).map(|id| (id, WcStatus::Success)).collect();
+    assert_eq!(brief(&done), expected);
+}
+
+#[test]
+fn without_a_fence_a_later_send_overtakes_the_data_of_a_read() {
+    for (len, is_fenced) in [(64, false), (1000, false), (64, true), (1000, true)] {
+        let mut open = Open::new();
+        open.pair.b.write(0, &vec![1; len]);
+        open.pair.a.write(0, &vec![0; len]);
+        open.pair.b.recv(10, 100_000, 1000);
+        let sgl = [open.pair.a.sge(0, len as u32)];
+        open.read(1, 0, &sgl);
+        let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
+        open.post(2, SendOp::Send, &sgl, SendFlags::SIGNALED | fence);
+        assert_eq!(brief(&open.settle()), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        assert_eq!(open.pair.a.read(0, len), vec![1; len]);
+        assert_eq!(open.pair.b.read(100_000, len), vec![u8::from(is_fenced); len]);
+    }
+}
+
+#[test]
+fn without_a_fence_a_later_write_changes_what_a_read_finds() {
+    for is_fenced in [false, true] {
+        let mut open = Open::new();
+        open.pair.b.write(0, b"old");
+        open.pair.a.write(0, b"new");
+        let (from, to) = ([open.pair.a.sge(0, 3)], [open.pair.a.sge(64, 3)]);
+        open.read(1, 0, &to);
+        let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
+        let write = SendOp::Write(open.remote(0));
+        open.post(2, write, &from, SendFlags::SIGNALED | fence);
+        assert_eq!(brief(&open.settle()), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        assert_eq!(open.pair.a.read(64, 3), if is_fenced { b"old" } else { b"new" });
+    }
+}
+
+#[test]
+fn without_a_fence_an_invalidation_overtakes_the_read_before_it() {
+    for is_fenced in [false, true] {
+        let mut open = Open::new();
+        let (sgl, rkey) = ([open.pair.a.sge(0, 8)], open.rkey);
+        open.pair.b.recv(10, 100_000, 64);
+        open.read(1, 0, &sgl);
+        let fence = if is_fenced { SendFlags::FENCE } else { SendFlags::empty() };
+        let send = SendOp::SendInvalidate { rkey };
+        open.post(2, send, &sgl, SendFlags::SIGNALED | fence);
+        let done = brief(&open.settle());
+        if is_fenced {
+            assert_eq!(done, [(1, WcStatus::Success), (2, WcStatus::Success)]);
+        } else {
+            assert_eq!(done, [(1, WcStatus::RemoteAccess), (2, WcStatus::Flushed)]);
+        }
+    }
+}
+
+#[test]
+fn what_is_behind_a_fence_stays_behind_it_and_other_queue_pairs_go_on() {
+    let mut open = Open::new();
+    let (qa2, qb2) = open.pair.another();
+    open.pair.b.write(0, b"data");
+    for id in 10..14 {
+        open.pair.b.recv(id, 100_000 + id as usize * 64, 64);
+    }
+    let sgl = [open.pair.a.sge(0, 4)];
+    open.pair.a.poll();
+    open.read(1, 0, &sgl);
+    open.post(2, SendOp::Send, &sgl, SendFlags::SIGNALED | SendFlags::FENCE);
+    open.post(3, SendOp::Send, &sgl, SendFlags::SIGNALED);
+    open.pair.a.send(qa2.qp, 4, b"other").unwrap();
+    assert_eq!(open.pair.b.poll_dry(), [received(10, qb2, 5)]);
+    let done = open.settle();
+    let ids: Vec<u64> = done.iter().map(|wc| wc.wr_id.0).filter(|id| *id != 4).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    assert_eq!(open.pair.b.read(100_000 + 11 * 64, 4), b"data");
+    assert_eq!(open.pair.b.read(100_000 + 12 * 64, 4), b"data");
+}
+
+#[test]
+fn a_fence_without_reads_waits_for_nothing() {
+    let mut open = Open::new();
+    open.pair.b.recv(10, 100_000, 64);
+    let sgl = [open.pair.a.sge(0, 4)];
+    open.write(1, 0, &sgl);
+    open.post(2, SendOp::Send, &sgl, SendFlags::SIGNALED | SendFlags::FENCE);
+    open.pair.b.poll();
+    assert_eq!(open.pair.b.poll(), [received(10, open.pair.qb, 4)]);
+}
+
+#[test]
+fn more_reads_than_the_device_takes_wait_in_line() {
+    let (now, clock) = virtual_clock();
+    let options =
+        FabricOptions { slots: 16, delay_ns: 500, clock, rd_atomic: 2, ..FabricOptions::default() };
+    let mut open = Open::with(options);
+    open.pair.a.poll();
+    for id in 0..5 {
+        open.pair.b.write(id, &[id as u8 + 1]);
+        let sgl = [open.pair.a.sge(id, 1)];
+        open.read(id as u64, id, &sgl);
+    }
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        advance(&now, 500);
+        seen.push(open.settle().len());
+    }
+    assert_eq!(seen, [0, 2, 0, 2, 0, 1], "two in every round trip");
+    assert_eq!(open.pair.a.read(0, 5), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_device_that_can_have_no_read_under_way_is_none() {
+    for (rd_atomic, is_allowed) in [(0, false), (1, true)] {
+        let options = FabricOptions { rd_atomic, ..FabricOptions::default() };
+        assert_eq!(crate::Fabric::with_options(options).is_ok(), is_allowed);
+    }
+}
+
+#[test]
+fn a_read_takes_a_round_trip_and_its_bytes_are_not_there_before() {
+    let (now, mut open) = Open::delayed(500);
+    open.pair.b.write(0, b"far away");
+    open.pair.a.write(0, b"........");
+    let sgl = [open.pair.a.sge(0, 8)];
+    open.read(1, 0, &sgl);
+    for (ns, is_there) in [(499, false), (1, false), (499, false), (1, true)] {
+        advance(&now, ns);
+        open.pair.b.poll_dry();
+        let done = brief(&open.pair.a.poll_dry());
+        let expected: &[u8] = if is_there { b"far away" } else { b"........" };
+        assert_eq!(open.pair.a.read(0, 8), expected);
+        assert_eq!(done.len(), usize::from(is_there));
+    }
+}
+
+#[test]
+fn a_write_takes_one_way_and_its_completion_another() {
+    let (now, mut open) = Open::delayed(500);
+    open.pair.a.write(0, b"far away");
+    let sgl = [open.pair.a.sge(0, 8)];
+    open.write(1, 0, &sgl);
+    for (ns, is_there, is_done) in
+        [(499, false, false), (1, true, false), (499, true, false), (1, true, true)]
+    {
+        advance(&now, ns);
+        open.pair.b.poll_dry();
+        assert_eq!(open.pair.b.read(0, 8) == b"far away", is_there);
+        assert_eq!(open.pair.a.poll_dry().len(), usize::from(is_done));
+    }
+}
+
+#[test]
+fn what_happens_here_takes_no_time() {
+    let (now, mut open) = Open::delayed(500);
+    let rkey = open.pair.a.bind(open.pair.qa.qp, (0, 64), BOTH);
+    open.post(1, SendOp::Invalidate { rkey }, &[], SendFlags::SIGNALED);
+    assert_eq!(brief(&open.pair.a.poll()), [(1, WcStatus::Success)]);
+    // Behind a Send it waits for the Send.
+    open.pair.b.recv(10, 100_000, 64);
+    let mut window = open.pair.a.queues.open_window().unwrap();
+    let (bind, _) = open.pair.a.binding(&mut window, (0, 64), BOTH);
+    open.pair.a.send(open.pair.qa.qp, 2, b"x").unwrap();
+    open.post(3, bind, &[], SendFlags::SIGNALED);
+    advance(&now, 500);
+    open.pair.b.poll_dry();
+    advance(&now, 499);
+    assert_eq!(open.pair.a.poll_dry(), []);
+    advance(&now, 1);
+    assert_eq!(brief(&open.pair.a.poll_dry()), [(2, WcStatus::Success), (3, WcStatus::Success)]);
+}
+
+#[test]
+fn a_refused_read_or_write_comes_back_after_a_round_trip() {
+    for is_read in [false, true] {
+        let (now, mut open) = Open::delayed(500);
+        open.rkey ^= 0x100;
+        let sgl = [open.pair.a.sge(0, 8)];
+        if is_read {
+            open.read(1, 0, &sgl)
+        } else {
+            open.write(1, 0, &sgl)
+        }
+        advance(&now, 500);
+        open.pair.b.poll_dry();
+        assert_eq!(open.pair.b.events().len(), 1);
+        advance(&now, 499);
+        assert_eq!(open.pair.a.poll_dry(), []);
+        advance(&now, 1);
+        assert_eq!(brief(&open.pair.a.poll_dry()), [(1, WcStatus::RemoteAccess)]);
+        assert_eq!(open.pair.a.events().len(), 1);
+    }
+}
+
+#[test]
+fn reads_before_a_refused_request_succeed_and_those_behind_it_are_flushed() {
+    let mut open = Open::new();
+    open.pair.b.write(0, b"good");
+    let sgl = [open.pair.a.sge(0, 4)];
+    open.read(1, 0, &sgl);
+    let bad = Remote { rkey: open.rkey ^ 0x100, ..open.remote(0) };
+    open.post(2, SendOp::Read(bad), &sgl, SendFlags::SIGNALED);
+    open.read(3, 0, &sgl);
+    open.pair.b.recv(10, 100_000, 64);
+    open.pair.a.send(open.pair.qa.qp, 4, b"never").unwrap();
+    let flushed = WcStatus::Flushed;
+    let expected =
+        [(1, WcStatus::Success), (2, WcStatus::RemoteAccess), (3, flushed), (4, flushed)];
+    assert_eq!(brief(&open.settle()), expected);
+    assert_eq!(open.pair.a.read(0, 4), b"good");
+    assert_eq!(open.pair.b.poll_dry(), [], "nothing behind it is delivered");
+}
+
+#[test]
+fn everything_flushes_in_order_when_the_queue_pair_fails() {
+    let mut open = Open::new();
+    let sgl = [open.pair.a.sge(0, 8)];
+    let (write, read) = (SendOp::Write(open.remote(0)), SendOp::Read(open.remote(0)));
+    let mut window = open.pair.a.queues.open_window().unwrap();
+    for round in 0..10_u64 {
+        let (bind, rkey) = open.pair.a.binding(&mut window, (0, 64), BOTH);
+        let ops = [SendOp::Send, write, read, bind, SendOp::Invalidate { rkey }];
+        for (at, op) in ops.into_iter().enumerate() {
+            let sgl = if at < 3 { &sgl[..] } else { &[] };
+            let fence = if round == 5 { SendFlags::FENCE } else { SendFlags::empty() };
+            open.post(round * 5 + at as u64, op, sgl, fence);
+        }
+    }
+    open.pair.a.queues.disconnect(open.pair.qa.qp);
+    open.pair.a.write(0, &[0xEE; 8]);
+    let expected: Vec<_> = (0..50).map(|id| (id, WcStatus::Flushed)).collect();
+    assert_eq!(brief(&open.pair.a.poll_dry()), expected);
+    open.pair.b.poll_dry();
+    assert_eq!(open.pair.a.read(0, 8), [0xEE; 8], "nobody writes there any more");
+    assert_eq!(open.pair.b.events(), [QueueEvent::Disconnected { qp_num: open.pair.qb.qp_num }]);
+}
+
+#[test]
+fn a_read_that_was_taken_is_not_carried_out_for_one_who_left() {
+    for ending in 0..3 {
+        let (now, mut open) = Open::delayed(500);
+        open.pair.b.write(0, b"secret");
+        open.pair.a.write(0, b"......");
+        let sgl = [open.pair.a.sge(0, 6)];
+        open.read(1, 0, &sgl);
+        advance(&now, 500);
+        open.pair.b.poll_dry();
+        match ending {
+            0 => open.pair.a.queues.disconnect(open.pair.qa.qp),
+            1 => open.pair.a.queues.destroy(open.pair.qa.qp),
+            _ => open.pair.b.queues.destroy(open.pair.qb.qp),
+        }
+        advance(&now, 500);
+        open.pair.b.poll_dry();
+        assert_eq!(open.pair.a.read(0, 6), b"......");
+        let status = brief(&open.settle());
+        let expected: &[_] = if ending == 1 { &[] } else { &[(1, WcStatus::Flushed)] };
+        assert_eq!(status, expected);
+        // The slots come back.
+        let (qa, qb) = open.pair.another();
+        for id in 0..40 {
+            open.pair.b.recv(id, 100_000, 64);
+            open.pair.a.send(qa.qp, id, b"x").unwrap();
+            advance(&now, 500);
+            assert_eq!(open.pair.b.poll_dry(), [received(id, qb, 1)]);
+            advance(&now, 500);
+            assert_eq!(open.pair.a.poll_dry().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn reads_end_when_either_set_of_queues_vanishes() {
+    let Open { pair, rkey } = Open::new();
+    let Pair { mut a, b, qa, .. } = pair;
+    let (sgl, addr) = ([a.sge(0, 6)], b.at(0));
+    a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
+    drop(b);
+    assert_eq!(brief(&a.poll_dry()), [(1, WcStatus::Flushed)]);
+    let (now, Open { pair, rkey }) = Open::delayed(500);
+    let Pair { mut a, mut b, qa, .. } = pair;
+    let (sgl, addr) = ([a.sge(0, 6)], b.at(0));
+    a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
+    advance(&now, 500);
+    b.poll_dry();
+    drop(a);
+    advance(&now, 500);
+    b.poll_dry();
+    assert_eq!(b.events().len(), 1);
+}
+
+#[test]
+fn a_sleeper_wakes_for_reads_of_its_peer_and_for_its_own() {
+    use rpcrdma_provider::Waker;
+    use std::time::Duration;
+    let mut open = Open::new();
+    let (waker, long) = (Waker::new().unwrap(), Duration::from_secs(600));
+    let sgl = [open.pair.a.sge(0, 6)];
+    open.read(1, 0, &sgl);
+    open.pair.b.queues.wait(&waker, long).unwrap();
+    open.pair.b.poll();
+    open.pair.b.queues.wait(&waker, long).unwrap();
+    open.pair.b.poll();
+    open.pair.a.queues.wait(&waker, long).unwrap();
+    assert_eq!(open.pair.a.poll().len(), 1);
+}
+
+#[test]
+fn queues_connected_to_themselves_read_and_write() {
+    let fabric = crate::Fabric::new();
+    let mut host = Host::new(&fabric, &SMALL);
+    let (ours, theirs) = endpoints(&fabric, &host, &host, 7);
+    let one = host.queues.attach(ours).unwrap();
+    let other = host.queues.attach(theirs).unwrap();
+    let rkey = host.bind(other.qp, (0, 4096), BOTH);
+    host.write(8192, b"written");
+    let sgl = [host.sge(8192, 7)];
+    let addr = host.at(0);
+    host.post(one.qp, 1, SendOp::Write(Remote { addr, rkey }), &sgl);
+    let sgl = [host.sge(9000, 7)];
+    host.post_with(
+        one.qp,
+        2,
+        SendOp::Read(Remote { addr, rkey }),
+        &sgl,
+        SendFlags::SIGNALED | SendFlags::FENCE,
+    )
+    .unwrap();
+    let done = host.poll_dry();
+    assert_eq!(brief(&done), [(1, WcStatus::Success), (2, WcStatus::Success)]);
+    assert_eq!(host.read(9000, 7), b"written");
+}

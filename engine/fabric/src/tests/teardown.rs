@@ -1,0 +1,206 @@
+//! Disconnecting, flushing, destroying, and peers that vanish.
+
+use super::host::*;
+use crate::FabricOptions;
+use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcStatus};
+
+#[test]
+fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
+    let mut pair = Pair::new();
+    pair.b.recv(10, 0, 64);
+    for id in 0..4 {
+        let sgl = [pair.a.sge(0, 8)];
+        let flags = if id == 0 { SendFlags::SIGNALED } else { SendFlags::empty() };
+        pair.a.send_from(pair.qa.qp, id, &sgl, flags).unwrap();
+    }
+    assert_eq!(pair.b.poll_dry().len(), 1);
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.a.send(pair.qa.qp, 9, b"x").unwrap();
+    assert_eq!(pair.b.poll_dry(), [], "what was withdrawn is not delivered");
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
+    pair.b.send(pair.qb.qp, 9, b"x").unwrap();
+    let flushed = WcStatus::Flushed;
+    let expected = [(0, WcStatus::Success), (1, flushed), (2, flushed), (3, flushed), (9, flushed)];
+    assert_eq!(brief(&pair.a.poll_dry()), expected);
+    assert_eq!(brief(&pair.b.poll_dry()), expected[4..]);
+    assert_eq!(pair.a.events(), [], "who disconnects knows");
+}
+
+#[test]
+fn a_flush_needs_no_help_from_the_peer() {
+    let mut pair = Pair::new();
+    pair.b.recv(10, 0, 4096);
+    let sgl = [pair.a.sge(0, 1000)];
+    for id in 0..30 {
+        pair.a.send_from(pair.qa.qp, id, &sgl, SendFlags::empty()).unwrap();
+    }
+    pair.a.queues.disconnect(pair.qa.qp);
+    let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Flushed)).collect();
+    assert_eq!(brief(&pair.a.poll()), expected);
+    // The memory is the program's again: what the peer finds later is not read from there.
+    pair.a.write(0, &[0xEE; 1000]);
+    assert_eq!(pair.b.poll_dry(), []);
+    assert_eq!(pair.b.read(0, 1), [0]);
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
+    assert_eq!(pair.a.poll_dry(), [], "each once");
+}
+
+#[test]
+fn memory_of_queues_that_vanished_is_not_read() {
+    let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
+    b.recv(10, 0, 4096);
+    b.recv(11, 0, 4096);
+    a.send(qa.qp, 1, b"in the slot").unwrap();
+    let sgl = [a.sge(0, 1000)];
+    a.send_from(qa.qp, 2, &sgl, SendFlags::empty()).unwrap();
+    drop(a);
+    assert_eq!(b.poll_dry(), [received(10, qb, 11)]);
+    assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
+fn a_request_to_a_failed_queue_pair_is_flushed_whatever_was_silent_before() {
+    let mut pair = Pair::new();
+    pair.b.recv(10, 0, 64);
+    let sgl = [pair.a.sge(0, 8)];
+    pair.a.send_from(pair.qa.qp, 1, &sgl, SendFlags::empty()).unwrap();
+    assert_eq!(pair.b.poll_dry().len(), 1);
+    assert_eq!(pair.a.poll_dry(), [], "it succeeded, which nobody wanted to know");
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.a.send_from(pair.qa.qp, 2, &[], SendFlags::SIGNALED).unwrap();
+    assert_eq!(brief(&pair.a.poll_dry()), [(2, WcStatus::Flushed)]);
+    drop(pair.b);
+    pair.a.send_from(pair.qa.qp, 3, &[], SendFlags::SIGNALED).unwrap();
+    assert_eq!(brief(&pair.a.poll_dry()), [(3, WcStatus::Flushed)], "without a peer, too");
+    pair.a.queues.destroy(pair.qa.qp);
+    let gone = pair.a.send_from(pair.qa.qp, 4, &[], SendFlags::SIGNALED);
+    assert_eq!(gone, Err((0, PostError::QpGone)));
+}
+
+#[test]
+fn requests_that_wait_for_room_are_flushed_last_and_in_order() {
+    let mut pair = Pair::new();
+    for id in 0..30 {
+        pair.a.send(pair.qa.qp, id, b"x").unwrap();
+    }
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.b.poll_dry();
+    let mut done = brief(&pair.a.poll_dry());
+    pair.b.poll_dry();
+    done.extend(brief(&pair.a.poll_dry()));
+    let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Flushed)).collect();
+    assert_eq!(done, expected);
+    pair.b.poll_dry();
+    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
+}
+
+#[test]
+fn the_peer_flushes_what_it_has_posted() {
+    let mut pair = Pair::new();
+    pair.b.send(pair.qb.qp, 5, b"x").unwrap();
+    pair.b.send(pair.qb.qp, 6, b"y").unwrap();
+    pair.a.queues.disconnect(pair.qa.qp);
+    assert_eq!(brief(&pair.b.poll_dry()), [(5, WcStatus::Flushed), (6, WcStatus::Flushed)]);
+    pair.a.poll_dry();
+    assert_eq!(pair.b.poll_dry(), [], "each once");
+    assert_eq!(pair.b.events().len(), 1);
+}
+
+#[test]
+fn both_sides_may_disconnect_at_once() {
+    let mut pair = Pair::new();
+    pair.a.send(pair.qa.qp, 1, b"x").unwrap();
+    pair.b.send(pair.qb.qp, 2, b"y").unwrap();
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.b.queues.disconnect(pair.qb.qp);
+    pair.a.queues.disconnect(pair.qa.qp);
+    let (mut at_a, mut at_b) = (vec![], vec![]);
+    for _ in 0..2 {
+        at_a.extend(brief(&pair.a.poll_dry()));
+        at_b.extend(brief(&pair.b.poll_dry()));
+    }
+    assert_eq!((at_a, at_b), (vec![(1, WcStatus::Flushed)], vec![(2, WcStatus::Flushed)]));
+    assert_eq!((pair.a.events(), pair.b.events()), (vec![], vec![]));
+}
+
+#[test]
+fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_its_place_comes_back() {
+    let attr = QueueAttr { qp_max: 1, ..SMALL };
+    let mut pair = Pair::with(FabricOptions::default(), &attr, 7);
+    pair.b.recv(10, 0, 64);
+    pair.a.send(pair.qa.qp, 1, b"late").unwrap();
+    pair.b.queues.destroy(pair.qb.qp);
+    assert_eq!(pair.b.poll_dry(), []);
+    assert_eq!(brief(&pair.a.poll_dry()), [(1, WcStatus::Flushed)]);
+    assert_eq!(pair.a.events().len(), 1);
+    pair.a.queues.destroy(pair.qa.qp);
+    // The same place, another number: the old name reaches nothing.
+    let (qa, qb) = pair.another();
+    assert_ne!((qa.qp_num, qb.qp_num), (pair.qa.qp_num, pair.qb.qp_num));
+    assert_eq!(pair.a.send(pair.qa.qp, 2, b"x"), Err((0, PostError::QpGone)));
+    pair.a.queues.disconnect(pair.qa.qp);
+    pair.a.queues.destroy(pair.qa.qp);
+    pair.a.send(qa.qp, 3, b"fresh").unwrap();
+    assert_eq!(pair.b.poll(), [received(10, qb, 5)]);
+}
+
+#[test]
+fn destroying_with_requests_outstanding_silences_them() {
+    let mut pair = Pair::new();
+    for id in 0..30 {
+        pair.a.send(pair.qa.qp, id, b"x").unwrap();
+    }
+    pair.a.queues.destroy(pair.qa.qp);
+    pair.b.poll_dry();
+    assert_eq!(pair.a.poll_dry(), []);
+    pair.b.poll_dry();
+    assert_eq!(pair.b.events().len(), 1);
+}
+
+#[test]
+fn when_queues_vanish_their_peers_flush_and_are_told() {
+    let Pair { fabric, mut a, b, qa, .. } = Pair::new();
+    for id in 0..30 {
+        a.send(qa.qp, id, b"x").unwrap();
+    }
+    drop(b);
+    let done = brief(&a.poll_dry());
+    let expected: Vec<_> = (0..30).map(|id| (id, WcStatus::Flushed)).collect();
+    assert_eq!(done, expected);
+    assert_eq!(a.events(), [QueueEvent::Disconnected { qp_num: qa.qp_num }]);
+    a.queues.destroy(qa.qp);
+    // The place of the dead lane is used again.
+    let mut c = Host::new(&fabric, &SMALL);
+    let (qa, qc) = connect(&fabric, &mut a, &mut c, 7);
+    c.recv(10, 0, 64);
+    a.send(qa.qp, 1, b"again").unwrap();
+    assert_eq!(c.poll(), [received(10, qc, 5)]);
+}
+
+#[test]
+fn what_arrived_before_queues_vanished_is_still_delivered() {
+    let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
+    b.recv(10, 0, 64);
+    a.send(qa.qp, 1, b"last words").unwrap();
+    drop(a);
+    assert_eq!(b.poll_dry(), [received(10, qb, 10)]);
+    assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+}
+
+#[test]
+fn queue_pairs_come_and_go_without_end() {
+    let attr = QueueAttr { qp_max: 2, ..SMALL };
+    let mut pair = Pair::with(FabricOptions::default(), &attr, 7);
+    for round in 0..700 {
+        let (qa, qb) = pair.another();
+        pair.b.recv(round, 0, 64);
+        pair.a.send(qa.qp, round, b"x").unwrap();
+        assert_eq!(pair.b.poll_dry(), [received(round, qb, 1)]);
+        pair.a.poll_dry();
+        pair.a.queues.disconnect(qa.qp);
+        pair.b.poll_dry();
+        assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
+        pair.a.queues.destroy(qa.qp);
+        pair.b.queues.destroy(qb.qp);
+    }
+}

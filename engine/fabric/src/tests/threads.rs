@@ -1,0 +1,79 @@
+//! Two threads: every message arrives once, unchanged, in order; sleeping and waking included.
+
+use std::time::Duration;
+
+use super::host::*;
+use crate::FabricOptions;
+use rpcrdma_provider::{Attached, PostError, Queues, SendFlags, Waker, WcOpcode, WcStatus};
+
+const MESSAGES: u64 = if cfg!(miri) { 60 } else { 60_000 };
+const BUFFERS: u64 = 24;
+const LEN_MAX: u32 = 1024;
+
+/// Sends numbered messages of all lengths and checks those of the peer.
+fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
+    let waker = Waker::new().unwrap();
+    let send_at = |id: u64| (BUFFERS * 1024 + (id % 64) * 1024) as usize;
+    for buffer in 0..BUFFERS {
+        host.recv(buffer, buffer as usize * 1024, LEN_MAX);
+    }
+    let (mut sent, mut done, mut seen) = (0, 0, vec![0_u64; qps.len()]);
+    let mut total = 0;
+    while total < MESSAGES || done < MESSAGES {
+        while sent < MESSAGES && sent - done < 60 {
+            let which = (sent as usize) % qps.len();
+            let len = 16 + (sent * 37 % 1000) as u32;
+            let sgl = [host.sge(send_at(sent), len)];
+            let number = sent / qps.len() as u64;
+            host.write(send_at(sent), &number.to_le_bytes());
+            host.write(send_at(sent) + len as usize - 8, &number.to_le_bytes());
+            match host.send_from(qps[which].qp, sent, &sgl, SendFlags::SIGNALED) {
+                Ok(()) => sent += 1,
+                Err((_, PostError::QueueFull)) => break,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let some = host.poll();
+        if some.is_empty() && sleeps {
+            host.queues.wait(&waker, Duration::from_secs(600)).unwrap();
+        }
+        for wc in some {
+            assert_eq!(wc.status, WcStatus::Success);
+            if wc.opcode == WcOpcode::Send {
+                done += 1;
+                continue;
+            }
+            let which = qps.iter().position(|qp| qp.qp_num == wc.qp_num).unwrap();
+            let offset = wc.wr_id.0 as usize * 1024;
+            let number = seen[which].to_le_bytes();
+            assert_eq!(host.read(offset, 8), number);
+            assert_eq!(host.read(offset + wc.byte_len as usize - 8, 8), number);
+            seen[which] += 1;
+            total += 1;
+            host.recv(wc.wr_id.0, offset, LEN_MAX);
+        }
+    }
+    // What the peer still waits for goes out before the queues do.
+    host.queues.wait(&waker, Duration::ZERO).unwrap();
+}
+
+fn two_threads(sleeps: bool) {
+    let options = FabricOptions { slots: 16, ..FabricOptions::default() };
+    let mut pair = Pair::with(options, &SMALL, 7);
+    let (qa2, qb2) = pair.another();
+    let Pair { a, b, qa, qb, .. } = pair;
+    std::thread::scope(|scope| {
+        scope.spawn(move || run(a, &[qa, qa2], sleeps));
+        scope.spawn(move || run(b, &[qb, qb2], sleeps));
+    });
+}
+
+#[test]
+fn polling_threads_lose_and_change_nothing() {
+    two_threads(false);
+}
+
+#[test]
+fn sleeping_threads_are_always_woken() {
+    two_threads(true);
+}

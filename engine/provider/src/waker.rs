@@ -1,0 +1,121 @@
+//! The waker: ends another thread's sleep. An eventfd, rung only when somebody may sleep.
+#![expect(unsafe_code, reason = "eventfd(2) and poll(2) have no safe binding in std")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::SetupError;
+
+/// Ends the sleep of the thread that waits on it. Cloning is cheap; ringing is one system call.
+///
+/// A ring is remembered until [`Waker::drain`], so ringing before the sleep is not lost.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A waker that was not rung. Fails when the process has no file descriptor left.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: eventfd takes two integers and no pointer.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just returned by eventfd and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Waker(Arc::new(fd)))
+    }
+
+    /// A new waker, with the error of a start.
+    pub fn set_up() -> Result<Waker, SetupError> {
+        Waker::new().map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "the process may have no file descriptor left (ulimit -n)",
+        })
+    }
+
+    /// Ends the sleep, or the next one if nobody sleeps. One system call.
+    pub fn ring(&self) {
+        let one = 1_u64;
+        // The only failure is a counter that is full (EAGAIN): then it is rung already.
+        // SAFETY: `one` is eight readable bytes, which is what an eventfd takes.
+        let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Forgets all rings up to now. One system call.
+    pub fn drain(&self) {
+        let mut count = 0_u64;
+        // The only failure is that it was not rung (EAGAIN): nothing to forget.
+        // SAFETY: `count` is eight writable bytes, which is what an eventfd returns.
+        let _ = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
+    }
+
+    /// The file descriptor: readable while rung. For a poll set of one's own.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Sleeps until one of `wakers` is rung or `timeout` is over; true if one is rung.
+    ///
+    /// May return early without a ring when a signal arrives. Rings are kept, not drained.
+    pub fn sleep<const N: usize>(wakers: [&Waker; N], timeout: Duration) -> io::Result<bool> {
+        let mut fds =
+            wakers.map(|waker| libc::pollfd { fd: waker.fd(), events: libc::POLLIN, revents: 0 });
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        let count = N as libc::nfds_t;
+        // SAFETY: `fds` is an array of `count` entries that outlives the call, `timeout` is a valid
+        // timespec, and a null signal mask leaves the mask as it is.
+        let rung = unsafe { libc::ppoll(fds.as_mut_ptr(), count, &timeout, std::ptr::null()) };
+        if rung >= 0 {
+            return Ok(rung > 0);
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn ring_before_sleep_is_remembered_until_drained() {
+        let waker = Waker::new().unwrap();
+        assert!(!Waker::sleep([&waker], Duration::ZERO).unwrap());
+        waker.ring();
+        waker.ring();
+        assert!(Waker::sleep([&waker], LONG).unwrap());
+        assert!(Waker::sleep([&waker], LONG).unwrap());
+        waker.drain();
+        assert!(!Waker::sleep([&waker], Duration::ZERO).unwrap());
+        waker.drain();
+    }
+
+    #[test]
+    fn either_of_two_wakers_ends_the_sleep() {
+        let (first, second) = (Waker::new().unwrap(), Waker::new().unwrap());
+        second.clone().ring();
+        assert!(Waker::sleep([&first, &second], LONG).unwrap());
+        second.drain();
+        first.ring();
+        assert!(Waker::sleep([&first, &second], LONG).unwrap());
+    }
+
+    #[test]
+    fn ring_from_another_thread_ends_the_sleep() {
+        let waker = Waker::new().unwrap();
+        let ringer = waker.clone();
+        let thread = std::thread::spawn(move || ringer.ring());
+        while !Waker::sleep([&waker], LONG).unwrap() {}
+        thread.join().unwrap();
+    }
+}
