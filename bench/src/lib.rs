@@ -6,7 +6,6 @@
 //!                         └ pair: two pinned threads; meter: warm-up, samples, enough
 //! ```
 //! Made for the command and for the criterion benches beside it, and for nobody else.
-#![deny(unsafe_code)]
 
 pub mod alloc;
 pub mod args;

@@ -1,5 +1,4 @@
 //! `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor of the machine.
-#![deny(unsafe_code)]
 
 use std::env;
 use std::ffi::OsString;

@@ -8,7 +8,6 @@
 //!
 //! Start with [`engine::Engine`]; serve with a [`server::handler::Handler`], call with a
 //! [`client::Client`].
-#![deny(unsafe_code)]
 
 mod budget;
 pub mod client;

@@ -53,7 +53,6 @@
 //! assert_eq!(pool.free(), 4);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
 
 pub mod bulk;
 pub mod bytes;

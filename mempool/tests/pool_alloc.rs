@@ -1,4 +1,5 @@
 //! Nothing that is done with a pool after it was made allocates.
+#![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

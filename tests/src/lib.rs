@@ -10,7 +10,6 @@
 //!   Failing ── a provider of which one call fails, counting what it gives
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
-#![deny(unsafe_code)]
 
 pub mod alloc;
 pub mod caller;

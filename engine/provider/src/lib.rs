@@ -8,7 +8,6 @@
 //! ```
 //!
 //! The type of the provider is chosen once, at the top; nothing below is `dyn` on the fast path.
-#![deny(unsafe_code)]
 
 mod cm;
 mod error;

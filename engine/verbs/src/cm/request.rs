@@ -1,6 +1,7 @@
 //! A connection request of a peer.
 
-use super::id::{Depths, Id};
+use super::id::Id;
+use super::offer::Depths;
 
 /// A connection request that was neither accepted nor rejected. Dropping it rejects it.
 pub struct VerbsRequest {
