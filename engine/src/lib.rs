@@ -49,11 +49,11 @@ pub use provider::{ConnectError, ConnectId, CqError, Provider, WcStatus};
 pub use rpcrdma_config::{Config, ConfigError, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
 pub use rpcrdma_proto::{
-    Changes, Fatal, Misuse, PeerLimits, PropIds, PropertyError, PropertyOutcome, Refusal,
-    SendError, Version, Violation,
+    Changes, Fatal, Misuse, PeerLimits, PropertyError, PropertyOutcome, Refusal, SendError,
+    Version, Violation,
 };
 pub use rpcrdma_xdr::{
-    BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, Property, ReptInfo,
+    BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, PropIds, Property, ReptInfo,
 };
 pub use server::call::Call;
 pub use server::handler::{Admission, ConnectRequest, Handler, RefuseCalls};

@@ -374,7 +374,7 @@ pub fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
 /// # Panics
 /// Never.
 pub fn base_properties(xid: u32, credit: u32) -> Vec<u8> {
-    let mut buffer = [0; 136];
+    let mut buffer = [0; Property::LEN_MAX];
     let start = [Property::RecvBufferSize(4096).encode(&mut buffer).expect("four bytes")];
     let start = PropSet::from_slice(&start);
     let optional = Optional::ConnProp(ConnProp { start, nochg: PropSubset::EMPTY });
@@ -396,10 +396,10 @@ pub fn properties_with(xid: u32, credit: u32, support: RtrSupport) -> Vec<u8> {
         Property::ResponseSxLimit(16),
         Property::RtrSupport(support),
     ];
-    let mut buffers = [[0; 136]; 5];
+    let mut buffers = [[0; Property::LEN_MAX]; 5];
     let mut set = Vec::new();
     for (value, buffer) in values.iter().zip(&mut buffers) {
-        set.push(value.encode(buffer).expect("136 bytes are enough"));
+        set.push(value.encode(buffer).expect("LEN_MAX bytes are enough"));
     }
     let start = PropSet::from_slice(&set);
     let optional = Optional::ConnProp(ConnProp { start, nochg: PropSubset::EMPTY });

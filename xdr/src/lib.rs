@@ -57,8 +57,8 @@ pub use error::{DecodeError, NoRoom};
 pub use header::{Body, Header, Optional, Prefix, RdmaError};
 pub use private_data::PrivateData;
 pub use property::{
-    BackwardSupport, ConnProp, PropId, PropSet, PropSubset, PropVal, Property, ReqProp, RespProp,
-    RtrSupport, UpdProp,
+    BackwardSupport, ConnProp, Known, MayChange, PropId, PropIds, PropSet, PropSubset, PropVal,
+    PropValues, Property, ReqProp, RespProp, RtrSupport, UpdProp,
 };
 pub use rpc::{MsgType, RpcPrefix};
 pub use rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet, Tbsns};

@@ -1,7 +1,8 @@
 //! Every assigned number and every size limit, each with the document that assigns it.
 //!
-//! Re-numbering the protocol is a change to this file and to nothing else. There is no choice of
-//! numbering at run time and no mark of our own on the wire (wire.md, "Numbers").
+//! Re-numbering the protocol is a change to this file and to nothing else, except that the numbers of
+//! properties (`pv_which`) are in the table of [`crate::property`]. There is no choice of numbering at
+//! run time and no mark of our own on the wire (wire.md, "Numbers").
 //!
 //! `[V2]` is draft-cel-nfsv4-rpcrdma-version-two-00, `[XCHAR]` is
 //! draft-dnoveck-nfsv4-rpcrdma-xcharext-03, `[RTR]` is draft-dnoveck-nfsv4-rpcrdma-rtrext-02.
@@ -55,24 +56,6 @@ pub mod opttype {
     pub const XMTCONT: u32 = 7;
     /// Report error (\[RTR\] 9.5, Table 4).
     pub const REPTERR: u32 = 8;
-}
-
-/// Values of `pv_which` (wire.md N2).
-pub mod propid {
-    /// Receive Buffer Size (\[XCHAR\] 3.1).
-    pub const RBSIZ: u32 = 1;
-    /// Requester Remote Invalidation (\[XCHAR\] 3.2).
-    pub const REQREMINV: u32 = 2;
-    /// Backward Request Support (\[XCHAR\] 3.3).
-    pub const BRS: u32 = 3;
-    /// Receive Buffer Structure (\[RTR\] 8.3).
-    pub const RBSTRUCT: u32 = 4;
-    /// Request Transmission Receive Limit (\[RTR\] 8.4).
-    pub const REQRXLIM: u32 = 5;
-    /// Response Transmission Send Limit (\[RTR\] 8.5).
-    pub const RESPSXLIM: u32 = 6;
-    /// RTR Support (\[RTR\] 8.2 says 3, which \[XCHAR\] had given away).
-    pub const RTRSUPP: u32 = 7;
 }
 
 /// Values of `bkreqsup` (\[XCHAR\] 3.3).

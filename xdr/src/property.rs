@@ -1,96 +1,65 @@
-//! Transport properties: sets of values, subsets of sets, and the four operations that carry them.
+//! Transport properties: the table of those that we know, and the four operations that carry them.
 //!
 //! ```text
 //!   PropVal     | id | length | data, padded |          a set: count, values
 //!   subset      | count | word | ... |                  bit n of word n/32 = value n of a set
 //! ```
-//! A value stays bytes until [`Property::decode`]; one that nobody knows stays bytes for good.
+//! A value stays bytes until [`Property::decode`]; one that is not known stays bytes for good.
+//! Everything that is particular to one property is in its row of the table.
 
-use bitflags::bitflags;
-
-use crate::array::{Array, Wire};
-use crate::cursor::{Reader, Writer, pad_len};
+use crate::array::Array;
+use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
-use crate::numbers::{bkreqsup, limit, propid, rtrs};
+use crate::numbers::{default, limit};
 use crate::rtr::structure::{RecvStructure, StructureError};
 
-/// Which property (`propid`, \[XCHAR\] 2.1; numbered as wire.md N2 says).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PropId(pub u32);
+#[macro_use]
+mod table;
+mod set;
+mod value;
 
-impl PropId {
-    /// Receive Buffer Size.
-    pub const RECV_BUFFER_SIZE: Self = Self(propid::RBSIZ);
-    /// Requester Remote Invalidation.
-    pub const REQUESTER_REMOTE_INVALIDATION: Self = Self(propid::REQREMINV);
-    /// Backward Request Support.
-    pub const BACKWARD_SUPPORT: Self = Self(propid::BRS);
-    /// Receive Buffer Structure.
-    pub const RECV_STRUCTURE: Self = Self(propid::RBSTRUCT);
-    /// Request Transmission Receive Limit.
-    pub const REQUEST_RX_LIMIT: Self = Self(propid::REQRXLIM);
-    /// Response Transmission Send Limit.
-    pub const RESPONSE_SX_LIMIT: Self = Self(propid::RESPSXLIM);
-    /// RTR Support.
-    pub const RTR_SUPPORT: Self = Self(propid::RTRSUPP);
+use set::decode_set;
+use value::{Bits, Bool, Codec, Level, Structure, Word};
 
-    /// Whether we know what its values mean.
-    #[must_use]
-    pub const fn is_known(self) -> bool {
-        matches!(self.0, propid::RBSIZ..=propid::RTRSUPP)
-    }
+pub use set::{NotTaken, PropIds, PropSet, PropVal, PropValues};
+pub use table::MayChange;
+pub use value::{BackwardSupport, RtrSupport};
+
+/// Hands the table to a macro, with whatever rows follow it.
+macro_rules! table {
+    ($derive:ident $($more:tt)*) => { $derive! {
+        /// Receive Buffer Size (\[XCHAR\] 3.1): bytes of the smallest receive buffer posted; at least
+        /// 1024 (wire.md P11). Not yet clamped to [`limit::RECV_BUFFER_SIZE_MAX`].
+        1 RECV_BUFFER_SIZE "rbsiz": RecvBufferSize(u32) as Word<{ limit::RECV_BUFFER_SIZE_MIN }>,
+            Some(default::RECV_BUFFER_SIZE), Peer;
+        /// Requester Remote Invalidation (\[XCHAR\] 3.2): whether the peer's memory may be
+        /// invalidated by our replies (wire.md P12).
+        2 REQUESTER_REMOTE_INVALIDATION "reqreminv": RequesterRemoteInvalidation(bool) as Bool,
+            Some(false), Peer;
+        /// Backward Request Support (\[XCHAR\] 3.3): how backward requests may be sent.
+        3 BACKWARD_SUPPORT "brs": BackwardSupport(BackwardSupport) as Level,
+            Some(BackwardSupport::Inline), Both;
+        /// Receive Buffer Structure (\[RTR\] 8.3): how the peer's receive buffers are cut. Its
+        /// default is one segment of the receive buffer size (wire.md E22).
+        4 RECV_STRUCTURE "rbstruct": RecvStructure(RecvStructure) as Structure,
+            None, Neither;
+        /// Request Transmission Receive Limit (\[RTR\] 8.4): transmissions of the longest request
+        /// accepted; 0 means 1 (wire.md E9).
+        5 REQUEST_RX_LIMIT "reqrxlim": RequestRxLimit(u32) as Word,
+            Some(default::TRANSMISSIONS), Both;
+        /// Response Transmission Send Limit (\[RTR\] 8.5): transmissions of the longest response
+        /// generated; 0 means 1 (wire.md E9).
+        6 RESPONSE_SX_LIMIT "respsxlim": ResponseSxLimit(u32) as Word,
+            Some(default::TRANSMISSIONS), Both;
+        /// RTR Support (\[RTR\] 8.2 says 3, which \[XCHAR\] had given away): which operations are
+        /// supported.
+        7 RTR_SUPPORT "rtrsupp": RtrSupport(RtrSupport) as Bits,
+            Some(RtrSupport::empty()), Both;
+        $($more)*
+    } };
 }
 
-/// One value, still as bytes (`propval`, \[XCHAR\] 2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PropVal<'a> {
-    /// Which property (`pv_which`).
-    pub id: PropId,
-    /// The XDR of the value, or nothing for the default (`pv_data`; wire.md P3).
-    pub data: &'a [u8],
-}
-
-impl<'a> Wire<'a> for PropVal<'a> {
-    fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        Ok(Self { id: PropId(reader.u32()?), data: reader.opaque(u32::MAX)? })
-    }
-
-    fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.id.0)?;
-        writer.put_opaque(self.data)
-    }
-
-    fn encoded_len(&self) -> usize {
-        8 + self.data.len() + pad_len(self.data.len())
-    }
-}
-
-/// A set of values (`propvalset`, \[XCHAR\] 2.1).
-pub type PropSet<'a> = Array<'a, PropVal<'a>>;
-
-/// Decodes a set and checks every value that we know: all or nothing (wire.md P4, P5).
-fn decode_set<'a>(reader: &mut Reader<'a>) -> Result<PropSet<'a>, DecodeError> {
-    let start = *reader;
-    let set = PropSet::decode(reader, limit::PROPERTIES_MAX)?;
-    // The values once more, with their positions in the message for the errors.
-    let mut values = start;
-    values.u32()?;
-    let mut seen = 0u32;
-    for _ in 0..set.len() {
-        let id = PropId(values.u32()?);
-        let data_at = values.position() + 4;
-        let data = values.opaque(u32::MAX)?;
-        Property::decode_at(PropVal { id, data }, data_at)?;
-        if id.is_known() {
-            let bit = 1 << id.0;
-            if seen & bit != 0 {
-                return Err(DecodeError::DuplicateProperty { id: id.0 });
-            }
-            seen |= bit;
-        }
-    }
-    Ok(set)
-}
+table!(properties);
 
 /// Some of a set's values, by their place in the set (`propvalsubset`, \[XCHAR\] 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,160 +92,6 @@ impl<'a> PropSubset<'a> {
 
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Array::decode(reader, limit::SUBSET_WORDS_MAX).map(|words| Self { words })
-    }
-}
-
-/// How backward requests may be sent to the peer (`bkreqsup`, \[XCHAR\] 3.3; wire.md B10, P13).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum BackwardSupport {
-    /// Not at all.
-    None = bkreqsup::NONE,
-    /// As one inline message each.
-    #[default]
-    Inline = bkreqsup::INLINE,
-    /// Like forward requests.
-    General = bkreqsup::GENL,
-}
-
-bitflags! {
-    /// Which operations of round-trip reduction the peer sends and receives
-    /// (`xpr_rtrs`, \[RTR\] 8.2; wire.md E33). Unknown bits are kept and mean nothing.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct RtrSupport: u32 {
-        /// Transmit Request.
-        const XREQ = rtrs::XREQ;
-        /// Transmit Response, including placement by Send in responses.
-        const XRESP = rtrs::XRESP;
-        /// Transmit Continue.
-        const XCONT = rtrs::XCONT;
-        const _ = !0;
-    }
-}
-
-/// A value, understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Property<'a> {
-    /// Bytes of the smallest receive buffer posted; at least 1024 (wire.md P11). Not yet clamped
-    /// to [`limit::RECV_BUFFER_SIZE_MAX`].
-    RecvBufferSize(u32),
-    /// Whether the peer's memory may be invalidated by our replies (wire.md P12).
-    RequesterRemoteInvalidation(bool),
-    /// How backward requests may be sent.
-    BackwardSupport(BackwardSupport),
-    /// How the peer's receive buffers are cut.
-    RecvStructure(RecvStructure),
-    /// Transmissions of the longest request accepted; 0 means 1 (wire.md E9).
-    RequestRxLimit(u32),
-    /// Transmissions of the longest response generated; 0 means 1 (wire.md E9).
-    ResponseSxLimit(u32),
-    /// Which operations are supported.
-    RtrSupport(RtrSupport),
-    /// A known property at its default: the value had no bytes (wire.md P3).
-    Default(PropId),
-    /// A receive buffer structure that cannot be used, to be ignored and counted
-    /// (wire.md E19, E20).
-    BadStructure(StructureError),
-    /// A property that we do not know, to be skipped (wire.md P4).
-    Unknown(PropVal<'a>),
-}
-
-impl<'a> Property<'a> {
-    /// Understands a value.
-    ///
-    /// # Errors
-    /// [`DecodeError`], with positions counted from the start of the value, if the property is
-    /// known and the bytes are not a value of its type: too few, too many, or not allowed.
-    pub fn decode(value: PropVal<'a>) -> Result<Self, DecodeError> {
-        Self::decode_at(value, 0)
-    }
-
-    fn decode_at(value: PropVal<'a>, position: usize) -> Result<Self, DecodeError> {
-        if !value.id.is_known() {
-            return Ok(Self::Unknown(value));
-        }
-        if value.data.is_empty() {
-            return Ok(Self::Default(value.id));
-        }
-        let mut reader = Reader::at(value.data, position);
-        let property = Self::decode_known(value.id, &mut reader)?;
-        // A structure that cannot be used is given up early.
-        if !matches!(property, Self::BadStructure(_)) {
-            reader.finish()?;
-        }
-        Ok(property)
-    }
-
-    fn decode_known(id: PropId, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let at = reader.at_u32();
-        Ok(match id {
-            PropId::RECV_BUFFER_SIZE => match reader.u32()? {
-                // wire.md P11: no peer can work with less.
-                value if value < limit::RECV_BUFFER_SIZE_MIN => {
-                    return Err(DecodeError::BadValue { at, value });
-                }
-                value => Self::RecvBufferSize(value),
-            },
-            PropId::REQUESTER_REMOTE_INVALIDATION => {
-                Self::RequesterRemoteInvalidation(reader.bool()?)
-            }
-            PropId::BACKWARD_SUPPORT => Self::BackwardSupport(match reader.u32()? {
-                bkreqsup::NONE => BackwardSupport::None,
-                bkreqsup::INLINE => BackwardSupport::Inline,
-                bkreqsup::GENL => BackwardSupport::General,
-                value => return Err(DecodeError::BadDiscriminant { at, value }),
-            }),
-            PropId::RECV_STRUCTURE => match RecvStructure::decode_from(reader)? {
-                Ok(structure) => Self::RecvStructure(structure),
-                Err(error) => Self::BadStructure(error),
-            },
-            PropId::REQUEST_RX_LIMIT => Self::RequestRxLimit(reader.u32()?),
-            PropId::RESPONSE_SX_LIMIT => Self::ResponseSxLimit(reader.u32()?),
-            _ => Self::RtrSupport(RtrSupport::from_bits_retain(reader.u32()?)),
-        })
-    }
-
-    /// Which property this is; none for a structure that was not understood.
-    #[must_use]
-    pub const fn id(&self) -> PropId {
-        match self {
-            Self::RecvBufferSize(_) => PropId::RECV_BUFFER_SIZE,
-            Self::RequesterRemoteInvalidation(_) => PropId::REQUESTER_REMOTE_INVALIDATION,
-            Self::BackwardSupport(_) => PropId::BACKWARD_SUPPORT,
-            Self::RecvStructure(_) | Self::BadStructure(_) => PropId::RECV_STRUCTURE,
-            Self::RequestRxLimit(_) => PropId::REQUEST_RX_LIMIT,
-            Self::ResponseSxLimit(_) => PropId::RESPONSE_SX_LIMIT,
-            Self::RtrSupport(_) => PropId::RTR_SUPPORT,
-            Self::Default(id) => *id,
-            Self::Unknown(value) => value.id,
-        }
-    }
-
-    /// Puts the value into `buffer` and names it, for a set that is to be encoded.
-    ///
-    /// 136 bytes are enough for every property we know.
-    ///
-    /// # Errors
-    /// [`NoRoom`] if the buffer is too small.
-    pub fn encode<'b>(&self, buffer: &'b mut [u8]) -> Result<PropVal<'b>, NoRoom> {
-        let mut writer = Writer::new(buffer);
-        match self {
-            Self::RecvBufferSize(value)
-            | Self::RequestRxLimit(value)
-            | Self::ResponseSxLimit(value) => writer.put_u32(*value)?,
-            Self::RequesterRemoteInvalidation(value) => writer.put_bool(*value)?,
-            Self::BackwardSupport(value) => writer.put_u32(*value as u32)?,
-            Self::RecvStructure(structure) => structure.encode(&mut writer)?,
-            Self::RtrSupport(bits) => writer.put_u32(bits.bits())?,
-            Self::Default(_) | Self::BadStructure(_) => {}
-            Self::Unknown(value) => writer.put_fixed(value.data)?,
-        }
-        let len = match self {
-            Self::Unknown(value) => value.data.len(),
-            _ => writer.position(),
-        };
-        let data: &'b [u8] = buffer;
-        Ok(PropVal { id: self.id(), data: data.get(..len).unwrap_or_default() })
     }
 }
 
@@ -362,6 +177,9 @@ impl<'a> UpdProp<'a> {
 }
 
 #[cfg(test)]
+mod one_more;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::rtr::structure::SegmentGroup;
@@ -370,6 +188,11 @@ mod tests {
     fn decode(id: PropId, words: &[u32]) -> Result<Property<'static>, DecodeError> {
         let data: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         Property::decode(PropVal { id, data: data.leak() })
+    }
+
+    /// The first number behind those that we know.
+    fn next_number() -> PropId {
+        PropId(Known::ALL.map(|known| known.id().0).into_iter().max().unwrap() + 1)
     }
 
     fn set(values: &[PropVal<'_>]) -> Vec<u8> {
@@ -397,7 +220,7 @@ mod tests {
             Property::Default(PropId::RECV_STRUCTURE),
             Property::Unknown(PropVal { id: PropId(99), data: &[1, 2, 3] }),
         ] {
-            let mut buffer = [0; 136];
+            let mut buffer = [0; Property::LEN_MAX];
             let value = property.encode(&mut buffer).unwrap();
             assert_eq!(value.id, property.id());
             assert_eq!(Property::decode(value), Ok(property));
@@ -407,9 +230,9 @@ mod tests {
     #[test]
     fn the_largest_structure_fits_the_buffer_that_encode_asks_for() {
         let group = SegmentGroup { count: 1, length: 8, align: 1, placement: true };
-        let structure = RecvStructure::new(&[group; 8]).unwrap();
-        assert!(Property::RecvStructure(structure).encode(&mut [0; 136]).is_ok());
-        assert!(Property::RecvStructure(structure).encode(&mut [0; 135]).is_err());
+        let structure = Property::RecvStructure(RecvStructure::new(&[group; 8]).unwrap());
+        assert!(structure.encode(&mut [0; Property::LEN_MAX]).is_ok());
+        assert!(structure.encode(&mut [0; Property::LEN_MAX - 1]).is_err());
     }
 
     #[test]
@@ -430,31 +253,33 @@ mod tests {
 
     #[test]
     fn a_known_value_too_short_or_too_long_is_refused() {
-        for id in 1..=7 {
-            let short = PropVal { id: PropId(id), data: &[0, 0, 4] };
-            assert!(Property::decode(short).is_err(), "{id}");
-        }
-        for id in [1, 5, 6, 7] {
-            assert_eq!(
-                decode(PropId(id), &[4096, 0]),
-                Err(DecodeError::Trailing { at: 4, extra: 4 })
-            );
+        for known in Known::ALL {
+            let short = PropVal { id: known.id(), data: &[0, 0, 4] };
+            assert!(Property::decode(short).is_err(), "{known:?}");
+            let mut buffer = [0; Property::LEN_MAX + 4];
+            let len = known.default().encode(&mut buffer).unwrap().data.len();
+            if len > 0 {
+                let long = PropVal { id: known.id(), data: &buffer[..len + 4] };
+                let error = DecodeError::Trailing { at: len as u32, extra: 4 };
+                assert_eq!(Property::decode(long), Err(error), "{known:?}");
+            }
         }
     }
 
     #[test]
     fn no_data_is_the_default_of_a_known_property() {
-        for id in 1..=7 {
-            assert_eq!(decode(PropId(id), &[]), Ok(Property::Default(PropId(id))));
+        for id in Known::ALL.map(Known::id) {
+            assert_eq!(decode(id, &[]), Ok(Property::Default(id)));
         }
-        assert!(matches!(decode(PropId(8), &[]), Ok(Property::Unknown(_))));
+        assert!(matches!(decode(next_number(), &[]), Ok(Property::Unknown(_))));
         assert!(matches!(decode(PropId(0), &[1, 2]), Ok(Property::Unknown(_))));
     }
 
     #[test]
     fn a_structure_that_breaks_a_rule_of_meaning_is_no_error() {
         let result = decode(PropId::RECV_STRUCTURE, &[64, 1, 1, 64, 3, 0]);
-        assert_eq!(result, Ok(Property::BadStructure(StructureError::BadAlign { align: 3 })));
+        let why = StructureError::BadAlign { align: 3 };
+        assert_eq!(result, Ok(Property::Unusable(PropId::RECV_STRUCTURE, why)));
     }
 
     #[test]
@@ -503,8 +328,8 @@ mod tests {
     #[test]
     fn unknown_and_experimental_properties_are_skipped() {
         let known = PropVal { id: PropId(1), data: &[0, 0, 32, 0] };
-        for id in [0, 8, 1 << 31, 4_294_967_040, u32::MAX] {
-            let bytes = set(&[PropVal { id: PropId(id), data: &[9; 7] }, known]);
+        for id in [PropId(0), next_number(), PropId(4_294_967_040), PropId(u32::MAX)] {
+            let bytes = set(&[PropVal { id, data: &[9; 7] }, known]);
             let values = decode_set(&mut Reader::new(&bytes)).expect("no error");
             let second = values.get(1).expect("the one behind");
             assert_eq!(Property::decode(second), Ok(Property::RecvBufferSize(8192)));
@@ -516,6 +341,63 @@ mod tests {
         let values = [PropVal { id: PropId(100), data: &[] }; 65];
         assert!(decode_set(&mut Reader::new(&set(&values[..64]))).is_ok());
         assert!(decode_set(&mut Reader::new(&set(&values))).is_err());
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_drafts() {
+        let defaults = Known::ALL.map(Known::default);
+        assert_eq!(
+            defaults,
+            [
+                Property::RecvBufferSize(4096),
+                Property::RequesterRemoteInvalidation(false),
+                Property::BackwardSupport(BackwardSupport::Inline),
+                Property::Default(PropId::RECV_STRUCTURE),
+                Property::RequestRxLimit(1),
+                Property::ResponseSxLimit(1),
+                Property::RtrSupport(RtrSupport::empty()),
+            ]
+        );
+        for (known, default) in Known::ALL.into_iter().zip(defaults) {
+            assert_eq!(Property::Default(known.id()).in_effect(), default);
+            assert_eq!(default.in_effect(), default);
+        }
+        let unknown = Property::Default(PropId(99));
+        assert_eq!(unknown.in_effect(), unknown);
+    }
+
+    #[test]
+    fn new_values_are_of_properties_that_may_change() {
+        let mut values = PropValues::NONE;
+        let structure = Property::RecvStructure(RecvStructure::single(8192));
+        let why = StructureError::Empty;
+        for never in [
+            structure,
+            Property::Default(PropId::RECV_STRUCTURE),
+            Property::Unusable(PropId::RECV_STRUCTURE, why),
+            Property::Unknown(PropVal { id: PropId(99), data: &[] }),
+            Property::Default(PropId(99)),
+        ] {
+            assert_eq!(values.insert(&never), Err(NotTaken::Fixed), "{never:?}");
+        }
+        for bad in [
+            Property::RecvBufferSize(1023),
+            Property::Unusable(PropId::RTR_SUPPORT, why),
+            Property::Unknown(PropVal { id: PropId::RTR_SUPPORT, data: &[0; 5] }),
+        ] {
+            assert_eq!(values.insert(&bad), Err(NotTaken::BadValue), "{bad:?}");
+        }
+        assert!(values.ids().is_empty() && values.encoded().next().is_none());
+        let (backward, size) =
+            (Property::Default(PropId::BACKWARD_SUPPORT), Property::RecvBufferSize(1024));
+        values.insert(&backward).unwrap();
+        values.insert(&size).unwrap();
+        assert_eq!(values.insert(&Property::RecvBufferSize(2048)), Err(NotTaken::Twice));
+        assert_eq!(values.value(PropId::RECV_BUFFER_SIZE), Some(size));
+        assert_eq!(values.value(PropId::BACKWARD_SUPPORT), Some(backward));
+        assert_eq!(values.value(PropId::RTR_SUPPORT), None);
+        let encoded: Vec<_> = values.encoded().map(|value| (value.id.0, value.data)).collect();
+        assert_eq!(encoded, [(1, &[0, 0, 4, 0][..]), (3, &[])]);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use core::fmt::{self, Display, Formatter, Write};
 
 use crate::chunk::{ChunkLists, RdmaSegment, ReadSegment, WriteChunk};
 use crate::header::{Body, Header, Optional, RdmaError};
-use crate::property::{PropId, PropSet, PropSubset, PropVal, Property};
+use crate::property::{BackwardSupport, Known, PropSet, PropSubset, PropVal, Property, RtrSupport};
 use crate::rpc::MsgType;
 use crate::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 use crate::rtr::report::{MsgId, ReptErr, ReptInfo};
+use crate::rtr::structure::RecvStructure;
 
 const SHOWN_MAX: usize = 8;
 
@@ -178,35 +179,42 @@ impl Display for WriteChunk<'_> {
 
 impl Display for PropVal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.id {
-            PropId::RECV_BUFFER_SIZE => f.write_str("rbsiz")?,
-            PropId::REQUESTER_REMOTE_INVALIDATION => f.write_str("reqreminv")?,
-            PropId::BACKWARD_SUPPORT => f.write_str("brs")?,
-            PropId::RECV_STRUCTURE => f.write_str("rbstruct")?,
-            PropId::REQUEST_RX_LIMIT => f.write_str("reqrxlim")?,
-            PropId::RESPONSE_SX_LIMIT => f.write_str("respsxlim")?,
-            PropId::RTR_SUPPORT => f.write_str("rtrsupp")?,
-            PropId(id) => write!(f, "prop{id}")?,
+        match Known::of(self.id) {
+            Some(known) => f.write_str(known.name())?,
+            None => write!(f, "prop{}", self.id.0)?,
         }
         f.write_char(' ')?;
-        match Property::decode(*self) {
-            Ok(Property::RecvBufferSize(value))
-            | Ok(Property::RequestRxLimit(value))
-            | Ok(Property::ResponseSxLimit(value)) => write!(f, "{value}"),
-            Ok(Property::RequesterRemoteInvalidation(value)) => write!(f, "{value}"),
-            Ok(Property::BackwardSupport(value)) => write!(f, "{}", value as u32),
-            Ok(Property::RtrSupport(value)) => write!(f, "{:#x}", value.bits()),
-            Ok(Property::Default(_)) => f.write_str("default"),
-            Ok(Property::RecvStructure(structure)) => {
-                for (index, group) in structure.groups().enumerate() {
-                    let plus = if index == 0 { "" } else { "+" };
-                    let target = if group.placement { "p" } else { "" };
-                    write!(f, "{plus}{}x{}{target}", group.count, group.length)?;
-                }
-                Ok(())
-            }
-            Ok(Property::BadStructure(_) | Property::Unknown(_)) | Err(_) => Hex(self.data).fmt(f),
+        let property = Property::decode(*self);
+        if let Ok(Property::Default(_)) = property {
+            return f.write_str("default");
         }
+        match property.as_ref().ok().and_then(Property::shown) {
+            Some(value) => value.fmt(f),
+            None => Hex(self.data).fmt(f),
+        }
+    }
+}
+
+impl Display for BackwardSupport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        (*self as u32).fmt(f)
+    }
+}
+
+impl Display for RtrSupport {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.bits())
+    }
+}
+
+impl Display for RecvStructure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, group) in self.groups().enumerate() {
+            let plus = if index == 0 { "" } else { "+" };
+            let target = if group.placement { "p" } else { "" };
+            write!(f, "{plus}{}x{}{target}", group.count, group.length)?;
+        }
+        Ok(())
     }
 }
 
@@ -289,6 +297,7 @@ impl Display for Hex<'_> {
 mod tests {
     use super::*;
     use crate::array::Array;
+    use crate::property::PropId;
     use crate::rtr::placement::Tbsns;
     use crate::rtr::transmit::XmtResp;
     use std::string::ToString;

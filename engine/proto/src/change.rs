@@ -12,10 +12,10 @@ use arrayvec::ArrayVec;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
-use rpcrdma_xdr::numbers::limit::{GROUP_MAX, RECV_BUFFER_SIZE_MIN};
-use rpcrdma_xdr::numbers::{VERSION_TWO, propid};
+use rpcrdma_xdr::numbers::VERSION_TWO;
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::property::{
-    BackwardSupport, PropId, PropSet, PropVal, Property, ReqProp, RespProp, RtrSupport, UpdProp,
+    Known, NotTaken, PropId, PropIds, PropSet, PropValues, Property, ReqProp, RespProp, UpdProp,
 };
 
 use crate::calls::CONTROL_XIDS;
@@ -23,120 +23,48 @@ use crate::connection::Connection;
 use crate::error::{Misuse, PropertyError};
 use crate::ingress::ControlSend;
 use crate::property::PropertyExchange;
+use crate::settings::Settings;
 
-/// Some of the properties that we know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PropIds(u8);
-
-impl PropIds {
-    /// None of them.
-    pub const NONE: Self = Self(0);
-
-    /// Whether the property is one of them.
-    #[must_use]
-    pub fn contains(self, id: PropId) -> bool {
-        id.is_known() && self.0 >> id.0 & 1 == 1
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Them, by number.
-    pub fn iter(self) -> impl Iterator<Item = PropId> {
-        (propid::RBSIZ..=propid::RTRSUPP).map(PropId).filter(move |id| self.contains(*id))
-    }
-
-    fn insert(&mut self, id: PropId) {
-        debug_assert!(id.is_known(), "only what we know is changed");
-        self.0 |= 1 << (id.0 & 7);
-    }
-}
-
-/// New values for some properties, by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Changes {
-    ids: PropIds,
-    /// Those that shall have their defaults.
-    defaults: PropIds,
-    words: [u32; propid::RTRSUPP as usize + 1],
-}
+/// New values for some properties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changes(PropValues);
 
 impl Changes {
     /// These values, each of another property. [`Property::Default`] stands for the default.
     ///
     /// # Errors
     /// [`Misuse`] for a property twice, one that we do not know, the structure of receive buffers,
-    /// which never changes (wire.md E21), or a buffer below 1024 bytes.
+    /// which never changes (wire.md E21), or a value that the property cannot have, such as a buffer
+    /// below 1024 bytes.
     pub fn of(values: &[Property<'_>]) -> Result<Self, Misuse> {
-        let mut changes = Self::default();
+        let mut changes = PropValues::NONE;
         for value in values {
-            let id = value.id();
-            if changes.ids.contains(id) {
-                return Err(Misuse("a property is changed to one value at a time"));
-            }
-            let word = match *value {
-                _ if id == PropId::RECV_STRUCTURE || !id.is_known() => {
-                    return Err(Misuse("this property cannot be changed"));
-                }
-                Property::RecvBufferSize(size) if size < RECV_BUFFER_SIZE_MIN => {
-                    return Err(Misuse("a receive buffer has at least 1024 bytes"));
-                }
-                Property::RecvBufferSize(word)
-                | Property::RequestRxLimit(word)
-                | Property::ResponseSxLimit(word) => word,
-                Property::RequesterRemoteInvalidation(yes) => yes.into(),
-                Property::BackwardSupport(support) => support as u32,
-                Property::RtrSupport(support) => support.bits(),
-                Property::Default(_) => {
-                    changes.defaults.insert(id);
-                    0
-                }
-                _ => return Err(Misuse("this property cannot be changed")),
-            };
-            changes.ids.insert(id);
-            changes.words[id.0 as usize & 7] = word;
+            changes.insert(value).map_err(|why| {
+                Misuse(match why {
+                    NotTaken::Twice => "a property is changed to one value at a time",
+                    NotTaken::Fixed => "this property cannot be changed",
+                    NotTaken::BadValue => "a property is changed to a value that it can have",
+                })
+            })?;
         }
-        Ok(changes)
+        Ok(Self(changes))
     }
 
     /// The properties that change.
     #[must_use]
     pub fn ids(&self) -> PropIds {
-        self.ids
+        self.0.ids()
     }
 
     /// The new value of a property, if it changes.
     #[must_use]
     pub fn value(&self, id: PropId) -> Option<Property<'static>> {
-        if !self.ids.contains(id) {
-            return None;
-        }
-        if self.defaults.contains(id) {
-            return Some(Property::Default(id));
-        }
-        let word = self.words[id.0 as usize & 7];
-        Some(match id {
-            PropId::RECV_BUFFER_SIZE => Property::RecvBufferSize(word),
-            PropId::REQUESTER_REMOTE_INVALIDATION => {
-                Property::RequesterRemoteInvalidation(word != 0)
-            }
-            PropId::BACKWARD_SUPPORT => Property::BackwardSupport(match word {
-                0 => BackwardSupport::None,
-                1 => BackwardSupport::Inline,
-                _ => BackwardSupport::General,
-            }),
-            PropId::REQUEST_RX_LIMIT => Property::RequestRxLimit(word),
-            PropId::RESPONSE_SX_LIMIT => Property::ResponseSxLimit(word),
-            _ => Property::RtrSupport(RtrSupport::from_bits_retain(word)),
-        })
+        self.0.value(id)
     }
 
     /// The new values, by number.
     pub fn iter(&self) -> impl Iterator<Item = Property<'static>> {
-        self.ids.iter().filter_map(|id| self.value(id))
+        self.ids().iter().filter_map(|id| self.value(id))
     }
 
     /// Encodes them as a request or as an announcement.
@@ -147,11 +75,7 @@ impl Changes {
         credit: u32,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        let mut bytes = [[0; 4]; 8];
-        let mut values = ArrayVec::<PropVal<'_>, 8>::new();
-        for (value, bytes) in self.iter().zip(&mut bytes) {
-            values.push(value.encode(bytes)?);
-        }
+        let values: ArrayVec<_, { Known::COUNT }> = self.0.encoded().collect();
         let set = PropSet::from_slice(&values);
         let body = Body::Optional(match kind {
             ChangeKind::Request => Optional::ReqProp(ReqProp { want: set }),
@@ -198,16 +122,14 @@ impl PropertyExchange {
     /// Asks for changes. A smaller receive buffer counts at once: the peer may have it the moment
     /// it reads the request (wire.md P11).
     fn ask(&mut self, xid: u32, changes: Changes) {
-        let size = match changes.value(PropId::RECV_BUFFER_SIZE) {
-            Some(Property::RecvBufferSize(size)) => Some(size),
-            Some(_) => Some(rpcrdma_xdr::numbers::default::RECV_BUFFER_SIZE),
-            None => None,
-        };
         let before = self.limits().recv_size;
-        let restore = size.filter(|size| *size < before).map(|size| {
-            self.set_recv_size(size);
-            before
-        });
+        let restore = match changes.value(PropId::RECV_BUFFER_SIZE).map(Property::in_effect) {
+            Some(Property::RecvBufferSize(size)) if size < before => {
+                self.set_recv_size(size);
+                Some(before)
+            }
+            _ => None,
+        };
         self.question = Some(Question { xid, changes, restore });
     }
 
@@ -239,7 +161,7 @@ impl PropertyExchange {
         let Question { changes, restore, .. } = self.question.take_if(|it| it.xid == xid)?;
         let mut outcome =
             PropertyOutcome { done: PropIds::NONE, other: PropIds::NONE, refused: PropIds::NONE };
-        for (index, id) in changes.ids.iter().enumerate() {
+        for (index, id) in changes.ids().iter().enumerate() {
             let other = answer.other.iter().find(|value| value.id == id);
             let other = other.and_then(|value| Property::decode(value).ok());
             let (done, rejected) = (answer.done.contains(index), answer.rej.contains(index));
@@ -302,7 +224,7 @@ impl Connection {
             return Err(PropertyError::Outstanding { xid });
         }
         // wire.md P1, P6
-        if let Some(id) = changes.ids.iter().find(|id| !self.exchange().may_change(*id)) {
+        if let Some(id) = changes.ids().iter().find(|id| !self.exchange().may_change(*id)) {
             return Err(PropertyError::Fixed(id));
         }
         // wire.md P9: an xid that no call ever has, and that no late answer names.
@@ -333,30 +255,18 @@ impl Connection {
         if !self.exchange().is_sent() || !self.is_accepted() {
             return Err(PropertyError::NotExchanged);
         }
-        if let Some(id) = changes.ids.iter().find(|id| OWN_FIXED.contains(id)) {
+        if let Some(id) = changes.ids().iter().find(|id| PropIds::OWN_FIXED.contains(*id)) {
             return Err(PropertyError::Fixed(id));
         }
-        let counts = [PropId::REQUEST_RX_LIMIT, PropId::RESPONSE_SX_LIMIT];
-        let too_many = |id: &PropId| changes.words[id.0 as usize & 7] > GROUP_MAX;
-        if counts.iter().any(too_many) {
+        let is_too_many = |change: Property<'_>| {
+            matches!(change,
+                Property::RequestRxLimit(count) | Property::ResponseSxLimit(count)
+                    if count > GROUP_MAX)
+        };
+        if changes.iter().any(is_too_many) {
             return Err(Misuse("a message has 1 to 64 transmissions").into());
         }
-        let own = &mut self.settings;
-        for change in changes.iter() {
-            match change {
-                Property::RequestRxLimit(count) => {
-                    own.request_rx_limit = own.request_rx_limit.max(count);
-                }
-                Property::ResponseSxLimit(count) => {
-                    own.response_sx_limit = own.response_sx_limit.max(count);
-                }
-                Property::RtrSupport(more) => own.rtr |= more,
-                Property::BackwardSupport(support) if support as u32 > own.backward as u32 => {
-                    own.backward = support;
-                }
-                _ => {}
-            }
-        }
+        changes.iter().for_each(|change| widen(&mut self.settings, &change));
         Ok(ControlSend::UpdProp { xid: self.control_xid(), changes: *changes })
     }
 
@@ -365,7 +275,7 @@ impl Connection {
         if !self.settings.properties {
             return Err(PropertyError::Off);
         }
-        match changes.ids.is_empty() {
+        match changes.ids().is_empty() {
             true => Err(Misuse("at least one property changes").into()),
             false => Ok(()),
         }
@@ -375,6 +285,25 @@ impl Connection {
 /// The xids of requests for changes.
 const QUESTIONS: u8 = CONTROL_XIDS as u8 - 1;
 
-/// Those of our properties that never change on a connection (wire.md P11, E21).
-pub(crate) const OWN_FIXED: [PropId; 3] =
-    [PropId::RECV_BUFFER_SIZE, PropId::REQUESTER_REMOTE_INVALIDATION, PropId::RECV_STRUCTURE];
+/// What is announced more of is accepted from now on.
+fn widen(own: &mut Settings, change: &Property<'_>) {
+    match *change {
+        Property::RequestRxLimit(count) => own.request_rx_limit = own.request_rx_limit.max(count),
+        Property::ResponseSxLimit(count) => {
+            own.response_sx_limit = own.response_sx_limit.max(count);
+        }
+        Property::RtrSupport(more) => own.rtr |= more,
+        Property::BackwardSupport(support) => {
+            if support as u32 > own.backward as u32 {
+                own.backward = support;
+            }
+        }
+        // These are not announced.
+        Property::RecvBufferSize(_)
+        | Property::RequesterRemoteInvalidation(_)
+        | Property::RecvStructure(_)
+        | Property::Default(_)
+        | Property::Unusable(..)
+        | Property::Unknown(_) => {}
+    }
+}

@@ -53,7 +53,7 @@ pub mod version;
 mod xmt;
 
 pub use calls::{CallId, CallName, CallState, CallTable, NO_MARK};
-pub use change::{Changes, PropIds, PropertyOutcome};
+pub use change::{Changes, PropertyOutcome};
 pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};

@@ -19,12 +19,12 @@ use rpcrdma_xdr::numbers::limit::{
 };
 use rpcrdma_xdr::numbers::{VERSION_TWO, default};
 use rpcrdma_xdr::property::{
-    BackwardSupport, ConnProp, PropId, PropSet, PropSubset, Property, ReqProp, RespProp,
-    RtrSupport, UpdProp,
+    BackwardSupport, ConnProp, Known, MayChange, PropId, PropIds, PropSet, PropSubset, Property,
+    ReqProp, RespProp, RtrSupport, UpdProp,
 };
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
-use crate::change::{OWN_FIXED, Question};
+use crate::change::Question;
 use crate::placement::layout::{Target, places_items};
 use crate::settings::Settings;
 use crate::version::Version;
@@ -94,6 +94,7 @@ impl PeerLimits {
         self.placement = places_items(&self.structure, self.recv_size);
     }
 
+    /// Takes over a value that is in effect.
     fn set(&mut self, property: &Property<'_>) {
         let count = |count: u32| count.clamp(1, TRANSMISSIONS_MAX);
         match *property {
@@ -102,26 +103,12 @@ impl PeerLimits {
             Property::RequestRxLimit(limit) => self.request_rx_limit = count(limit),
             Property::ResponseSxLimit(limit) => self.response_sx_limit = count(limit),
             Property::RtrSupport(support) => self.rtr = support,
-            Property::Default(id) => self.set_default(id),
             // The two that describe buffers are set together; the others mean nothing to us.
             Property::RecvBufferSize(_)
             | Property::RecvStructure(_)
-            | Property::BadStructure(_)
+            | Property::Default(_)
+            | Property::Unusable(..)
             | Property::Unknown(_) => {}
-        }
-    }
-
-    fn set_default(&mut self, id: PropId) {
-        let unstated = Self::unstated(default::RECV_BUFFER_SIZE);
-        match id {
-            PropId::REQUESTER_REMOTE_INVALIDATION => {
-                self.remote_invalidation = unstated.remote_invalidation;
-            }
-            PropId::BACKWARD_SUPPORT => self.backward = unstated.backward,
-            PropId::REQUEST_RX_LIMIT => self.request_rx_limit = unstated.request_rx_limit,
-            PropId::RESPONSE_SX_LIMIT => self.response_sx_limit = unstated.response_sx_limit,
-            PropId::RTR_SUPPORT => self.rtr = unstated.rtr,
-            _ => {}
         }
     }
 }
@@ -155,10 +142,10 @@ pub struct PropertyExchange {
     /// asked for that (wire.md P11).
     own_recv_size: u32,
     limits: PeerLimits,
-    /// A bit for each property that the peer stated, by its number.
-    stated: u32,
-    /// A bit for each that it said will not change.
-    fixed: u32,
+    /// The properties that the peer stated.
+    stated: PropIds,
+    /// Those that it said will not change.
+    fixed: PropIds,
     received: bool,
     sent: bool,
     /// Whether the peer stated how its buffers are cut.
@@ -179,8 +166,8 @@ impl PropertyExchange {
         Self {
             own_recv_size,
             limits: PeerLimits::unstated(default::INLINE_V1),
-            stated: 0,
-            fixed: 0,
+            stated: PropIds::NONE,
+            fixed: PropIds::NONE,
             received: false,
             sent: false,
             structured: false,
@@ -223,23 +210,19 @@ impl PropertyExchange {
         let mut skipped = 0;
         for (index, value) in properties.start.iter().enumerate() {
             let Ok(property) = Property::decode(value) else { continue };
-            match property {
+            match property.in_effect() {
                 Property::RecvBufferSize(bytes) => size = Some(bytes),
-                Property::Default(PropId::RECV_BUFFER_SIZE) => {
-                    size = Some(default::RECV_BUFFER_SIZE);
-                }
                 // wire.md W4: as for a size below that, which does not decode.
                 Property::RecvStructure(groups) if groups.total_len() >= RECV_BUFFER_SIZE_MIN => {
                     structure = Some(groups);
                 }
-                Property::RecvStructure(_) | Property::BadStructure(_) => skipped += 1,
+                Property::RecvStructure(_) | Property::Unusable(..) => skipped += 1,
                 ref other => self.limits.set(other),
             }
-            if value.id.is_known() {
-                let bit = 1 << value.id.0;
-                self.stated |= bit;
-                // wire.md P1
-                self.fixed |= if properties.nochg.contains(index) { bit } else { 0 };
+            self.stated.insert(value.id);
+            // wire.md P1
+            if properties.nochg.contains(index) {
+                self.fixed.insert(value.id);
             }
         }
         self.structured = structure.is_some();
@@ -255,21 +238,14 @@ impl PropertyExchange {
         let mut skipped = 0;
         for value in update.now.iter() {
             let Ok(property) = Property::decode(value) else { continue };
-            if !value.id.is_known() {
-                continue;
-            }
-            if !self.may_change(value.id) {
+            let Some(known) = Known::of(value.id) else { continue };
+            if !self.may_change(value.id) || known.may_change() == MayChange::Neither {
                 skipped += 1;
                 continue;
             }
-            match property {
+            match property.in_effect() {
                 Property::RecvBufferSize(size) => skipped += u32::from(!self.shrink(size)),
-                Property::Default(PropId::RECV_BUFFER_SIZE) => {
-                    skipped += u32::from(!self.shrink(default::RECV_BUFFER_SIZE));
-                }
-                Property::RecvStructure(_)
-                | Property::BadStructure(_)
-                | Property::Default(PropId::RECV_STRUCTURE) => skipped += 1,
+                Property::Unusable(..) => skipped += 1,
                 ref other => self.limits.set(other),
             }
         }
@@ -279,16 +255,13 @@ impl PropertyExchange {
     /// Whether the peer stated a property, and did not say that it will not change (wire.md P1, P6).
     #[must_use]
     pub fn may_change(&self, id: PropId) -> bool {
-        id.is_known() && (self.stated & !self.fixed) >> id.0 & 1 == 1
+        self.stated.contains(id) && !self.fixed.contains(id)
     }
 
     /// A property of the peer has this value now, as we asked for.
     pub(crate) fn change(&mut self, property: &Property<'_>) {
-        match *property {
+        match property.in_effect() {
             Property::RecvBufferSize(size) => self.set_recv_size(size),
-            Property::Default(PropId::RECV_BUFFER_SIZE) => {
-                self.set_recv_size(default::RECV_BUFFER_SIZE);
-            }
             ref other => self.limits.set(other),
         }
     }
@@ -305,13 +278,11 @@ impl PropertyExchange {
     pub fn on_reqprop(&mut self, request: &ReqProp<'_>, own: &Settings) -> PropertyAnswer {
         let mut done = 0;
         for (index, value) in request.want.iter().enumerate().take(PROPERTIES_MAX as usize) {
-            let size = match Property::decode(value) {
-                Ok(Property::RecvBufferSize(size)) => size,
-                // wire.md P3
-                Ok(Property::Default(PropId::RECV_BUFFER_SIZE)) => default::RECV_BUFFER_SIZE,
-                _ => continue,
-            };
-            if size <= own.structure.total_len() {
+            // wire.md P3
+            let wanted = Property::decode(value).map(Property::in_effect);
+            if let Ok(Property::RecvBufferSize(size)) = wanted
+                && size <= own.structure.total_len()
+            {
                 self.own_recv_size = size;
                 done |= 1 << index;
             }
@@ -356,31 +327,35 @@ impl PropertyExchange {
     }
 }
 
-/// Encodes our properties: at most 400 bytes, well below the 1024 of a first message.
+/// What we state of ourselves.
+fn own_value(own: &Settings, known: Known) -> Property<'static> {
+    match known {
+        Known::RecvBufferSize => Property::RecvBufferSize(own.structure.total_len()),
+        Known::RequesterRemoteInvalidation => {
+            Property::RequesterRemoteInvalidation(own.requester_invalidation)
+        }
+        Known::BackwardSupport => Property::BackwardSupport(own.backward),
+        Known::RecvStructure => Property::RecvStructure(own.structure),
+        Known::RequestRxLimit => Property::RequestRxLimit(own.request_rx_limit),
+        Known::ResponseSxLimit => Property::ResponseSxLimit(own.response_sx_limit),
+        Known::RtrSupport => Property::RtrSupport(own.rtr),
+    }
+}
+
+/// Encodes our properties, all that we know.
 pub(crate) fn encode_connprop(
     xid: u32,
     credit: u32,
     own: &Settings,
     writer: &mut Writer<'_>,
 ) -> Result<(), NoRoom> {
-    let values = [
-        Property::RecvBufferSize(own.structure.total_len()),
-        Property::RequesterRemoteInvalidation(own.requester_invalidation),
-        Property::BackwardSupport(own.backward),
-        Property::RecvStructure(own.structure),
-        Property::RequestRxLimit(own.request_rx_limit),
-        Property::ResponseSxLimit(own.response_sx_limit),
-        Property::RtrSupport(own.rtr),
-    ];
-    // Every value has its own bytes; a structure's are the longest.
-    let mut bytes = [[0; 136]; 7];
-    let mut start = ArrayVec::<_, 7>::new();
-    for (value, bytes) in values.iter().zip(&mut bytes) {
-        start.push(value.encode(bytes)?);
+    let mut bytes = [[0; Property::LEN_MAX]; Known::COUNT];
+    let mut start = ArrayVec::<_, { Known::COUNT }>::new();
+    for (known, bytes) in Known::ALL.into_iter().zip(&mut bytes) {
+        start.push(own_value(own, known).encode(bytes)?);
     }
-    // wire.md P1: a bit that is set means "will not change".
-    let fixed = values.iter().map(|value| u32::from(OWN_FIXED.contains(&value.id())));
-    let nochg = [fixed.rev().fold(0, |bits, fixed| bits << 1 | fixed)];
+    // wire.md P1: a bit that is set means "will not change". Both are in the order of the table.
+    let nochg = [PropIds::OWN_FIXED.bits()];
     let body =
         ConnProp { start: PropSet::from_slice(&start), nochg: PropSubset::from_words(&nochg) };
     let body = Body::Optional(Optional::ConnProp(body));

@@ -361,11 +361,11 @@ mod properties {
     use super::*;
 
     fn set(values: &[Property<'_>], with: impl FnOnce(PropSet<'_>) -> Vec<u8>) -> Vec<u8> {
-        let mut bytes = vec![[0; 136]; values.len()];
+        let mut bytes = vec![[0; Property::LEN_MAX]; values.len()];
         let values: Vec<_> = values
             .iter()
             .zip(&mut bytes)
-            .map(|(value, bytes)| value.encode(bytes).expect("136 are enough"))
+            .map(|(value, bytes)| value.encode(bytes).expect("LEN_MAX bytes are enough"))
             .collect();
         with(PropSet::from_slice(&values))
     }

@@ -36,11 +36,11 @@ fn error(xid: u32, error: RdmaError) -> Vec<u8> {
 }
 
 fn with_set<T>(values: &[Property<'_>], then: impl FnOnce(PropSet<'_>) -> T) -> T {
-    let mut bytes = vec![[0; 136]; values.len()];
+    let mut bytes = vec![[0; Property::LEN_MAX]; values.len()];
     let values: Vec<_> = values
         .iter()
         .zip(&mut bytes)
-        .map(|(value, bytes)| value.encode(bytes).expect("136 are enough"))
+        .map(|(value, bytes)| value.encode(bytes).expect("LEN_MAX bytes are enough"))
         .collect();
     then(PropSet::from_slice(&values))
 }
@@ -332,6 +332,61 @@ fn what_is_announced_is_believed_and_more_of_it_accepted() {
 }
 
 #[test]
+fn every_property_is_stated_and_those_that_never_change_are_marked() {
+    let mut client = Side::new(Role::Client, settings());
+    let hello = client.conn.begin().expect("the first message");
+    let hello = client.control(hello);
+    let (header, len) = Header::decode(&hello).expect("valid");
+    let Body::Optional(Optional::ConnProp(stated)) = header.body else { panic!("CONNPROP") };
+    assert!(stated.start.iter().map(|value| value.id).eq(Known::ALL.map(Known::id)));
+    for (index, known) in Known::ALL.into_iter().enumerate() {
+        assert_eq!(
+            stated.nochg.contains(index),
+            known.may_change() != MayChange::Both,
+            "{known:?}"
+        );
+    }
+    assert!(len <= 1024, "the first message has at most 1024 bytes");
+}
+
+#[test]
+fn what_is_not_stated_has_the_default_of_the_table() {
+    let limits = |values: &[Property<'_>]| {
+        let mut server = Side::new(Role::Server, settings());
+        server.receive(&connprop(values, 0));
+        *server.conn.limits()
+    };
+    for default in Known::ALL.map(|known| Property::Default(known.id())) {
+        assert_eq!(limits(&[default]), limits(&[]), "{default:?}");
+        assert_eq!(limits(&[default.in_effect()]), limits(&[]), "{default:?}");
+    }
+}
+
+#[test]
+fn every_property_is_asked_for_and_announced_or_refused_by_the_table() {
+    let all = Known::ALL.map(|known| Property::Default(known.id()));
+    for (known, value) in Known::ALL.into_iter().zip(all) {
+        let changes = Changes::of(&[value]);
+        let (mut client, mut server) = both();
+        server.receive(&connprop(&all, 0));
+        match known.may_change() {
+            MayChange::Neither => assert!(changes.is_err(), "{known:?}"),
+            MayChange::Peer => {
+                let announced = client.conn.announce(&changes.expect("may change"));
+                assert_eq!(announced, Err(PropertyError::Fixed(known.id())));
+            }
+            MayChange::Both => {
+                let announced = client.conn.announce(&changes.expect("may change"));
+                let update = client.control(announced.expect("may change"));
+                assert!(matches!(server.receive(&update), Ingress::Control(_)), "{known:?}");
+                let skipped = server.conn.counters().skipped_properties;
+                assert_eq!(skipped, 0, "{known:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn remote_invalidation_is_stated_as_it_is_set() {
     for allowed in [false, true] {
         let open = Settings { requester_invalidation: allowed, ..settings() };
@@ -505,6 +560,9 @@ const DEFAULTS: [(u32, u32); 6] = [(1, 4096), (2, 0), (3, 1), (5, 1), (6, 1), (7
 
 impl Model {
     fn new(stated: &[(u32, Value)], nochg: u32) -> Self {
+        let is_told =
+            |id: PropId| id == PropId::RECV_STRUCTURE || DEFAULTS.iter().any(|(of, _)| *of == id.0);
+        assert!(Known::ALL.map(Known::id).into_iter().all(is_told), "the model tells of all");
         let mut model = Self { now: DEFAULTS.into(), changeable: vec![], asked: None, mute: false };
         for (index, (id, value)) in stated.iter().enumerate() {
             model.set(*id, *value);

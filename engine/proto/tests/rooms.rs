@@ -91,11 +91,11 @@ fn side(role: Role) -> Side {
         Property::ResponseSxLimit(16),
         Property::RtrSupport(stated.rtr),
     ];
-    let mut bytes = [[0; 136]; 6];
+    let mut bytes = [[0; Property::LEN_MAX]; 6];
     let values: Vec<_> = values
         .iter()
         .zip(&mut bytes)
-        .map(|(value, bytes)| value.encode(bytes).expect("136 are enough"))
+        .map(|(value, bytes)| value.encode(bytes).expect("LEN_MAX bytes are enough"))
         .collect();
     let start = PropSet::from_slice(&values);
     let stated = ConnProp { start, nochg: PropSubset::EMPTY };

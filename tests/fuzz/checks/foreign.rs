@@ -1,7 +1,7 @@
 //! Transmissions of a peer that sends anything: headers that are well-formed, or nearly so.
 
 use rpcrdma_xdr::{
-    Array, BackwardSupport, Body, ChunkLists, ConnProp, Header, List, Loc, Mismatch, MsgId,
+    Array, BackwardSupport, Body, ChunkLists, ConnProp, Header, Known, List, Loc, Mismatch, MsgId,
     MsgItem, MsgType, Optional, OutOfRange, PropId, PropSet, PropSubset, PropVal, Property,
     RdmaError, RdmaSegment, ReadSegment, RecvStructure, ReptErr, ReptInfo, ReqProp, RespProp,
     RsdItem, RsdLoc, RsdSet, RtrSupport, SegmentGroup, Tbsns, UpdProp, WriteChunk, Writer, XmtCont,
@@ -235,7 +235,7 @@ fn report(choices: &mut Choices<'_>, xid: u32) -> ReptErr {
 
 /// A property operation.
 fn properties(choices: &mut Choices<'_>, xid: u32, credit: u32) -> Vec<u8> {
-    let mut buffers = [[0; 136]; 4];
+    let mut buffers = [[0; Property::LEN_MAX]; 4];
     let mut values = Vec::new();
     for buffer in &mut buffers[..choices.below(5) as usize] {
         let property = property(choices);
@@ -261,15 +261,19 @@ fn property(choices: &mut Choices<'_>) -> Property<'static> {
     let lead = choices.pick(&[1024, 1, 44, 4096]);
     let structure = RecvStructure::new(&[group(1, lead, false), group(count, length, true)]);
     let limit = choices.pick(&[1, 2, 16, 0, u32::MAX]);
-    match choices.below(8) {
-        0 => Property::RecvBufferSize(size),
-        1 => Property::RecvStructure(structure.expect("two groups within the limits")),
-        2 => Property::RequestRxLimit(limit),
-        3 => Property::ResponseSxLimit(limit),
-        4 => Property::RtrSupport(RtrSupport::from_bits_retain(choices.below(8))),
-        5 => Property::RequesterRemoteInvalidation(choices.flag()),
-        6 => Property::Default(PropId(choices.below(9))),
-        _ => Property::BackwardSupport(choices.pick(&[
+    let Some(known) = Known::ALL.get(choices.below(Known::COUNT as u32 + 1) as usize) else {
+        return Property::Default(PropId(choices.below(Known::COUNT as u32 + 2)));
+    };
+    match known {
+        Known::RecvBufferSize => Property::RecvBufferSize(size),
+        Known::RecvStructure => {
+            Property::RecvStructure(structure.expect("two groups within the limits"))
+        }
+        Known::RequestRxLimit => Property::RequestRxLimit(limit),
+        Known::ResponseSxLimit => Property::ResponseSxLimit(limit),
+        Known::RtrSupport => Property::RtrSupport(RtrSupport::from_bits_retain(choices.below(8))),
+        Known::RequesterRemoteInvalidation => Property::RequesterRemoteInvalidation(choices.flag()),
+        Known::BackwardSupport => Property::BackwardSupport(choices.pick(&[
             BackwardSupport::None,
             BackwardSupport::Inline,
             BackwardSupport::General,

@@ -227,8 +227,8 @@ impl Fields {
                 Property::RequestRxLimit(count) => self.put("xpr_rqrxl", count),
                 Property::ResponseSxLimit(count) => self.put("xpr_rssxl", count),
                 Property::RtrSupport(bits) => self.put("xpr_rtrs", bits.bits()),
-                Property::Default(id) => assert!(id.is_known() && value.data.is_empty()),
-                Property::BadStructure(_) => assert_eq!(value.id, PropId::RECV_STRUCTURE),
+                Property::Default(_) => assert!(value.data.is_empty()),
+                Property::Unusable(id, _) => assert_eq!(id, PropId::RECV_STRUCTURE),
                 Property::Unknown(_) if value.data.is_empty() => {}
                 Property::Unknown(value) => self.bytes("pv_unknown", value.data),
             }

@@ -9,7 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype};
 use rpcrdma_xdr::{
-    Array, BackwardSupport, Body, ChunkLists, ConnProp, Header, List, Loc, Mismatch, MsgId,
+    Array, BackwardSupport, Body, ChunkLists, ConnProp, Header, Known, List, Loc, Mismatch, MsgId,
     MsgItem, MsgType, Optional, OutOfRange, PropId, PropSet, PropSubset, PropVal, Property,
     RdmaError, RdmaSegment, ReadSegment, RecvStructure, ReptErr, ReptInfo, ReqProp, RespProp,
     RsdItem, RsdLoc, RsdSet, RtrSupport, SegmentGroup, Tbsns, UpdProp, WriteChunk, XmtCont, XmtReq,
@@ -187,10 +187,11 @@ fn subset() -> impl Strategy<Value = PropSubset<'static>> + Clone {
 /// Every known property at most once, unknown ones as often as it happens.
 fn properties() -> impl Strategy<Value = PropSet<'static>> + Clone {
     let unknown = (word(), vec(any::<u8>(), 0..10)).prop_map(|(id, data)| {
-        let id = PropId(if id == 0 { 0 } else { id.max(PropId::RTR_SUPPORT.0 + 1) });
+        let ids = (id..=u32::MAX).chain([0]).map(PropId);
+        let id = ids.into_iter().find(|id| Known::of(*id).is_none()).expect("0 is unknown");
         Property::Unknown(PropVal { id, data: leak(data) })
     });
-    let known = proptest::sample::subsequence((1..=7).collect::<Vec<u32>>(), 0..=7)
+    let known = proptest::sample::subsequence(Known::ALL.to_vec(), 0..=Known::COUNT)
         .prop_shuffle()
         .prop_flat_map(|ids| ids.into_iter().map(known_property).collect::<Vec<_>>());
     (known, vec(unknown, 0..3)).prop_map(|(known, unknown)| {
@@ -204,28 +205,27 @@ fn value(property: &Property<'static>) -> PropVal<'static> {
     property.encode(room).expect("256 bytes are enough for any property made here")
 }
 
-fn known_property(id: u32) -> BoxedStrategy<Property<'static>> {
-    let id = PropId(id);
-    let set = match id {
-        PropId::RECV_BUFFER_SIZE => (1024..=u32::MAX).prop_map(Property::RecvBufferSize).boxed(),
-        PropId::REQUESTER_REMOTE_INVALIDATION => {
+fn known_property(known: Known) -> BoxedStrategy<Property<'static>> {
+    let set = match known {
+        Known::RecvBufferSize => (1024..=u32::MAX).prop_map(Property::RecvBufferSize).boxed(),
+        Known::RequesterRemoteInvalidation => {
             any::<bool>().prop_map(Property::RequesterRemoteInvalidation).boxed()
         }
-        PropId::BACKWARD_SUPPORT => prop_oneof![
+        Known::BackwardSupport => prop_oneof![
             Just(BackwardSupport::None),
             Just(BackwardSupport::Inline),
             Just(BackwardSupport::General),
         ]
         .prop_map(Property::BackwardSupport)
         .boxed(),
-        PropId::RECV_STRUCTURE => structure().prop_map(Property::RecvStructure).boxed(),
-        PropId::REQUEST_RX_LIMIT => word().prop_map(Property::RequestRxLimit).boxed(),
-        PropId::RESPONSE_SX_LIMIT => word().prop_map(Property::ResponseSxLimit).boxed(),
-        _ => {
+        Known::RecvStructure => structure().prop_map(Property::RecvStructure).boxed(),
+        Known::RequestRxLimit => word().prop_map(Property::RequestRxLimit).boxed(),
+        Known::ResponseSxLimit => word().prop_map(Property::ResponseSxLimit).boxed(),
+        Known::RtrSupport => {
             word().prop_map(|bits| Property::RtrSupport(RtrSupport::from_bits_retain(bits))).boxed()
         }
     };
-    prop_oneof![5 => set, 1 => Just(Property::Default(id))].boxed()
+    prop_oneof![5 => set, 1 => Just(Property::Default(known.id()))].boxed()
 }
 
 fn structure() -> impl Strategy<Value = RecvStructure> + Clone {
