@@ -266,7 +266,7 @@ impl Connection {
         if changes.iter().any(is_too_many) {
             return Err(Misuse("a message has 1 to 64 transmissions").into());
         }
-        changes.iter().for_each(|change| widen(&mut self.settings, &change));
+        changes.iter().for_each(|change| widen(&mut self.settings, &change.in_effect()));
         Ok(ControlSend::UpdProp { xid: self.control_xid(), changes: *changes })
     }
 

@@ -332,6 +332,21 @@ fn what_is_announced_is_believed_and_more_of_it_accepted() {
 }
 
 #[test]
+fn a_default_that_is_announced_is_accepted_as_its_value() {
+    let small = Settings { backward: BackwardSupport::None, ..settings() };
+    let (mut client, mut server) = connected(small, settings());
+    let changes = Changes::of(&[Property::Default(PropId::BACKWARD_SUPPORT)]).expect("valid");
+    let announced = client.conn.announce(&changes).expect("may change");
+    let announced = client.control(announced);
+    assert!(matches!(server.receive(&announced), Ingress::Control(_)));
+    let id = server.conn.open_call(&mut server.ledger, 0).expect("it has a callback now");
+    let demand = CallDemand::inline(40, 40);
+    let mut plan = server.conn.begin_sends(&mut server.ledger, id, &demand).expect("one credit");
+    let sent = server.transmit(&mut plan, &rpc(id.xid(), false, 40), &[]);
+    assert!(matches!(client.receive(&sent[0]), Ingress::Call(_)));
+}
+
+#[test]
 fn every_property_is_stated_and_those_that_never_change_are_marked() {
     let mut client = Side::new(Role::Client, settings());
     let hello = client.conn.begin().expect("the first message");
