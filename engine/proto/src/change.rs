@@ -22,8 +22,7 @@ use crate::calls::CONTROL_XIDS;
 use crate::connection::Connection;
 use crate::error::{Misuse, PropertyError};
 use crate::ingress::ControlSend;
-use crate::property::PropertyExchange;
-use crate::settings::Settings;
+use crate::property::{PropertyExchange, widen};
 
 /// New values for some properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,26 +283,3 @@ impl Connection {
 
 /// The xids of requests for changes.
 const QUESTIONS: u8 = CONTROL_XIDS as u8 - 1;
-
-/// What is announced more of is accepted from now on.
-fn widen(own: &mut Settings, change: &Property<'_>) {
-    match *change {
-        Property::RequestRxLimit(count) => own.request_rx_limit = own.request_rx_limit.max(count),
-        Property::ResponseSxLimit(count) => {
-            own.response_sx_limit = own.response_sx_limit.max(count);
-        }
-        Property::RtrSupport(more) => own.rtr |= more,
-        Property::BackwardSupport(support) => {
-            if support as u32 > own.backward as u32 {
-                own.backward = support;
-            }
-        }
-        // These are not announced.
-        Property::RecvBufferSize(_)
-        | Property::RequesterRemoteInvalidation(_)
-        | Property::RecvStructure(_)
-        | Property::Default(_)
-        | Property::Unusable(..)
-        | Property::Unknown(_) => {}
-    }
-}

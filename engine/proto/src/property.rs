@@ -342,6 +342,29 @@ fn own_value(own: &Settings, known: Known) -> Property<'static> {
     }
 }
 
+/// What is announced more of is accepted from now on.
+pub(crate) fn widen(own: &mut Settings, change: &Property<'_>) {
+    match *change {
+        Property::RequestRxLimit(count) => own.request_rx_limit = own.request_rx_limit.max(count),
+        Property::ResponseSxLimit(count) => {
+            own.response_sx_limit = own.response_sx_limit.max(count);
+        }
+        Property::RtrSupport(more) => own.rtr |= more,
+        Property::BackwardSupport(support) => {
+            if support as u32 > own.backward as u32 {
+                own.backward = support;
+            }
+        }
+        // These are not announced.
+        Property::RecvBufferSize(_)
+        | Property::RequesterRemoteInvalidation(_)
+        | Property::RecvStructure(_)
+        | Property::Default(_)
+        | Property::Unusable(..)
+        | Property::Unknown(_) => {}
+    }
+}
+
 /// Encodes our properties, all that we know.
 pub(crate) fn encode_connprop(
     xid: u32,
