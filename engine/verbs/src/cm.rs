@@ -195,26 +195,6 @@ impl VerbsCm {
         }
     }
 
-    /// Begins a try: asks for the address.
-    fn begin(&mut self, attempt: &mut Attempt) -> Result<(), Failure> {
-        let key = self.new_key();
-        let device = Arc::clone(&self.device);
-        let options = &device.options;
-        let id = Id::new(&self.channel, key).map_err(|error| self.give_up(&error))?;
-        if let Some(class) = options.traffic_class {
-            id.set_traffic_class(class).map_err(|error| reason::of_error(&error))?;
-        }
-        let source = device.source.filter(|source| source.is_ipv4() == attempt.to.is_ipv4());
-        let source = source.map(|source| SocketAddr::new(source, 0));
-        id.resolve_address(source, attempt.to, options.resolve_timeout)
-            .map_err(|error| reason::of_error(&error))?;
-        self.owners.insert(key, Owner::Attempt(attempt.name));
-        attempt.key = key;
-        attempt.stage = Stage::Address(id);
-        attempt.until = Instant::now() + options.resolve_timeout;
-        Ok(())
-    }
-
     fn find_route(&self, id: Id) -> Result<Id, Failure> {
         if id.device().0 != self.device.context {
             return Err(Failure::Final(ConnectError::NoRoute));
@@ -255,36 +235,6 @@ impl VerbsCm {
         self.ready.push_back(CmEvent::Connected { id: attempt.name, endpoint, private });
     }
 
-    /// A try has failed: there is a pause and another one, or the end.
-    fn failed(&mut self, mut attempt: Attempt, failure: Failure) {
-        self.owners.remove(&attempt.key);
-        attempt.stage = Stage::Pause;
-        match attempt.tries.after(failure) {
-            Ok(pause) => {
-                attempt.until = Instant::now() + pause;
-                self.attempts.insert(attempt.name, attempt);
-            }
-            Err(reason) => self.ready.push_back(CmEvent::Refused { id: attempt.name, reason }),
-        }
-    }
-
-    /// What is due: the next try after a pause, or the end of one that got no answer.
-    fn on_time(&mut self, now: Instant) {
-        let due = self.attempts.values().filter(|it| it.until <= now);
-        let due: Vec<ConnectId> = due.map(|it| it.name).collect();
-        for name in due {
-            let Some(mut attempt) = self.attempts.remove(&name) else { continue };
-            let outcome = match attempt.stage {
-                Stage::Pause => self.begin(&mut attempt),
-                _ => Err(Failure::Passing(ConnectError::TimedOut)),
-            };
-            match outcome {
-                Ok(()) => drop(self.attempts.insert(name, attempt)),
-                Err(failure) => self.failed(attempt, failure),
-            }
-        }
-    }
-
     /// Remembers whose a connection is.
     fn link(&mut self, key: u64, endpoint: &VerbsEndpoint) {
         let Some(pair) = endpoint.pair() else { return };
@@ -320,12 +270,6 @@ impl VerbsCm {
         let event = self.ready.pop_front()?;
         self.requests -= usize::from(matches!(event, CmEvent::Request { .. }));
         Some(event)
-    }
-
-    /// How long nothing is due.
-    fn quiet(&self, now: Instant) -> Duration {
-        let next = self.attempts.values().map(|it| it.until).min();
-        next.map_or(Duration::MAX, |next| next.saturating_duration_since(now))
     }
 }
 
