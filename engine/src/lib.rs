@@ -71,3 +71,8 @@ pub use stats::Snapshot;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub struct EmbeddingPage;
+
+/// The README, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
