@@ -16,7 +16,7 @@ const PARTS: [(&str, &str); 10] = [
     ("bench", "bench"),
     ("tests", "tests"),
     ("block_store", "engine/examples/block_store"),
-    ("nfs3", "engine/examples/nfs3"),
+    ("nfs3", "engine/nfs3"),
     ("nfs3_binding", "engine/examples/nfs3_binding"),
 ];
 

@@ -1,8 +1,5 @@
-//! Our NFSv3 client against the server of the example `nfs3` on the fabric, in both versions and with
+//! Our NFSv3 client against the server `rpcrdma-nfs3` on the fabric, in both versions and with
 //! every threshold moved: whatever way the messages take, the file system behind it holds the same.
-
-#[path = "../../engine/examples/nfs3/server/mod.rs"]
-mod server;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,11 +12,11 @@ use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
+use rpcrdma_nfs3::{Options, Server, Squash};
 use rpcrdma_tests::failing::{Failing, Ledger};
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::suite;
 use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Request, Scene};
-use server::{Options, Server, Squash};
 
 /// A directory that is gone with its test.
 struct Folder(PathBuf);
@@ -56,7 +53,7 @@ impl Drop for Folder {
 
 /// What the server is configured like before a test changes it.
 fn serving(change: impl Fn(&mut Raw)) -> Config {
-    changed(server::config().expect("it is built in").raw().clone(), change)
+    changed(rpcrdma_nfs3::config().expect("it is built in").raw().clone(), change)
 }
 
 /// The same of the client.

@@ -1,0 +1,183 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use rpcrdma_engine::{Config, ConfigError};
+
+use rpcrdma_nfs3::{self as server, Options, Squash};
+
+/// Serves a directory by NFS version 3 over RDMA.
+#[derive(Debug, Parser)]
+#[command(name = "rpcrdma-nfs3")]
+pub struct Args {
+    /// The directory.
+    #[arg(long, value_name = "DIR")]
+    pub export: PathBuf,
+    /// Where NFS listens.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// Where MOUNT listens, on TCP; without it port 20048 of the same address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub mount: Option<SocketAddr>,
+    /// Who carries the messages.
+    #[arg(long, default_value = "verbs")]
+    pub provider: Device,
+    /// The RDMA device; without it the one that the address to listen at belongs to.
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// The file with the key of the file handles, made if there is none; without it DIR.nfs3-key, next
+    /// to the directory. Handles are good as long as the key is.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Whom to take for the anonymous user. Only a server that runs as root can act as its callers.
+    #[arg(long, default_value = "root")]
+    pub squash: Squash,
+    /// Answer before the medium has what was done: faster, and lost when the machine fails.
+    #[arg(long = "async")]
+    pub is_async: bool,
+    /// Threads that do the work of the file system.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+    /// A configuration of the engine, in place of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Who carries the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// The software fabric: reaches only clients in the same process, so it is there to try things.
+    Fabric,
+    /// An RDMA device.
+    Verbs,
+}
+
+impl Device {
+    /// As a configuration names it.
+    fn name(self) -> &'static str {
+        match self {
+            Device::Fabric => "fabric",
+            Device::Verbs => "verbs",
+        }
+    }
+}
+
+impl Args {
+    /// The configuration of the engine, with the RDMA device: the one that is named here, or in the
+    /// configuration, or that has the address.
+    ///
+    /// # Errors
+    /// If the file cannot be read or says something impossible.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let config = self.config.as_ref().map_or_else(server::config, Config::load)?;
+        let mut raw = config.raw().clone();
+        raw.engine.provider = self.provider.name().into();
+        if let Some(device) = &self.device {
+            (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());
+        }
+        let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
+        let address = self.listen.ip();
+        if self.provider == Device::Verbs && !is_named && !address.is_unspecified() {
+            raw.verbs.address = address.to_string().into();
+        }
+        Config::try_from(raw)
+    }
+
+    /// Where MOUNT listens.
+    pub fn mount(&self) -> SocketAddr {
+        self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
+    }
+
+    /// What is exported and how.
+    pub fn options(&self) -> Options {
+        let key = self.key.clone().unwrap_or_else(|| {
+            // As it is in the end: `.` has nothing next to it.
+            let export = self.export.canonicalize().unwrap_or_else(|_| self.export.clone());
+            let mut path: OsString = export.components().as_path().into();
+            path.push(".nfs3-key");
+            path.into()
+        });
+        Options {
+            directory: self.export.clone(),
+            key,
+            squash: self.squash,
+            is_async: self.is_async,
+            workers: self.workers.into(),
+        }
+    }
+}
+
+/// The port that clients try when nobody tells them another.
+const MOUNT_PORT: u16 = 20_048;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_engine::verbs::VerbsOptions;
+
+    use super::*;
+
+    fn verbs(args: &Args) -> VerbsOptions {
+        VerbsOptions::from(args.config().expect("the usual one").verbs())
+    }
+
+    fn parsed(line: &str) -> Result<Args, clap::Error> {
+        Args::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn what_is_not_said_has_its_usual_value() {
+        let args = parsed("nfs3 --export /srv/data/ --listen 10.0.0.1:20049").expect("enough");
+        assert_eq!(args.mount(), "10.0.0.1:20048".parse().expect("an address"));
+        let options = args.options();
+        assert_eq!(options.key, PathBuf::from("/srv/data.nfs3-key"));
+        assert_eq!((options.squash, options.workers), (Squash::Root, 4));
+        assert!(args.config().is_ok());
+        assert_eq!(verbs(&args).address, Some(args.listen.ip()));
+    }
+
+    #[test]
+    fn the_key_is_next_to_the_directory_whatever_that_is_called() {
+        let args = parsed("nfs3 --export . --listen 10.0.0.1:20049").expect("enough");
+        let mut path = std::env::current_dir().expect("there is one").into_os_string();
+        path.push(".nfs3-key");
+        assert_eq!(args.options().key, PathBuf::from(path));
+    }
+
+    #[test]
+    fn a_device_is_named_or_found_by_its_address() {
+        let args = parsed("nfs3 --export /srv --listen [::]:20049").expect("enough");
+        assert_eq!(verbs(&args), VerbsOptions::default());
+        let args =
+            parsed("nfs3 --export /srv --listen 10.0.0.1:20049 --device rxe0").expect("enough");
+        assert_eq!((verbs(&args).device.as_deref(), verbs(&args).address), (Some("rxe0"), None));
+    }
+
+    #[test]
+    fn the_configuration_says_how_the_device_is_used() {
+        let name = format!("rpcrdma-nfs3-config-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("written");
+        let mut args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
+        args.config = Some(path.clone());
+        let options = verbs(&args);
+        std::fs::remove_file(path).expect("it is there");
+        assert_eq!((options.device.as_deref(), options.address), (Some("mlx5_0"), None));
+        assert_eq!(options.retry_count, 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for line in [
+            "nfs3 --export /srv/data",
+            "nfs3 --listen 10.0.0.1:20049",
+            "nfs3 --export /srv --listen 10.0.0.1",
+            "nfs3 --export /srv --listen 10.0.0.1:1 --workers 0",
+            "nfs3 --export /srv --listen 10.0.0.1:1 --squash some",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Answers that wait for no disk, given on the thread of the shard: to change threads twice costs more
+//! than most of them.
+//!
+//! ```text
+//!   GETATTR, ACCESS   of a file that is held        statx
+//!   LOOKUP            in a directory that is held   openat2, of what the kernel has in its cache
+//!   READ              of a file that is open        preadv2, of what the kernel has in its cache
+//! ```
+//! `None` is never wrong: whatever is not certain to be quick goes to the threads (`work`), which do the
+//! same with time to wait.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nfs3_types::nfs3::{
+    ACCESS3args, GETATTR3args, LOOKUP3args, LOOKUP3res, LOOKUP3resfail, LOOKUP3resok, Nfs3Result,
+    READ3args, nfs_fh3,
+};
+use nfs3_types::xdr_codec::Unpack;
+use rpcrdma_engine::ulb::nfs3;
+
+use crate::arguments::Arguments;
+use crate::attributes::{Attributes, some};
+use crate::credentials::{Identity, Want};
+use crate::export::Export;
+use crate::nodes::Node;
+use crate::procedures::{Outcome, cut, pack, packed};
+use crate::work::Task;
+use crate::{data, files, names};
+
+/// Executes a call of which nothing waits; `None` if something may.
+pub fn execute(export: &Export, task: &mut Task) -> Option<Outcome> {
+    if !export.nodes().medium().tells_attributes() {
+        return None;
+    }
+    // A mistake of ours is the threads' to report: the shard has other calls.
+    catch_unwind(AssertUnwindSafe(|| outcome(export, task))).ok()?
+}
+
+fn outcome(export: &Export, task: &mut Task) -> Option<Outcome> {
+    let (who, head) = (&task.who, &task.head);
+    match task.procedure {
+        nfs3::GETATTR => {
+            let arguments: GETATTR3args = decode(head)?;
+            let attributes = at_hand(export, &arguments.object, Attributes::of_linked)?;
+            packed(&files::told(&attributes)).ok()
+        }
+        nfs3::ACCESS => {
+            let arguments: ACCESS3args = decode(head)?;
+            let attributes = at_hand(export, &arguments.object, Attributes::of_linked)?;
+            packed(&files::granted(&attributes, who, arguments.access)).ok()
+        }
+        nfs3::LOOKUP => packed(&lookup(export, who, &decode(head)?)?).ok(),
+        nfs3::READ => read(export, task),
+        _ => None,
+    }
+}
+
+fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> Option<LOOKUP3res> {
+    let name = arguments.what.name.as_ref();
+    let (found, dir_attributes) = at_hand(export, &arguments.what.dir, |directory| {
+        names::ordinary(name).ok()?;
+        // Whether this one may look there is the kernel's to say.
+        let found = who.act(|| Ok(export.nodes().look_up_cached(directory, name))).ok()??;
+        Some((found, Attributes::of_linked(directory)?))
+    })?;
+    let dir_attributes = some(Some(dir_attributes.fattr()));
+    Some(match found {
+        Ok((node, attributes)) => {
+            let object = export.handle(&node);
+            export.nodes().hold_at_once(node);
+            let obj_attributes = some(Some(attributes.fattr()));
+            Nfs3Result::Ok(LOOKUP3resok { object, obj_attributes, dir_attributes })
+        }
+        Err(status) => Nfs3Result::Err((status, LOOKUP3resfail { dir_attributes })),
+    })
+}
+
+fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
+    let into = task.into.as_mut()?;
+    let arguments: READ3args = decode(&task.head)?;
+    let len = (arguments.count as usize).min(into.len());
+    if len > READ_MAX {
+        return None;
+    }
+    let (who, medium) = (&task.who, export.nodes().medium());
+    let results = at_hand(export, &arguments.file, |node| {
+        let count = medium.read(node.open_data()?, &mut into[..len], arguments.offset)?;
+        let attributes = Attributes::of_linked(node)?;
+        let is_whole = count == len || arguments.offset + count as u64 >= attributes.size();
+        let found = data::may(&attributes, who, Want::Read).map(|()| count);
+        is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
+    })?;
+    let head = pack(&results).ok()?;
+    let data = match results {
+        Nfs3Result::Ok(head) => task.into.take().map(|into| cut((into, head.count as usize))),
+        Nfs3Result::Err(_) => None,
+    };
+    Some(Outcome::Results { head, data })
+}
+
+fn at_hand<T>(
+    export: &Export,
+    handle: &nfs_fh3,
+    look: impl FnOnce(&Node) -> Option<T>,
+) -> Option<T> {
+    export.nodes().at_hand(export.key().open(handle)?, look)
+}
+
+fn decode<T: Unpack>(head: &[u8]) -> Option<T> {
+    Arguments::decode(head).ok()
+}
+
+/// The longest READ that is copied while other calls wait.
+const READ_MAX: usize = 64 << 10;

@@ -1,0 +1,211 @@
+//! READ, WRITE and COMMIT: data go between registered memory and the file, and nowhere else.
+//!
+//! A READ is read from the file into a buffer that the reply leaves from, by RDMA Write where the
+//! client has memory for it. A WRITE is written to the file from where it landed. What was written
+//! UNSTABLE is in the page cache until its COMMIT.
+
+use std::io::IoSlice;
+
+use nfs3_types::nfs3::{
+    COMMIT3args, COMMIT3res, COMMIT3resfail, COMMIT3resok, Nfs3Option, Nfs3Result, READ3args,
+    READ3resfail, WRITE3res, WRITE3resfail, WRITE3resok, count3, nfs_fh3, offset3, post_op_attr,
+    stable_how, wcc_data,
+};
+use nfs3_types::xdr_codec::XdrCodec;
+use rustix::fs::FileType;
+use rustix::io::{Errno, pread, pwritev};
+
+use crate::attributes::{Attributes, Status, after, some, status};
+use crate::credentials::{Identity, Want};
+use crate::export::Export;
+use crate::nodes::Node;
+use crate::work::Part;
+
+/// The arguments of WRITE in front of its data.
+#[derive(Debug, XdrCodec)]
+pub struct WriteHead {
+    /// The file.
+    pub file: nfs_fh3,
+    /// Where.
+    pub offset: offset3,
+    /// How much.
+    pub count: count3,
+    /// What is to be on the medium when the answer is given.
+    pub stable: stable_how,
+}
+
+/// The results of READ in front of its data.
+#[derive(Debug, XdrCodec)]
+pub struct ReadHead {
+    /// The attributes of the file.
+    pub file_attributes: post_op_attr,
+    /// Bytes.
+    pub count: count3,
+    /// Whether the file ends behind them.
+    pub eof: bool,
+}
+
+/// READ: reads into `into`, as much as there is room for.
+pub fn read(
+    export: &Export,
+    who: &Identity,
+    arguments: &READ3args,
+    into: &mut [u8],
+) -> Nfs3Result<ReadHead, READ3resfail> {
+    let node = match export.find(&arguments.file) {
+        Ok(node) => node,
+        Err(status) => return Nfs3Result::Err((status, READ3resfail::default())),
+    };
+    let len = (arguments.count as usize).min(into.len());
+    let found = permitted(&node, who, Want::Read)
+        .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
+    told(found, Attributes::of(&node).ok(), arguments.offset)
+}
+
+/// The results of READ in front of the data: how many bytes were read, or why none.
+pub fn told(
+    found: Result<usize, Status>,
+    attributes: Option<Attributes>,
+    offset: u64,
+) -> Nfs3Result<ReadHead, READ3resfail> {
+    let size = attributes.as_ref().map_or(0, Attributes::size);
+    let file_attributes = some(attributes.map(|attributes| attributes.fattr()));
+    match found {
+        Ok(len) => {
+            let eof = offset.saturating_add(len as u64) >= size;
+            Nfs3Result::Ok(ReadHead { file_attributes, count: len as u32, eof })
+        }
+        Err(status) => Nfs3Result::Err((status, READ3resfail { file_attributes })),
+    }
+}
+
+/// WRITE: of the data as much as `count` says. There are no attributes of before: others may write to
+/// the file at the same time, and then they would say something wrong.
+pub fn write(export: &Export, who: &Identity, head: &WriteHead, data: &[Part]) -> WRITE3res {
+    let (node, written) = match export.find(&head.file) {
+        Ok(node) => {
+            let written = put(export, who, &node, head, data);
+            (Some(node), written)
+        }
+        Err(status) => (None, Err(status)),
+    };
+    let after = node.map_or(Nfs3Option::None, |node| after(&node));
+    let file_wcc = wcc_data { before: Nfs3Option::None, after };
+    match written {
+        Ok((count, committed)) => {
+            Nfs3Result::Ok(WRITE3resok { file_wcc, count, committed, verf: export.verifier() })
+        }
+        Err(status) => Nfs3Result::Err((status, WRITE3resfail { file_wcc })),
+    }
+}
+
+/// COMMIT: of the whole file, whatever part is asked for.
+pub fn commit(export: &Export, arguments: &COMMIT3args) -> COMMIT3res {
+    let node = match export.find(&arguments.file) {
+        Ok(node) => node,
+        Err(status) => {
+            return Nfs3Result::Err((status, COMMIT3resfail { file_wcc: wcc_data::default() }));
+        }
+    };
+    let persisted = match node.kind() {
+        FileType::RegularFile => export.persist(&node),
+        _ => Err(Status::NFS3ERR_INVAL),
+    };
+    let file_wcc = wcc_data { before: Nfs3Option::None, after: after(&node) };
+    match persisted {
+        Ok(()) => Nfs3Result::Ok(COMMIT3resok { file_wcc, verf: export.verifier() }),
+        Err(status) => Nfs3Result::Err((status, COMMIT3resfail { file_wcc })),
+    }
+}
+
+fn permitted(node: &Node, who: &Identity, want: Want) -> Result<(), Status> {
+    match node.kind() {
+        FileType::RegularFile => may(&Attributes::of(node)?, who, want),
+        FileType::Directory => Err(Status::NFS3ERR_ISDIR),
+        _ => Err(Status::NFS3ERR_INVAL),
+    }
+}
+
+/// Whether the data of a file may be read or written. The owner may always, whatever the mode says now,
+/// and who may execute a file may read it, because a client executes what it has read.
+pub fn may(now: &Attributes, who: &Identity, want: Want) -> Result<(), Status> {
+    let executes = want == Want::Read && now.may(who, Want::Search);
+    if now.may(who, want) || who.owns(now.owner()) || executes {
+        Ok(())
+    } else {
+        Err(Status::NFS3ERR_ACCES)
+    }
+}
+
+/// Reads until `into` is full or the file ends.
+fn fill(node: &Node, into: &mut [u8], offset: u64) -> Result<usize, Status> {
+    let file = node.data(false)?;
+    let mut done = 0;
+    while done < into.len() {
+        let Some(at) = position(offset, done) else { break };
+        match pread(file, &mut into[done..], at) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(status(error)),
+        }
+    }
+    Ok(done)
+}
+
+fn put(
+    export: &Export,
+    who: &Identity,
+    node: &Node,
+    head: &WriteHead,
+    data: &[Part],
+) -> Result<(u32, stable_how), Status> {
+    permitted(node, who, Want::Write)?;
+    let file = node.data(true)?;
+    let count = head.count as usize;
+    let mut left = count;
+    let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(data.len());
+    for part in data {
+        let now = part.bytes().len().min(left);
+        left -= now;
+        slices.push(IoSlice::new(&part.bytes()[..now]));
+    }
+    let mut slices = &mut slices[..];
+    IoSlice::advance_slices(&mut slices, 0);
+    let mut done = 0;
+    while !slices.is_empty() {
+        let at = position(head.offset, done).ok_or(Status::NFS3ERR_FBIG)?;
+        let some = &slices[..slices.len().min(SLICES_MAX)];
+        // As the caller, so that the kernel takes the setuid bit away and minds the caller's quota.
+        let mut outcome = Ok(0);
+        who.act(|| {
+            outcome = pwritev(file, some, at);
+            Ok(())
+        })?;
+        match outcome {
+            Ok(0) => return Err(Status::NFS3ERR_IO),
+            Ok(written) => {
+                done += written;
+                IoSlice::advance_slices(&mut slices, written);
+            }
+            Err(Errno::INTR) => {}
+            // What went before the disk was full is an answer.
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(status(error)),
+        }
+    }
+    match head.stable {
+        stable_how::UNSTABLE => {}
+        stable_how::DATA_SYNC => export.persist_data(file)?,
+        stable_how::FILE_SYNC => export.persist(node)?,
+    }
+    Ok((done as u32, head.stable))
+}
+
+/// A position in a file that the kernel can take.
+fn position(offset: u64, done: usize) -> Option<u64> {
+    offset.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok())
+}
+
+/// What one call takes.
+const SLICES_MAX: usize = 1024;

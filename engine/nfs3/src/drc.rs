@@ -1,0 +1,333 @@
+//! The duplicate request cache: a call that is repeated is not executed twice.
+//!
+//! A client that has lost its connection sends again, over another, what it had no answer to. For
+//! most procedures that does no harm; those that do are remembered, with their answers, by
+//! transaction id, address without port - a client on RDMA does not choose its port (RFC 8267) - ,
+//! procedure, and a checksum of the caller, the arguments and the ends of the data, because a client
+//! that was started anew may use a transaction id again. A call that is repeated while it is executed
+//! waits for the same answer; of too many that wait the oldest is let go of, whose connection its
+//! client has given up. A call whose connection ends before it is begun goes on for whoever has repeated
+//! it; if nobody has, it is forgotten, and a repetition is executed.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use arrayvec::ArrayVec;
+use rpcrdma_engine::ulb::nfs3;
+
+use crate::credentials::Caller;
+use crate::procedures::Outcome;
+use crate::work::Waiter;
+
+/// What makes a call the same call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    xid: u32,
+    address: IpAddr,
+    procedure: u32,
+    checksum: u64,
+}
+
+/// What is to be done with a call.
+#[derive(Debug)]
+pub enum Verdict<W> {
+    /// It is new: execute it, and say what became of it.
+    Execute(W),
+    /// It waits for the answer to the same call, in place of this one.
+    Waits(Option<W>),
+    /// It was executed: this is the answer.
+    Answer(W, Outcome),
+}
+
+/// What a call says, beside its transaction id.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Who calls, as it says.
+    pub caller: &'a Caller,
+    /// The procedure.
+    pub procedure: u32,
+    /// The arguments without data.
+    pub head: &'a [u8],
+    /// The data, if there are any.
+    pub data: &'a Ends,
+}
+
+/// How long data are, and their two ends: the same in whatever pieces they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ends {
+    len: usize,
+    bytes: ArrayVec<u8, { 2 * END_LEN }>,
+}
+
+impl Ends {
+    /// Of data of a length in pieces, behind which there may be padding.
+    pub fn of<'a>(len: usize, pieces: impl Iterator<Item = &'a [u8]>) -> Ends {
+        let first = 0..len.min(END_LEN);
+        let last = len.saturating_sub(END_LEN).max(first.end)..len;
+        let (mut bytes, mut at) = (ArrayVec::new(), 0);
+        for piece in pieces {
+            for end in [&first, &last] {
+                let from = end.start.saturating_sub(at).min(piece.len());
+                let to = end.end.saturating_sub(at).min(piece.len());
+                bytes.extend(piece[from..to].iter().copied());
+            }
+            at += piece.len();
+        }
+        Ends { len, bytes }
+    }
+}
+
+/// The calls that were executed last, and those that are being executed. All shards share it: a
+/// client may come back to another.
+#[derive(Debug)]
+pub struct Drc<W = Waiter> {
+    calls: Mutex<Calls<W>>,
+    hasher: RandomState,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Calls<W> {
+    known: HashMap<Fingerprint, State<W>>,
+    /// Those that are over, the oldest first.
+    over: VecDeque<Fingerprint>,
+}
+
+#[derive(Debug)]
+enum State<W> {
+    /// Being executed; these have asked again, the newest last.
+    Open(VecDeque<W>),
+    Over(Outcome),
+}
+
+impl<W> Drc<W> {
+    /// Remembers `capacity` answers.
+    pub fn new(capacity: usize) -> Drc<W> {
+        let calls = Calls { known: HashMap::new(), over: VecDeque::new() };
+        Drc { calls: Mutex::new(calls), hasher: RandomState::new(), capacity }
+    }
+
+    /// The fingerprint of a call.
+    pub fn fingerprint(&self, xid: u32, address: IpAddr, said: &Said<'_>) -> Fingerprint {
+        let Said { caller, procedure, head, data } = *said;
+        let checksum = self.hasher.hash_one((caller, head, data));
+        Fingerprint { xid, address, procedure, checksum }
+    }
+
+    /// What is to be done with a call.
+    pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> Verdict<W> {
+        let mut calls = lock(&self.calls);
+        match calls.known.get_mut(fingerprint) {
+            None => {
+                calls.known.insert(fingerprint.clone(), State::Open(VecDeque::new()));
+                Verdict::Execute(waiter)
+            }
+            Some(State::Open(waiting)) => {
+                let is_full = waiting.len() == WAITING_MAX;
+                let oldest = if is_full { waiting.pop_front() } else { None };
+                waiting.push_back(waiter);
+                Verdict::Waits(oldest)
+            }
+            Some(State::Over(outcome)) => Verdict::Answer(waiter, outcome.repeated()),
+        }
+    }
+
+    /// Takes note of an answer, if something may have been done, and returns those who wait for it as well.
+    pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> VecDeque<W> {
+        let mut calls = lock(&self.calls);
+        let waiting = match calls.known.remove(fingerprint) {
+            Some(State::Open(waiting)) => waiting,
+            Some(State::Over(_)) | None => VecDeque::new(),
+        };
+        if !outcome.was_executed() {
+            return waiting;
+        }
+        calls.known.insert(fingerprint.clone(), State::Over(outcome.repeated()));
+        calls.over.push_back(fingerprint.clone());
+        while calls.over.len() > self.capacity
+            && let Some(oldest) = calls.over.pop_front()
+        {
+            calls.known.remove(&oldest);
+        }
+        waiting
+    }
+
+    /// Lets go of those who wait for answers and are gone.
+    pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
+        for state in lock(&self.calls).known.values_mut() {
+            if let State::Open(waiting) = state {
+                waiting.retain(|waiter| !is_gone(waiter));
+            }
+        }
+    }
+
+    /// Whom a call is for that nobody has begun, and whose caller is gone: whoever has repeated it last. If
+    /// nobody has, it is forgotten.
+    pub fn hand_over(&self, fingerprint: &Fingerprint) -> Option<W> {
+        let mut calls = lock(&self.calls);
+        let State::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
+        let heir = waiting.pop_back();
+        if heir.is_none() {
+            calls.known.remove(fingerprint);
+        }
+        heir
+    }
+}
+
+/// Whether a procedure does harm if it is executed again.
+pub fn concerns(procedure: u32) -> bool {
+    use nfs3::{CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE};
+    // A WRITE that comes late would put back what was overwritten since.
+    let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
+    changes.contains(&procedure)
+}
+
+fn lock<W>(calls: &Mutex<Calls<W>>) -> MutexGuard<'_, Calls<W>> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Repetitions that wait for one answer: all but the newest are of connections that their client gave up.
+const WAITING_MAX: usize = 8;
+/// Bytes of an end of data.
+const END_LEN: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::Credentials;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
+        let said = Said { caller: &Caller::Nobody, procedure, head, data: &Ends::default() };
+        drc.fingerprint(xid, HERE, &said)
+    }
+
+    /// Data of zeros and a one at this place, in pieces.
+    fn changed(at: usize, len: usize, piece: usize) -> Ends {
+        let mut data = vec![0; len.next_multiple_of(4)];
+        data[at] = 1;
+        Ends::of(len, data.chunks(piece))
+    }
+
+    fn results(word: u8) -> Outcome {
+        Outcome::Results { head: vec![word], data: None }
+    }
+
+    fn answer(verdict: Verdict<u32>) -> (u32, Vec<u8>) {
+        match verdict {
+            Verdict::Answer(waiter, Outcome::Results { head, .. }) => (waiter, head),
+            other => panic!("it was executed before: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_is_executed_once_and_answered_always() {
+        let drc = Drc::new(2);
+        let call = call(&drc, 7, nfs3::CREATE, b"a");
+        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+        assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
+        assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
+        assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
+    }
+
+    #[test]
+    fn what_was_not_executed_is_not_remembered() {
+        let jukebox = 10_008_u32.to_be_bytes().to_vec();
+        for outcome in [
+            Outcome::Results { head: jukebox, data: None },
+            Outcome::Denied(crate::rpc::Denial::Garbage),
+        ] {
+            let drc = Drc::new(2);
+            let call = call(&drc, 7, nfs3::CREATE, b"a");
+            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+            assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
+            assert_eq!(drc.finish(&call, &outcome), [2]);
+            assert!(matches!(drc.judge(&call, 3), Verdict::Execute(3)), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_nobody_has_begun_is_for_who_repeats_it_or_forgotten() {
+        let drc = Drc::new(2);
+        let call = call(&drc, 7, nfs3::CREATE, b"a");
+        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+        for waiter in 2..5 {
+            assert!(matches!(drc.judge(&call, waiter), Verdict::Waits(None)));
+        }
+        drc.let_go(|&waiter| waiter == 4);
+        assert_eq!([drc.hand_over(&call), drc.hand_over(&call)], [Some(3), Some(2)]);
+        assert!(matches!(drc.judge(&call, 5), Verdict::Waits(None)), "somebody still wants it");
+        drc.let_go(|&waiter| waiter == 5);
+        assert_eq!(drc.hand_over(&call), None);
+        assert!(matches!(drc.judge(&call, 6), Verdict::Execute(6)), "it was not executed");
+        drc.finish(&call, &results(5));
+        assert_eq!(drc.hand_over(&call), None);
+        assert_eq!(answer(drc.judge(&call, 7)), (7, vec![5]), "what was executed stays so");
+    }
+
+    #[test]
+    fn other_calls_are_other_calls() {
+        let drc = Drc::new(2);
+        let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+        let says = |uid, gid, groups: &[u32]| {
+            Caller::Says(Credentials { uid, gid, groups: groups.iter().copied().collect() })
+        };
+        let (caller, procedure, head) = (&Caller::Nobody, nfs3::WRITE, &b"a"[..]);
+        let said = Said { caller, procedure, head, data: &changed(1000, 2000, 1300) };
+        let mut calls = vec![
+            drc.fingerprint(7, HERE, &said),
+            drc.fingerprint(8, HERE, &said),
+            drc.fingerprint(7, elsewhere, &said),
+            drc.fingerprint(7, HERE, &Said { procedure: nfs3::MKDIR, ..said }),
+            drc.fingerprint(7, HERE, &Said { head: b"b", ..said }),
+        ];
+        for (at, len) in [(0, 2000), (255, 2000), (1744, 2000), (1999, 2000), (1000, 1999)] {
+            let data = &changed(at, len, 1300);
+            calls.push(drc.fingerprint(7, HERE, &Said { data, ..said }));
+        }
+        for caller in [says(0, 0, &[]), says(1, 0, &[]), says(0, 1, &[]), says(0, 0, &[0])] {
+            calls.push(drc.fingerprint(7, HERE, &Said { caller: &caller, ..said }));
+        }
+        for call in calls {
+            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_the_same_in_whatever_pieces_its_data_come() {
+        for len in [1, 255, 256, 257, 300, 511, 512, 513, 1999] {
+            for piece in [1, 100, 256, 300, 511, 2000] {
+                let ends = changed(len / 2, len, piece);
+                assert_eq!(ends, changed(len / 2, len, 4096), "{len} in pieces of {piece}");
+                assert_eq!(ends.bytes.len(), len.min(512));
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_answer_is_forgotten_and_of_those_that_wait_the_oldest_is_let_go_of() {
+        let drc = Drc::new(2);
+        let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
+        for call in &calls {
+            assert!(matches!(drc.judge(call, 0), Verdict::Execute(0)));
+            drc.finish(call, &results(0));
+        }
+        assert_eq!(answer(drc.judge(&calls[1], 9)), (9, vec![0]));
+        assert!(matches!(drc.judge(&calls[0], 9), Verdict::Execute(9)));
+        for waiter in 0..WAITING_MAX as u32 {
+            assert!(matches!(drc.judge(&calls[0], waiter), Verdict::Waits(None)));
+        }
+        assert!(matches!(drc.judge(&calls[0], 100), Verdict::Waits(Some(0))));
+        assert!(matches!(drc.judge(&calls[0], 101), Verdict::Waits(Some(1))));
+        assert_eq!(drc.finish(&calls[0], &results(1)), [2, 3, 4, 5, 6, 7, 100, 101]);
+    }
+
+    #[test]
+    fn what_changes_something_is_remembered_and_nothing_else() {
+        let remembered: Vec<u32> = (0..=nfs3::COMMIT).filter(|number| concerns(*number)).collect();
+        assert_eq!(remembered, [2, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    }
+}

@@ -1,0 +1,191 @@
+//! The shard's side: calls become jobs, answers become replies.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
+use rpcrdma_engine::{Answer, Call, CloseReason, Handler, PeerId, Reply, ShardHandle, Turn};
+
+use crate::arguments::{Arguments, Unusable};
+use crate::at_once;
+use crate::drc::{self, Drc, Said, Verdict};
+use crate::export::Export;
+use crate::procedures::Outcome;
+use crate::rpc::{CallHeader, Denial, EXECUTED, Program};
+use crate::work::{Desk, Done, Job, Queue, Task, Waiter};
+
+/// Serves an export on one shard.
+#[derive(Debug)]
+pub struct NfsHandler {
+    export: Arc<Export>,
+    drc: Arc<Drc>,
+    queue: Arc<Queue>,
+    desk: Arc<Desk>,
+    /// Jobs that wait for registered memory, which only a turn can give.
+    without_memory: VecDeque<Job>,
+    /// Answers that wait for a send slot.
+    done: VecDeque<Done>,
+}
+
+impl NfsHandler {
+    /// A handler for a shard. Jobs go to `queue`.
+    pub fn new(
+        shard: ShardHandle,
+        export: Arc<Export>,
+        drc: Arc<Drc>,
+        queue: Arc<Queue>,
+    ) -> NfsHandler {
+        NfsHandler {
+            export,
+            drc,
+            queue,
+            desk: Arc::new(Desk::new(shard)),
+            without_memory: VecDeque::new(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// Answers a call, or lets go of it: then it is somebody else's.
+    fn serve<'a>(
+        &mut self,
+        mut call: Call<'a>,
+        header: &CallHeader,
+        arguments: Arguments,
+        reply: Reply<'a>,
+    ) -> Answer<'a> {
+        let procedure = header.procedure;
+        let who = self.export.policy().identity(&header.caller);
+        let Arguments { head, data } = arguments;
+        let mut task = Task { procedure, who, head, data: Vec::new(), into: None };
+        if let Some(outcome) = at_once::execute(&self.export, &mut task) {
+            return send(reply, procedure, outcome);
+        }
+        let fingerprint = drc::concerns(procedure).then(|| {
+            let (caller, head) = (&header.caller, &task.head[..]);
+            let data = data.as_ref().map(|data| data.ends(&call)).unwrap_or_default();
+            let said = Said { caller, procedure, head, data: &data };
+            self.drc.fingerprint(call.xid(), call.address().ip(), &said)
+        });
+        let (answer, ticket) = reply.defer();
+        let mut waiter = Waiter { ticket, procedure, desk: self.desk.clone() };
+        if let Some(fingerprint) = &fingerprint {
+            waiter = match self.drc.judge(fingerprint, waiter) {
+                Verdict::Execute(waiter) => waiter,
+                // A ticket that is dropped refuses its call, if its connection still is there.
+                Verdict::Waits(_oldest) => return answer,
+                Verdict::Answer(waiter, outcome) => {
+                    waiter.answer(outcome);
+                    return answer;
+                }
+            };
+        }
+        task.data = data.map_or_else(Vec::new, |data| data.take(&mut call));
+        let job = Job { waiter, repeat: fingerprint, task };
+        if matches!(procedure, nfs3::READ | nfs3::READLINK) {
+            self.without_memory.push_back(job);
+        } else {
+            self.queue.put(job, &self.drc);
+        }
+        answer
+    }
+
+    /// Answers what was done.
+    fn answer(&mut self, turn: &mut Turn<'_>) {
+        self.desk.collect(&mut self.done);
+        for _each_once in 0..self.done.len() {
+            let Some(Done { ticket, procedure, outcome }) = self.done.pop_front() else { break };
+            let mut outcome = Some(outcome);
+            let resumed = turn.resume(ticket, |reply| {
+                let outcome = outcome.take().unwrap_or(Outcome::Denied(Denial::Busy));
+                send(reply, procedure, outcome)
+            });
+            let Err(ticket) = resumed else { continue };
+            let Some(outcome) = outcome else { continue };
+            if turn.is_open(&ticket) {
+                // No send slot is free: once more in the next turn. Nobody is rung for it: a slot is
+                // freed by a completion, and that is a turn.
+                self.done.push_back(Done { ticket, procedure, outcome });
+                continue;
+            }
+            // The client is gone; its memory stays here.
+            if let Outcome::Results { data: Some(data), .. } = outcome {
+                turn.release(data);
+            }
+        }
+    }
+}
+
+impl Handler for NfsHandler {
+    fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        let mut reader = call.reader();
+        let header = match CallHeader::read(&mut reader, &PROGRAM) {
+            Ok(header) => header,
+            Err(denial) => return deny(reply, denial),
+        };
+        let Some(bound) = bound(header.procedure) else {
+            return deny(reply, Denial::Procedure);
+        };
+        let arguments = Arguments::read(header.procedure, &mut bound.arguments(&call, reader));
+        match arguments {
+            Ok(_) if header.procedure == nfs3::NULL => {
+                send(reply, nfs3::NULL, Outcome::Results { head: Vec::new(), data: None })
+            }
+            Ok(arguments) => self.serve(call, &header, arguments, reply),
+            Err(Unusable::Garbage) => deny(reply, Denial::Garbage),
+            Err(Unusable::Misplaced) => reply.refuse(),
+        }
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        while !self.without_memory.is_empty()
+            && let Some(buffer) = turn.buffer()
+            && let Some(mut job) = self.without_memory.pop_front()
+        {
+            job.task.into = Some(buffer);
+            match at_once::execute(&self.export, &mut job.task) {
+                Some(outcome) => self.done.push_back(job.waiter.done(outcome)),
+                None => self.queue.put(job, &self.drc),
+            }
+        }
+        self.answer(turn);
+    }
+
+    /// What nobody has begun for this peer is not done: a client that fills its credits and comes back,
+    /// again and again, has no more of it here than one that stays.
+    fn on_close(&mut self, peer: PeerId, _why: CloseReason) {
+        let is_gone = |waiter: &Waiter| waiter.is_of(&self.desk, peer);
+        // First those who wait for others: nothing is handed over to them below.
+        self.drc.let_go(is_gone);
+        self.queue.withdraw(is_gone, &self.drc);
+        self.without_memory.retain_mut(|job| job.is_wanted(is_gone, &self.drc));
+    }
+}
+
+fn bound(procedure: u32) -> Option<Bound> {
+    // Credentials under which nothing may be placed are not taken.
+    nfs3::BINDING.bind(procedure, Protection::None).ok()
+}
+
+fn send(mut reply: Reply<'_>, procedure: u32, outcome: Outcome) -> Answer<'_> {
+    let (head, data) = match outcome {
+        Outcome::Results { head, data } => (head, data),
+        Outcome::Denied(denial) => return deny(reply, denial),
+    };
+    let Some(bound) = bound(procedure) else { return deny(reply, Denial::Procedure) };
+    EXECUTED.iter().for_each(|word| reply.payload().put_u32(*word));
+    reply.payload().put_fixed(&head);
+    let mut reply = bound.reply(reply);
+    match data.map_or(Ok(()), |data| reply.result(data)) {
+        Ok(()) => reply.send(),
+        Err(_) => reply.refuse(),
+    }
+}
+
+fn deny(mut reply: Reply<'_>, denial: Denial) -> Answer<'_> {
+    denial.words().iter().for_each(|word| reply.payload().put_u32(*word));
+    reply.send()
+}
+
+/// NFS version 3.
+const PROGRAM: Program =
+    Program { number: nfs3::PROGRAM, version: nfs3::BINDING.version, procedures: nfs3::COMMIT + 1 };

@@ -1,0 +1,78 @@
+//! An NFSv3 server over a directory, on RDMA: the kernel of Linux mounts it.
+//!
+//! ```text
+//!   rpcrdma-nfs3 --export /srv/data --listen 10.0.0.1:20049
+//!   mount -t nfs -o vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048 \
+//!         10.0.0.1:/srv/data /mnt
+//! ```
+//! The server itself is the library `rpcrdma_nfs3`.
+
+mod args;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser;
+use rpcrdma_engine::verbs::Verbs;
+use rpcrdma_engine::{Config, Fabric, Provider};
+use rpcrdma_nfs3::Server;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use args::{Args, Device};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = serve(&args);
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nfs3: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Chooses the device.
+fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
+    let config = args.config()?;
+    match args.provider {
+        Device::Fabric => run(Fabric::from_config(&config)?, config, args),
+        Device::Verbs => {
+            let verbs = Verbs::from_config(&config)
+                .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
+            run(verbs, config, args)
+        }
+    }
+}
+
+/// Serves until a signal comes, or nobody is left who serves.
+fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
+    // Before any thread is made, so that none of them takes the signals the usual way.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let server = Server::start(provider, config, &args.options(), args.listen, args.mount())?;
+    let waiting = signals.handle();
+    server.on_end(move || waiting.close());
+    let (address, mount) = (server.address(), server.mount_address());
+    println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
+    let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("nfs3: the handle of the directory is {handle}");
+    for shard in server.shards() {
+        println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
+    }
+    signals.forever().next();
+    println!("nfs3: stopping, {} calls wait for a thread", server.waiting());
+    for shard in server.shards() {
+        let stats = shard.stats();
+        println!(
+            "nfs3: shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} segments taken",
+            shard.shard(),
+            stats.connected,
+            stats.calls_in,
+            stats.reads,
+            stats.writes,
+            stats.taken
+        );
+    }
+    Ok(server.stop()?)
+}

@@ -1,0 +1,166 @@
+//! What the MOUNT service answers: NULL, MNT, DUMP, UMNT, UMNTALL and EXPORT (RFC 1813 5).
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use nfs3_types::mount::{
+    dirpath, export_node, exports, fhandle3, mountbody, mountlist, mountres3, mountres3_ok,
+    mountstat3, name,
+};
+use nfs3_types::xdr_codec::{List, Opaque, Pack};
+use rustix::fs::FileType;
+
+use crate::attributes::Status;
+use crate::export::Export;
+use crate::nodes::Node;
+use crate::rpc::{CallHeader, Denial, EXECUTED, Program, Source};
+
+/// Who has mounted what, as far as is remembered: nothing depends on it.
+#[derive(Debug, Default)]
+pub struct Mounts(VecDeque<(IpAddr, Vec<u8>)>);
+
+/// The answer to a call; `None` if what came is no call.
+pub fn answer(
+    export: &Export,
+    mounts: &mut Mounts,
+    from: SocketAddr,
+    record: &[u8],
+) -> Option<Vec<u8>> {
+    let mut source = record;
+    let xid = source.word().ok()?;
+    if source.word() != Ok(CALL) {
+        return None;
+    }
+    let mut reply = Vec::with_capacity(64);
+    reply.extend(xid.to_be_bytes());
+    reply.extend(REPLY.to_be_bytes());
+    let words = |reply: &mut Vec<u8>, words: &[u32]| {
+        words.iter().for_each(|word| reply.extend(word.to_be_bytes()));
+    };
+    let executed = CallHeader::read(&mut source, &PROGRAM)
+        .and_then(|header| execute(export, mounts, from.ip(), header.procedure, &mut source));
+    match executed {
+        Ok(results) => {
+            words(&mut reply, &EXECUTED);
+            reply.extend(results);
+        }
+        Err(denial) => words(&mut reply, &denial.words()),
+    }
+    Some(reply)
+}
+
+fn execute(
+    export: &Export,
+    mounts: &mut Mounts,
+    from: IpAddr,
+    procedure: u32,
+    source: &mut &[u8],
+) -> Result<Vec<u8>, Denial> {
+    match procedure {
+        MNT => {
+            let path = path(source)?;
+            let results = match find(export, &path) {
+                Ok(node) => {
+                    mounts.note(from, &path);
+                    let fhandle = fhandle3(export.handle(&node).data);
+                    mountres3::Ok(mountres3_ok { fhandle, auth_flavors: FLAVORS.to_vec() })
+                }
+                Err(status) => mountres3::Err(status),
+            };
+            packed(&results)
+        }
+        DUMP => packed(&mounts.list()),
+        UMNT => {
+            let path = path(source)?;
+            mounts.0.retain(|(by, what)| (*by, &what[..]) != (from, &path[..]));
+            Ok(Vec::new())
+        }
+        UMNTALL => {
+            mounts.0.retain(|(by, _)| *by != from);
+            Ok(Vec::new())
+        }
+        EXPORT => {
+            let path = export.path().as_os_str().as_bytes();
+            let ex_dir = dirpath(Opaque::borrowed(path));
+            // Nobody is kept out by name: an empty list of groups is all.
+            let list: exports<'_, '_> = List(vec![export_node { ex_dir, ex_groups: List(vec![]) }]);
+            packed(&list)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The directory that a client asks for: the export, or one below it.
+fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let below = path.strip_prefix(export.path()).map_err(|_| mountstat3::MNT3ERR_ACCES)?;
+    let mut at = export.nodes().root().clone();
+    for component in below.components() {
+        let Component::Normal(next) = component else { return Err(mountstat3::MNT3ERR_ACCES) };
+        at = export.nodes().look_up(&at, next.as_bytes()).map_err(|status| match status {
+            Status::NFS3ERR_NOENT => mountstat3::MNT3ERR_NOENT,
+            Status::NFS3ERR_NOTDIR => mountstat3::MNT3ERR_NOTDIR,
+            Status::NFS3ERR_NAMETOOLONG => mountstat3::MNT3ERR_NAMETOOLONG,
+            _ => mountstat3::MNT3ERR_ACCES,
+        })?;
+    }
+    if at.kind() == FileType::Directory { Ok(at) } else { Err(mountstat3::MNT3ERR_NOTDIR) }
+}
+
+fn path(source: &mut &[u8]) -> Result<ArrayVec<u8, PATH_MAX>, Denial> {
+    let mut path = ArrayVec::new();
+    source.opaque(&mut path)?;
+    Ok(path)
+}
+
+fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
+    let mut bytes = Vec::new();
+    results.pack(&mut bytes).map_err(|_| Denial::Busy)?;
+    Ok(bytes)
+}
+
+impl Mounts {
+    /// Remembers a mount: of one host as many as it may have, the newest.
+    pub fn note(&mut self, from: IpAddr, path: &[u8]) {
+        self.0.retain(|(by, what)| (*by, &what[..]) != (from, path));
+        if self.0.iter().filter(|(by, _)| *by == from).count() == MOUNTS_OF_HOST_MAX {
+            let oldest = self.0.iter().position(|(by, _)| *by == from).unwrap_or_default();
+            self.0.remove(oldest);
+        }
+        if self.0.len() == MOUNTS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((from, path.to_vec()));
+    }
+
+    fn list(&self) -> mountlist<'static, 'static> {
+        let bodies = self.0.iter().map(|(from, path)| mountbody {
+            ml_hostname: name(Opaque::owned(from.to_string().into_bytes())),
+            ml_directory: dirpath(Opaque::owned(path.clone())),
+        });
+        List(bodies.collect())
+    }
+}
+
+/// MOUNT version 3.
+const PROGRAM: Program = Program { number: 100_005, version: 3, procedures: EXPORT + 1 };
+const MNT: u32 = 1;
+const DUMP: u32 = 2;
+const UMNT: u32 = 3;
+const UMNTALL: u32 = 4;
+const EXPORT: u32 = 5;
+/// AUTH_SYS and AUTH_NONE.
+const FLAVORS: [u32; 2] = [1, 0];
+/// MNTPATHLEN
+const PATH_MAX: usize = 1024;
+/// Mounts that are remembered.
+const MOUNTS_MAX: usize = 256;
+/// Of them by one host.
+const MOUNTS_OF_HOST_MAX: usize = 16;
+const CALL: u32 = 0;
+const REPLY: u32 = 1;

@@ -1,0 +1,210 @@
+//! From the number of a procedure to its results.
+
+use nfs3_types::nfs3::Nfs3Result;
+use nfs3_types::xdr_codec::Pack;
+use rpcrdma_engine::Loan;
+use rpcrdma_engine::ulb::nfs3;
+
+use crate::arguments::Arguments;
+use crate::attributes::Status;
+use crate::credentials::Identity;
+use crate::data::{self, ReadHead, WriteHead};
+use crate::export::Export;
+use crate::rpc::Denial;
+use crate::work::{Part, Task};
+use crate::{directory, files, names};
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was executed; its results.
+    Results {
+        /// In front of the data.
+        head: Vec<u8>,
+        /// Data that may be placed: the last result of its procedure.
+        data: Option<Loan>,
+    },
+    /// It was not.
+    Denied(Denial),
+}
+
+impl Outcome {
+    /// Whether something may have been done. If not, the call may be executed when it comes again.
+    pub fn was_executed(&self) -> bool {
+        match self {
+            Outcome::Results { head, .. } => {
+                !head.starts_with(&(Status::NFS3ERR_JUKEBOX as u32).to_be_bytes())
+            }
+            // Busy is said of a call in which the server has made a mistake, at whatever point.
+            Outcome::Denied(denial) => matches!(denial, Denial::Busy),
+        }
+    }
+
+    /// The same for a call that was repeated. There are never data in it.
+    pub fn repeated(&self) -> Outcome {
+        match self {
+            Outcome::Results { head, .. } => Outcome::Results { head: head.clone(), data: None },
+            Outcome::Denied(denial) => Outcome::Denied(*denial),
+        }
+    }
+}
+
+/// Executes a call.
+pub fn execute(export: &Export, task: Task) -> Outcome {
+    match results(export, task) {
+        Ok(outcome) => outcome,
+        Err(denial) => Outcome::Denied(denial),
+    }
+}
+
+fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
+    let Task { procedure, who, head, data, into } = task;
+    let (who, head) = (&who, &head[..]);
+    match procedure {
+        nfs3::GETATTR => packed(&files::getattr(export, &Arguments::decode(head)?)),
+        nfs3::SETATTR => packed(&files::setattr(export, who, &Arguments::decode(head)?)),
+        nfs3::LOOKUP => packed(&names::lookup(export, who, &Arguments::decode(head)?)),
+        nfs3::ACCESS => packed(&files::access(export, who, &Arguments::decode(head)?)),
+        nfs3::READLINK => readlink(export, head, into),
+        nfs3::READ => read(export, who, head, into),
+        nfs3::WRITE => {
+            let head: WriteHead = Arguments::decode(head)?;
+            let len: usize = data.iter().map(Part::len).sum();
+            if len < head.count as usize {
+                return Err(Denial::Garbage);
+            }
+            packed(&data::write(export, who, &head, &data))
+        }
+        nfs3::CREATE => packed(&names::create(export, who, &Arguments::decode(head)?)),
+        nfs3::MKDIR => packed(&names::mkdir(export, who, &Arguments::decode(head)?)),
+        nfs3::SYMLINK => packed(&names::symlink(export, who, &Arguments::decode(head)?)),
+        nfs3::MKNOD => packed(&names::mknod(export, who, &Arguments::decode(head)?)),
+        nfs3::REMOVE => packed(&names::remove(export, who, &Arguments::decode(head)?)),
+        nfs3::RMDIR => packed(&names::rmdir(export, who, &Arguments::decode(head)?)),
+        nfs3::RENAME => packed(&names::rename(export, who, &Arguments::decode(head)?)),
+        nfs3::LINK => packed(&names::link(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIR => packed(&directory::readdir(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIRPLUS => {
+            packed(&directory::readdirplus(export, who, &Arguments::decode(head)?))
+        }
+        nfs3::FSSTAT => packed(&files::fsstat(export, &Arguments::decode(head)?)),
+        nfs3::FSINFO => packed(&files::fsinfo(export, &Arguments::decode(head)?)),
+        nfs3::PATHCONF => packed(&files::pathconf(export, &Arguments::decode(head)?)),
+        nfs3::COMMIT => packed(&data::commit(export, &Arguments::decode(head)?)),
+        _ => Err(Denial::Procedure),
+    }
+}
+
+fn read(
+    export: &Export,
+    who: &Identity,
+    head: &[u8],
+    into: Option<Loan>,
+) -> Result<Outcome, Denial> {
+    let arguments = Arguments::decode(head)?;
+    let Some(mut into) = into else { return Ok(later(nfs3::READ)) };
+    let results = data::read(export, who, &arguments, &mut into);
+    let head = pack(&results)?;
+    let data = match results {
+        Nfs3Result::Ok(ReadHead { count, .. }) => Some((into, count as usize)),
+        Nfs3Result::Err(_) => None,
+    };
+    Ok(Outcome::Results { head, data: data.map(cut) })
+}
+
+fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome, Denial> {
+    let arguments = Arguments::decode(head)?;
+    let Some(mut into) = into else { return Ok(later(nfs3::READLINK)) };
+    let (results, len) = files::readlink(export, &arguments, &mut into);
+    let data = matches!(results, Nfs3Result::Ok(_)).then_some((into, len));
+    Ok(Outcome::Results { head: pack(&results)?, data: data.map(cut) })
+}
+
+/// The front of a buffer.
+pub fn cut((mut loan, len): (Loan, usize)) -> Loan {
+    loan.truncate(len);
+    loan
+}
+
+/// There is no memory now: the client asks again. Of attributes nothing is said.
+pub fn later(procedure: u32) -> Outcome {
+    let unsaid = match procedure {
+        nfs3::GETATTR => 0,
+        nfs3::SETATTR | nfs3::WRITE..=nfs3::RMDIR | nfs3::COMMIT => 2,
+        nfs3::RENAME => 4,
+        nfs3::LINK => 3,
+        _ => 1,
+    };
+    let mut head = (Status::NFS3ERR_JUKEBOX as u32).to_be_bytes().to_vec();
+    head.resize(4 * (1 + unsaid), 0);
+    Outcome::Results { head, data: None }
+}
+
+/// Results without data.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn packed(results: &impl Pack) -> Result<Outcome, Denial> {
+    Ok(Outcome::Results { head: pack(results)?, data: None })
+}
+
+/// Results, or what of them stands in front of data.
+///
+/// # Errors
+/// If they cannot be written.
+pub fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
+    let mut bytes = Vec::with_capacity(results.packed_size());
+    // Only a length beyond 32 bits cannot be written, and lists are limited.
+    results.pack(&mut bytes).map_err(|_| Denial::Garbage)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs3_types::nfs3::{
+        ACCESS3resfail, COMMIT3resfail, CREATE3resfail, FSINFO3resfail, FSSTAT3resfail,
+        LINK3resfail, LOOKUP3resfail, MKDIR3resfail, MKNOD3resfail, PATHCONF3resfail, READ3resfail,
+        READDIR3resfail, READDIRPLUS3resfail, READLINK3resfail, REMOVE3resfail, RENAME3resfail,
+        RMDIR3resfail, SETATTR3resfail, SYMLINK3resfail, WRITE3resfail,
+    };
+    use nfs3_types::xdr_codec::Unpack;
+
+    use super::*;
+
+    fn is<T: Unpack>(results: &[u8]) -> bool {
+        T::unpack(&mut &results[..]).is_ok_and(|(_, len)| len == results.len())
+    }
+
+    #[test]
+    fn every_procedure_can_be_put_off() {
+        let failures: [fn(&[u8]) -> bool; 21] = [
+            <[u8]>::is_empty,
+            is::<SETATTR3resfail>,
+            is::<LOOKUP3resfail>,
+            is::<ACCESS3resfail>,
+            is::<READLINK3resfail>,
+            is::<READ3resfail>,
+            is::<WRITE3resfail>,
+            is::<CREATE3resfail>,
+            is::<MKDIR3resfail>,
+            is::<SYMLINK3resfail>,
+            is::<MKNOD3resfail>,
+            is::<REMOVE3resfail>,
+            is::<RMDIR3resfail>,
+            is::<RENAME3resfail>,
+            is::<LINK3resfail>,
+            is::<READDIR3resfail>,
+            is::<READDIRPLUS3resfail>,
+            is::<FSSTAT3resfail>,
+            is::<FSINFO3resfail>,
+            is::<PATHCONF3resfail>,
+            is::<COMMIT3resfail>,
+        ];
+        for (procedure, is_failure) in (nfs3::GETATTR..).zip(failures) {
+            let outcome = later(procedure);
+            assert!(!outcome.was_executed());
+            let Outcome::Results { head, .. } = outcome else { panic!("{outcome:?}") };
+            assert!(is_failure(&head[4..]), "procedure {procedure}: {head:?}");
+        }
+    }
+}

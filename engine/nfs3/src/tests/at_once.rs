@@ -1,0 +1,138 @@
+//! What is answered without a change of threads: here there are none.
+
+use std::os::unix::fs::PermissionsExt;
+
+use nfs3_types::nfs3::{
+    ACCESS3args, ACCESS3res, GETATTR3args, GETATTR3res, LOOKUP3args, LOOKUP3res, Nfs3Result,
+    READ3args, nfsstat3,
+};
+use nfs3_types::xdr_codec::Pack;
+use rpcrdma_engine::ulb::nfs3;
+
+use super::client::name;
+use super::{Running, Scratch};
+use crate::at_once::execute;
+use crate::credentials::{Credentials, Identity};
+use crate::export::{Export, Limits};
+use crate::work::Task;
+
+/// Whether the file system of the tests is one that is known to tell attributes at once.
+fn tells(scratch: &Scratch) -> bool {
+    exported(scratch).nodes().medium().tells_attributes()
+}
+
+fn exported(scratch: &Scratch) -> Export {
+    let limits = Limits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
+    Export::open(&scratch.options(), limits).expect("a directory")
+}
+
+fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> Task {
+    let mut head = Vec::new();
+    arguments.pack(&mut head).expect("it is short");
+    Task { procedure, who, head, data: Vec::new(), into: None }
+}
+
+#[test]
+fn what_is_in_memory_is_answered_without_a_thread() {
+    let scratch = Scratch::new();
+    if !tells(&scratch) {
+        return;
+    }
+    std::fs::write(scratch.export().join("file"), b"kept").expect("written");
+    let mut nfs = Running::working(scratch, 0);
+    let root = nfs.client.root.clone();
+    let arguments = GETATTR3args { object: root.clone() };
+    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
+    assert!(matches!(attributes, Nfs3Result::Ok(_)));
+    let found: LOOKUP3res =
+        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "file") });
+    let file = found.unwrap().object;
+    let arguments = GETATTR3args { object: file.clone() };
+    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
+    assert_eq!(attributes.unwrap().obj_attributes.size, 4);
+    let granted: ACCESS3res =
+        nfs.client.call(nfs3::ACCESS, &ACCESS3args { object: file, access: 0x3f });
+    assert!(matches!(granted, Nfs3Result::Ok(_)));
+}
+
+#[test]
+fn what_may_wait_is_left_to_the_threads() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.export().join("file"), b"kept").expect("written");
+    let export = exported(&scratch);
+    let root = export.nodes().root().clone();
+    let node = export.nodes().look_up(&root, b"file").expect("it is there");
+    let handle = export.handle(&node);
+    let getattr =
+        || task(nfs3::GETATTR, Identity::Server, &GETATTR3args { object: handle.clone() });
+    assert_eq!(execute(&export, &mut getattr()).is_some(), tells(&scratch), "it is held");
+    // A file that is not held has to be opened, and one that is gone has to be searched for.
+    let other = exported(&scratch);
+    assert!(execute(&other, &mut getattr()).is_none());
+    std::fs::remove_file(scratch.export().join("file")).expect("ours");
+    assert!(execute(&export, &mut getattr()).is_none());
+    // Without a buffer nothing is read, and what changes something is not for a shard at all.
+    let read = READ3args { file: handle.clone(), offset: 0, count: 4 };
+    assert!(execute(&export, &mut task(nfs3::READ, Identity::Server, &read)).is_none());
+    for procedure in (0..=nfs3::COMMIT).filter(|it| ![1, 3, 4, 6].contains(it)) {
+        let other = &GETATTR3args { object: handle.clone() };
+        assert!(execute(&export, &mut task(procedure, Identity::Server, other)).is_none());
+    }
+}
+
+#[test]
+fn a_name_is_looked_up_as_its_caller() {
+    let scratch = Scratch::new();
+    if !tells(&scratch) || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let closed = scratch.export().join("closed");
+    std::fs::create_dir(&closed).expect("made");
+    std::fs::write(closed.join("file"), b"kept").expect("written");
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).expect("ours");
+    let export = exported(&scratch);
+    let root = export.nodes().root().clone();
+    let directory = export.nodes().look_up(&root, b"closed").expect("it is there");
+    export.nodes().look_up(&directory, b"file").expect("it is in the cache");
+    let handle = export.handle(&directory);
+    let lookup = |who, called| {
+        execute(&export, &mut task(nfs3::LOOKUP, who, &LOOKUP3args { what: name(&handle, called) }))
+    };
+    assert!(lookup(Identity::Server, "file").is_some());
+    let groups = arrayvec::ArrayVec::new();
+    let somebody = Identity::Other(Credentials { uid: 1234, gid: 1234, groups });
+    assert!(lookup(somebody.clone(), "file").is_none(), "the threads say what is in the way");
+    assert!(lookup(somebody, "missing").is_none());
+    assert!(lookup(Identity::Server, "..").is_none());
+    assert!(rustix::process::geteuid().is_root());
+}
+
+#[test]
+fn a_read_is_the_same_from_a_shard_and_from_a_thread() {
+    let mut nfs = Running::new();
+    let root = nfs.client.root.clone();
+    let data: Vec<u8> = (0..100_000_u32).map(|at| (at * 7) as u8).collect();
+    std::fs::write(nfs.export().join("file"), &data).expect("written");
+    let found: LOOKUP3res =
+        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "file") });
+    let file = found.unwrap().object;
+    // The first is a thread's, which opens the file.
+    for _ in 0..2 {
+        for (offset, count) in [(0, 1), (0, 4096), (4096, 65_536), (1, 100_000), (99_000, 4096)] {
+            let (head, read) = nfs.client.read(&file, offset, count).unwrap();
+            let end = data.len().min(offset as usize + count as usize);
+            assert!(read == data[offset as usize..end], "{count} bytes at {offset}");
+            assert_eq!(head.eof, end == data.len());
+        }
+        let (head, read) = nfs.client.read(&file, 200_000, 4096).unwrap();
+        assert_eq!((head.count, head.eof, read.len()), (0, true, 0));
+    }
+    std::fs::remove_file(nfs.export().join("file")).expect("ours");
+    let read = loop {
+        match nfs.client.read(&file, 0, 4) {
+            Nfs3Result::Err((nfsstat3::NFS3ERR_JUKEBOX, _)) => {}
+            read => break read,
+        }
+    };
+    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_STALE, _))), "{read:?}");
+}

@@ -1,0 +1,195 @@
+//! Connections that are lost while their calls wait for a thread.
+
+use std::sync::MutexGuard;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
+use nfs3_types::xdr_codec::Opaque;
+use rpcrdma_engine::ulb::nfs3;
+
+use super::client::{Client, name};
+use super::{Running, Scratch};
+use crate::work::COPIED_MAX;
+
+/// A server whose only thread waits for the end of the guard: with a MKDIR that it has begun.
+struct Busy<'a> {
+    nfs: &'a Running,
+    occupant: Client,
+    guard: MutexGuard<'a, ()>,
+}
+
+impl Busy<'_> {
+    fn new(nfs: &Running) -> Busy<'_> {
+        let export = &nfs.server.export;
+        let guard = export.change(export.nodes().root());
+        let mut busy = Busy { nfs, occupant: connect(nfs, 1), guard };
+        make(&mut busy.occupant, "begun");
+        busy.await_calls(2);
+        busy.await_waiting(0);
+        busy
+    }
+
+    /// Waits until the server has so many calls, all connections together.
+    fn await_calls(&self, count: u64) {
+        let calls = || self.nfs.server.shards().iter().map(|shard| shard.stats().calls_in).sum();
+        until(count, calls);
+    }
+
+    fn await_waiting(&self, count: usize) {
+        until(count, || self.nfs.server.waiting());
+    }
+}
+
+/// A client that has all its credits. Its call number `n` has the transaction id of that of every client
+/// with this seed.
+fn connect(nfs: &Running, seed: u64) -> Client {
+    let root = nfs.client.root.clone();
+    granted(Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed))
+}
+
+/// A client, when its first call was answered.
+fn granted(mut client: Client) -> Client {
+    client.words(&[2, nfs3::PROGRAM, 3, nfs3::NULL, 0, 0, 0, 0]);
+    client
+}
+
+fn make(client: &mut Client, called: &str) -> bool {
+    let root = client.root.clone();
+    let arguments = MKDIR3args { where_: name(&root, called), attributes: sattr3::default() };
+    client.ask(nfs3::MKDIR, &arguments)
+}
+
+/// Asks for the data of the directory: the threads have to say that it has none.
+fn read(client: &mut Client) -> bool {
+    let arguments = READ3args { file: client.root.clone(), offset: 0, count: 8 };
+    client.ask(nfs3::READ, &arguments)
+}
+
+/// As many calls as there are credits.
+fn fill(client: &mut Client, ask: impl Fn(&mut Client) -> bool) -> usize {
+    std::iter::repeat_with(|| ask(client)).take_while(|is_asked| *is_asked).count()
+}
+
+fn until<T: PartialEq + std::fmt::Debug>(wanted: T, mut look: impl FnMut() -> T) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let seen = look();
+        if seen == wanted {
+            return;
+        }
+        assert!(Instant::now() < end, "{seen:?} in place of {wanted:?}");
+        yield_now();
+    }
+}
+
+#[test]
+fn what_waits_goes_with_its_connection_however_often_its_client_comes_back() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    for round in 0..20 {
+        let mut client = connect(&nfs, 100 + round);
+        let count = fill(&mut client, |client| make(client, "asked"));
+        assert!(count > 1, "{count} calls");
+        busy.await_waiting(count);
+        drop(client);
+        busy.await_waiting(0);
+    }
+    let Busy { mut occupant, guard, .. } = busy;
+    drop(guard);
+    assert_eq!(occupant.statuses(1), [0], "what was begun is done");
+    assert!(!nfs.export().join("asked").exists());
+}
+
+#[test]
+fn memory_goes_home_with_the_connection_whose_reads_have_it_or_wait_for_it() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let buffers = super::config().expect("it is built in").app().bulk.count.as_usize();
+    let mut clients = [connect(&nfs, 100), connect(&nfs, 101)];
+    let asked: usize = clients.iter_mut().map(|client| fill(client, read)).sum();
+    assert!(asked > buffers, "{asked} calls");
+    // Of all that have come, as many wait for the thread as there was memory for.
+    busy.await_calls(4 + asked as u64);
+    busy.await_waiting(buffers);
+    drop(clients);
+    busy.await_waiting(0);
+    // Nothing is left that waits for the memory: here a turn has ended, and nothing has taken it.
+    let mut client = connect(&nfs, 102);
+    assert_eq!(nfs.server.waiting(), 0);
+    assert_eq!(fill(&mut client, read), buffers);
+    busy.await_waiting(buffers);
+}
+
+#[test]
+fn a_call_that_was_not_begun_is_executed_when_it_is_repeated() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let mut first = connect(&nfs, 100);
+    assert!(make(&mut first, "waiting"));
+    busy.await_waiting(1);
+    drop(first);
+    busy.await_waiting(0);
+    let mut second = connect(&nfs, 100);
+    assert!(make(&mut second, "waiting"));
+    busy.await_waiting(1);
+    drop(busy.guard);
+    assert_eq!(second.statuses(1), [0]);
+    assert!(nfs.export().join("waiting").exists());
+}
+
+#[test]
+fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let (mut first, mut second) = (connect(&nfs, 100), connect(&nfs, 100));
+    let mut third = connect(&nfs, 100);
+    for client in [&mut first, &mut second, &mut third] {
+        assert!(make(client, "repeated"));
+    }
+    busy.await_calls(2 + 2 * 3);
+    assert_eq!(nfs.server.waiting(), 1);
+    // Whoever waits next is lost before whoever waits first.
+    drop(third);
+    until(1, || ended(&nfs));
+    drop(first);
+    until(2, || ended(&nfs));
+    connect(&nfs, 101);
+    assert_eq!(nfs.server.waiting(), 1, "it is for the second");
+    drop(busy.guard);
+    assert_eq!(second.statuses(1), [0], "it is executed once: it would exist else");
+}
+
+#[test]
+fn what_is_copied_of_calls_that_wait_has_a_bound() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let root = nfs.client.root.clone();
+    let mut client = granted(Client::wordy(nfs.fabric.clone(), nfs.server.address(), root.clone()));
+    let data = vec![1; 1000 << 10];
+    let write = |client: &mut Client| {
+        let (file, count, data) = (root.clone(), data.len() as u32, Opaque::borrowed(&data));
+        let stable = stable_how::UNSTABLE;
+        client.ask(nfs3::WRITE, &WRITE3args { file, offset: 0, count, stable, data })
+    };
+    let room = COPIED_MAX / data.len();
+    for waiting in 1..=room {
+        assert!(write(&mut client));
+        until(waiting, || {
+            client.turn();
+            nfs.server.waiting()
+        });
+    }
+    assert!(write(&mut client));
+    assert_eq!(client.statuses(1), [10_008], "NFS3ERR_JUKEBOX");
+    assert_eq!(nfs.server.waiting(), room);
+    drop(busy.guard);
+    assert_eq!(client.statuses(room), vec![21; room], "NFS3ERR_ISDIR: they are executed");
+    assert!(write(&mut client));
+    assert_eq!(client.statuses(1), [21], "there is room again");
+}
+
+/// Connections that have ended.
+fn ended(nfs: &Running) -> u64 {
+    nfs.server.shards().iter().map(|shard| shard.stats().closed).sum()
+}
