@@ -10,7 +10,7 @@ use rpcrdma_xdr::property::RtrSupport;
 use crate::error::SetupError;
 use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
-use crate::shard::exposed::LANDINGS_MAX;
+use crate::shard::exposed::TARGETS_MAX;
 use crate::shard::fetch::LOANS_MAX;
 use crate::shard::message::SLOTS_MAX;
 
@@ -63,9 +63,9 @@ pub(crate) struct Explicit {
     /// Of these, how many at one time.
     pub reading_max: u32,
     /// Buffers for what is read and written.
-    pub landing_count: u32,
+    pub rdma_buffer_count: u32,
     /// Bytes of each.
-    pub landing_len: u32,
+    pub rdma_buffer_len: u32,
 }
 
 impl Budget {
@@ -107,7 +107,7 @@ impl Budget {
             messages,
             calls,
             peers,
-            pieces: transmissions * segments + LOANS_MAX.max(LANDINGS_MAX),
+            pieces: transmissions * segments + LOANS_MAX.max(TARGETS_MAX),
             tickets: grants + calls,
             // All that the device has: a message that needs more of them is refused.
             gather: caps.send_sge,
@@ -171,8 +171,8 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         exposures: 0,
         fetches: 0,
         reading_max: 0,
-        landing_count: 0,
-        landing_len: explicit.buffers.len.value(),
+        rdma_buffer_count: 0,
+        rdma_buffer_len: explicit.buffers.len.value(),
     };
     if !explicit.enabled {
         return Ok(nothing);
@@ -201,7 +201,7 @@ fn explicit(config: &Config, grants: u32, caps: &DeviceCaps) -> Result<Explicit,
         exposures,
         fetches: if reading_max > 0 { grants } else { 0 },
         reading_max,
-        landing_count: explicit.buffers.count.value(),
+        rdma_buffer_count: explicit.buffers.count.value(),
         ..nothing
     })
 }

@@ -7,7 +7,7 @@
 //! ```
 
 mod admission;
-mod office;
+mod shared;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use self::admission::Pending;
-pub(crate) use self::office::{Attachment, Office, Wish};
-use self::office::{Param, Request, lock};
+pub(crate) use self::shared::{Attachment, ConnectOrder, ControlShared};
+use self::shared::{Param, Request, lock};
 use crate::budget;
 use crate::error::SetupError;
 use crate::provider::{CmEvent, ConnectError, ConnectId, ConnectionManager, Provider};
-use crate::shard::letters::Arrival;
+use crate::shard::handle::Arrival;
 use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
 /// that wants no threads.
 pub struct Control<P: Provider> {
     cm: P::Cm,
-    office: Arc<Office<P>>,
+    shared: Arc<ControlShared<P>>,
     /// What is being done: a panic over it must not make who asked wait for ever.
     in_hand: Option<Request>,
     attempts: Vec<Attempt>,
@@ -48,7 +48,7 @@ pub struct Control<P: Provider> {
 struct Attempt {
     /// The connection manager's name for it.
     inner: ConnectId,
-    wish: Wish,
+    order: ConnectOrder,
     until: Instant,
 }
 
@@ -61,10 +61,10 @@ impl<P: Provider> Control<P> {
             timeout: config.connections().connect_timeout,
         };
         let versions = VersionMemory::new(config.protocol().version_memory);
-        let office = Arc::new(Office::new(param, versions)?);
+        let shared = Arc::new(ControlShared::new(param, versions)?);
         Ok(Control {
             cm: provider.open_cm()?,
-            office,
+            shared,
             in_hand: None,
             attempts: Vec::new(),
             pending: Vec::new(),
@@ -75,8 +75,8 @@ impl<P: Provider> Control<P> {
         })
     }
 
-    pub(crate) fn office(&self) -> Arc<Office<P>> {
-        self.office.clone()
+    pub(crate) fn shared(&self) -> Arc<ControlShared<P>> {
+        self.shared.clone()
     }
 
     /// Listens; connections go in turn to the shards that serve. When the last of them was told to
@@ -92,12 +92,12 @@ impl<P: Provider> Control<P> {
 
     /// Works off what has been asked for and what has happened, waiting for it at most `timeout`.
     pub fn step(&mut self, timeout: Duration) {
-        while let Some(request) = self.office.next_request() {
+        while let Some(request) = self.shared.next_request() {
             self.in_hand = Some(request.clone());
             match request {
                 // Whoever asked may have gone; then the listener stays for others.
                 Request::Listen { at, answer } => drop(answer.send(self.listen(at))),
-                Request::Connect(wish) => self.connect(wish),
+                Request::Connect(order) => self.connect(order),
                 Request::Answered(verdict) => self.on_verdict(verdict),
             }
             self.in_hand = None;
@@ -105,7 +105,7 @@ impl<P: Provider> Control<P> {
         self.give_up();
         self.look_after_pending();
         self.look_for_servers();
-        let waker = self.office.waker.clone();
+        let waker = self.shared.waker.clone();
         let mut event = self.cm.next(&waker, timeout);
         waker.drain();
         while let Some(happened) = event {
@@ -116,7 +116,7 @@ impl<P: Provider> Control<P> {
 
     /// Steps until the engine stops.
     pub(crate) fn run(&mut self) {
-        while !self.office.is_stopped() {
+        while !self.shared.is_stopped() {
             self.step(STEP);
         }
     }
@@ -125,40 +125,40 @@ impl<P: Provider> Control<P> {
         match event {
             CmEvent::Request { request, from, private } => self.on_request(request, from, private),
             CmEvent::Connected { id, endpoint, private } => {
-                let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
+                let Some(Attempt { order, .. }) = self.take_attempt(id) else { return };
                 let private = PrivateData::decode(&private);
-                self.deliver(wish.shard, Arrival::Connected { wish, endpoint, private });
+                self.deliver(order.shard, Arrival::Connected { order, endpoint, private });
             }
             CmEvent::Refused { id, reason } => {
-                let Some(Attempt { wish, .. }) = self.take_attempt(id) else { return };
-                self.refuse(wish, reason);
+                let Some(Attempt { order, .. }) = self.take_attempt(id) else { return };
+                self.refuse(order, reason);
             }
         }
     }
 
-    fn connect(&mut self, wish: Wish) {
-        let office = self.office.clone();
-        let desks = lock(&office.desks);
-        let Some(desk) = desks.iter().find(|desk| desk.shard == wish.shard) else { return };
-        match self.cm.connect(wish.to, &desk.queues, &office.param.as_conn_param()) {
+    fn connect(&mut self, order: ConnectOrder) {
+        let shared = self.shared.clone();
+        let shards = lock(&shared.shards);
+        let Some(entry) = shards.iter().find(|entry| entry.shard == order.shard) else { return };
+        match self.cm.connect(order.to, &entry.queues, &shared.param.as_conn_param()) {
             Ok(inner) => {
-                let until = Instant::now() + office.param.timeout;
-                self.attempts.push(Attempt { inner, wish, until });
+                let until = Instant::now() + shared.param.timeout;
+                self.attempts.push(Attempt { inner, order, until });
             }
             Err(error) => {
-                drop(desks);
+                drop(shards);
                 let reason = match error {
                     SetupError::Connect { reason, .. } => reason,
                     _ => ConnectError::Failed,
                 };
-                self.refuse(wish, reason);
+                self.refuse(order, reason);
             }
         }
     }
 
     /// Where nobody serves any more, nobody listens: who asks there is told so at once.
     fn look_for_servers(&mut self) {
-        let is_served = lock(&self.office.desks).iter().any(|desk| desk.is_serving());
+        let is_served = lock(&self.shared.shards).iter().any(|entry| entry.is_serving());
         if !is_served && self.is_served {
             self.listening.drain(..).for_each(|at| self.cm.unlisten(at));
         }
@@ -171,14 +171,14 @@ impl<P: Provider> Control<P> {
             return;
         }
         let now = Instant::now();
-        let shards: Vec<u32> = lock(&self.office.desks).iter().map(|desk| desk.shard).collect();
-        let is_open = |it: &Attempt| it.until > now && shards.contains(&it.wish.shard);
+        let shards: Vec<u32> = lock(&self.shared.shards).iter().map(|entry| entry.shard).collect();
+        let is_open = |it: &Attempt| it.until > now && shards.contains(&it.order.shard);
         let (open, ended): (Vec<_>, Vec<_>) =
             core::mem::take(&mut self.attempts).into_iter().partition(is_open);
         self.attempts = open;
         for attempt in ended {
             let why = self.cm.cancel(attempt.inner);
-            self.refuse(attempt.wish, why.unwrap_or(ConnectError::TimedOut));
+            self.refuse(attempt.order, why.unwrap_or(ConnectError::TimedOut));
         }
     }
 
@@ -187,15 +187,15 @@ impl<P: Provider> Control<P> {
         Some(self.attempts.swap_remove(at))
     }
 
-    fn refuse(&self, wish: Wish, reason: ConnectError) {
-        self.deliver(wish.shard, Arrival::Refused { id: wish.id, reason });
+    fn refuse(&self, order: ConnectOrder, reason: ConnectError) {
+        self.deliver(order.shard, Arrival::Refused { id: order.id, reason });
     }
 
     fn deliver(&self, shard: u32, arrival: Arrival<P>) {
-        let desks = lock(&self.office.desks);
-        if let Some(desk) = desks.iter().find(|desk| desk.shard == shard) {
+        let shards = lock(&self.shared.shards);
+        if let Some(entry) = shards.iter().find(|entry| entry.shard == shard) {
             // Each arrival has a reserved connection, and there is room for as many.
-            let sent = desk.arrivals.send(arrival);
+            let sent = entry.arrivals.send(arrival);
             debug_assert!(sent.is_ok(), "more arrivals than reserved connections");
         }
     }
@@ -205,13 +205,13 @@ impl<P: Provider> Drop for Control<P> {
     /// Whoever waits for something is told that it will not come.
     fn drop(&mut self) {
         let attempts = core::mem::take(&mut self.attempts).into_iter();
-        let tried = attempts.map(|attempt| Request::Connect(attempt.wish));
-        let asked = self.office.close().into_iter().chain(self.in_hand.take());
+        let tried = attempts.map(|attempt| Request::Connect(attempt.order));
+        let asked = self.shared.close().into_iter().chain(self.in_hand.take());
         for request in asked.chain(tried).collect::<Vec<_>>() {
             match request {
                 // Who waits for it knows when it is dropped.
                 Request::Listen { .. } => {}
-                Request::Connect(wish) => self.refuse(wish, ConnectError::Failed),
+                Request::Connect(order) => self.refuse(order, ConnectError::Failed),
                 Request::Answered(verdict) => self.give_back(verdict),
             }
         }

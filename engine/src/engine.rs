@@ -11,14 +11,14 @@ use rpcrdma_config::{Config, Cores, IdlePolicy};
 use rpcrdma_mempool::{Topology, allowed_cores, pin_to};
 
 use crate::client::Client;
-use crate::control::{Control, Office};
+use crate::control::{Control, ControlShared};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::Provider;
 use crate::server::handler::{Handler, RefuseCalls};
 use crate::shard::core::Core;
-use crate::shard::letters::ShardHandle;
+use crate::shard::handle::ShardHandle;
 use crate::shard::run::Shard;
 
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
@@ -27,7 +27,7 @@ use crate::shard::run::Shard;
 pub struct Engine<P: Provider = Fabric> {
     provider: Arc<P>,
     config: Arc<Config>,
-    office: Arc<Office<P>>,
+    shared: Arc<ControlShared<P>>,
     xids: AtomicU64,
     control: Option<JoinHandle<()>>,
     threads: Vec<(ShardHandle, JoinHandle<()>)>,
@@ -63,7 +63,7 @@ impl<P: Provider> Engine<P> {
         let engine = Engine {
             provider: Arc::new(provider),
             config: Arc::new(config),
-            office: control.office(),
+            shared: control.shared(),
             xids: AtomicU64::new(RandomState::new().hash_one(0)),
             control: None,
             threads: Vec::new(),
@@ -99,20 +99,20 @@ impl<P: Provider> Engine<P> {
         if self.control.is_none() {
             return Err(SetupError::Stopped);
         }
-        self.office.listen(at)
+        self.shared.listen(at)
     }
 
     /// Threads of this engine that have panicked, and shards that did while the program polled them,
     /// in the order in which it happened.
     pub fn failures(&self) -> Vec<Panicked> {
-        self.office.failures.list()
+        self.shared.failures.list()
     }
 
     /// Has `tell` called for each of [`Engine::failures`], once: for those to come by the thread that
     /// has panicked, when its connections have ended. It may do what a program does then: wake its
     /// main thread, start another shard elsewhere, or end the process.
     pub fn on_failure(&self, tell: impl Fn(&Panicked) + Send + Sync + 'static) {
-        self.office.failures.on_failure(Arc::new(tell));
+        self.shared.failures.on_failure(Arc::new(tell));
     }
 
     /// A shard for the calling thread to poll. It serves the engine's listeners.
@@ -149,7 +149,7 @@ impl<P: Provider> Engine<P> {
             let thread = std::thread::Builder::new()
                 .name("rpcrdma-shard".into())
                 .spawn(move || {
-                    let (shard, failures) = (maker.number, maker.office.failures.clone());
+                    let (shard, failures) = (maker.number, maker.shared.failures.clone());
                     let made = caught(shard, || maker.make_pinned(core, factory));
                     match made.map_err(SetupError::Panicked).flatten() {
                         Ok(made) => {
@@ -184,7 +184,7 @@ impl<P: Provider> Engine<P> {
         Ok(Maker {
             provider: self.provider.clone(),
             config: self.config.clone(),
-            office: self.office.clone(),
+            shared: self.shared.clone(),
             first_xid: scattered(self.xids.fetch_add(1, Ordering::Relaxed)),
             number: next_number(&SHARDS)?,
         })
@@ -216,7 +216,7 @@ impl<P: Provider> Engine<P> {
 impl<P: Provider> Drop for Engine<P> {
     fn drop(&mut self) {
         self.stop();
-        self.office.stop();
+        self.shared.stop();
         if let Some(control) = self.control.take() {
             let _ = control.join();
         }
@@ -227,7 +227,7 @@ impl<P: Provider> Drop for Engine<P> {
 struct Maker<P: Provider> {
     provider: Arc<P>,
     config: Arc<Config>,
-    office: Arc<Office<P>>,
+    shared: Arc<ControlShared<P>>,
     first_xid: u32,
     number: u32,
 }
@@ -257,8 +257,8 @@ impl<P: Provider> Maker<P> {
         let handler = factory(core.handle.clone());
         core.settings.backward = handler.backward();
         let connections_max = self.config.connections().max.as_usize();
-        core.attachment = Some(self.office.attach(&mut core, serves, connections_max));
-        Ok(Shard::new(core, handler, &self.config, self.office.failures.clone()))
+        core.attachment = Some(self.shared.attach(&mut core, serves, connections_max));
+        Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }
 
     /// The node that memory is to come from: that of the only core that this thread may run on.
@@ -272,7 +272,7 @@ impl<P: Provider> Maker<P> {
 
 /// The control thread. If it panics, whoever waits for it gets an error, and the program is told.
 fn run_control<P: Provider>(mut control: Control<P>) {
-    let failures = control.office().failures.clone();
+    let failures = control.shared().failures.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| control.run()));
     if let Err(panic) = ended {
         failures.record(failure::caught(EngineThread::Control, &*panic));

@@ -198,9 +198,9 @@ pub enum CallRefused {
          slots (send.length) and more zeros (send.zero) make them fewer"
     )]
     TooManyPieces,
-    /// More memory windows, or more landing buffers, than the shard has at all.
+    /// More memory windows, or more rdma_buffers buffers, than the shard has at all.
     #[error(
-        "the call needs more memory windows or landing buffers than there are; explicit.windows and \
+        "the call needs more memory windows or rdma_buffers buffers than there are; explicit.windows and \
          explicit.buffers make them more"
     )]
     TooLittleMemory,

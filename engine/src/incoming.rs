@@ -1,4 +1,4 @@
-//! A message that has arrived: its payload stream and its placed items, where they landed.
+//! A message that has arrived: its payload stream and its placed items, where they lie.
 
 mod map;
 
@@ -12,13 +12,13 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 pub(crate) use self::map::Map;
 use self::map::{IN_LOANS, ItemAt};
 use crate::client::sink::Sink;
-use crate::landed::Landed;
+use crate::rdma_target::RdmaTarget;
 use crate::stats::SharedStats;
 
 /// The receive buffers of one message.
 pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
 
-/// An RPC message, read where it landed.
+/// An RPC message, read where it lies.
 ///
 /// Payload and items are borrowed from the receive buffers, which go back to the device when the
 /// message has been dealt with. A placed segment can be taken out and kept.
@@ -42,7 +42,7 @@ struct Mapped<'a> {
     pool: &'a mut RecvPool,
     buffers: &'a mut [RecvToken],
     /// Buffers that explicit RDMA has filled.
-    landed: Landed<'a>,
+    rdma_target: RdmaTarget<'a>,
     map: &'a mut Map,
     stats: &'a SharedStats,
 }
@@ -52,11 +52,11 @@ impl<'a> Incoming<'a> {
     pub(crate) fn mapped(
         pool: &'a mut RecvPool,
         buffers: &'a mut [RecvToken],
-        landed: Landed<'a>,
+        rdma_target: RdmaTarget<'a>,
         map: &'a mut Map,
         stats: &'a SharedStats,
     ) -> Incoming<'a> {
-        Incoming { body: Body::Mapped(Mapped { pool, buffers, landed, map, stats }) }
+        Incoming { body: Body::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
     }
 
     /// A message that is its payload and nothing else.
@@ -155,7 +155,7 @@ impl Mapped<'_> {
     }
 
     fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
-        let Mapped { pool, buffers, landed, map, stats } = self;
+        let Mapped { pool, buffers, rdma_target, map, stats } = self;
         let entry = *map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
         if piece >= entry.count as usize {
             return Err(TakeError::NoSuchPiece);
@@ -170,7 +170,7 @@ impl Mapped<'_> {
             return Err(TakeError::Shared { offset });
         }
         let mut loan = if part == IN_LOANS {
-            let loan = landed.loans.get_mut(segment as usize).and_then(Option::take);
+            let loan = rdma_target.loans.get_mut(segment as usize).and_then(Option::take);
             loan.ok_or(TakeError::Taken)?
         } else {
             let Some(loan) = pool.detach(&mut buffers[part as usize], segment as usize) else {
@@ -186,7 +186,7 @@ impl Mapped<'_> {
     }
 
     fn take_sink(&mut self, want: usize) -> Option<Sink> {
-        let sink = self.landed.take_sink(want)?;
+        let sink = self.rdma_target.take_sink(want)?;
         let Map { items, pieces, taken, .. } = &mut *self.map;
         for item in items.iter().filter(|item| item.index as usize == want) {
             let range = item.first as usize..(item.first + item.count) as usize;
@@ -199,7 +199,7 @@ impl Mapped<'_> {
 
     #[cold]
     fn landed_bytes(&self, at: u32, range: Range<usize>) -> &[u8] {
-        let loan = self.landed.loans.get(at as usize).and_then(Option::as_deref);
+        let loan = self.rdma_target.loans.get(at as usize).and_then(Option::as_deref);
         loan.and_then(|bytes| bytes.get(range)).unwrap_or_default()
     }
 

@@ -4,7 +4,7 @@ use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{BulkItem, LonePlan};
 
 use crate::error::CallRefused;
-use crate::shard::letters::ShardHandle;
+use crate::shard::handle::ShardHandle;
 use crate::shard::message::{Bulk, Item};
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::Peer;

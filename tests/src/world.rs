@@ -483,9 +483,9 @@ impl<P: Provider> World<P> {
 
 /// Whether nothing of explicit RDMA is in use.
 fn is_home(audit: &Audit) -> bool {
-    let Audit { windows, landing, .. } = *audit;
+    let Audit { windows, rdma_buffers, .. } = *audit;
     assert_eq!(windows.total, windows.home + windows.held, "no window is lost");
-    let in_use = windows.held + landing.leaving + audit.receives_held;
+    let in_use = windows.held + rdma_buffers.leaving + audit.receives_held;
     in_use + audit.exposures + audit.fetches == 0
-        && landing.home + landing.returning == landing.total
+        && rdma_buffers.home + rdma_buffers.returning == rdma_buffers.total
 }

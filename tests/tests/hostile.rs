@@ -686,7 +686,7 @@ fn a_shard_sleeps_and_answers_others_while_an_answer_made_elsewhere_waits() {
     }
     scene.world.finish()[0].check();
     assert!(scene.rests(200) > 100, "nothing can be done");
-    assert_eq!(scene.world.servers[0].audit().letters, 1, "the first waits");
+    assert_eq!(scene.world.servers[0].audit().answers, 1, "the first waits");
     let mut answers = Vec::new();
     for _ in 0..200 {
         scene.turns(1);

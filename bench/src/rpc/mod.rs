@@ -174,7 +174,7 @@ impl<P: Provider> Rpc<P> {
         let out = |audit: Audit| {
             let receives = audit.receives_home + audit.receives_posted + audit.receives_refill;
             let held = [audit.send, audit.headers, audit.messages, audit.windows];
-            let lent = [audit.spares, audit.bulk, audit.landing];
+            let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
             let held = held.into_iter().map(|one| one.total.saturating_sub(one.home));
             let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
             held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)

@@ -50,24 +50,24 @@ impl Want {
 pub struct Explicit {
     /// Whether memory can be exposed at all.
     pub enabled: bool,
-    /// Bytes of one buffer that the engine can provide: as a landing place for an item without a
+    /// Bytes of one buffer that the engine can provide: as a place for an item without a
     /// sink, or for a whole message. 0 if it has none.
-    pub landing_len: u32,
+    pub rdma_buffer_len: u32,
     /// The most pieces of memory that one call can have written to: those of all its sinks, and
-    /// landing buffers.
+    /// RDMA buffers.
     pub written_max: u32,
-    /// The most landing buffers that a message to be fetched as a whole can lie in.
+    /// The most RDMA buffers that a message to be fetched as a whole can lie in.
     pub body_max: u32,
 }
 
 impl Explicit {
     /// No memory can be exposed.
-    pub const NONE: Self = Self { enabled: false, landing_len: 0, written_max: 0, body_max: 0 };
+    pub const NONE: Self = Self { enabled: false, rdma_buffer_len: 0, written_max: 0, body_max: 0 };
 
     /// Memory can be exposed, in as many pieces as one likes.
     #[must_use]
-    pub const fn unlimited(landing_len: u32) -> Self {
-        Self { enabled: true, landing_len, written_max: u32::MAX, body_max: u32::MAX }
+    pub const fn unlimited(rdma_buffer_len: u32) -> Self {
+        Self { enabled: true, rdma_buffer_len, written_max: u32::MAX, body_max: u32::MAX }
     }
 }
 
@@ -138,7 +138,7 @@ pub enum CallForm {
 /// Which way a call goes, and what memory must be exposed for it.
 ///
 /// The route counts on no more segments than this: one for each memory piece of an item or a sink,
-/// and one for each landing buffer of what the engine provides.
+/// and one for each RDMA buffer of what the engine provides.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRoute {
     /// Which operation carries it.
@@ -146,7 +146,7 @@ pub struct CallRoute {
     /// The items that the peer reads.
     pub items: ItemSet,
     /// The wants whose sinks are offered for RDMA Write. For one of no pieces the engine provides
-    /// landing memory of its greatest length.
+    /// RDMA buffers of its greatest length.
     pub wants: ItemSet,
     /// Bytes of the message to be offered at position zero; 0 if there are none.
     pub body: u32,

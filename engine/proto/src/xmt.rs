@@ -5,7 +5,7 @@
 //!   the call    items placed ─▶ in one ─▶ items read by the peer ─▶ all of it in the stream
 //! ```
 //! The first way of the reply is taken with which some way of the call goes together, and of those
-//! the first (wire.md W17). A memory piece, or a landing buffer, is counted as one segment.
+//! the first (wire.md W17). A memory piece, or a RDMA buffer, is counted as one segment.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};

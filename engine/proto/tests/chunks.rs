@@ -148,7 +148,7 @@ proptest! {
         call in (any_shapes(), 0u32..800),
         reply in (any_shapes(), 0u32..1500),
         wanted in vec(any_want(), 0..5),
-        landing_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
+        rdma_buffer_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
         spare in prop_oneof![Just(0u32), 1u32..9],
         gather_max in 3u32..20,
         version in prop_oneof![Just(Version::One), Just(Version::Two)],
@@ -174,7 +174,7 @@ proptest! {
             reply_payload_max: answer.stream_without(|index| index < wants.len()).len() as u32,
             gather_max,
             copy_max: 0,
-            explicit: Explicit::unlimited(landing_len),
+            explicit: Explicit::unlimited(rdma_buffer_len),
         };
         let route = match client.conn.route_call(&demand) {
             Ok(route) => route,

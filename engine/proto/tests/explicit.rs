@@ -171,7 +171,7 @@ proptest! {
         reply in (any_shapes(), 0u32..3000),
         wanted in vec(any_want(), 0..5),
         cuts in (0usize..5, 0usize..5),
-        landing_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
+        rdma_buffer_len in prop_oneof![Just(0u32), 300u32..9000, Just(1 << 20)],
         spare in prop_oneof![Just(0u32), 1u32..9],
     ) {
         let invalidates = client.requester_invalidation;
@@ -183,7 +183,7 @@ proptest! {
         let operations = Operations::new(answer, &wanted, end, cuts);
         // Nothing of an operation lies in an empty range.
         prop_assume!(end > 4);
-        let demand = operations.demand(&content, Explicit::unlimited(landing_len));
+        let demand = operations.demand(&content, Explicit::unlimited(rdma_buffer_len));
         let route = match client.conn.route_call(&demand) {
             Ok(route) => route,
             Err(SendError::NoRoute { .. }) => return Ok(()),

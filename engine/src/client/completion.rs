@@ -5,7 +5,7 @@ use rpcrdma_proto::CallId;
 use crate::client::sink::Sink;
 use crate::error::CallError;
 use crate::incoming::Incoming;
-use crate::landed::Landed;
+use crate::rdma_target::RdmaTarget;
 use crate::shard::peers::PeerId;
 
 /// A call is over: its reply, or why there is none.
@@ -15,7 +15,7 @@ pub struct Completion<'a> {
     cookie: u64,
     result: Result<Incoming<'a>, Failed>,
     /// The sinks of a call that failed.
-    landed: Landed<'a>,
+    rdma_target: RdmaTarget<'a>,
 }
 
 /// A call that failed, and which.
@@ -28,7 +28,7 @@ struct Failed {
 impl<'a> Completion<'a> {
     #[inline]
     pub(crate) fn new(peer: PeerId, cookie: u64, reply: Incoming<'a>) -> Completion<'a> {
-        Completion { peer, cookie, result: Ok(reply), landed: Landed::nothing() }
+        Completion { peer, cookie, result: Ok(reply), rdma_target: RdmaTarget::nothing() }
     }
 
     /// A call that failed, with the memory that it had exposed.
@@ -36,9 +36,9 @@ impl<'a> Completion<'a> {
         peer: PeerId,
         cookie: u64,
         (id, error): (CallId, CallError),
-        landed: Landed<'a>,
+        rdma_target: RdmaTarget<'a>,
     ) -> Completion<'a> {
-        Completion { peer, cookie, result: Err(Failed { error, id }), landed }
+        Completion { peer, cookie, result: Err(Failed { error, id }), rdma_target }
     }
 
     /// Gives the sink of a want back, in the order in which they were stated; once. Nobody can write
@@ -48,7 +48,7 @@ impl<'a> Completion<'a> {
     pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
         match &mut self.result {
             Ok(incoming) => incoming.take_sink(want),
-            Err(_) => self.landed.take_sink(want),
+            Err(_) => self.rdma_target.take_sink(want),
         }
     }
 

@@ -4,7 +4,7 @@ use rpcrdma_proto::{CallDemand, CallForm, CallId, CallRoute, Exposed};
 
 use super::call::Wanted;
 use crate::error::CallRefused;
-use crate::shard::exposed::LANDINGS_MAX;
+use crate::shard::exposed::TARGETS_MAX;
 use crate::shard::message::After;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::Peer;
@@ -13,7 +13,7 @@ use crate::shard::windows::Exposer;
 /// Whether the sinks have no more pieces than one call can have written to.
 pub(super) fn has_room(wants: &[Wanted]) -> bool {
     let sinks = wants.iter().filter_map(|want| want.sink.as_ref());
-    sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= LANDINGS_MAX
+    sinks.map(|sink| sink.pieces().len()).sum::<usize>() <= TARGETS_MAX
 }
 
 /// Exposes what the route of a call names.
@@ -63,10 +63,10 @@ pub(super) fn take_back(
     exposures.at(place).on_unposted();
     match exposures.retire(place, exposer) {
         Some(dead) => {
-            let (_, mut landed) = exposures.at(place).landed(&dead);
+            let (_, mut rdma_target) = exposures.at(place).rdma_target(&dead);
             for (index, wanted) in wants.iter_mut().enumerate() {
                 if wanted.sink.is_none() {
-                    wanted.sink = landed.take_sink(index);
+                    wanted.sink = rdma_target.take_sink(index);
                 }
             }
             exposures.close(dead);

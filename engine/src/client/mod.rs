@@ -17,7 +17,7 @@ use crate::provider::{ConnectError, ConnectId, Provider};
 use crate::server::call::Call;
 use crate::server::handler::{Admission, Handler, RefuseCalls};
 use crate::server::reply::{Answer, Reply};
-use crate::shard::letters::ShardHandle;
+use crate::shard::handle::ShardHandle;
 use crate::shard::peers::PeerId;
 use crate::shard::run::Shard;
 use crate::shard::turn::Turn;

@@ -1,7 +1,7 @@
 //! Requests of peers: a shard is asked about each before it is accepted.
 //!
 //! ```text
-//!   request ─▶ the next shard that serves and has room ──Asked──▶ Handler::admit
+//!   request ─▶ the next shard that serves and has room ─Request─▶ Handler::admit
 //!      │                      ▲ it has gone, or stops               │
 //!      └ nobody, or too late  └──────────────────────── verdict ◀───┘
 //!           └─▶ rejected               rejected ◀─ no ──┴── yes ─▶ accepted ──Accepted──▶ the shard
@@ -14,10 +14,10 @@ use std::time::Instant;
 
 use rpcrdma_xdr::private_data::PrivateData;
 
-use super::office::{Verdict, lock};
+use super::shared::{Verdict, lock};
 use super::{CmRequest, Control};
 use crate::provider::{ConnectionManager, PrivateBytes, Provider};
-use crate::shard::letters::Arrival;
+use crate::shard::handle::Arrival;
 
 /// A request that a shard was asked about.
 pub(super) struct Pending<P: Provider> {
@@ -39,7 +39,7 @@ impl<P: Provider> Control<P> {
         from: SocketAddr,
         private: PrivateBytes,
     ) {
-        let until = Instant::now() + self.office.param.timeout;
+        let until = Instant::now() + self.shared.param.timeout;
         let request = Some(request);
         self.ask(Pending { number: 0, shard: 0, request, from, private, until });
     }
@@ -48,25 +48,25 @@ impl<P: Provider> Control<P> {
     fn ask(&mut self, mut pending: Pending<P>) {
         self.asked += 1;
         pending.number = self.asked;
-        let office = self.office.clone();
-        let desks = lock(&office.desks);
-        let count = desks.len();
+        let shared = self.shared.clone();
+        let shards = lock(&shared.shards);
+        let count = shards.len();
         let mut turn = (1..=count).map(|step| (self.last + step) % count);
         let chosen = turn.find(|&at| {
-            let desk = &desks[at];
-            desk.is_serving() && desk.bell.reserve(desk.connections_max)
+            let entry = &shards[at];
+            entry.is_serving() && entry.wakeup.reserve(entry.connections_max)
         });
         let Some(at) = chosen else { return self.reject(&mut pending) };
         self.last = at;
         let Pending { number, from, ref private, .. } = pending;
-        let question = Arrival::Asked { number, from, private: private.clone() };
-        match desks[at].arrivals.send(question) {
+        let question = Arrival::Request { number, from, private: private.clone() };
+        match shards[at].arrivals.send(question) {
             Ok(()) => {
-                pending.shard = desks[at].shard;
+                pending.shard = shards[at].shard;
                 self.pending.push(pending);
             }
             Err(_) => {
-                desks[at].bell.disconnected();
+                shards[at].wakeup.disconnected();
                 self.reject(&mut pending);
             }
         }
@@ -84,15 +84,15 @@ impl<P: Provider> Control<P> {
         let is_it = |it: &Pending<P>| (it.shard, it.number) == (verdict.shard, verdict.number);
         let Some(at) = self.pending.iter().position(is_it) else { return };
         let mut pending = self.pending.swap_remove(at);
-        let office = self.office.clone();
-        let desks = lock(&office.desks);
-        let Some(desk) = desks.iter().find(|desk| desk.shard == verdict.shard) else {
-            drop(desks);
+        let shared = self.shared.clone();
+        let shards = lock(&shared.shards);
+        let Some(entry) = shards.iter().find(|entry| entry.shard == verdict.shard) else {
+            drop(shards);
             return self.ask(pending);
         };
         if !verdict.accepts {
-            let is_stopping = !desk.is_serving();
-            drop(desks);
+            let is_stopping = !entry.is_serving();
+            drop(shards);
             if is_stopping {
                 self.ask(pending)
             } else {
@@ -101,9 +101,9 @@ impl<P: Provider> Control<P> {
             return self.give_back(verdict);
         }
         let accepted = pending.request.take().and_then(|request| {
-            self.cm.accept(request, &desk.queues, &office.param.as_conn_param()).ok()
+            self.cm.accept(request, &entry.queues, &shared.param.as_conn_param()).ok()
         });
-        drop(desks);
+        drop(shards);
         let Some(endpoint) = accepted else { return self.give_back(verdict) };
         let private = PrivateData::decode(&pending.private);
         let arrival = Arrival::Accepted { endpoint, from: verdict.from, private };
@@ -115,9 +115,9 @@ impl<P: Provider> Control<P> {
         if verdict.accepts {
             return self.deliver(verdict.shard, Arrival::Abandoned { from: verdict.from });
         }
-        let desks = lock(&self.office.desks);
-        if let Some(desk) = desks.iter().find(|desk| desk.shard == verdict.shard) {
-            desk.bell.disconnected();
+        let shards = lock(&self.shared.shards);
+        if let Some(entry) = shards.iter().find(|entry| entry.shard == verdict.shard) {
+            entry.wakeup.disconnected();
         }
     }
 
@@ -127,7 +127,7 @@ impl<P: Provider> Control<P> {
             return;
         }
         let now = Instant::now();
-        let shards: Vec<u32> = lock(&self.office.desks).iter().map(|desk| desk.shard).collect();
+        let shards: Vec<u32> = lock(&self.shared.shards).iter().map(|entry| entry.shard).collect();
         for mut pending in core::mem::take(&mut self.pending) {
             if !shards.contains(&pending.shard) {
                 // One that was rejected for being late has nothing left to ask for.

@@ -102,21 +102,21 @@ impl Map {
         self.chunks = Some(offered);
     }
 
-    /// Notes where the items are that are not in the payload. `landing` tells of one that explicit
+    /// Notes where the items are that are not in the payload. `rdma_buffers` tells of one that explicit
     /// RDMA has moved in which of the loans it begins.
     pub fn set_items(
         &mut self,
         structure: &RecvStructure,
         placed: &Placed<'_>,
         loans: &[Option<Loan>],
-        mut landing: impl FnMut(&proto::PlacedItem<'_>) -> usize,
+        mut rdma_buffers: impl FnMut(&proto::PlacedItem<'_>) -> usize,
     ) {
         for item in placed.iter() {
             let first = self.pieces.len() as u32;
             match item.at {
                 Place::Sent(_) => self.pieces.extend(item.pieces(structure)),
                 Place::Remote(_) | Place::Sink => {
-                    self.pieces.extend(pieces_of(loans, landing(&item), item.len));
+                    self.pieces.extend(pieces_of(loans, rdma_buffers(&item), item.len));
                 }
             }
             let count = self.pieces.len() as u32 - first;

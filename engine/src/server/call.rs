@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::incoming::Incoming;
 use crate::shard::peers::PeerId;
 
-/// A call, read where it landed. The message itself is an [`Incoming`], to which this derefs.
+/// A call, read where it lies. The message itself is an [`Incoming`], to which this derefs.
 #[derive(Debug)]
 pub struct Call<'a> {
     peer: PeerId,

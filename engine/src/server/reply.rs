@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use rpcrdma_proto::{Offer, PLAIN_HEADER_LEN, ReplyDemand, ReplyTo};
 
-use super::ticket::{KeptOffer, Ticket};
+use super::ticket::{SavedOffer, Ticket};
 use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::shard::peers::Peer;
@@ -16,14 +16,14 @@ pub struct Reply<'a> {
     peer: &'a mut Peer,
     xid: u32,
     /// What is to be kept of the call beside that; `None` of a plain one.
-    asked: Option<Asked<'a>>,
+    asked: Option<ReplyContext<'a>>,
 }
 
 /// What a call that is not plain has asked of its reply.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ReplyContext<'a> {
     pub to: &'a ReplyTo,
-    pub kept: &'a KeptOffer,
+    pub saved_offer: &'a SavedOffer,
 }
 
 /// Proof that a call was answered, deferred or refused. The lifetime keeps it from being returned
@@ -38,7 +38,7 @@ impl<'a> Reply<'a> {
         payload: Payload<'a>,
         peer: &'a mut Peer,
         xid: u32,
-        asked: Option<Asked<'a>>,
+        asked: Option<ReplyContext<'a>>,
     ) -> Reply<'a> {
         Reply { payload, peer, xid, asked }
     }
@@ -90,7 +90,7 @@ impl<'a> Reply<'a> {
 
     /// Keeps the right to answer for later, on this thread or another.
     pub fn defer(self) -> (Answer<'a>, Ticket) {
-        let offer = self.asked.map_or(KeptOffer::none(), |asked| asked.kept.clone());
+        let offer = self.asked.map_or(SavedOffer::none(), |asked| asked.saved_offer.clone());
         let ticket = Ticket::new(self.peer.id, self.payload.home(), self.to(), offer);
         (Answer(PhantomData), ticket)
     }
@@ -116,7 +116,7 @@ impl<'a> Reply<'a> {
     /// Plans a reply that is one slot of payload, to a call that has offered nothing for it.
     #[inline]
     fn begin_plain(&mut self) -> Option<[u8; PLAIN_HEADER_LEN]> {
-        if self.asked.is_some_and(|asked| !asked.kept.is_empty()) {
+        if self.asked.is_some_and(|asked| !asked.saved_offer.is_empty()) {
             return None;
         }
         let to = self.to();
@@ -149,7 +149,7 @@ impl<'a> Reply<'a> {
     #[inline(never)]
     fn send_lone(&mut self) -> bool {
         let Some(asked) = self.asked else { return false };
-        let Some(direction) = asked.kept.direction() else { return false };
+        let Some(direction) = asked.saved_offer.direction() else { return false };
         let len = self.payload.written();
         let Some((outbox, item)) = self.payload.lone() else { return false };
         let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
@@ -171,7 +171,7 @@ impl<'a> Reply<'a> {
         let demand = ReplyDemand {
             payload,
             items: &outbox.items(message),
-            offer: asked.map_or(Offer::None, |asked| asked.kept.offer()),
+            offer: asked.map_or(Offer::None, |asked| asked.saved_offer.offer()),
             gather_max: outbox.gather_max,
             copy_max: outbox.send.payload_len() as u32,
         };

@@ -11,7 +11,7 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 use rpcrdma_xdr::numbers::size;
 
-use crate::shard::letters::ShardHandle;
+use crate::shard::handle::ShardHandle;
 use crate::shard::memory::HEADERS_LEN;
 use crate::shard::peers::PeerId;
 
@@ -24,7 +24,7 @@ const OFFER_MAX: usize = HEADERS_LEN - (size::HEADER_MIN - 4);
 
 /// What a call offered for its reply, kept as it came (\[RTR\] 7.4, RFC 8166 4.3.2).
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KeptOffer {
+pub(crate) struct SavedOffer {
     bytes: ArrayVec<u8, OFFER_SHORT_MAX>,
     /// Instead of them, the bytes of an offer that is longer.
     long: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Ticket {
     pub(crate) peer: PeerId,
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
-    pub(crate) offer: KeptOffer,
+    pub(crate) offer: SavedOffer,
     /// Who is told if it is dropped; nobody once it is answered, or on its way home.
     pub(crate) home: Option<ShardHandle>,
 }
@@ -70,7 +70,7 @@ pub const FINISHED_BULK_MAX: usize = 16;
 pub const FINISHED_TAIL_MAX: usize = 64;
 
 impl Ticket {
-    pub(crate) fn new(peer: PeerId, home: &ShardHandle, to: ReplyTo, offer: KeptOffer) -> Ticket {
+    pub(crate) fn new(peer: PeerId, home: &ShardHandle, to: ReplyTo, offer: SavedOffer) -> Ticket {
         Ticket { peer, shard: home.shard(), to, offer, home: Some(home.clone()) }
     }
 
@@ -93,10 +93,10 @@ impl Drop for Ticket {
     }
 }
 
-impl KeptOffer {
+impl SavedOffer {
     /// Nothing was offered.
-    pub const fn none() -> KeptOffer {
-        KeptOffer {
+    pub const fn none() -> SavedOffer {
+        SavedOffer {
             bytes: ArrayVec::new_const(),
             long: Vec::new(),
             is_chunks: false,
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_offer_of_any_length_is_kept_until_no_reply_can_return_it() {
-        let mut kept = KeptOffer::none();
+        let mut kept = SavedOffer::none();
         for count in [1, 31, 32, 200, 252, 253, 2] {
             let segments: Vec<_> = (0..count)
                 .map(|handle| RdmaSegment { handle, length: handle + 1, offset: 7 })

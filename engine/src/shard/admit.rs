@@ -1,7 +1,7 @@
-//! How connections and letters come to a shard.
+//! How connections and orders come to a shard.
 //!
 //! ```text
-//!   Asked ──admit──▶ yes, or no: the connection manager tells the peer
+//!   Request ──admit──▶ yes, or no: the connection manager tells the peer
 //!   Arrival ──attach──▶ Opening ──properties known──▶ Up, on_connect
 //!              └── no room, no name ──▶ turned down, on_refused
 //! ```
@@ -12,10 +12,10 @@ use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::core::Core;
-use super::letters::{Arrival, Order};
-use super::negotiate::Asked;
+use super::handle::{Arrival, Order};
+use super::negotiate::Attempt;
 use super::peers::{Peer, Peers, Phase};
-use crate::control::Wish;
+use crate::control::ConnectOrder;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
 use crate::server::handler::{Admission, ConnectRequest, Handler};
@@ -23,15 +23,15 @@ use crate::server::handler::{Admission, ConnectRequest, Handler};
 impl<P: Provider> Core<P> {
     /// Reads what other threads have left.
     #[cold]
-    pub fn read_letters<H: Handler>(&mut self, now: u64, handler: &mut H) {
+    pub fn read_mailbox<H: Handler>(&mut self, now: u64, handler: &mut H) {
         while let Some(arrival) = self.arrivals.pop() {
             match arrival {
-                Arrival::Asked { number, from, private } => {
+                Arrival::Request { number, from, private } => {
                     self.judge_request(number, from, &private, handler);
                 }
                 Arrival::Abandoned { from } => {
                     if self.peers.end_expecting(from) {
-                        self.handle.bell().disconnected();
+                        self.handle.wakeup().disconnected();
                     }
                 }
                 Arrival::Accepted { endpoint, from, private } => {
@@ -41,15 +41,19 @@ impl<P: Provider> Core<P> {
                         Newcomer { endpoint, address: from, private, start, asked: None };
                     self.admit(newcomer, now, handler);
                 }
-                Arrival::Connected { wish: Wish { to, id, again, .. }, endpoint, private } => {
+                Arrival::Connected {
+                    order: ConnectOrder { to, id, again, .. },
+                    endpoint,
+                    private,
+                } => {
                     let start = self.begins_with(to, again, now);
                     let is_trying = start == Start::Two;
-                    let asked = Some(Asked { id, to, is_trying, until: None });
+                    let asked = Some(Attempt { id, to, is_trying, until: None });
                     let newcomer = Newcomer { endpoint, address: to, private, start, asked };
                     self.admit(newcomer, now, handler);
                 }
                 Arrival::Refused { id, reason } => {
-                    self.handle.bell().disconnected();
+                    self.handle.wakeup().disconnected();
                     handler.on_refused(id, reason);
                 }
             }
@@ -61,7 +65,7 @@ impl<P: Provider> Core<P> {
                 self.close(id.index, CloseReason::Local, now, handler);
             }
         }
-        if self.handle.bell().is_stop_wanted() {
+        if self.handle.wakeup().is_stop_wanted() {
             self.begin_stop(now);
         }
     }
@@ -76,11 +80,11 @@ impl<P: Provider> Core<P> {
     ) {
         let connections = self.peers.count_from(from.ip());
         let request = ConnectRequest { from, private, connections };
-        let is_stopping = self.handle.bell().is_stop_wanted();
+        let is_stopping = self.handle.wakeup().is_stop_wanted();
         let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
         let attachment = self.attachment.as_ref();
         if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
-            return self.handle.bell().disconnected();
+            return self.handle.wakeup().disconnected();
         }
         match accepts {
             true => self.peers.expect(from),
@@ -140,7 +144,7 @@ impl<P: Provider> Core<P> {
             self.io.queues().disconnect(qp);
             self.io.queues().destroy(qp);
         }
-        self.handle.bell().disconnected();
+        self.handle.wakeup().disconnected();
         self.stats.turned_down.add(1);
         if let Some(id) = connect {
             handler.on_refused(id, ConnectError::NoRoom);
@@ -187,5 +191,5 @@ struct Newcomer<P: Provider> {
     private: Option<PrivateData>,
     start: Start,
     /// On the side that asked for it.
-    asked: Option<Asked>,
+    asked: Option<Attempt>,
 }

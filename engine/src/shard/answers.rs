@@ -1,7 +1,7 @@
 //! Answers that come from elsewhere: made on other threads, or never, because a ticket was dropped.
 //!
 //! ```text
-//!   finish, drop of a ticket ──letter──▶ sent
+//!   finish, drop of a ticket ──mailbox─▶ sent
 //!                                 └─no slot for this peer─▶ waits ──a send has completed──▶ sent
 //! ```
 //! One peer that takes nothing has its answers wait; those of others go on.

@@ -38,7 +38,7 @@ pub struct Audit {
     /// The program's buffers.
     pub bulk: Lent,
     /// Buffers for explicit RDMA. What calls of either direction use counts as leaving.
-    pub landing: Lent,
+    pub rdma_buffers: Lent,
     /// Slices of registered bytes that are out of use: the buffers that they are of are, too.
     pub slices_lost: usize,
     /// Memory windows. Those that a peer may have a right by are held.
@@ -58,7 +58,7 @@ pub struct Audit {
     /// Messages that the device never gave back.
     pub leaked: u64,
     /// Answers of other threads that were not looked at.
-    pub letters: usize,
+    pub answers: usize,
     /// Own calls outstanding.
     pub calls: u32,
     /// Of these, those that were given up and whose reply may still come.
@@ -161,7 +161,7 @@ impl<P: Provider> Core<P> {
             receives_parked: self.parked.iter().flatten().count(),
             receives_waiting: self.waiting.len(),
             leaked: outbox.leaked,
-            letters: self.handle.finished() + self.unanswered.len(),
+            answers: self.handle.finished() + self.unanswered.len(),
             calls: outbox.ledger.calls.len(),
             reply_receives: outbox.ledger.replies.free() + outbox.ledger.replies.reserved(),
             reply_reserved: outbox.ledger.replies.reserved(),
@@ -175,7 +175,7 @@ impl<P: Provider> Core<P> {
         audit.bulk.total = bulk.capacity();
         audit.bulk.home = bulk.free();
         audit.bulk.returning = bulk.returning();
-        self.count_legs(&mut audit);
+        self.count_rdma(&mut audit);
         let (send, headers) = (&outbox.send, &outbox.headers);
         audit.send = Held { total: send.capacity(), home: send.free(), held: outbox.express.len() };
         audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
@@ -189,7 +189,7 @@ impl<P: Provider> Core<P> {
             audit.peers.push(of_peer);
         }
         for loan in &outbox.returned {
-            audit.landing.leaving += usize::from(outbox.exposures.landing.owns(loan));
+            audit.rdma_buffers.leaving += usize::from(outbox.exposures.rdma_buffers.owns(loan));
             audit.spares.leaving += usize::from(pool.owns(loan));
             audit.bulk.leaving += usize::from(bulk.owns(loan));
         }
@@ -197,13 +197,13 @@ impl<P: Provider> Core<P> {
     }
 
     /// Counts what explicit RDMA holds.
-    fn count_legs(&self, audit: &mut Audit) {
+    fn count_rdma(&self, audit: &mut Audit) {
         let Core { pool, bulk, outbox, fetches, .. } = self;
         let exposures = &outbox.exposures;
-        let (landing, windows) = (&exposures.landing, &exposures.windows);
-        audit.landing.total = landing.capacity();
-        audit.landing.home = landing.free();
-        audit.landing.returning = landing.returning();
+        let (rdma_buffers, windows) = (&exposures.rdma_buffers, &exposures.windows);
+        audit.rdma_buffers.total = rdma_buffers.capacity();
+        audit.rdma_buffers.home = rdma_buffers.free();
+        audit.rdma_buffers.returning = rdma_buffers.returning();
         audit.windows =
             Held { total: windows.total(), home: windows.free(), held: windows.bound() };
         audit.windows_resting = windows.resting();
@@ -212,7 +212,7 @@ impl<P: Provider> Core<P> {
         audit.receives_fenced = exposures.receives();
         audit.receives_held = fetches.receives() + audit.receives_fenced;
         for loan in fetches.loans().chain(exposures.loans()) {
-            audit.landing.leaving += usize::from(landing.owns(loan));
+            audit.rdma_buffers.leaving += usize::from(rdma_buffers.owns(loan));
             audit.bulk.leaving += usize::from(bulk.owns(loan));
             audit.spares.leaving += usize::from(pool.owns(loan));
         }
@@ -221,7 +221,7 @@ impl<P: Provider> Core<P> {
                 audit.slices_lost += 1;
                 continue;
             };
-            audit.landing.lost += usize::from(landing.owns(loan));
+            audit.rdma_buffers.lost += usize::from(rdma_buffers.owns(loan));
             audit.bulk.lost += usize::from(bulk.owns(loan));
             audit.spares.lost += usize::from(pool.owns(loan));
         }
@@ -238,8 +238,8 @@ impl<P: Provider> Core<P> {
             audit.headers.held += usize::from(body.headers.is_some());
             for piece in &body.pieces {
                 if let Bulk::Loan(loan) = piece {
-                    let landing = &self.outbox.exposures.landing;
-                    audit.landing.leaving += usize::from(landing.owns(loan));
+                    let rdma_buffers = &self.outbox.exposures.rdma_buffers;
+                    audit.rdma_buffers.leaving += usize::from(rdma_buffers.owns(loan));
                     audit.spares.leaving += usize::from(self.pool.owns(loan));
                     audit.bulk.leaving += usize::from(self.bulk.owns(loan));
                 }

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::peers::Phase;
-use super::rx::Came;
+use super::rx::RecvInfo;
 use crate::error::CloseReason;
 use crate::io::{Io, Work};
 use crate::provider::{Provider, WcStatus, WorkCompletion};
@@ -24,16 +24,16 @@ impl<P: Provider> Core<P> {
                 && wc.status == WcStatus::Success
                 && let Some(token) = self.io.take_recv(wc.wr_id)
             {
-                let came = Came { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
                 received += 1;
-                self.on_receive(token, came, wc.qp_num, now, handler);
+                self.on_receive(token, recv, wc.qp_num, now, handler);
             } else {
                 self.on_other(at, now, handler);
             }
         }
         self.stats.received.add(received);
-        if self.has_legs() {
-            self.settle(handler);
+        if self.has_rdma_steps() {
+            self.step_rdma(handler);
         }
         // What was answered leaves first. The Receives that it takes to refill are a reserve of the
         // budget, so that none that was granted is missing meanwhile.
@@ -111,7 +111,8 @@ impl<P: Provider> Core<P> {
         };
         // Whoever has moved the queue pair to the error state knows more than that it is there.
         let is_flushed = wc.status == WcStatus::Flushed;
-        let said = if is_flushed { self.news.reason(self.io.queues(), wc.qp_num) } else { None };
+        let said =
+            if is_flushed { self.queue_events.reason(self.io.queues(), wc.qp_num) } else { None };
         self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
     }
 }

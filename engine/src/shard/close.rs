@@ -262,7 +262,7 @@ impl<P: Provider> Core<P> {
                 _ => {}
             }
         }
-        self.check_owing(now, handler);
+        self.check_call_timeouts(now, handler);
         self.end_late(now, handler);
         self.answer_waiting(now);
     }
@@ -291,7 +291,7 @@ impl<P: Provider> Core<P> {
         }
         let must_speak = self.settings.properties && self.settings.versions == Versions::TWO;
         let is_asked = self.peers.at(index).is_some_and(|peer| peer.connect.is_some());
-        let is_full = self.handle.bell().connections() >= self.peers.capacity() as usize;
+        let is_full = self.handle.wakeup().connections() >= self.peers.capacity() as usize;
         let idle = self.life.idle_timeout;
         let is_idle = idle.is_some_and(|idle| now >= until.saturating_add(idle));
         if is_asked || must_speak || is_full || is_idle {
@@ -323,9 +323,9 @@ impl<P: Provider> Core<P> {
     }
 
     /// Ends the connections of peers that owe answers for too long.
-    fn check_owing<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        for _ in 0..self.owing.per_tick() {
-            if let Some(index) = self.owing.look(&mut self.outbox.ledger.calls, now) {
+    fn check_call_timeouts<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        for _ in 0..self.call_timeouts.per_tick() {
+            if let Some(index) = self.call_timeouts.look(&mut self.outbox.ledger.calls, now) {
                 self.stats.call_timeouts.add(1);
                 self.close(index, CloseReason::NotAnswering, now, handler);
             }
@@ -369,7 +369,7 @@ impl<P: Provider> Core<P> {
         self.io.unbind(index);
         if let Some(peer) = self.peers.at(index) {
             let qp_num = peer.qp_num;
-            self.news.forget(qp_num);
+            self.queue_events.forget(qp_num);
         }
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             if leaks {
@@ -387,7 +387,7 @@ impl<P: Provider> Core<P> {
             peer.conn.close(&mut self.outbox.ledger);
             match peer.connect.filter(|_| peer.again) {
                 Some(asked) => self.ask_again(asked, handler),
-                None => self.handle.bell().disconnected(),
+                None => self.handle.wakeup().disconnected(),
             }
         }
     }

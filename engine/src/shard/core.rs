@@ -10,18 +10,18 @@ use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
 use rpcrdma_proto::{ReplyTo, Settings, ShardLedger};
 
+use super::call_timeouts::CallTimeouts;
 use super::close::{Life, TICK};
+use super::doorbell::DoorbellBatching;
 use super::exposed::Exposures;
 use super::fetches::{Fetches, Use};
-use super::hold::Hold;
-use super::inbox::{Bell, End, Inbox};
-use super::letters::{Arrival, ShardHandle};
+use super::handle::{Arrival, ShardHandle};
+use super::mailbox::{End, Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
-use super::news::News;
 use super::outbox::Outbox;
-use super::owing::Owing;
 use super::peers::{PeerId, Peers};
+use super::queue_events::QueueEvents;
 use super::turn::{Turn, release};
 use super::waiting::WaitingRoom;
 use super::windows::{Way, Windows};
@@ -34,7 +34,7 @@ use crate::io::{Io, Refill, Work};
 use crate::obtained::Obtained;
 use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WorkCompletion};
 use crate::server::handler::Handler;
-use crate::server::ticket::{Finished, KeptOffer, Ticket};
+use crate::server::ticket::{Finished, SavedOffer, Ticket};
 use crate::stats::{SharedStats, Stats};
 
 /// The core of a shard, short of its handler.
@@ -53,19 +53,19 @@ pub(crate) struct Core<P: Provider> {
     pub waiting: WaitingRoom,
     pub map: Map,
     /// What the call in hand has offered for its reply.
-    pub kept: KeptOffer,
+    pub saved_offer: SavedOffer,
     pub refill: Refill,
     pub life: Life,
-    pub owing: Owing,
+    pub call_timeouts: CallTimeouts,
     /// The shard's place in the control plane, once it has one.
     pub attachment: Option<Attachment<P>>,
     pub settings: Settings,
     pub handle: ShardHandle,
     pub stats: SharedStats,
-    pub arrivals: Arc<Inbox<Arrival<P>>>,
+    pub arrivals: Arc<Mailbox<Arrival<P>>>,
     pub batch: WcBatch,
-    pub news: News,
-    pub hold: Hold,
+    pub queue_events: QueueEvents,
+    pub doorbell: DoorbellBatching,
     /// Answers from other threads for whose peer no send slot was free: no more than calls are open.
     pub unanswered: VecDeque<(Ticket, Finished)>,
     /// Calls whose tickets were dropped, likewise.
@@ -87,10 +87,10 @@ impl<P: Provider> Core<P> {
     ) -> Result<Core<P>, SetupError> {
         let budget = Budget::new(config, provider.caps())?;
         let memory = Memory::new(config, &budget, provider.registrar(), numa_node)?;
-        let Memory { recv: pool, send, headers, zero, bulk, landing, regions } = memory;
+        let Memory { recv: pool, send, headers, zero, bulk, rdma_buffers, regions } = memory;
         let mut queues = provider.open_queues(&budget.queues)?;
-        let exposures = exposures(&budget.explicit, &mut queues, landing, &regions)?;
-        let bell = Arc::new(Bell::new(Waker::set_up()?));
+        let exposures = exposures(&budget.explicit, &mut queues, rdma_buffers, &regions)?;
+        let wakeup = Arc::new(Wakeup::new(Waker::set_up()?));
         let stats: SharedStats = Arc::new(CachePadded::new(Stats::default()));
         let mut ledger =
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
@@ -98,7 +98,7 @@ impl<P: Provider> Core<P> {
         let peers_max = budget.peers as usize;
         let obtained = Obtained::new(&provider.caps().name, &budget, regions.report());
         let tickets = budget.tickets as usize;
-        let handle = ShardHandle::new(shard, bell.clone(), stats.clone(), tickets, obtained);
+        let handle = ShardHandle::new(shard, wakeup.clone(), stats.clone(), tickets, obtained);
         let outbox = Outbox::new(
             (handle.clone(), stats.clone()),
             (send, headers, zero),
@@ -123,18 +123,18 @@ impl<P: Provider> Core<P> {
             parked: (0..receives).map(|_| None).collect(),
             waiting: WaitingRoom::new(receives),
             map: Map::new(budget.pieces, items_max),
-            kept: KeptOffer::none(),
+            saved_offer: SavedOffer::none(),
             refill: Refill::new(),
             life: Life::new(config),
-            owing: Owing::new(config.connections().call_timeout, budget.calls, TICK),
+            call_timeouts: CallTimeouts::new(config.connections().call_timeout, budget.calls, TICK),
             attachment: None,
             settings: budget.settings,
             handle,
             stats,
-            arrivals: Arc::new(Inbox::new(peers_max * 2, bell)),
+            arrivals: Arc::new(Mailbox::new(peers_max * 2, wakeup)),
             batch: WcBatch::new(),
-            news: News::default(),
-            hold: Hold::new(config.send().hold),
+            queue_events: QueueEvents::default(),
+            doorbell: DoorbellBatching::new(config.send().hold),
             idle: 0,
             unanswered: VecDeque::new(),
             dropped: Vec::new(),
@@ -161,7 +161,7 @@ impl<P: Provider> Core<P> {
     }
 
     /// Where the connection manager leaves connections.
-    pub fn arrivals(&self) -> Arc<Inbox<Arrival<P>>> {
+    pub fn arrivals(&self) -> Arc<Mailbox<Arrival<P>>> {
         self.arrivals.clone()
     }
 
@@ -171,9 +171,9 @@ impl<P: Provider> Core<P> {
     #[inline]
     pub fn turn<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         let mut busy = false;
-        if self.handle.bell().answer() {
+        if self.handle.wakeup().answer() {
             busy = true;
-            if !self.on_bell(now, handler) {
+            if !self.on_wakeup(now, handler) {
                 return false;
             }
         }
@@ -184,7 +184,7 @@ impl<P: Provider> Core<P> {
         if let Err(error) = self.io.poll(&mut self.batch) {
             self.lose_all(CloseReason::Queue(error), now, handler);
         }
-        if self.waiting.len() | usize::from(self.hold.is_on()) != 0 {
+        if self.waiting.len() | usize::from(self.doorbell.is_on()) != 0 {
             self.before_batch(now, handler);
         }
         if !self.batch.is_empty() {
@@ -199,14 +199,14 @@ impl<P: Provider> Core<P> {
         let is_heard = self.waiting.is_empty() || self.life.is_due(now);
         while is_heard
             && !self.batch.is_full()
-            && let Some(event) = self.news.next(self.io.queues())
+            && let Some(event) = self.queue_events.next(self.io.queues())
         {
             self.on_event(event, now, handler);
             busy = true;
         }
         // Buffers come home, and slots get free, outside of completions, too.
-        if self.has_legs() {
-            self.settle(handler);
+        if self.has_rdma_steps() {
+            self.step_rdma(handler);
         }
         handler.on_turn(&mut self.lend(now));
         if !self.outbox.is_idle() {
@@ -226,17 +226,17 @@ impl<P: Provider> Core<P> {
 
     /// Other threads have left something. False if a panic has left the shard half done.
     #[cold]
-    fn on_bell<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
+    fn on_wakeup<H: Handler>(&mut self, now: u64, handler: &mut H) -> bool {
         if self.is_broken() {
             // The next turn ends here as well.
-            self.handle.bell().ring();
+            self.handle.wakeup().ring();
             return false;
         }
         // Who is told to close a connection has sent before what it sent before.
-        if self.hold.is_on() {
+        if self.doorbell.is_on() {
             self.flush(now, handler);
         }
-        self.read_letters(now, handler);
+        self.read_mailbox(now, handler);
         self.end_cancelled(handler);
         true
     }
@@ -244,9 +244,9 @@ impl<P: Provider> Core<P> {
     /// The hold learns how many messages have come together, and those that wait go first.
     #[cold]
     fn before_batch<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        if self.hold.is_on() {
+        if self.doorbell.is_on() {
             let is_receive = |wc: &&WorkCompletion| Io::<P::Queues>::work(wc.wr_id) == Work::Recv;
-            self.hold.on_polled(self.batch.iter().filter(is_receive).count());
+            self.doorbell.on_polled(self.batch.iter().filter(is_receive).count());
         }
         self.serve_waiting(now, handler);
     }
@@ -327,30 +327,30 @@ impl<P: Provider> Core<P> {
     fn take_loans_home(&mut self) {
         let mut returned = core::mem::take(&mut self.outbox.returned);
         for loan in returned.drain(..) {
-            let landing = &mut self.outbox.exposures.landing;
-            release(&mut self.pool, &mut self.bulk, landing, loan);
+            let rdma_buffers = &mut self.outbox.exposures.rdma_buffers;
+            release(&mut self.pool, &mut self.bulk, rdma_buffers, loan);
         }
         self.outbox.returned = returned;
     }
 
-    /// Whether the legs of explicit RDMA have anything to do.
+    /// Whether the steps of explicit RDMA have anything to do.
     #[inline]
-    pub(super) fn has_legs(&self) -> bool {
-        self.outbox.ripe.len() | self.fetches.waiting() != 0
+    pub(super) fn has_rdma_steps(&self) -> bool {
+        self.outbox.released.len() | self.fetches.waiting() != 0
     }
 
-    /// Whether the legs of explicit RDMA can go on before anything else has happened. What a program
+    /// Whether the steps of explicit RDMA can go on before anything else has happened. What a program
     /// gives back from another thread is found when the shard wakes.
-    fn can_settle(&mut self) -> bool {
+    fn can_step_rdma(&mut self) -> bool {
         let Core { outbox, fetches, peers, .. } = self;
-        outbox.exposures.landing.reclaim();
-        !outbox.ripe.is_empty()
+        outbox.exposures.rdma_buffers.reclaim();
+        !outbox.released.is_empty()
             || fetches.here().any(|id| match id.and_then(|id| peers.named(id)) {
                 Some(peer) => outbox.has_slot_for(&peer.lane),
                 None => true,
             })
             || outbox.messages.free() > 0
-                && fetches.can_begin(&outbox.exposures.landing, peers.len() == 1)
+                && fetches.can_begin(&outbox.exposures.rdma_buffers, peers.len() == 1)
     }
 
     /// Sleeps until there may be something to do, at most `timeout`.
@@ -358,19 +358,23 @@ impl<P: Provider> Core<P> {
         // Whoever has the time to sleep has it to post what waits for a longer chain.
         self.top_up();
         let is_refilled = self.refill.is_empty() && self.pool.free() == 0;
-        if !self.outbox.is_idle() || !is_refilled || self.can_serve_waiting() || self.can_settle() {
+        if !self.outbox.is_idle()
+            || !is_refilled
+            || self.can_serve_waiting()
+            || self.can_step_rdma()
+        {
             return;
         }
-        let bell = self.handle.bell().clone();
+        let wakeup = self.handle.wakeup().clone();
         if self.can_answer() {
-            return bell.ring();
+            return wakeup.ring();
         }
-        if bell.fall_asleep() {
+        if wakeup.fall_asleep() {
             self.stats.sleeps.add(1);
             // A device that cannot wait is polled; it will say what is wrong then.
-            let _ = self.io.queues().wait(&bell.waker, timeout);
-            bell.wake_up();
-            bell.waker.drain();
+            let _ = self.io.queues().wait(&wakeup.waker, timeout);
+            wakeup.wake_up();
+            wakeup.waker.drain();
         }
     }
 }
@@ -385,7 +389,7 @@ impl<P: Provider> Drop for Core<P> {
     /// made, or its handler has panicked.
     fn drop(&mut self) {
         self.attachment = None;
-        self.handle.bell().end(End::Dropped);
+        self.handle.wakeup().end(End::Dropped);
         while self.handle.pop_finished().is_some() {}
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain();
@@ -404,7 +408,7 @@ impl<P: Provider> Drop for Core<P> {
 fn exposures(
     explicit: &Explicit,
     queues: &mut impl Queues,
-    landing: BulkPool,
+    rdma_buffers: BulkPool,
     regions: &Regions,
 ) -> Result<Exposures, SetupError> {
     let windows = (0..explicit.windows).map(|_| queues.open_window());
@@ -415,6 +419,6 @@ fn exposures(
         Some(Exposure::StaticInsecure) => Way::Static(regions.keys()),
     };
     let windows = Windows::new(way, windows);
-    let (landing, fetches) = ((landing, explicit.landing_len), explicit.fetches > 0);
-    Ok(Exposures::new(explicit.exposures as usize, windows, landing, fetches))
+    let (rdma_buffers, fetches) = ((rdma_buffers, explicit.rdma_buffer_len), explicit.fetches > 0);
+    Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
 }

@@ -24,15 +24,15 @@ use super::prepare::{Parts, first_segment};
 use super::windows::{Exposer, Grant, Windows};
 use crate::error::CallError;
 use crate::incoming::{Buffers, Map};
-use crate::landed::{Landed, Landing};
 use crate::provider::SendOp;
+use crate::rdma_target::{RdmaRange, RdmaTarget};
 
 /// Pieces of memory that one call exposes to be written to.
-pub(crate) const LANDINGS_MAX: usize = 32;
+pub(crate) const TARGETS_MAX: usize = 32;
 /// Pieces of memory that one call exposes to be read, beside its items: a long message.
 const BODY_MAX: usize = 16;
 /// Rights that one call gives.
-const GRANTS_MAX: usize = LANDINGS_MAX + BODY_MAX + PIECES_MAX;
+const GRANTS_MAX: usize = TARGETS_MAX + BODY_MAX + PIECES_MAX;
 /// Results of a call that have memory.
 const LISTS_MAX: usize = 8;
 
@@ -43,14 +43,14 @@ pub(crate) struct Exposures {
     /// The rights.
     pub windows: Windows,
     /// Memory for what the program gave none for.
-    pub landing: BulkPool,
+    pub rdma_buffers: BulkPool,
     /// Bytes of one piece of it.
-    pub landing_len: u32,
+    pub rdma_buffer_len: u32,
     /// Pieces of it, short of those that are lost.
-    pub landing_count: usize,
+    pub rdma_buffer_count: usize,
     /// How much of it own calls leave for calls of peers that are fetched. Two shards that call each
     /// other would wait for each other otherwise: each for the answers that make room to fetch.
-    pub landing_kept: usize,
+    pub rdma_buffers_kept: usize,
     /// Places that are out of use for good.
     lost: usize,
     /// What a device may still touch: kept until the queues are destroyed.
@@ -84,17 +84,17 @@ pub(crate) struct Exposure {
     pub buffers: Buffers,
     /// Its transmissions.
     pub parts: Parts,
-    /// What the peer may write to: the sinks and landing places of the wants in order, then of the
+    /// What the peer may write to: the sinks and rdma_buffers places of the wants in order, then of the
     /// whole reply. A piece that the program took is gone.
-    pub(super) landing: ArrayVec<Option<Loan>, LANDINGS_MAX>,
+    pub(super) rdma_buffers: ArrayVec<Option<Loan>, TARGETS_MAX>,
     /// What the peer may read: items of the call.
     pub kept: ArrayVec<Bulk, PIECES_MAX>,
     /// What the peer may read: the whole call.
     pub(super) body: ArrayVec<Loan, BODY_MAX>,
     pub(super) grants: ArrayVec<Grant, GRANTS_MAX>,
     pub(super) segments: Segments,
-    /// Where the pieces of each want begin and end in `landing`, by want.
-    pub(super) places: ArrayVec<Landing, LISTS_MAX>,
+    /// Where the pieces of each want begin and end in `rdma_buffers`, by want.
+    pub(super) places: ArrayVec<RdmaRange, LISTS_MAX>,
 }
 
 /// Says of the exposure in a place that nobody has a right to its memory any more. Without this the
@@ -121,7 +121,7 @@ pub(crate) struct Segments {
     pub(super) item_ends: ArrayVec<u16, LISTS_MAX>,
     pub(super) item_count: u16,
     /// Of the wants, then of the whole reply.
-    pub(super) writes: ArrayVec<RdmaSegment, LANDINGS_MAX>,
+    pub(super) writes: ArrayVec<RdmaSegment, TARGETS_MAX>,
     pub(super) want_ends: ArrayVec<u16, LISTS_MAX>,
     pub(super) write_count: u16,
     pub(super) wants: ItemSet,
@@ -159,18 +159,18 @@ impl Exposures {
     pub fn new(
         count: usize,
         windows: Windows,
-        (landing, landing_len): (BulkPool, u32),
+        (rdma_buffers, rdma_buffer_len): (BulkPool, u32),
         fetches: bool,
     ) -> Exposures {
-        let landing_kept = if fetches { landing.capacity().div_ceil(2) } else { 0 };
+        let rdma_buffers_kept = if fetches { rdma_buffers.capacity().div_ceil(2) } else { 0 };
         Exposures {
             entries: (0..count).map(|_| Exposure::default()).collect(),
             free: (0..count as u32).rev().collect(),
             windows,
-            landing_count: landing.capacity(),
-            landing,
-            landing_len,
-            landing_kept,
+            rdma_buffer_count: rdma_buffers.capacity(),
+            rdma_buffers,
+            rdma_buffer_len,
+            rdma_buffers_kept,
             lost: 0,
             withheld: Vec::new(),
             abandoned: ManuallyDrop::default(),
@@ -179,19 +179,19 @@ impl Exposures {
 
     /// What can be exposed for a call.
     pub fn ability(&self) -> Explicit {
-        let has_landing = self.landing_count > self.landing_kept;
-        let landing_len = if has_landing { self.landing_len } else { 0 };
+        let has_rdma_buffers = self.rdma_buffer_count > self.rdma_buffers_kept;
+        let rdma_buffer_len = if has_rdma_buffers { self.rdma_buffer_len } else { 0 };
         Explicit {
             enabled: self.entries.len() > self.lost,
-            landing_len,
-            written_max: LANDINGS_MAX as u32,
+            rdma_buffer_len,
+            written_max: TARGETS_MAX as u32,
             body_max: BODY_MAX as u32,
         }
     }
 
     /// How long the buffers are that calls of peers are fetched into, and how many these may use.
     pub fn for_calls(&self) -> (u32, usize) {
-        (self.landing_len, self.landing_kept)
+        (self.rdma_buffer_len, self.rdma_buffers_kept)
     }
 
     /// Whether what a call has exposed is shown by keys that never end.
@@ -230,13 +230,13 @@ impl Exposures {
 
     /// Frees a place; its memory goes home.
     pub fn close(&mut self, Dead { index }: Dead) {
-        let Exposures { entries, free, landing, .. } = self;
+        let Exposures { entries, free, rdma_buffers, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
-        let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
+        let loans = entry.rdma_buffers.drain(..).flatten().chain(entry.body.drain(..));
         for loan in loans {
             // What is the program's goes home on its own.
-            drop(landing.give_back(loan).err());
+            drop(rdma_buffers.give_back(loan).err());
         }
         entry.clear();
         free.push(index);
@@ -283,10 +283,10 @@ impl Exposures {
     /// Frees a place, and returns what it had.
     fn take_memory(&mut self, index: u32) -> impl Iterator<Item = Bulk> + use<> {
         let entry = &mut self.entries[index as usize];
-        let loans = entry.landing.drain(..).flatten().chain(entry.body.drain(..));
+        let loans = entry.rdma_buffers.drain(..).flatten().chain(entry.body.drain(..));
         let mut memory: Vec<Bulk> = loans.map(Bulk::Loan).collect();
-        let ours = |it: &&Bulk| matches!(it, Bulk::Loan(loan) if self.landing.owns(loan));
-        self.landing_count -= memory.iter().filter(ours).count();
+        let ours = |it: &&Bulk| matches!(it, Bulk::Loan(loan) if self.rdma_buffers.owns(loan));
+        self.rdma_buffer_count -= memory.iter().filter(ours).count();
         memory.extend(entry.kept.drain(..));
         // There is a message for each place.
         let is_lost = entry.is_lost;
@@ -301,8 +301,8 @@ impl Exposures {
     /// So many pieces are lost of the memory that calls of peers are fetched into.
     #[cold]
     pub fn lose_kept(&mut self, count: usize) {
-        self.landing_count -= count;
-        self.landing_kept = self.landing_kept.saturating_sub(count);
+        self.rdma_buffer_count -= count;
+        self.rdma_buffers_kept = self.rdma_buffers_kept.saturating_sub(count);
     }
 
     /// Takes back every right, when the shard ends: a registration does not end with the queues. False
@@ -346,7 +346,7 @@ impl Exposures {
                 Bulk::Loan(loan) => Some(loan),
                 Bulk::Registered(_) => None,
             });
-            entry.landing.iter().flatten().chain(&entry.body).chain(kept)
+            entry.rdma_buffers.iter().flatten().chain(&entry.body).chain(kept)
         })
     }
 
@@ -443,35 +443,35 @@ impl Exposure {
         match placed.body() {
             None => map.set_payload(payload_pieces(structure, &self.parts)),
             Some(body) => {
-                let first = self.landing_of_reply();
-                let bytes = self.landing.get(first).and_then(Option::as_deref);
+                let first = self.target_of_reply();
+                let bytes = self.rdma_buffers.get(first).and_then(Option::as_deref);
                 let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(gone)?;
                 conn.check_body(owner.id.xid(), prefix, MsgType::Reply)?;
-                map.set_body(&self.landing, first, body.len);
+                map.set_body(&self.rdma_buffers, first, body.len);
             }
         }
-        map.set_items(structure, &placed, &self.landing, |item| self.landing_of(item.index));
+        map.set_items(structure, &placed, &self.rdma_buffers, |item| self.target_of(item.index));
         if self.has_chunks {
             map.set_chunks(self.segments.wants);
         }
         Ok(())
     }
 
-    /// Where the landing places of a want begin among all.
-    pub fn landing_of(&self, want: usize) -> usize {
+    /// Where the rdma_buffers places of a want begin among all.
+    pub fn target_of(&self, want: usize) -> usize {
         let place = self.places.iter().find(|place| usize::from(place.want) == want);
-        place.map_or(self.landing.len(), |place| place.first.into())
+        place.map_or(self.rdma_buffers.len(), |place| place.first.into())
     }
 
-    /// Where the landing places of the whole reply begin.
-    pub fn landing_of_reply(&self) -> usize {
+    /// Where the rdma_buffers places of the whole reply begin.
+    pub fn target_of_reply(&self) -> usize {
         self.places.iter().map(|place| usize::from(place.first + place.count)).max().unwrap_or(0)
     }
 
     /// The receive buffers of the reply, and the memory that was exposed for it.
-    pub fn landed(&mut self, _: &Dead) -> (&mut Buffers, Landed<'_>) {
-        let Exposure { buffers, landing, places, .. } = self;
-        (buffers, Landed { loans: landing, places })
+    pub fn rdma_target(&mut self, _: &Dead) -> (&mut Buffers, RdmaTarget<'_>) {
+        let Exposure { buffers, rdma_buffers, places, .. } = self;
+        (buffers, RdmaTarget { loans: rdma_buffers, places })
     }
 
     fn clear(&mut self) {

@@ -18,9 +18,9 @@ use super::message::{Body, REQUESTS_MAX};
 use super::peers::PeerId;
 use super::prepare::{Parts, first_segment};
 use crate::incoming::{Buffers, Map};
-use crate::landed::Landed;
 use crate::provider::{Remote, SendOp};
-use crate::server::ticket::KeptOffer;
+use crate::rdma_target::RdmaTarget;
+use crate::server::ticket::SavedOffer;
 
 /// Buffers that the data of one call are read into.
 pub(crate) const LOANS_MAX: usize = 64;
@@ -63,7 +63,7 @@ impl Fetch {
         &mut self,
         conn: &Connection,
         pool: &RecvPool,
-        (landing, landing_len): (&mut BulkPool, u32),
+        (rdma_buffers, rdma_buffer_len): (&mut BulkPool, u32),
         body: &mut Body,
         scatter_max: u32,
     ) -> Option<()> {
@@ -76,8 +76,8 @@ impl Fetch {
         for thing in remote_things(&placed) {
             let first = loans.len();
             let mut left = thing.len as usize;
-            for _ in 0..buffers_for(thing.len, landing_len) {
-                let mut loan = landing.take()?;
+            for _ in 0..buffers_for(thing.len, rdma_buffer_len) {
+                let mut loan = rdma_buffers.take()?;
                 loan.truncate(left);
                 left -= loan.len();
                 loans.try_push(Some(loan)).ok()?;
@@ -100,8 +100,8 @@ impl Fetch {
         conn: &Connection,
         to: &ReplyTo,
         pool: &RecvPool,
-        landing_len: u32,
-        (map, kept): (&mut Map, &mut KeptOffer),
+        rdma_buffer_len: u32,
+        (map, saved_offer): (&mut Map, &mut SavedOffer),
     ) -> Result<(), Violation> {
         if !self.is_read {
             return Err(TOO_MUCH);
@@ -116,34 +116,34 @@ impl Fetch {
                 let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(TOO_MUCH)?;
                 conn.check_body(to.xid, prefix, MsgType::Call)?;
                 map.set_body(&self.loans, 0, body.len);
-                next = buffers_for(body.len, landing_len);
+                next = buffers_for(body.len, rdma_buffer_len);
             }
         }
         map.set_items(structure, &placed, &self.loans, |item| {
             let first = next;
-            next += buffers_for(item.len, landing_len);
+            next += buffers_for(item.len, rdma_buffer_len);
             first
         });
         // wire.md W6, looked at when the call came.
-        let is_kept = kept.set(&message.offer());
+        let is_kept = saved_offer.set(&message.offer());
         if is_kept { Ok(()) } else { Err(OFFER_TOO_LONG) }
     }
 
     /// The receive buffers of the call, and the memory that it was fetched into.
-    pub fn landed(&mut self) -> (&mut Buffers, Landed<'_>) {
+    pub fn rdma_target(&mut self) -> (&mut Buffers, RdmaTarget<'_>) {
         let Fetch { buffers, loans, .. } = self;
-        (buffers, Landed { loans, places: &[] })
+        (buffers, RdmaTarget { loans, places: &[] })
     }
 
     /// Gives back what the handler has not taken.
-    pub fn give_back(&mut self, landing: &mut BulkPool) {
-        give_back(&mut self.loans, landing);
+    pub fn give_back(&mut self, rdma_buffers: &mut BulkPool) {
+        give_back(&mut self.loans, rdma_buffers);
     }
 }
 
-fn give_back(loans: &mut Loans, landing: &mut BulkPool) {
+fn give_back(loans: &mut Loans, rdma_buffers: &mut BulkPool) {
     for loan in loans.drain(..).flatten() {
-        drop(landing.give_back(loan).err());
+        drop(rdma_buffers.give_back(loan).err());
     }
 }
 
@@ -194,21 +194,21 @@ pub(crate) fn remote_things<'a>(
 /// [`Violation`] if it takes more buffers or work requests than one call may have.
 pub(crate) fn buffers_needed(
     placed: &Placed<'_>,
-    (landing_len, landing_kept): (u32, usize),
+    (rdma_buffer_len, rdma_buffers_kept): (u32, usize),
 ) -> Result<usize, Violation> {
     let (mut count, mut segments) = (0, 0);
     for thing in remote_things(placed) {
-        count += buffers_for(thing.len, landing_len);
+        count += buffers_for(thing.len, rdma_buffer_len);
         segments += thing.segments.iter().count();
     }
     // Each end of a buffer and each end of a segment begins another entry of a scatter list.
-    let fits = count <= landing_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
+    let fits = count <= rdma_buffers_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
     if fits { Ok(count) } else { Err(TOO_MUCH) }
 }
 
-/// How many buffers of `landing_len` bytes hold `len` bytes.
-fn buffers_for(len: u32, landing_len: u32) -> usize {
-    len.div_ceil(landing_len.max(1)) as usize
+/// How many buffers of `rdma_buffer_len` bytes hold `len` bytes.
+fn buffers_for(len: u32, rdma_buffer_len: u32) -> usize {
+    len.div_ceil(rdma_buffer_len.max(1)) as usize
 }
 
 /// Work requests in the making.

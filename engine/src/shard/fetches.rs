@@ -98,14 +98,14 @@ impl Fetches {
     }
 
     /// Whether a call can be read now, with these buffers; see [`Fetches::begin`].
-    pub fn can_begin(&self, landing: &BulkPool, is_alone: bool) -> bool {
-        self.next(landing, is_alone).is_some()
+    pub fn can_begin(&self, rdma_buffers: &BulkPool, is_alone: bool) -> bool {
+        self.next(rdma_buffers, is_alone).is_some()
     }
 
     /// The call that is to be read next, if one may and there are buffers for it. `is_alone` says
     /// that there are no other peers.
-    pub fn begin(&mut self, landing: &BulkPool, is_alone: bool) -> Option<u32> {
-        let at = self.next(landing, is_alone)?;
+    pub fn begin(&mut self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<u32> {
+        let at = self.next(rdma_buffers, is_alone)?;
         let peer = self.line.remove(at)?;
         let share = &mut self.shares[peer as usize];
         let (first, last) = share.waiting.take()?;
@@ -123,7 +123,7 @@ impl Fetches {
     }
 
     /// Where the peer stands in the line whose call is next.
-    fn next(&self, landing: &BulkPool, is_alone: bool) -> Option<usize> {
+    fn next(&self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<usize> {
         let Fetches { used, most, .. } = *self;
         if used.reads >= most.reads {
             return None;
@@ -139,7 +139,7 @@ impl Fetches {
         })?;
         // Who is first waits until buffers come home, and all others with it. The other half of all
         // buffers is for own calls, whose answers may be what the peer waits for.
-        let has_room = used.buffers + needs <= most.buffers && needs <= landing.free();
+        let has_room = used.buffers + needs <= most.buffers && needs <= rdma_buffers.free();
         has_room.then_some(at)
     }
 

@@ -59,7 +59,7 @@ impl<P: Provider> Core<P> {
             peer.conn.withdraw_call(&mut outbox.ledger, id);
             self.fail_call(index, id, error(Execution::NotExecuted), handler);
             // The exposure has waited for its message.
-            self.settle(handler);
+            self.step_rdma(handler);
             return true;
         }
         let error = error(Execution::Unknown);

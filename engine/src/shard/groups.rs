@@ -5,7 +5,7 @@ use rpcrdma_proto::{Complete, Part, Report};
 
 use super::core::Core;
 use super::prepare::{Parts, first_segment, prepare_call, prepare_reply};
-use super::rx::{Came, Fate};
+use super::rx::{Disposition, RecvInfo};
 use crate::error::{CallError, CloseReason};
 use crate::incoming::Buffers;
 use crate::provider::Provider;
@@ -19,25 +19,25 @@ impl<P: Provider> Core<P> {
         index: u32,
         complete: Complete,
         last: RecvToken,
-        came: Came,
+        recv: RecvInfo,
         handler: &mut H,
     ) {
         let mut buffers = Buffers::new();
-        let fate = self.complete(index, complete, last, &mut buffers);
-        if !matches!(fate, Fate::Exposed(..)) {
-            self.note_invalidated(index, came);
+        let disposition = self.complete(index, complete, last, &mut buffers);
+        if !matches!(disposition, Disposition::Exposed(..)) {
+            self.note_invalidated(index, recv);
         }
-        match fate {
-            Fate::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
-            Fate::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
-            Fate::Failed(id, error) => self.fail_call(index, id, error, handler),
-            Fate::Fetch(to, _, needs) => {
+        match disposition {
+            Disposition::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
+            Disposition::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
+            Disposition::Failed(id, error) => self.fail_call(index, id, error, handler),
+            Disposition::Fetch(to, _, needs) => {
                 let parts = self.parts_of(index);
                 return self.fetch_call(index, to, needs, (buffers, &parts));
             }
-            Fate::Exposed(place, _) => {
+            Disposition::Exposed(place, _) => {
                 let parts = self.parts_of(index);
-                return self.end_exposed(place, Ok((buffers, &parts)), came.invalidated, handler);
+                return self.end_exposed(place, Ok((buffers, &parts)), recv.invalidated, handler);
             }
             _ => {}
         }
@@ -69,11 +69,11 @@ impl<P: Provider> Core<P> {
         complete: Complete,
         last: RecvToken,
         buffers: &mut Buffers,
-    ) -> Fate {
-        let Core { peers, pool, outbox, parked, map, kept, stats, .. } = self;
+    ) -> Disposition {
+        let Core { peers, pool, outbox, parked, map, saved_offer, stats, .. } = self;
         let Some(peer) = peers.at(index) else {
             buffers.push(last);
-            return Fate::Done;
+            return Disposition::Done;
         };
         peer.group_until = None;
         stats.groups.add(1);
@@ -83,14 +83,17 @@ impl<P: Provider> Core<P> {
             buffers.extend(parked[part.buffer as usize].take());
         }
         buffers.push(last);
-        let Some((first, part)) = buffers.first().zip(parts.first()) else { return Fate::Done };
+        let Some((first, part)) = buffers.first().zip(parts.first()) else {
+            return Disposition::Done;
+        };
         debug_assert_eq!(buffers.len(), parts.len(), "a group is as long as its parts");
         let Some(message) = conn.message(first_segment(pool, first, part.byte_len)) else {
-            return Fate::Done;
+            return Disposition::Done;
         };
         match complete {
             Complete::Call => {
-                let result = prepare_call(conn, &message, parts, (map, kept), &outbox.exposures);
+                let result =
+                    prepare_call(conn, &message, parts, (map, saved_offer), &outbox.exposures);
                 let to = message.reply_to();
                 let part = message.part;
                 self.judge_call(index, to, part, result)
@@ -103,7 +106,7 @@ impl<P: Provider> Core<P> {
             // Its call was given up.
             Complete::Unwanted => {
                 stats.late_replies.add(1);
-                Fate::Done
+                Disposition::Done
             }
         }
     }

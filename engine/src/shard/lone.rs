@@ -11,10 +11,10 @@ use super::prepare::first_segment;
 use super::rx::deliver;
 use crate::client::completion::Completion;
 use crate::incoming::Incoming;
-use crate::landed::Landed;
 use crate::provider::{Provider, SendOp};
+use crate::rdma_target::RdmaTarget;
 use crate::server::handler::Handler;
-use crate::server::reply::Asked;
+use crate::server::reply::ReplyContext;
 
 impl<P: Provider> Core<P> {
     /// Delivers a transmission of a peer that is up, if it is a message with a lone item that breaks
@@ -27,19 +27,19 @@ impl<P: Provider> Core<P> {
         byte_len: u32,
         handler: &mut H,
     ) -> bool {
-        let Core { peers, pool, outbox, map, kept, stats, life, .. } = self;
+        let Core { peers, pool, outbox, map, saved_offer, stats, life, .. } = self;
         let Some((peer, address)) = peers.with_address(index) else { return false };
         let first = first_segment(pool, token, byte_len);
         let lone = peer.conn.on_lone_message(&mut outbox.ledger, byte_len, first);
         let Some(lone) = lone else { return false };
-        kept.set_directions(lone.directions);
+        saved_offer.set_directions(lone.directions);
         map.set_lone((lone.payload_start, lone.payload_len), lone.item);
         let kind = lone.kind;
         let buffers = core::slice::from_mut(token);
-        let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
+        let incoming = Incoming::mapped(pool, buffers, RdmaTarget::nothing(), map, stats);
         match kind {
             LoneKind::Call(to) => {
-                let asked = (to.xid, Some(Asked { to: &to, kept }));
+                let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
                 deliver((peer, address, outbox), asked, incoming, life, handler);
             }
             LoneKind::Reply(finished) => {

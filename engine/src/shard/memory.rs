@@ -23,7 +23,7 @@ pub(crate) struct Memory {
     pub zero: ZeroPage,
     pub bulk: BulkPool,
     /// For what moves by explicit RDMA.
-    pub landing: BulkPool,
+    pub rdma_buffers: BulkPool,
     /// What the pools were carved from.
     pub regions: Regions,
 }
@@ -67,9 +67,9 @@ impl Memory {
         let bulk_spec =
             PoolSpec { slots: bulk.count.value(), slot_len: bulk.len.as_usize(), align: 4096 };
 
-        let landing_spec = PoolSpec {
-            slots: budget.explicit.landing_count,
-            slot_len: budget.explicit.landing_len as usize,
+        let rdma_buffer_spec = PoolSpec {
+            slots: budget.explicit.rdma_buffer_count,
+            slot_len: budget.explicit.rdma_buffer_len as usize,
             align: 4096,
         };
         let received = RECEIVED | region_access(budget.explicit.exposure);
@@ -79,20 +79,22 @@ impl Memory {
         let mut send = maker.region("send slots", send_len, SENT)?;
         let mut zero = maker.region("padding", ZeroPage::region_len(zero_len), SENT)?;
         let mut big = maker.region("bulk buffers", bulk_spec.bulk_region_len(), received)?;
-        let mut land = maker.region("landing buffers", landing_spec.bulk_region_len(), received)?;
+        let mut land =
+            maker.region("rdma_buffers buffers", rdma_buffer_spec.bulk_region_len(), received)?;
         Ok(Memory {
             recv: RecvPool::new(&mut recv, &recv_spec).map_err(of("receive buffers"))?,
             send: SendPool::new(&mut send, &send_spec).map_err(of("send slots"))?,
             headers: Pool::new(&mut send, &headers_spec).map_err(of("header slots"))?,
             zero: ZeroPage::new(&mut zero, zero_len).map_err(of("padding"))?,
             bulk: BulkPool::new(&mut big, &bulk_spec).map_err(of("bulk buffers"))?,
-            landing: BulkPool::new(&mut land, &landing_spec).map_err(of("landing buffers"))?,
+            rdma_buffers: BulkPool::new(&mut land, &rdma_buffer_spec)
+                .map_err(of("rdma_buffers buffers"))?,
             regions: Regions(vec![
                 ("receive buffers", recv),
                 ("send slots", send),
                 ("padding", zero),
                 ("bulk buffers", big),
-                ("landing buffers", land),
+                ("rdma_buffers buffers", land),
             ]),
         })
     }

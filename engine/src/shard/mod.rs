@@ -1,7 +1,7 @@
 //! A shard: one thread's share of the engine, and everything it owns.
 //!
 //! ```text
-//!   letters ─▶ flush ─▶ poll ─▶ completions ─▶ settle ─▶ flush ─▶ refill ─▶ events ─▶ settle
+//!   mailbox ─▶ flush ─▶ poll ─▶ completions ─▶ RDMA steps ─▶ flush ─▶ refill ─▶ events ─▶ RDMA steps
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 
@@ -10,32 +10,32 @@ mod answers;
 #[doc(hidden)]
 pub mod audit;
 mod batch;
+mod call_timeouts;
 pub(crate) mod close;
 pub(crate) mod core;
 mod deadlines;
+pub(crate) mod doorbell;
 pub(crate) mod exposed;
 pub(crate) mod fetch;
 pub(crate) mod fetches;
 mod giving_up;
 pub(crate) mod groups;
-pub(crate) mod hold;
-pub(crate) mod inbox;
+pub mod handle;
 pub(crate) mod lane;
 pub(crate) mod layout;
-pub(crate) mod legs;
-pub mod letters;
 mod lone;
+pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub mod message;
 mod negotiate;
-mod news;
 pub(crate) mod offering;
 pub(crate) mod outbox;
-mod owing;
 pub mod peers;
 mod posting;
 pub(crate) mod prepare;
 pub mod properties;
+mod queue_events;
+pub(crate) mod rdma_steps;
 pub mod run;
 pub(crate) mod rx;
 mod stop;

@@ -13,14 +13,14 @@ use rpcrdma_proto::{Fatal, Start, Version, Versions};
 
 use super::core::Core;
 use super::peers::{Peer, Phase};
-use crate::control::Wish;
+use crate::control::ConnectOrder;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Provider};
 use crate::server::handler::Handler;
 
 /// What a connection came from, on the side that asked for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Attempt {
     /// The program's name for the attempt.
     pub id: ConnectId,
     /// Who was asked.
@@ -108,10 +108,11 @@ impl<P: Provider> Core<P> {
     }
 
     /// Asks once more for a connection whose predecessor is gone. Its place is still reserved.
-    pub fn ask_again<H: Handler>(&mut self, asked: Asked, handler: &mut H) {
-        let wish = Wish { shard: self.handle.shard(), to: asked.to, id: asked.id, again: true };
-        if !self.attachment.as_ref().is_some_and(|attachment| attachment.ask(wish)) {
-            self.handle.bell().disconnected();
+    pub fn ask_again<H: Handler>(&mut self, asked: Attempt, handler: &mut H) {
+        let order =
+            ConnectOrder { shard: self.handle.shard(), to: asked.to, id: asked.id, again: true };
+        if !self.attachment.as_ref().is_some_and(|attachment| attachment.ask(order)) {
+            self.handle.wakeup().disconnected();
             handler.on_refused(asked.id, ConnectError::Failed);
         }
     }

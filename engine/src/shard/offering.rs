@@ -7,7 +7,7 @@ use super::exposed::{Exposure, Exposures};
 use super::windows::{Exposer, Grant, NoKey};
 use crate::client::sink::Sink;
 use crate::error::CallRefused;
-use crate::landed::Landing;
+use crate::rdma_target::RdmaRange;
 
 /// There is no window, no buffer or no place left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +64,11 @@ impl Exposures {
         sink: Option<Sink>,
         len: u32,
     ) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].landing.len();
+        let first = self.entries[index as usize].rdma_buffers.len();
         let is_sink = sink.is_some();
         match sink {
             Some(sink) => self.keep_sink(index, want, sink)?,
-            None => self.take_landing(index, len)?,
+            None => self.take_rdma_buffer(index, len)?,
         }
         self.offer_writes(index, first, len)?;
         let entry = &mut self.entries[index as usize];
@@ -81,18 +81,18 @@ impl Exposures {
     /// Takes in a sink, which comes back with the end of the call.
     pub fn keep_sink(&mut self, index: u32, want: usize, sink: Sink) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
-        let first = entry.landing.len();
-        if entry.landing.remaining_capacity() < sink.pieces.len() {
+        let first = entry.rdma_buffers.len();
+        if entry.rdma_buffers.remaining_capacity() < sink.pieces.len() {
             return Err(Lacking::Places);
         }
-        entry.landing.extend(sink.pieces.into_iter().map(Some));
+        entry.rdma_buffers.extend(sink.pieces.into_iter().map(Some));
         entry.note_place(want, first, true)
     }
 
     /// Offers `len` bytes for the whole reply, behind all wants.
     pub fn offer_reply(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
-        let first = self.entries[index as usize].landing.len();
-        self.take_landing(index, len)?;
+        let first = self.entries[index as usize].rdma_buffers.len();
+        self.take_rdma_buffer(index, len)?;
         self.offer_writes(index, first, len)
     }
 
@@ -103,9 +103,9 @@ impl Exposures {
             let mut loan = self.land(index, left)?;
             loan.truncate(left);
             left -= loan.len();
-            let Exposures { entries, landing, .. } = &mut *self;
+            let Exposures { entries, rdma_buffers, .. } = &mut *self;
             let pushed = entries[index as usize].body.try_push(loan);
-            pushed.map_err(|full| too_many(landing, full.element()))?;
+            pushed.map_err(|full| too_many(rdma_buffers, full.element()))?;
         }
         let entry = &mut self.entries[index as usize];
         for at in 0..entry.body.len() {
@@ -139,27 +139,27 @@ impl Exposures {
         Ok(())
     }
 
-    fn take_landing(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
+    fn take_rdma_buffer(&mut self, index: u32, len: u32) -> Result<(), Lacking> {
         let mut left = len as usize;
         while left > 0 {
             let loan = self.land(index, left)?;
             left = left.saturating_sub(loan.len());
-            let Exposures { entries, landing, .. } = &mut *self;
-            let pushed = entries[index as usize].landing.try_push(Some(loan));
+            let Exposures { entries, rdma_buffers, .. } = &mut *self;
+            let pushed = entries[index as usize].rdma_buffers.try_push(Some(loan));
             pushed.map_err(|full| match full.element() {
-                Some(loan) => too_many(landing, loan),
+                Some(loan) => too_many(rdma_buffers, loan),
                 None => Lacking::Places,
             })?;
         }
         Ok(())
     }
 
-    /// Offers `len` bytes of the landing places from `first` on.
+    /// Offers `len` bytes of the rdma_buffers places from `first` on.
     fn offer_writes(&mut self, index: u32, first: usize, len: u32) -> Result<(), Lacking> {
         let entry = &mut self.entries[index as usize];
         let mut left = len as usize;
-        for at in first..entry.landing.len() {
-            let Some(loan) = &entry.landing[at] else { continue };
+        for at in first..entry.rdma_buffers.len() {
+            let Some(loan) = &entry.rdma_buffers[at] else { continue };
             let part = loan.len().min(left);
             if part == 0 {
                 continue;
@@ -173,29 +173,37 @@ impl Exposures {
         Ok(())
     }
 
-    /// A landing buffer, for a call that needs `left` bytes more.
+    /// A rdma_buffers buffer, for a call that needs `left` bytes more.
     fn land(&mut self, index: u32, left: usize) -> Result<Loan, Lacking> {
-        let Exposures { entries, landing, landing_len, landing_count, landing_kept, .. } = self;
-        if landing.free() <= *landing_kept {
-            landing.reclaim();
+        let Exposures {
+            entries,
+            rdma_buffers,
+            rdma_buffer_len,
+            rdma_buffer_count,
+            rdma_buffers_kept,
+            ..
+        } = self;
+        if rdma_buffers.free() <= *rdma_buffers_kept {
+            rdma_buffers.reclaim();
         }
-        if landing.free() > *landing_kept
-            && let Some(loan) = landing.take()
+        if rdma_buffers.free() > *rdma_buffers_kept
+            && let Some(loan) = rdma_buffers.take()
         {
             return Ok(loan);
         }
-        let Exposure { landing: writes, body, .. } = &entries[index as usize];
-        let has = writes.iter().flatten().chain(body).filter(|loan| landing.owns(loan)).count();
-        let needs = left.div_ceil((*landing_len).max(1) as usize);
-        let ever = *landing_count - *landing_kept;
+        let Exposure { rdma_buffers: writes, body, .. } = &entries[index as usize];
+        let has =
+            writes.iter().flatten().chain(body).filter(|loan| rdma_buffers.owns(loan)).count();
+        let needs = left.div_ceil((*rdma_buffer_len).max(1) as usize);
+        let ever = *rdma_buffer_count - *rdma_buffers_kept;
         Err(if has + needs > ever { Lacking::Ever } else { Lacking::Now })
     }
 }
 
 impl Exposure {
     fn note_place(&mut self, want: usize, first: usize, is_sink: bool) -> Result<(), Lacking> {
-        let count = (self.landing.len() - first) as u8;
-        let place = Landing { want: want as u8, first: first as u8, count, is_sink };
+        let count = (self.rdma_buffers.len() - first) as u8;
+        let place = RdmaRange { want: want as u8, first: first as u8, count, is_sink };
         self.places.try_push(place).map_err(|_| Lacking::Places)
     }
 
@@ -205,7 +213,7 @@ impl Exposure {
 }
 
 /// A call has no place for one more piece.
-fn too_many(landing: &mut BulkPool, loan: Loan) -> Lacking {
-    drop(landing.give_back(loan));
+fn too_many(rdma_buffers: &mut BulkPool, loan: Loan) -> Lacking {
+    drop(rdma_buffers.give_back(loan));
     Lacking::Places
 }

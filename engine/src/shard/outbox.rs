@@ -11,9 +11,9 @@ use rpcrdma_xdr::error::NoRoom;
 
 use super::deadlines::Deadlines;
 use super::exposed::Exposures;
+use super::handle::ShardHandle;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
-use super::letters::ShardHandle;
 use super::message::{After, Bulk, Head, Headers, ITEMS_MAX, Item, Messages};
 use super::peers::{Peer, Peers};
 use crate::client::call::{WANTS_MAX, Wanted};
@@ -49,7 +49,7 @@ pub(crate) struct Outbox {
     /// What the call under construction wants of its reply.
     pub wants: Vec<Wanted>,
     /// Those who wait for messages that have completed, or were given up.
-    pub ripe: Vec<After>,
+    pub released: Vec<After>,
     /// Bytes that the device copies while posting.
     pub inline_len: u32,
     /// Short messages to be posted before everything in the lanes.
@@ -90,7 +90,7 @@ impl Outbox {
         let ready = Vec::with_capacity(2 * peers_max);
         let returned = Vec::with_capacity(RETURNED_MAX);
         let leaked = 0;
-        let ripe = Vec::with_capacity(messages.len());
+        let released = Vec::with_capacity(messages.len());
         let deadlines = Deadlines::new(ledger.calls.slots());
         Outbox {
             home,
@@ -108,7 +108,7 @@ impl Outbox {
             deadlines,
             draft: Draft::default(),
             wants: Vec::with_capacity(WANTS_MAX),
-            ripe,
+            released,
             inline_len,
             express: ArrayVec::new(),
             ready,
@@ -216,14 +216,14 @@ impl Outbox {
 
     #[cold]
     fn release_body(&mut self, index: u32) {
-        let Outbox { send, headers, messages, returned, exposures, ripe, .. } = self;
+        let Outbox { send, headers, messages, returned, exposures, released, .. } = self;
         let after = messages.head(index).after;
         if let After::Called(exposure) = after {
             // The peer may read them until its rights are dead.
             exposures.at(exposure).kept.extend(messages.body_mut(index).pieces.drain(..));
         }
         if after != After::Nobody {
-            ripe.push(after);
+            released.push(after);
         }
         let body = messages.body_mut(index);
         body.slots.drain(..).for_each(|slot| send.put(slot));

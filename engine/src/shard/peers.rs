@@ -11,7 +11,7 @@ use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
 use super::lane::Lane;
 use super::message::NONE;
-use super::negotiate::Asked;
+use super::negotiate::Attempt;
 use crate::error::CloseReason;
 use crate::provider::shortly_before_end;
 
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
     /// Since when a request for changes of properties waits for its answer.
     pub asking_since: Option<u64>,
     /// What it came from, on the side that asked for it.
-    pub connect: Option<Asked>,
+    pub connect: Option<Attempt>,
     /// Whether it is asked for once more when it is gone.
     pub again: bool,
 }
@@ -66,7 +66,7 @@ impl Peer {
         conn: Connection,
         id: PeerId,
         qp_num: u32,
-        connect: Option<Asked>,
+        connect: Option<Attempt>,
         until: u64,
     ) -> Peer {
         let phase = Phase::Opening { until };

@@ -11,20 +11,20 @@ impl<P: Provider> Core<P> {
     /// Whether there is anything to post that is not held.
     #[inline]
     pub fn is_due(&mut self, now: u64) -> bool {
-        !self.outbox.is_idle() && (!self.hold.is_on() || self.lets_go(now))
+        !self.outbox.is_idle() && (!self.doorbell.is_on() || self.lets_go(now))
     }
 
     /// Whether what is pending leaves now. Held are short messages only, while slots are left.
     fn lets_go(&mut self, now: u64) -> bool {
-        let Core { outbox, hold, life, .. } = self;
+        let Core { outbox, doorbell, life, .. } = self;
         let is_held = outbox.is_short_only() && outbox.send.free() > 0 && !life.is_stopping();
-        !is_held || hold.lets_go(outbox.express.len(), now)
+        !is_held || doorbell.lets_go(outbox.express.len(), now)
     }
 
     /// Posts everything that is pending.
     #[inline]
     pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
-        self.hold.on_left();
+        self.doorbell.on_left();
         if !self.outbox.express.is_empty() {
             let Core { io, outbox, peers, .. } = self;
             io.flush_express(outbox, peers);
@@ -91,7 +91,7 @@ impl<P: Provider> Core<P> {
                 // Without Receives nobody can be heard any more, and nobody would say so.
                 Some(PostError::QpGone | PostError::Invalid) => {
                     if !self.life.is_stopping() {
-                        self.news.on_lost();
+                        self.queue_events.on_lost();
                     }
                     return;
                 }

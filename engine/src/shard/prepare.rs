@@ -9,7 +9,7 @@ use super::exposed::Exposures;
 use super::fetch::{OFFER_TOO_LONG, buffers_needed};
 use super::outbox::Outbox;
 use crate::incoming::Map;
-use crate::server::ticket::KeptOffer;
+use crate::server::ticket::SavedOffer;
 
 /// The transmissions of one message.
 pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
@@ -40,14 +40,14 @@ pub(crate) fn prepare_call(
     conn: &Connection,
     message: &Message<'_>,
     parts: &[Part],
-    (map, kept): (&mut Map, &mut KeptOffer),
+    (map, saved_offer): (&mut Map, &mut SavedOffer),
     exposures: &Exposures,
 ) -> Result<Whole, Violation> {
-    kept.clear();
+    saved_offer.clear();
     map.clear();
     let placed = conn.find_call(message, parts, map)?;
     // wire.md W6: an offer whose reply would have too long a header.
-    if !kept.set(&message.offer()) {
+    if !saved_offer.set(&message.offer()) {
         return Err(OFFER_TOO_LONG);
     }
     if !placed.is_here() {

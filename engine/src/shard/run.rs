@@ -10,7 +10,7 @@ use rpcrdma_mempool::Region;
 
 use super::audit::Audit;
 use super::core::Core;
-use super::letters::ShardHandle;
+use super::handle::ShardHandle;
 use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::SetupError;
@@ -149,7 +149,7 @@ impl<P: Provider, H: Handler> Shard<P, H> {
         self.core.bulk.poison(byte);
         self.core.outbox.send.poison(byte);
         self.core.outbox.headers.poison(byte);
-        self.core.outbox.exposures.landing.poison(byte);
+        self.core.outbox.exposures.rdma_buffers.poison(byte);
     }
 
     /// Counts everything that the shard has, for tests that look whether anything is missing.

@@ -18,16 +18,16 @@ use super::waiting::Waiting;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming};
-use crate::landed::Landed;
 use crate::payload::Payload;
 use crate::provider::Provider;
+use crate::rdma_target::RdmaTarget;
 use crate::server::call::Call;
 use crate::server::handler::Handler;
-use crate::server::reply::{Asked, Reply};
+use crate::server::reply::{Reply, ReplyContext};
 
 /// What a completion says of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Came {
+pub(crate) struct RecvInfo {
     /// Bytes received.
     pub byte_len: u32,
     /// The key of ours that the peer has given up with it.
@@ -35,7 +35,7 @@ pub(crate) struct Came {
 }
 
 /// What became of a transmission.
-pub(super) enum Fate {
+pub(super) enum Disposition {
     /// The transmission is done with.
     Done,
     /// The buffer is a part of a group that is not whole.
@@ -68,7 +68,7 @@ impl<P: Provider> Core<P> {
     pub fn on_receive<H: Handler>(
         &mut self,
         token: RecvToken,
-        came: Came,
+        recv: RecvInfo,
         qp_num: u32,
         now: u64,
         handler: &mut H,
@@ -78,7 +78,7 @@ impl<P: Provider> Core<P> {
             self.free_buffer(token);
             return;
         };
-        self.receive(index, token, (came, true), now, handler);
+        self.receive(index, token, (recv, true), now, handler);
     }
 
     /// A transmission has arrived. With `may_wait`, it waits where no slot is free to answer it;
@@ -88,7 +88,7 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         token: RecvToken,
-        (came, may_wait): (Came, bool),
+        (recv, may_wait): (RecvInfo, bool),
         now: u64,
         handler: &mut H,
     ) {
@@ -100,13 +100,13 @@ impl<P: Provider> Core<P> {
         // not even looked at. The order of a peer's messages is kept.
         if may_wait && (peer.waiting > 0 || !outbox.has_slot_for(&peer.lane)) {
             let qp_num = peer.qp_num;
-            return waiting.push(peer, Waiting { token, came, qp_num });
+            return waiting.push(peer, Waiting { token, recv, qp_num });
         }
-        let first = first_segment(pool, &token, came.byte_len);
-        if peer.phase != Phase::Up || came.invalidated.is_some() {
-            return self.receive_other(index, token, came, now, handler);
+        let first = first_segment(pool, &token, recv.byte_len);
+        if peer.phase != Phase::Up || recv.invalidated.is_some() {
+            return self.receive_other(index, token, recv, now, handler);
         }
-        let plain = match first.len() == came.byte_len as usize {
+        let plain = match first.len() == recv.byte_len as usize {
             true => peer.conn.on_plain_message(&mut outbox.ledger, first),
             false => None,
         };
@@ -122,9 +122,9 @@ impl<P: Provider> Core<P> {
             }
             // What belongs to a group is no message of its own.
             None if peer.group_until.is_some() => {
-                return self.receive_other(index, token, came, now, handler);
+                return self.receive_other(index, token, recv, now, handler);
             }
-            None => return self.receive_long(index, token, came, now, handler),
+            None => return self.receive_long(index, token, recv, now, handler),
         }
         self.free_buffer(token);
     }
@@ -135,14 +135,14 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         mut token: RecvToken,
-        came: Came,
+        recv: RecvInfo,
         now: u64,
         handler: &mut H,
     ) {
-        if self.receive_lone(index, &mut token, came.byte_len, handler) {
+        if self.receive_lone(index, &mut token, recv.byte_len, handler) {
             return self.free_buffer(token);
         }
-        self.receive_other(index, token, came, now, handler);
+        self.receive_other(index, token, recv, now, handler);
     }
 
     /// A transmission that is not a plain message.
@@ -151,64 +151,67 @@ impl<P: Provider> Core<P> {
         &mut self,
         index: u32,
         mut token: RecvToken,
-        came: Came,
+        recv: RecvInfo,
         now: u64,
         handler: &mut H,
     ) {
         loop {
-            let mut fate = self.interpret(index, came.byte_len, &token);
+            let mut disposition = self.interpret(index, recv.byte_len, &token);
             // Any message may be the one that says that the peer speaks our version.
             self.note_ready(index, now, handler);
-            if !matches!(fate, Fate::Exposed(..) | Fate::Complete(_) | Fate::Park) {
-                self.note_invalidated(index, came);
+            if !matches!(
+                disposition,
+                Disposition::Exposed(..) | Disposition::Complete(_) | Disposition::Park
+            ) {
+                self.note_invalidated(index, recv);
             }
-            if let Fate::Aborted { again, id, why } = fate {
+            if let Disposition::Aborted { again, id, why } = disposition {
                 self.fail_call(index, id, CallError::BadReply(why), handler);
-                fate = if again { Fate::Again } else { Fate::Done };
+                disposition = if again { Disposition::Again } else { Disposition::Done };
             }
             let buffers = core::slice::from_mut(&mut token);
-            match fate {
-                Fate::Done | Fate::Aborted { .. } => break,
+            match disposition {
+                Disposition::Done | Disposition::Aborted { .. } => break,
                 // The report may have taken the slot that was there to answer the message.
-                Fate::Again if self.outbox.send.free() == 0 => {
+                Disposition::Again if self.outbox.send.free() == 0 => {
                     let Some(peer) = self.peers.at(index) else { break };
                     let qp_num = peer.qp_num;
-                    return self.waiting.push_first(peer, Waiting { token, came, qp_num });
+                    return self.waiting.push_first(peer, Waiting { token, recv, qp_num });
                 }
-                Fate::Again => continue,
-                Fate::Settled(outcome) => {
+                Disposition::Again => continue,
+                Disposition::Settled(outcome) => {
                     self.settle_properties(index, &outcome, handler);
                     break;
                 }
-                Fate::Call(to) => {
+                Disposition::Call(to) => {
                     self.deliver_call(index, to, buffers, handler);
                     break;
                 }
-                Fate::Reply(id) => {
+                Disposition::Reply(id) => {
                     self.deliver_reply(index, id, buffers, handler);
                     break;
                 }
-                Fate::Failed(id, error) => {
+                Disposition::Failed(id, error) => {
                     self.fail_call(index, id, error, handler);
                     break;
                 }
-                Fate::Fetch(to, part, needs) => {
+                Disposition::Fetch(to, part, needs) => {
                     let came = (Buffers::from_iter([token]), &[part][..]);
                     return self.fetch_call(index, to, needs, came);
                 }
-                Fate::Exposed(place, part) => {
+                Disposition::Exposed(place, part) => {
                     let reply = Ok((Buffers::from_iter([token]), &[part][..]));
-                    return self.end_exposed(place, reply, came.invalidated, handler);
+                    return self.end_exposed(place, reply, recv.invalidated, handler);
                 }
-                Fate::Park => {
-                    self.note_invalidated(index, came);
+                Disposition::Park => {
+                    self.note_invalidated(index, recv);
                     return self.park(index, token, now);
                 }
-                Fate::Complete(complete) => {
-                    self.on_group(index, complete, token, came, handler);
+                Disposition::Complete(complete) => {
+                    self.on_group(index, complete, token, recv, handler);
                     return;
                 }
-                Fate::Close(why) => {
+                Disposition::Close(why) => {
                     self.close(index, why, now, handler);
                     break;
                 }
@@ -220,8 +223,8 @@ impl<P: Provider> Core<P> {
 
     /// A message that is not the reply to a call with memory exposed may have taken a right back.
     #[inline]
-    pub(super) fn note_invalidated(&mut self, index: u32, came: Came) {
-        if let Some(rkey) = came.invalidated {
+    pub(super) fn note_invalidated(&mut self, index: u32, recv: RecvInfo) {
+        if let Some(rkey) = recv.invalidated {
             self.outbox.exposures.on_invalidated(index, rkey);
         }
     }
@@ -241,20 +244,25 @@ impl<P: Provider> Core<P> {
 
     /// Asks the protocol what a transmission means.
     #[inline]
-    fn interpret(&mut self, index: u32, byte_len: u32, token: &RecvToken) -> Fate {
-        let Core { peers, pool, outbox, map, kept, stats, .. } = self;
-        let Some(peer) = peers.at(index) else { return Fate::Done };
+    fn interpret(&mut self, index: u32, byte_len: u32, token: &RecvToken) -> Disposition {
+        let Core { peers, pool, outbox, map, saved_offer, stats, .. } = self;
+        let Some(peer) = peers.at(index) else { return Disposition::Done };
         if matches!(peer.phase, Phase::Closing { .. } | Phase::Leaving { .. }) {
             stats.late.add(1);
-            return Fate::Done;
+            return Disposition::Done;
         }
         let at = Received { buffer: token.index(), byte_len };
         let first = first_segment(pool, token, byte_len);
         match peer.conn.on_transmission(&mut outbox.ledger, at, first) {
             Ingress::Call(message) => {
                 let parts = core::slice::from_ref(&message.part);
-                let result =
-                    prepare_call(&peer.conn, &message, parts, (map, kept), &outbox.exposures);
+                let result = prepare_call(
+                    &peer.conn,
+                    &message,
+                    parts,
+                    (map, saved_offer),
+                    &outbox.exposures,
+                );
                 let to = message.reply_to();
                 let part = message.part;
                 self.judge_call(index, to, part, result)
@@ -265,39 +273,39 @@ impl<P: Provider> Core<P> {
                 let (via, part) = (message.via, message.part);
                 self.judge_reply(index, id, (via, part), result)
             }
-            Ingress::Partial => Fate::Park,
+            Ingress::Partial => Disposition::Park,
             Ingress::Control(Control { answer, .. }) => {
                 if let Some(send) = answer {
                     outbox.control(peer, &send);
                 }
-                Fate::Done
+                Disposition::Done
             }
-            Ingress::Settled(outcome) => Fate::Settled(outcome),
-            Ingress::Failed(id, refusal) => Fate::Failed(id, CallError::Rejected(refusal)),
-            Ingress::Again(id, refusal) => Fate::Failed(id, CallError::FormRefused(refusal)),
+            Ingress::Settled(outcome) => Disposition::Settled(outcome),
+            Ingress::Failed(id, refusal) => Disposition::Failed(id, CallError::Rejected(refusal)),
+            Ingress::Again(id, refusal) => Disposition::Failed(id, CallError::FormRefused(refusal)),
             Ingress::ReplyRefused { .. } => {
                 stats.reported.add(1);
-                Fate::Done
+                Disposition::Done
             }
             Ingress::BadReply { id, violation, report } => {
                 // The call fails here, whether the responder learns of it or not.
                 let _is_told = outbox.report(peer, &report);
-                Fate::Failed(id, CallError::BadReply(violation))
+                Disposition::Failed(id, CallError::BadReply(violation))
             }
             Ingress::Reject(report) => told(outbox.report(peer, &report)),
             Ingress::Ignored(reason) => {
                 stats.ignored.add(1);
                 stats.late_replies.add((reason == Ignored::LateReply).into());
-                Fate::Done
+                Disposition::Done
             }
-            Ingress::Fatal(why) => Fate::Close(CloseReason::Protocol(why)),
-            Ingress::Complete(complete) => Fate::Complete(complete),
+            Ingress::Fatal(why) => Disposition::Close(CloseReason::Protocol(why)),
+            Ingress::Complete(complete) => Disposition::Complete(complete),
             Ingress::Aborted(Aborted { report, again, failed }) => {
                 match (self.abort(index, &report), failed) {
-                    (false, _) => Fate::Close(CloseReason::NotTaking),
-                    (true, Some((id, why))) => Fate::Aborted { again, id, why },
-                    (true, None) if again => Fate::Again,
-                    (true, None) => Fate::Done,
+                    (false, _) => Disposition::Close(CloseReason::NotTaking),
+                    (true, Some((id, why))) => Disposition::Aborted { again, id, why },
+                    (true, None) if again => Disposition::Again,
+                    (true, None) => Disposition::Done,
                 }
             }
         }
@@ -310,17 +318,17 @@ impl<P: Provider> Core<P> {
         to: ReplyTo,
         part: Part,
         result: Result<Whole, Violation>,
-    ) -> Fate {
+    ) -> Disposition {
         let violation = match result {
-            Ok(Whole::Here) => return Fate::Call(to),
-            Ok(Whole::Remote(needs)) => return Fate::Fetch(to, part, needs),
+            Ok(Whole::Here) => return Disposition::Call(to),
+            Ok(Whole::Remote(needs)) => return Disposition::Fetch(to, part, needs),
             Err(violation) => violation,
         };
         let Core { peers, outbox, .. } = self;
         if let Some(peer) = peers.at(index) {
             outbox.reject(peer, &to, violation);
         }
-        Fate::Done
+        Disposition::Done
     }
 
     /// A reply that breaks a rule of placement is reported, and its call fails.
@@ -330,11 +338,11 @@ impl<P: Provider> Core<P> {
         id: CallId,
         (via, part): (Via, Part),
         result: Result<(), Violation>,
-    ) -> Fate {
+    ) -> Disposition {
         let Err(violation) = result else {
             return match self.exposure_of(index, id) {
-                None => Fate::Reply(id),
-                Some(place) => Fate::Exposed(place, part),
+                None => Disposition::Reply(id),
+                Some(place) => Disposition::Exposed(place, part),
             };
         };
         let Core { peers, outbox, .. } = self;
@@ -344,7 +352,7 @@ impl<P: Provider> Core<P> {
             // The call fails here, whether the responder learns of it or not.
             let _is_told = outbox.report(peer, &report);
         }
-        Fate::Failed(id, CallError::BadReply(violation))
+        Disposition::Failed(id, CallError::BadReply(violation))
     }
 
     pub(super) fn deliver_call<H: Handler>(
@@ -354,13 +362,13 @@ impl<P: Provider> Core<P> {
         buffers: &mut [RecvToken],
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, map, kept, stats, life, .. } = self;
+        let Core { peers, pool, outbox, map, saved_offer, stats, life, .. } = self;
         let Some((peer, address)) = peers.with_address(index) else { return };
         if peer.phase != Phase::Up {
             return;
         }
-        let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
-        let asked = (to.xid, Some(Asked { to: &to, kept }));
+        let incoming = Incoming::mapped(pool, buffers, RdmaTarget::nothing(), map, stats);
+        let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
         deliver((peer, address, outbox), asked, incoming, life, handler);
     }
 
@@ -375,7 +383,7 @@ impl<P: Provider> Core<P> {
         let Some(peer) = peers.at(index) else { return };
         let Some(finished) = peer.conn.finish_call(&mut outbox.ledger, id) else { return };
         stats.calls_done.add(1);
-        let incoming = Incoming::mapped(pool, buffers, Landed::nothing(), map, stats);
+        let incoming = Incoming::mapped(pool, buffers, RdmaTarget::nothing(), map, stats);
         handler.on_reply(Completion::new(peer.id, finished.token, incoming));
     }
 
@@ -409,7 +417,7 @@ impl<P: Provider> Core<P> {
         self.stats.calls_done.add(1);
         self.stats.calls_failed.add(1);
         let (id, token) = (peer.id, finished.token);
-        handler.on_reply(Completion::failed(id, token, (call, error), Landed::nothing()));
+        handler.on_reply(Completion::failed(id, token, (call, error), RdmaTarget::nothing()));
     }
 }
 
@@ -418,7 +426,7 @@ impl<P: Provider> Core<P> {
 #[inline(always)]
 pub(super) fn deliver<'a, H: Handler>(
     (peer, address, outbox): (&'a mut Peer, &'a SocketAddr, &'a mut Outbox),
-    (xid, asked): (u32, Option<Asked<'a>>),
+    (xid, asked): (u32, Option<ReplyContext<'a>>),
     incoming: Incoming<'a>,
     life: &Life,
     handler: &mut H,
@@ -451,6 +459,6 @@ pub(crate) fn turn_back(peer: &mut Peer, outbox: &mut Outbox, to: &ReplyTo, life
 }
 
 /// What becomes of a connection whose peer was, or was not, told of its error.
-fn told(is_told: bool) -> Fate {
-    if is_told { Fate::Done } else { Fate::Close(CloseReason::NotTaking) }
+fn told(is_told: bool) -> Disposition {
+    if is_told { Disposition::Done } else { Disposition::Close(CloseReason::NotTaking) }
 }

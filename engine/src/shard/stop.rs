@@ -12,7 +12,7 @@
 use rpcrdma_proto::Role;
 
 use super::core::Core;
-use super::inbox::End;
+use super::mailbox::End;
 use super::peers::{Peer, Phase};
 use crate::error::CloseReason;
 use crate::provider::Provider;
@@ -52,7 +52,7 @@ impl<P: Provider> Core<P> {
     #[cold]
     pub fn break_down(&mut self) {
         self.attachment = None;
-        self.handle.bell().end(End::Panicked);
+        self.handle.wakeup().end(End::Panicked);
         self.life.stop(0);
         for index in 0..self.peers.capacity() {
             if let Some(peer) = self.peers.at(index) {
@@ -65,7 +65,7 @@ impl<P: Provider> Core<P> {
 
     /// Whether a panic has left the shard half done.
     pub fn is_broken(&self) -> bool {
-        self.handle.bell().ended().is_some()
+        self.handle.wakeup().ended().is_some()
     }
 
     /// Closes the connections that have nothing left to finish; all of them if time is over.

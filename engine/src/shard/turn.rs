@@ -3,14 +3,14 @@
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
 use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
 
-use super::letters::ShardHandle;
+use super::handle::ShardHandle;
 use super::outbox::Outbox;
 use super::peers::{PeerId, Peers, Phase};
 use super::windows::Exposer;
 use crate::client::call::{CallBuilder, CallHandle};
 use crate::error::CallRefused;
 use crate::payload::Payload;
-use crate::server::reply::{Answer, Asked, Reply};
+use crate::server::reply::{Answer, Reply, ReplyContext};
 use crate::server::ticket::{Finished, Ticket};
 
 /// RPC message types (RFC 5531 section 9).
@@ -72,7 +72,7 @@ impl Turn<'_> {
             return false;
         }
         deadlines.cancel(slot, name);
-        self.handle.bell().ring();
+        self.handle.wakeup().ring();
         true
     }
 
@@ -98,7 +98,7 @@ impl Turn<'_> {
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
         ticket.home = None;
         let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
-        let asked = Asked { to: &ticket.to, kept: &ticket.offer };
+        let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
         let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Turn<'_> {
     /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
     /// costs.
     pub fn release(&mut self, loan: Loan) {
-        release(self.pool, self.bulk, &mut self.outbox.exposures.landing, loan);
+        release(self.pool, self.bulk, &mut self.outbox.exposures.rdma_buffers, loan);
     }
 
     /// What is known of a peer.
@@ -152,11 +152,11 @@ impl Turn<'_> {
 pub(crate) fn release(
     pool: &mut RecvPool,
     bulk: &mut BulkPool,
-    landing: &mut BulkPool,
+    rdma_buffers: &mut BulkPool,
     loan: Loan,
 ) {
     if let Err(other) = bulk.give_back(loan)
-        && let Err(other) = landing.give_back(other)
+        && let Err(other) = rdma_buffers.give_back(other)
         && let Err(foreign) = pool.give_back(other)
     {
         drop(foreign);

@@ -10,7 +10,7 @@ use rpcrdma_mempool::RecvToken;
 
 use super::core::Core;
 use super::peers::Peer;
-use super::rx::Came;
+use super::rx::RecvInfo;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
 
@@ -18,7 +18,7 @@ use crate::server::handler::Handler;
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub token: RecvToken,
-    pub came: Came,
+    pub recv: RecvInfo,
     pub qp_num: u32,
 }
 
@@ -92,9 +92,9 @@ impl<P: Provider> Core<P> {
                 peer.waiting -= 1;
             }
             let before = waiting.list.len();
-            let Some(Waiting { token, came, .. }) = waiting.list.remove(at) else { return };
+            let Some(Waiting { token, recv, .. }) = waiting.list.remove(at) else { return };
             match index {
-                Some(index) => self.receive(index, token, (came, false), now, handler),
+                Some(index) => self.receive(index, token, (recv, false), now, handler),
                 None => self.free_buffer(token),
             }
             // It was put to the front: what comes next has moved by one.

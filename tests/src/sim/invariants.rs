@@ -100,7 +100,7 @@ pub fn check_pair(ends: [&PeerAudit; 2]) -> Result<(), Violation> {
 /// # Errors
 /// If anything of it is not at home.
 pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<(), Violation> {
-    let Audit { spares, bulk, landing, windows, send, headers, messages, .. } = audit;
+    let Audit { spares, bulk, rdma_buffers, windows, send, headers, messages, .. } = audit;
     let lent = |name: &str, it: &Lent, sliced: usize| {
         let lost = it.lost + sliced;
         match it.home + it.returning + lost == it.total && (lost == 0 || keeps_rights) {
@@ -115,7 +115,7 @@ pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<
     // A program has one buffer that it sends slices of.
     let found = lent("segments", spares, 0)
         .and(lent("bulk buffers", bulk, audit.slices_lost.min(1)))
-        .and(lent("landing buffers", landing, 0))
+        .and(lent("RDMA buffers", rdma_buffers, 0))
         .and(held("windows", windows))
         .and(held("send slots", send))
         .and(held("header slots", headers))
@@ -176,19 +176,19 @@ fn posted(state: &State<'_>) -> Result<(), String> {
 /// What a program takes out of a message may be a segment, its own buffer or one of the engine's.
 fn loans(state: &State<'_>) -> Result<(), String> {
     let State { audit, loans_kept, .. } = *state;
-    let pools = [audit.spares, audit.bulk, audit.landing];
+    let pools = [audit.spares, audit.bulk, audit.rdma_buffers];
     let found = |it: &Lent| it.home + it.leaving + it.returning + it.lost;
     let may_be_lost = state.keeps_rights || state.is_lost;
     let total: usize = pools.iter().map(|it| it.total).sum();
     let sum = pools.iter().map(found).sum::<usize>() + loans_kept;
-    // What waits in letters is seen when the letters are read.
-    let unseen = audit.letters * LETTER_LOANS + usize::from(state.is_lost) * total;
+    // Answers that wait in the mailbox are seen when it is read.
+    let unseen = audit.answers * ANSWER_LOANS + usize::from(state.is_lost) * total;
     let is_right = pools.iter().all(|it| found(it) <= it.total && (it.lost == 0 || may_be_lost));
     match is_right && sum <= total && sum + unseen >= total {
         true => Ok(()),
         false => {
-            let letters = audit.letters;
-            Err(format!("{pools:?}, {loans_kept} with the program, {letters} letters"))
+            let answers = audit.answers;
+            Err(format!("{pools:?}, {loans_kept} with the program, {answers} answers"))
         }
     }
 }
@@ -295,4 +295,4 @@ fn equal(total: usize, found: usize, what: &str, parts: &[usize]) -> Result<(), 
 }
 
 /// Loans of an answer that was made elsewhere: the scripts have one item at most.
-const LETTER_LOANS: usize = 1;
+const ANSWER_LOANS: usize = 1;

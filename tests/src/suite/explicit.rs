@@ -7,7 +7,7 @@ use rpcrdma_engine::{Provider, Want};
 use crate::script::{Order, Part, Place, Random, Script};
 use crate::world::{Open, Plan, World, large};
 
-/// Bytes of a landing buffer in these scenarios.
+/// Bytes of a RDMA buffer in these scenarios.
 pub const LANDING: u32 = 16 << 10;
 /// Bytes of a message that needs no more than one Send.
 const INLINE: u32 = 4 << 10;
@@ -47,7 +47,7 @@ fn generous(version: &str) -> Plan {
     plan
 }
 
-/// Lengths at every edge: of words, of a Send, of landing buffers.
+/// Lengths at every edge: of words, of a Send, of RDMA buffers.
 fn edges() -> impl Iterator<Item = u32> {
     let near = |edge: u32, by: u32| edge - by..=edge + by;
     let buffers = [1, 2, 3, 7, 15].into_iter().flat_map(move |count| near(count * LANDING, 2));

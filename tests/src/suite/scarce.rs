@@ -35,7 +35,7 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Two clients that each want all landing buffers of a server get them one after the other; those
+/// Two clients that each want all RDMA buffers of a server get them one after the other; those
 /// who want none are not held up.
 pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 3, ..plan("two") };
@@ -95,7 +95,7 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     assert!(refused.is_err_and(|why| !is_passing(why)), "{refused:?}");
     world.round(0, peer, &script.place(Place::Into(2)));
     world.check_all_home();
-    // Too few landing buffers.
+    // Too few RDMA buffers.
     let mut few_buffers = plan("two");
     few_buffers.call.explicit.buffers.count = 4;
     let (mut world, peer) = World::pair(open, &few_buffers);

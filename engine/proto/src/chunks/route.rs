@@ -6,7 +6,7 @@
 //! ```
 //! The first way of the reply with which some way of the call goes together is taken, and of those
 //! the first (wire.md C10). How many segments there will be is not known yet: a memory piece, or a
-//! landing buffer, is counted as one.
+//! RDMA buffer, is counted as one.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_MAX};
@@ -125,7 +125,7 @@ impl Ends<'_> {
             return fits.then_some(ReplyWay { writes, reply: 0, lists_len });
         }
         let reply = u32::try_from(stream).ok()?;
-        let buffers = self.landing(reply, demand.explicit)?;
+        let buffers = self.rdma_buffers(reply, demand.explicit)?;
         if !demand.can_have_written(writes, buffers) {
             return None;
         }
@@ -167,7 +167,7 @@ impl Ends<'_> {
         let spread = spread(payload, items, call.reads).ok()?;
         let stream = spread.stream;
         let body = if call.is_fetched { stream } else { 0 };
-        let mut entries = if call.is_fetched { self.landing(body, explicit)? } else { 0 };
+        let mut entries = if call.is_fetched { self.rdma_buffers(body, explicit)? } else { 0 };
         if entries > explicit.body_max {
             return None;
         }
@@ -221,7 +221,7 @@ impl Ends<'_> {
     }
 
     /// The segments of so many bytes of memory that the engine provides.
-    fn landing(&self, len: u32, explicit: Explicit) -> Option<u32> {
+    fn rdma_buffers(&self, len: u32, explicit: Explicit) -> Option<u32> {
         self.fits_segments(explicit.buffers(len)?)
     }
 
@@ -245,8 +245,8 @@ impl Want {
 impl Explicit {
     /// Landing buffers for so many bytes.
     fn buffers(self, len: u32) -> Option<u32> {
-        let is_possible = self.enabled && self.landing_len > 0;
-        is_possible.then(|| len.div_ceil(self.landing_len))
+        let is_possible = self.enabled && self.rdma_buffer_len > 0;
+        is_possible.then(|| len.div_ceil(self.rdma_buffer_len))
     }
 }
 

@@ -174,7 +174,7 @@ impl Open {
     /// the sinks.
     pub fn new(route: &CallRoute, demand: &CallDemand<'_>, content: &Content, spare: u32) -> Self {
         let mut open = Self::default();
-        let landing = demand.explicit.landing_len;
+        let landing = demand.explicit.rdma_buffer_len;
         for index in route.items.iter() {
             let pieces = content.items[index].pieces as usize;
             let list = open.memory.expose(&content.bulk[index], pieces);

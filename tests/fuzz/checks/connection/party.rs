@@ -131,7 +131,7 @@ impl Party {
             .map(|len| any_want(choices, content.stream_len(), len))
             .collect();
         let enabled = choices.flag();
-        let landing_len = if enabled { choices.pick(&[1 << 16, 0, 3000]) } else { 0 };
+        let rdma_buffer_len = if enabled { choices.pick(&[1 << 16, 0, 3000]) } else { 0 };
         let demand = CallDemand {
             payload: content.payload.len() as u32,
             items: &content.items,
@@ -139,7 +139,7 @@ impl Party {
             reply_payload_max: answer.stream_len(),
             gather_max: 3 + choices.below(16),
             copy_max: 0,
-            explicit: Explicit { enabled, ..Explicit::unlimited(landing_len) },
+            explicit: Explicit { enabled, ..Explicit::unlimited(rdma_buffer_len) },
         };
         let planned = self.plan(id, &content, &demand);
         match planned {

@@ -10,7 +10,7 @@ use rpcrdma_proto::CallTable;
 
 /// Since when calls were seen.
 #[derive(Debug)]
-pub(crate) struct Owing {
+pub(crate) struct CallTimeouts {
     timeout: u64,
     /// By slot, in nanoseconds of the shard's clock. Empty if a peer may owe an answer for ever.
     since: Box<[u64]>,
@@ -18,16 +18,16 @@ pub(crate) struct Owing {
     per_tick: u32,
 }
 
-impl Owing {
+impl CallTimeouts {
     /// For `calls` slots, looked at every `tick` nanoseconds.
-    pub fn new(timeout: Option<Duration>, calls: u32, tick: u64) -> Owing {
+    pub fn new(timeout: Option<Duration>, calls: u32, tick: u64) -> CallTimeouts {
         let Some(timeout) = timeout else {
-            return Owing { timeout: u64::MAX, since: Box::new([]), next: 0, per_tick: 0 };
+            return CallTimeouts { timeout: u64::MAX, since: Box::new([]), next: 0, per_tick: 0 };
         };
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let ticks = u32::try_from(timeout / ROUNDS / tick).unwrap_or(u32::MAX).max(1);
         let since = vec![0; calls as usize].into();
-        Owing { timeout, since, next: 0, per_tick: calls.div_ceil(ticks) }
+        CallTimeouts { timeout, since, next: 0, per_tick: calls.div_ceil(ticks) }
     }
 
     /// Slots to be looked at in one tick.
@@ -69,29 +69,29 @@ mod tests {
     #[test]
     fn an_xid_that_comes_again_is_not_the_call_that_had_it() {
         let mut calls = CallTable::new(1);
-        let mut owing = Owing::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
+        let mut call_timeouts = CallTimeouts::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
         let first = sent(&mut calls);
-        assert_eq!(owing.look(&mut calls, 1), None);
+        assert_eq!(call_timeouts.look(&mut calls, 1), None);
         // Its generations come round, and whenever it is looked at, the slot is free.
         for now in 1..10 {
             calls.remove(first, 7).expect("open");
-            assert_eq!(owing.look(&mut calls, now * SECOND), None);
+            assert_eq!(call_timeouts.look(&mut calls, now * SECOND), None);
             calls.number_from(0);
             assert_eq!(sent(&mut calls), first);
         }
-        assert_eq!(owing.look(&mut calls, 10 * SECOND), None, "it was just made");
-        assert_eq!(owing.look(&mut calls, 11 * SECOND), Some(7), "it is late");
+        assert_eq!(call_timeouts.look(&mut calls, 10 * SECOND), None, "it was just made");
+        assert_eq!(call_timeouts.look(&mut calls, 11 * SECOND), Some(7), "it is late");
     }
 
     #[test]
     fn a_call_is_late_a_timeout_after_it_was_seen() {
         let mut calls = CallTable::new(1);
-        let mut owing = Owing::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
+        let mut call_timeouts = CallTimeouts::new(Some(Duration::from_secs(1)), 1, SECOND / 8);
         for start in [1, 1000 * SECOND] {
             let id = sent(&mut calls);
-            assert_eq!(owing.look(&mut calls, start), None);
-            assert_eq!(owing.look(&mut calls, start + SECOND - 1), None);
-            assert_eq!(owing.look(&mut calls, start + SECOND), Some(7));
+            assert_eq!(call_timeouts.look(&mut calls, start), None);
+            assert_eq!(call_timeouts.look(&mut calls, start + SECOND - 1), None);
+            assert_eq!(call_timeouts.look(&mut calls, start + SECOND), Some(7));
             calls.remove(id, 7).expect("open");
         }
     }

@@ -1,11 +1,11 @@
 //! Holding: short messages that wait for others, so that they leave with one doorbell.
 //!
 //! ```text
-//!   wait for `crowd` messages ──all are there──▶ doorbell ──next poll finds more──▶ crowd doubles
-//!             └── none came for a while ──▶ doorbell, crowd is as many as there were
+//!   wait for `batch` messages ──all are there──▶ doorbell ──next poll finds more──▶ batch doubles
+//!             └── none came for a while ──▶ doorbell, batch is as many as there were
 //! ```
 //! Where a doorbell is a system call it costs more than a message, and messages that are sent one by
-//! one come, and are answered, one by one. A crowd begins with one message, which is not held, and
+//! one come, and are answered, one by one. A batch begins with one message, which is not held, and
 //! only grows where the peer was seen to have more on its way: who calls and waits for the answer is
 //! answered at once.
 
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// When pending messages leave.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hold {
+pub(crate) struct DoorbellBatching {
     /// How long none may come until the others leave, in nanoseconds; 0 if none is held at all.
     gap: u64,
     /// So many leave without another wait.
-    crowd: usize,
+    batch: usize,
     /// How many there were when they were looked at last, and when they had become so many.
     seen: usize,
     since: u64,
@@ -25,10 +25,10 @@ pub(crate) struct Hold {
     has_left: bool,
 }
 
-impl Hold {
-    pub fn new(gap: Duration) -> Hold {
+impl DoorbellBatching {
+    pub fn new(gap: Duration) -> DoorbellBatching {
         let gap = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
-        Hold { gap, crowd: 1, seen: 0, since: 0, has_left: false }
+        DoorbellBatching { gap, batch: 1, seen: 0, since: 0, has_left: false }
     }
 
     /// Whether messages are ever held.
@@ -43,12 +43,12 @@ impl Hold {
             self.seen = count;
             self.since = now;
         }
-        let is_crowd = count >= self.crowd;
-        if !is_crowd && now.saturating_sub(self.since) < self.gap {
+        let is_batch = count >= self.batch;
+        if !is_batch && now.saturating_sub(self.since) < self.gap {
             return false;
         }
-        if !is_crowd {
-            self.crowd = count.max(1);
+        if !is_batch {
+            self.batch = count.max(1);
         }
         true
     }
@@ -62,13 +62,13 @@ impl Hold {
     /// So many messages were polled.
     pub fn on_polled(&mut self, count: usize) {
         if core::mem::take(&mut self.has_left) && count > 0 {
-            self.crowd = (self.crowd * 2).min(CROWD_MAX);
+            self.batch = (self.batch * 2).min(BATCH_MAX);
         }
     }
 }
 
 /// Messages that are held at most: a chain.
-const CROWD_MAX: usize = 16;
+const BATCH_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -76,12 +76,12 @@ mod tests {
 
     const GAP: u64 = 50_000;
 
-    fn hold() -> Hold {
-        Hold::new(Duration::from_nanos(GAP))
+    fn hold() -> DoorbellBatching {
+        DoorbellBatching::new(Duration::from_nanos(GAP))
     }
 
     /// So many messages come at once, leave, and so many others are there behind them.
-    fn leave(hold: &mut Hold, count: usize, behind: usize) {
+    fn leave(hold: &mut DoorbellBatching, count: usize, behind: usize) {
         assert!(hold.lets_go(count, 0), "{hold:?}");
         hold.on_left();
         hold.on_polled(behind);
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn a_crowd_doubles_while_more_are_behind_it_and_ends_with_a_chain() {
         let mut hold = hold();
-        for crowd in [1, 2, 4, 8, 16, 16] {
-            assert!(crowd == 1 || !hold.lets_go(crowd - 1, 0), "{crowd}");
-            leave(&mut hold, crowd, 3);
+        for batch in [1, 2, 4, 8, 16, 16] {
+            assert!(batch == 1 || !hold.lets_go(batch - 1, 0), "{batch}");
+            leave(&mut hold, batch, 3);
         }
     }
 
@@ -118,12 +118,12 @@ mod tests {
         assert!(hold.lets_go(3, 40_000 + GAP));
         hold.on_left();
         hold.on_polled(0);
-        assert!(hold.lets_go(3, 200_000), "three are a crowd now");
+        assert!(hold.lets_go(3, 200_000), "three are a batch now");
     }
 
     #[test]
     fn without_a_gap_there_is_no_holding() {
-        assert!(!Hold::new(Duration::ZERO).is_on());
+        assert!(!DoorbellBatching::new(Duration::ZERO).is_on());
         assert!(hold().is_on());
     }
 }

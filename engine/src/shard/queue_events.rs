@@ -11,11 +11,11 @@ use crate::provider::{QueueEvent, Queues};
 
 /// Events that were taken from the queues before it was their turn.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct QueueEvents {
     kept: ArrayVec<QueueEvent, KEPT_MAX>,
 }
 
-impl News {
+impl QueueEvents {
     /// The next event. Costs two branches when there is none.
     #[inline]
     pub fn next(&mut self, queues: &mut impl Queues) -> Option<QueueEvent> {

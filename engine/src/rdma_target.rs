@@ -6,16 +6,16 @@ use crate::client::sink::Sink;
 
 /// Memory that explicit RDMA has filled for one message.
 #[derive(Debug)]
-pub(crate) struct Landed<'a> {
+pub(crate) struct RdmaTarget<'a> {
     /// The buffers; one that was taken is gone.
     pub loans: &'a mut [Option<Loan>],
     /// Which of them are sinks of the program.
-    pub places: &'a [Landing],
+    pub places: &'a [RdmaRange],
 }
 
 /// The memory of one want.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Landing {
+pub(crate) struct RdmaRange {
     /// The want.
     pub want: u8,
     /// Its first buffer.
@@ -26,17 +26,17 @@ pub(crate) struct Landing {
     pub is_sink: bool,
 }
 
-impl Landed<'_> {
+impl RdmaTarget<'_> {
     /// Nothing was moved by explicit RDMA.
     #[inline]
-    pub fn nothing() -> Landed<'static> {
-        Landed { loans: &mut [], places: &[] }
+    pub fn nothing() -> RdmaTarget<'static> {
+        RdmaTarget { loans: &mut [], places: &[] }
     }
 
     /// Gives the sink of a want back, as far as its pieces were not taken.
     pub fn take_sink(&mut self, want: usize) -> Option<Sink> {
-        let is_it = |place: &&Landing| usize::from(place.want) == want && place.is_sink;
-        let Landing { first, count, .. } = *self.places.iter().find(is_it)?;
+        let is_it = |place: &&RdmaRange| usize::from(place.want) == want && place.is_sink;
+        let RdmaRange { first, count, .. } = *self.places.iter().find(is_it)?;
         let mut sink = Sink::new();
         let range = usize::from(first)..usize::from(first) + usize::from(count);
         for loan in self.loans.get_mut(range)?.iter_mut().filter_map(Option::take) {

@@ -1,4 +1,4 @@
-//! The legs of explicit RDMA: the data of calls are fetched, and what own calls have exposed is
+//! The steps of explicit RDMA: the data of calls are fetched, and what own calls have exposed is
 //! closed before anybody reads it.
 //!
 //! ```text
@@ -17,23 +17,23 @@ use super::rx::{deliver, turn_back};
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
 use crate::incoming::{Buffers, Incoming};
-use crate::landed::Landed;
 use crate::provider::Provider;
+use crate::rdma_target::RdmaTarget;
 use crate::server::handler::Handler;
-use crate::server::reply::Asked;
+use crate::server::reply::ReplyContext;
 
 impl<P: Provider> Core<P> {
     /// Looks after messages that have completed, and calls that wait to be fetched or delivered.
     #[cold]
-    pub fn settle<H: Handler>(&mut self, handler: &mut H) {
-        self.finish_ripe(handler);
+    pub fn step_rdma<H: Handler>(&mut self, handler: &mut H) {
+        self.finish_released(handler);
         self.read_waiting();
         self.deliver_fetched(handler);
     }
 
     /// Completes the calls whose last message has.
-    fn finish_ripe<H: Handler>(&mut self, handler: &mut H) {
-        while let Some(after) = self.note_ripe() {
+    fn finish_released<H: Handler>(&mut self, handler: &mut H) {
+        while let Some(after) = self.note_released() {
             if let After::Called(place) | After::Fenced(place) = after
                 && !self.is_closing(place)
             {
@@ -50,8 +50,8 @@ impl<P: Provider> Core<P> {
     }
 
     /// Takes note of one message that has completed, or was given up.
-    fn note_ripe(&mut self) -> Option<After> {
-        let after = self.outbox.ripe.pop()?;
+    fn note_released(&mut self) -> Option<After> {
+        let after = self.outbox.released.pop()?;
         match after {
             After::Nobody => {}
             After::Called(place) => self.outbox.exposures.at(place).is_called = false,
@@ -99,18 +99,18 @@ impl<P: Provider> Core<P> {
     fn read_waiting(&mut self) {
         let Core { fetches, peers, pool, outbox, .. } = self;
         let is_alone = peers.len() == 1;
-        outbox.exposures.landing.reclaim();
+        outbox.exposures.rdma_buffers.reclaim();
         while outbox.messages.free() > 0
-            && let Some(place) = fetches.begin(&outbox.exposures.landing, is_alone)
+            && let Some(place) = fetches.begin(&outbox.exposures.rdma_buffers, is_alone)
             && let Some(message) = outbox.messages.begin()
         {
             let fetch = fetches.at(place);
             let peer = fetch.owner.and_then(|(peer, _)| peers.named(peer));
             let Outbox { exposures, messages, scatter_max, .. } = outbox;
-            let landing = (&mut exposures.landing, exposures.landing_len);
+            let rdma_buffers = (&mut exposures.rdma_buffers, exposures.rdma_buffer_len);
             let body = messages.body_mut(message);
             let laid_out = peer.and_then(|peer| {
-                fetch.lay_out(&peer.conn, pool, landing, body, *scatter_max).map(|()| peer)
+                fetch.lay_out(&peer.conn, pool, rdma_buffers, body, *scatter_max).map(|()| peer)
             });
             let requests = body.requests.len() as u16;
             let Some(peer) = laid_out else {
@@ -137,7 +137,7 @@ impl<P: Provider> Core<P> {
     fn deliver_fetched<H: Handler>(&mut self, handler: &mut H) {
         for _each_once in 0..self.fetches.here_len() {
             let Some(place) = self.fetches.pop_here() else { return };
-            let Core { fetches, peers, pool, outbox, map, kept, stats, life, .. } = self;
+            let Core { fetches, peers, pool, outbox, map, saved_offer, stats, life, .. } = self;
             let fetch = fetches.at(place);
             let owner = fetch.owner.and_then(|(id, to)| Some((peers.named_with_address(id)?, to)));
             let owner = owner.filter(|((peer, _), _)| peer.phase == Phase::Up);
@@ -150,13 +150,14 @@ impl<P: Provider> Core<P> {
                     continue;
                 }
                 Some(((peer, address), to)) => {
-                    let landing_len = outbox.exposures.landing_len;
-                    match fetch.prepare(&peer.conn, &to, pool, landing_len, (map, kept)) {
+                    let rdma_buffer_len = outbox.exposures.rdma_buffer_len;
+                    match fetch.prepare(&peer.conn, &to, pool, rdma_buffer_len, (map, saved_offer))
+                    {
                         Err(violation) => outbox.reject(peer, &to, violation),
                         Ok(()) => {
-                            let (buffers, landed) = fetch.landed();
-                            let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
-                            let asked = (to.xid, Some(Asked { to: &to, kept }));
+                            let (buffers, rdma_target) = fetch.rdma_target();
+                            let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
+                            let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
                             deliver((peer, address, outbox), asked, incoming, life, handler);
                         }
                     }
@@ -179,7 +180,7 @@ impl<P: Provider> Core<P> {
         {
             peer.fetching -= 1;
         }
-        fetch.give_back(&mut outbox.exposures.landing);
+        fetch.give_back(&mut outbox.exposures.rdma_buffers);
         let buffers = core::mem::take(&mut fetch.buffers);
         fetches.close(place);
         self.free_buffers(buffers);
@@ -273,14 +274,14 @@ impl<P: Provider> Core<P> {
         if let Some(finished) = finished {
             stats.calls_done.add(1);
             stats.calls_failed.add(result.is_err().into());
-            let (buffers, landed) = exposure.landed(&dead);
+            let (buffers, rdma_target) = exposure.rdma_target(&dead);
             let token = finished.token;
             let done = match result {
                 Ok(()) => {
-                    let incoming = Incoming::mapped(pool, buffers, landed, map, stats);
+                    let incoming = Incoming::mapped(pool, buffers, rdma_target, map, stats);
                     Completion::new(peer.id, token, incoming)
                 }
-                Err(error) => Completion::failed(peer.id, token, (id, error), landed),
+                Err(error) => Completion::failed(peer.id, token, (id, error), rdma_target),
             };
             handler.on_reply(done);
         }
@@ -313,8 +314,8 @@ impl<P: Provider> Core<P> {
                 stats.calls_done.add(1);
                 stats.calls_failed.add(1);
                 let failed = (owner.id, error.unwrap_or(CallError::MemoryLost));
-                let landed = Landed::nothing();
-                handler.on_reply(Completion::failed(peer.id, finished.token, failed, landed));
+                let rdma_target = RdmaTarget::nothing();
+                handler.on_reply(Completion::failed(peer.id, finished.token, failed, rdma_target));
             }
         }
         self.free_buffers(buffers);
@@ -324,8 +325,8 @@ impl<P: Provider> Core<P> {
     /// and with it every right that the peer had.
     #[cold]
     pub fn finish_exposures<H: Handler>(&mut self, index: u32, handler: &mut H) {
-        // Among what is ripe may be calls of other connections.
-        self.finish_ripe(handler);
+        // Among what is released may be calls of other connections.
+        self.finish_released(handler);
         let mut last = None;
         while let Some(place) = self.outbox.exposures.next_of(index, last) {
             let exposure = self.outbox.exposures.at(place);

@@ -1,11 +1,11 @@
-//! The inbox: how other threads reach a shard. Bounded; costs the shard one plain load a turn.
+//! The mailbox: how other threads reach a shard. Bounded; costs the shard one plain load a turn.
 //!
 //! ```text
 //!   another thread                         the shard, once a turn
-//!   push ─▶ letters.store(true) ─▶ asleep? ─▶ ring     letters.load? ─▶ clear ─▶ pop until empty
+//!   push ─▶ pending.store(true) ─▶ asleep? ─▶ ring     pending.load? ─▶ clear ─▶ pop until empty
 //! ```
-//! The order push, mark, look at `asleep` on one side and announce sleep, look at `letters` on the
-//! other is sequentially consistent, so a letter is either seen before the sleep or ends it.
+//! The order push, mark, look at `asleep` on one side and announce sleep, look at `pending` on the
+//! other is sequentially consistent, so a message is either seen before the sleep or ends it.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -13,15 +13,15 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::provider::Waker;
 
-/// A bounded queue of letters to one shard, and the means to wake it.
-pub(crate) struct Inbox<T> {
+/// A bounded queue of messages to one shard, and the means to wake it.
+pub(crate) struct Mailbox<T> {
     queue: ArrayQueue<T>,
-    bell: std::sync::Arc<Bell>,
+    wakeup: std::sync::Arc<Wakeup>,
 }
 
-/// Says that there is something in one of the shard's inboxes.
-pub(crate) struct Bell {
-    letters: AtomicBool,
+/// Says that there is something in one of the shard's mailboxes.
+pub(crate) struct Wakeup {
+    pending: AtomicBool,
     asleep: AtomicBool,
     /// Ends the shard's sleep.
     pub(crate) waker: Waker,
@@ -42,10 +42,10 @@ pub(crate) enum End {
     Panicked = 2,
 }
 
-impl Bell {
-    pub(crate) fn new(waker: Waker) -> Bell {
-        Bell {
-            letters: AtomicBool::new(false),
+impl Wakeup {
+    pub(crate) fn new(waker: Waker) -> Wakeup {
+        Wakeup {
+            pending: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             waker,
             stop: AtomicBool::new(false),
@@ -54,18 +54,18 @@ impl Bell {
         }
     }
 
-    /// Says that a letter was pushed. Rings only a shard that sleeps.
+    /// Says that a message was pushed. Rings only a shard that sleeps.
     pub(crate) fn ring(&self) {
-        self.letters.store(true, Ordering::SeqCst);
+        self.pending.store(true, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) {
             self.waker.ring();
         }
     }
 
-    /// Whether letters may have come since the last call. One load when not.
+    /// Whether messages may have come since the last call. One load when not.
     #[inline]
     pub(crate) fn answer(&self) -> bool {
-        self.letters.load(Ordering::Relaxed) && self.letters.swap(false, Ordering::SeqCst)
+        self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::SeqCst)
     }
 
     /// Tells the shard to stop.
@@ -111,10 +111,10 @@ impl Bell {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Announces sleep; false if there is a letter to be read first.
+    /// Announces sleep; false if there is a message to be read first.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.letters.load(Ordering::SeqCst) {
+        if self.pending.load(Ordering::SeqCst) {
             self.wake_up();
             return false;
         }
@@ -127,24 +127,24 @@ impl Bell {
     }
 }
 
-impl<T> Inbox<T> {
-    pub(crate) fn new(capacity: usize, bell: std::sync::Arc<Bell>) -> Inbox<T> {
-        Inbox { queue: ArrayQueue::new(capacity), bell }
+impl<T> Mailbox<T> {
+    pub(crate) fn new(capacity: usize, wakeup: std::sync::Arc<Wakeup>) -> Mailbox<T> {
+        Mailbox { queue: ArrayQueue::new(capacity), wakeup }
     }
 
-    /// Leaves a letter; gives it back if the queue is full.
-    pub(crate) fn send(&self, letter: T) -> Result<(), T> {
-        self.queue.push(letter)?;
-        self.bell.ring();
+    /// Leaves a message; gives it back if the queue is full.
+    pub(crate) fn send(&self, message: T) -> Result<(), T> {
+        self.queue.push(message)?;
+        self.wakeup.ring();
         Ok(())
     }
 
-    /// Letters that wait.
+    /// Messages that wait.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The oldest letter.
+    /// The oldest message.
     pub(crate) fn pop(&self) -> Option<T> {
         self.queue.pop()
     }
@@ -157,26 +157,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_letter_is_announced_once_and_read_in_order() {
-        let bell = Arc::new(Bell::new(Waker::new().expect("an eventfd")));
-        let inbox = Inbox::new(2, bell.clone());
-        assert!(!bell.answer());
-        inbox.send(1).expect("room for the first");
-        inbox.send(2).expect("room for the second");
-        assert_eq!(inbox.send(3), Err(3), "the inbox is bounded");
-        assert!(bell.answer());
-        assert!(!bell.answer());
-        assert_eq!((inbox.pop(), inbox.pop(), inbox.pop()), (Some(1), Some(2), None));
+    fn a_message_is_announced_once_and_read_in_order() {
+        let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
+        let mailbox = Mailbox::new(2, wakeup.clone());
+        assert!(!wakeup.answer());
+        mailbox.send(1).expect("room for the first");
+        mailbox.send(2).expect("room for the second");
+        assert_eq!(mailbox.send(3), Err(3), "the mailbox is bounded");
+        assert!(wakeup.answer());
+        assert!(!wakeup.answer());
+        assert_eq!((mailbox.pop(), mailbox.pop(), mailbox.pop()), (Some(1), Some(2), None));
     }
 
     #[test]
-    fn a_shard_with_a_letter_does_not_fall_asleep() {
-        let bell = Arc::new(Bell::new(Waker::new().expect("an eventfd")));
-        assert!(bell.fall_asleep());
-        bell.wake_up();
-        bell.ring();
-        assert!(!bell.fall_asleep());
-        assert!(bell.answer());
-        assert!(bell.fall_asleep());
+    fn a_shard_with_a_message_does_not_fall_asleep() {
+        let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
+        assert!(wakeup.fall_asleep());
+        wakeup.wake_up();
+        wakeup.ring();
+        assert!(!wakeup.fall_asleep());
+        assert!(wakeup.answer());
+        assert!(wakeup.fall_asleep());
     }
 }

@@ -7,9 +7,9 @@ use crossbeam_queue::SegQueue;
 use rpcrdma_proto::ReplyTo;
 use rpcrdma_xdr::private_data::PrivateData;
 
-use super::inbox::{Bell, End, Inbox};
+use super::mailbox::{End, Mailbox, Wakeup};
 use super::peers::PeerId;
-use crate::control::Wish;
+use crate::control::ConnectOrder;
 use crate::obtained::Obtained;
 use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 use crate::server::ticket::{Finished, Ticket};
@@ -17,21 +17,21 @@ use crate::stats::{SharedStats, Snapshot};
 
 /// Reaches a shard from any thread.
 #[derive(Clone)]
-pub struct ShardHandle(Arc<Desk>);
+pub struct ShardHandle(Arc<Shared>);
 
-struct Desk {
+struct Shared {
     shard: u32,
     obtained: Obtained,
     stats: SharedStats,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     /// Answers: room for those to all calls of its connections.
-    finished: Inbox<(Ticket, Finished)>,
+    finished: Mailbox<(Ticket, Finished)>,
     /// Those that find no room there, since those of connections that have ended come on top: no more
     /// than there were tickets.
     further: SegQueue<(Ticket, Finished)>,
     /// Calls whose tickets were dropped: no more than there were tickets.
     dropped: SegQueue<(PeerId, ReplyTo)>,
-    orders: Inbox<Order>,
+    orders: Mailbox<Order>,
 }
 
 /// How far the life of a shard has gone.
@@ -58,13 +58,13 @@ pub(crate) enum Order {
 /// What the connection manager brings to a shard.
 pub(crate) enum Arrival<P: Provider> {
     /// A peer asks for a connection: is it wanted? The answer says the number.
-    Asked { number: u64, from: SocketAddr, private: PrivateBytes },
+    Request { number: u64, from: SocketAddr, private: PrivateBytes },
     /// Nothing comes of a connection that was wanted.
     Abandoned { from: SocketAddr },
     /// A connection that a peer asked for.
     Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
     /// A connection that this shard asked for.
-    Connected { wish: Wish, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
+    Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
     /// A connection that this shard asked for and cannot have.
     Refused { id: ConnectId, reason: ConnectError },
 }
@@ -72,20 +72,20 @@ pub(crate) enum Arrival<P: Provider> {
 impl ShardHandle {
     pub(crate) fn new(
         shard: u32,
-        bell: Arc<Bell>,
+        wakeup: Arc<Wakeup>,
         stats: SharedStats,
         tickets_max: usize,
         obtained: Obtained,
     ) -> ShardHandle {
-        ShardHandle(Arc::new(Desk {
+        ShardHandle(Arc::new(Shared {
             shard,
             obtained,
             stats,
-            finished: Inbox::new(tickets_max.max(1), bell.clone()),
+            finished: Mailbox::new(tickets_max.max(1), wakeup.clone()),
             further: SegQueue::new(),
             dropped: SegQueue::new(),
-            orders: Inbox::new(ORDERS_MAX, bell.clone()),
-            bell,
+            orders: Mailbox::new(ORDERS_MAX, wakeup.clone()),
+            wakeup,
         }))
     }
 
@@ -101,10 +101,10 @@ impl ShardHandle {
 
     /// How far its life has gone.
     pub fn state(&self) -> ShardState {
-        match self.0.bell.ended() {
+        match self.0.wakeup.ended() {
             Some(End::Panicked) => ShardState::Panicked,
             Some(End::Dropped) => ShardState::Ended,
-            None if self.0.bell.is_stop_wanted() => ShardState::Stopping,
+            None if self.0.wakeup.is_stop_wanted() => ShardState::Stopping,
             None => ShardState::Running,
         }
     }
@@ -117,7 +117,7 @@ impl ShardHandle {
 
     /// Connections that the shard has.
     pub fn connections(&self) -> usize {
-        self.0.bell.connections()
+        self.0.wakeup.connections()
     }
 
     /// Answers a deferred call from any thread. The shard sends it in its next turn; if the
@@ -127,13 +127,13 @@ impl ShardHandle {
     /// Both back, if the ticket is another shard's, or if the shard has ended.
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     pub fn finish(&self, mut ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
-        if ticket.shard != self.0.shard || self.0.bell.ended().is_some() {
+        if ticket.shard != self.0.shard || self.0.wakeup.ended().is_some() {
             return Err((ticket, finished));
         }
         ticket.home = None;
         if let Err(both) = self.0.finished.send((ticket, finished)) {
             self.0.further.push(both);
-            self.0.bell.ring();
+            self.0.wakeup.ring();
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl ShardHandle {
     /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
     /// [`on_turn`](crate::Handler::on_turn) what other threads have left it elsewhere.
     pub fn wake(&self) {
-        self.0.bell.ring();
+        self.0.wakeup.ring();
     }
 
     /// Ends a connection at once: its own calls are completed with the loss, its tickets are void, and
@@ -155,7 +155,7 @@ impl ShardHandle {
     /// completed, for as long as the configuration says; a connection closes as soon as nothing of it
     /// is owed. Calls that come meanwhile end with their connection.
     pub fn stop(&self) {
-        self.0.bell.want_stop();
+        self.0.wakeup.want_stop();
     }
 
     /// Answers that were left and not read.
@@ -171,7 +171,7 @@ impl ShardHandle {
     #[cold]
     pub(crate) fn on_dropped(&self, peer: PeerId, to: ReplyTo) {
         self.0.dropped.push((peer, to));
-        self.0.bell.ring();
+        self.0.wakeup.ring();
     }
 
     /// A call whose ticket was dropped.
@@ -183,8 +183,8 @@ impl ShardHandle {
         self.0.orders.pop()
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.0.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.0.wakeup
     }
 }
 

@@ -10,13 +10,13 @@ use crate::error::SetupError;
 use crate::failure::Failures;
 use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Queues, Waker};
 use crate::shard::core::Core;
-use crate::shard::inbox::{Bell, Inbox};
-use crate::shard::letters::Arrival;
+use crate::shard::handle::Arrival;
+use crate::shard::mailbox::{Mailbox, Wakeup};
 use crate::versions::VersionMemory;
 
 /// What the control plane shares with the shards and the engine.
-pub(crate) struct Office<P: Provider> {
-    pub desks: Mutex<Vec<Desk<P>>>,
+pub(crate) struct ControlShared<P: Provider> {
+    pub shards: Mutex<Vec<ShardEntry<P>>>,
     requests: Mutex<Requests>,
     pub waker: Waker,
     stopped: AtomicBool,
@@ -42,11 +42,11 @@ pub(crate) struct Param {
 }
 
 /// A shard, as the control plane sees it.
-pub(crate) struct Desk<P: Provider> {
+pub(crate) struct ShardEntry<P: Provider> {
     pub shard: u32,
     pub queues: Handle<P::Cm>,
-    pub arrivals: Arc<Inbox<Arrival<P>>>,
-    pub bell: Arc<Bell>,
+    pub arrivals: Arc<Mailbox<Arrival<P>>>,
+    pub wakeup: Arc<Wakeup>,
     pub connections_max: usize,
     /// Whether it was made to take connections from the listeners.
     serves: bool,
@@ -59,7 +59,7 @@ pub(crate) enum Request {
         at: SocketAddr,
         answer: mpsc::Sender<Result<SocketAddr, SetupError>>,
     },
-    Connect(Wish),
+    Connect(ConnectOrder),
     /// A shard has answered what it was asked about a peer.
     Answered(Verdict),
 }
@@ -77,7 +77,7 @@ pub(crate) struct Verdict {
 
 /// A connection that a shard wants.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct ConnectOrder {
     pub shard: u32,
     pub to: SocketAddr,
     /// The shard's name for it.
@@ -88,9 +88,9 @@ pub(crate) struct Wish {
 
 /// A shard's place in the control plane.
 pub(crate) struct Attachment<P: Provider> {
-    office: Arc<Office<P>>,
+    shared: Arc<ControlShared<P>>,
     shard: u32,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     connections_max: usize,
 }
 
@@ -100,18 +100,18 @@ impl Param {
     }
 }
 
-impl<P: Provider> Desk<P> {
+impl<P: Provider> ShardEntry<P> {
     /// Whether it takes connections from the listeners.
     pub fn is_serving(&self) -> bool {
-        self.serves && !self.bell.is_stop_wanted() && self.bell.ended().is_none()
+        self.serves && !self.wakeup.is_stop_wanted() && self.wakeup.ended().is_none()
     }
 }
 
-impl<P: Provider> Office<P> {
-    pub fn new(param: Param, versions: VersionMemory) -> Result<Office<P>, SetupError> {
+impl<P: Provider> ControlShared<P> {
+    pub fn new(param: Param, versions: VersionMemory) -> Result<ControlShared<P>, SetupError> {
         let waker = Waker::set_up()?;
-        Ok(Office {
-            desks: Mutex::new(Vec::new()),
+        Ok(ControlShared {
+            shards: Mutex::new(Vec::new()),
             requests: Mutex::default(),
             waker,
             stopped: AtomicBool::new(false),
@@ -129,16 +129,16 @@ impl<P: Provider> Office<P> {
         serves: bool,
         connections_max: usize,
     ) -> Attachment<P> {
-        let (shard, bell) = (core.handle.shard(), core.handle.bell().clone());
-        lock(&self.desks).push(Desk {
+        let (shard, wakeup) = (core.handle.shard(), core.handle.wakeup().clone());
+        lock(&self.shards).push(ShardEntry {
             shard,
             queues: core.io.queues().handle(),
             arrivals: core.arrivals(),
-            bell: bell.clone(),
+            wakeup: wakeup.clone(),
             connections_max,
             serves,
         });
-        Attachment { office: self.clone(), shard, bell, connections_max }
+        Attachment { shared: self.clone(), shard, wakeup, connections_max }
     }
 
     /// Listens, on the control thread.
@@ -191,39 +191,39 @@ impl<P: Provider> Office<P> {
 impl<P: Provider> Attachment<P> {
     /// Asks for a connection.
     pub fn connect(&self, to: SocketAddr) -> Result<ConnectId, SetupError> {
-        if !self.bell.reserve(self.connections_max) {
+        if !self.wakeup.reserve(self.connections_max) {
             return Err(SetupError::Connect { to, reason: ConnectError::NoRoom });
         }
-        let id = ConnectId(self.office.next_id.fetch_add(1, Ordering::Relaxed));
-        if !self.ask(Wish { shard: self.shard, to, id, again: false }) {
-            self.bell.disconnected();
-            return Err(self.office.why_closed());
+        let id = ConnectId(self.shared.next_id.fetch_add(1, Ordering::Relaxed));
+        if !self.ask(ConnectOrder { shard: self.shard, to, id, again: false }) {
+            self.wakeup.disconnected();
+            return Err(self.shared.why_closed());
         }
         Ok(id)
     }
 
     /// Asks for a connection whose place is reserved. False if nobody makes connections any more.
-    pub fn ask(&self, wish: Wish) -> bool {
-        self.office.request(Request::Connect(wish)).is_ok()
+    pub fn ask(&self, order: ConnectOrder) -> bool {
+        self.shared.request(Request::Connect(order)).is_ok()
     }
 
     /// Answers a question about a peer. False if nobody hears it.
     pub fn answer(&self, number: u64, from: SocketAddr, accepts: bool) -> bool {
         let verdict = Verdict { shard: self.shard, number, from, accepts };
-        self.office.request(Request::Answered(verdict)).is_ok()
+        self.shared.request(Request::Answered(verdict)).is_ok()
     }
 
     /// Who is known to speak version one only.
     pub fn memory(&self) -> &VersionMemory {
-        &self.office.versions
+        &self.shared.versions
     }
 }
 
 impl<P: Provider> Drop for Attachment<P> {
     /// Takes the shard out of the control plane: it gets no more connections.
     fn drop(&mut self) {
-        lock(&self.office.desks).retain(|desk| desk.shard != self.shard);
-        self.office.waker.ring();
+        lock(&self.shared.shards).retain(|entry| entry.shard != self.shard);
+        self.shared.waker.ring();
     }
 }
 
