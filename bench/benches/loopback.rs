@@ -5,10 +5,10 @@
 use clap::Parser;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_bench::args::Cli;
-use rpcrdma_bench::call::Traffic;
-use rpcrdma_bench::contest::plan_of;
-use rpcrdma_bench::raw::Ends;
-use rpcrdma_bench::rpc::Rpc;
+use rpcrdma_bench::contenders::call::Traffic;
+use rpcrdma_bench::contenders::raw::Ends;
+use rpcrdma_bench::contenders::rpc::Rpc;
+use rpcrdma_bench::modes::contest::plan_of;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
 fn connect(request_len: usize, reply_len: usize, window: u32) -> Ends<FabricQueues> {

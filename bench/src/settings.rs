@@ -6,7 +6,7 @@ use std::time::Duration;
 use rpcrdma_config::{Config, ConfigError, Raw};
 
 use crate::args::Idle;
-use crate::blocks::SLACK;
+use crate::contenders::blocks::SLACK;
 
 /// Where the configuration comes from, and what of it the options change.
 #[derive(Debug, Clone, PartialEq)]

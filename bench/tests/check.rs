@@ -10,10 +10,10 @@ use rpcrdma_bench::check::host::{Ask, Host, Library, Seen};
 use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
 use rpcrdma_bench::check::{Args, Checkup, Report, measure};
-use rpcrdma_bench::cores::CorePair;
-use rpcrdma_bench::jitter::Jitter;
-use rpcrdma_bench::session::Session;
-use rpcrdma_bench::verdict::{Verdict, judge};
+use rpcrdma_bench::device::cores::CorePair;
+use rpcrdma_bench::device::jitter::Jitter;
+use rpcrdma_bench::output::session::Session;
+use rpcrdma_bench::output::verdict::{Verdict, judge};
 
 /// Answers for a recorded host.
 #[derive(Clone)]

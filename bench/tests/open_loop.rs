@@ -6,9 +6,9 @@ use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 use std::time::Duration;
 
+use rpcrdma_bench::contenders::arrivals::Law;
+use rpcrdma_bench::contenders::open::{Offer, OpenRound, System, drive};
 use rpcrdma_bench::error::BenchError;
-use rpcrdma_bench::load::arrivals::Law;
-use rpcrdma_bench::load::open::{Offer, OpenRound, System, drive};
 
 /// Counts the allocations of each thread.
 struct Counting;

@@ -9,13 +9,13 @@ use rpcrdma_config::{Config, Raw};
 
 use super::parse::{delay, length, seconds};
 use super::{Idle, Op, Over, Placement, Switch, Touch};
-use crate::call::Shape;
-use crate::cores::CorePair;
+use crate::contenders::call::Shape;
+use crate::contenders::far;
+use crate::device::cores::CorePair;
 use crate::error::BenchError;
-use crate::meter::{End, Quota};
-use crate::serve::far;
+use crate::output::verdict::Condition;
 use crate::settings::{self, Need, Wish};
-use crate::verdict::Condition;
+use crate::stats::meter::{End, Quota};
 
 /// What one call does.
 #[derive(Debug, Clone, Args)]

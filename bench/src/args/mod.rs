@@ -13,13 +13,12 @@ pub use groups::{
 };
 pub use values::{Idle, Op, Over, Placement, Switch, Touch};
 
-use crate::cmp;
-use crate::contest::{bw, floor, lat, rate, raw};
+use crate::check;
 use crate::error::BenchError;
-use crate::outcome::Outcome;
-use crate::serve;
-use crate::session::Session;
-use crate::{check, churn, conns, cost, distance, idle, load, shards, soak, starve};
+use crate::modes::contest::{bw, floor, lat, rate, raw};
+use crate::modes::{churn, cmp, conns, cores, cost, distance, idle, load, serve, soak, starve};
+use crate::output::outcome::Outcome;
+use crate::output::session::Session;
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///
@@ -123,7 +122,7 @@ modes! {
     /// Latency of calls that come when they come, at shares of the capacity: an open loop
     Load(load),
     /// The rate of one shard, of two, and so on, each with a client and cores of its own
-    Cores(shards),
+    Cores(cores),
     /// Round trips and rate while connections come and go
     Churn(churn),
     /// What many connections on one shared receive queue cost: rate, round trip and memory

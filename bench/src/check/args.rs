@@ -9,11 +9,11 @@ use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
-use crate::cores::CorePair;
+use crate::device::cores::CorePair;
+use crate::device::jitter::Jitter;
 use crate::error::BenchError;
-use crate::jitter::Jitter;
-use crate::outcome::{Better, Distribution, Figure, Outcome, Scene, Unit};
-use crate::session::Session;
+use crate::output::outcome::{Better, Distribution, Figure, Outcome, Scene, Unit};
+use crate::output::session::Session;
 
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]

@@ -8,9 +8,9 @@ use rpcrdma_mempool::pin::allowed_cores;
 use rpcrdma_mempool::topology::Topology;
 
 use super::finding::Fix;
-use crate::cores::CorePair;
-use crate::env::Build;
-use crate::jitter::{self, Jitter};
+use crate::device::cores::CorePair;
+use crate::device::env::Build;
+use crate::device::jitter::{self, Jitter};
 
 /// What no file answers.
 pub trait Ask {

@@ -31,7 +31,7 @@ use self::finding::{Finding, Severity};
 use self::host::Host;
 use self::verdict::Verdict;
 use self::wanted::Wanted;
-use crate::jitter::Jitter;
+use crate::device::jitter::Jitter;
 
 /// What was found, by subject, and what it comes to.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use rpcrdma_mempool::pin::CoreList;
 
 use super::finding::{Finding, Fix, Subject};
 use super::host::Host;
-use crate::cores::{CorePair, pick};
+use crate::device::cores::{CorePair, pick};
 
 /// What the host is looked at for.
 #[derive(Debug, Clone)]

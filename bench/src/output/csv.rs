@@ -2,7 +2,7 @@
 //!
 //! A contender named with a comma is quoted, as RFC 4180 has it.
 
-use crate::outcome::{At, Figure, Outcome};
+use crate::output::outcome::{At, Figure, Outcome};
 
 /// The text of the file.
 pub fn text(outcome: &dyn Outcome) -> String {
@@ -40,7 +40,7 @@ const HEAD: [&str; 8] = ["mode", "of", "axis", "at", "figure", "value", "unit", 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::tests::Odd;
+    use crate::output::outcome::tests::Odd;
 
     #[test]
     fn every_figure_has_its_line_and_its_columns() {

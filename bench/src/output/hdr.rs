@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::outcome::{Distribution, Outcome};
+use crate::output::outcome::{Distribution, Outcome};
 
 /// The text of the file.
 pub fn text(outcome: &dyn Outcome) -> String {
@@ -46,7 +46,7 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, Tag};
 
     use super::*;
-    use crate::outcome::tests::Odd;
+    use crate::output::outcome::tests::Odd;
 
     #[test]
     fn the_log_is_read_back_by_the_reader_of_hdrhistogram() {

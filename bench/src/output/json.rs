@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::outcome::{Distribution, Figure, Outcome, SCHEMA};
+use crate::output::outcome::{Distribution, Figure, Outcome, SCHEMA};
 
 /// The text of the file.
 pub fn text(outcome: &dyn Outcome) -> String {

@@ -2,17 +2,21 @@
 
 mod csv;
 mod hdr;
+pub mod html;
 pub mod json;
+pub mod outcome;
 mod perftest;
+pub mod progress;
+pub mod session;
+pub mod verdict;
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
-use crate::html;
-use crate::outcome::Outcome;
-use crate::session::say;
+use crate::output::outcome::Outcome;
+use crate::output::session::say;
 
 /// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {

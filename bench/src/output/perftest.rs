@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use crate::error::BenchError;
-use crate::outcome::{Figure, Outcome};
+use crate::output::outcome::{Figure, Outcome};
 
 /// What is printed.
 ///

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::cores::{CorePair, pin};
+use crate::device::cores::{CorePair, pin};
 use crate::error::BenchError;
 
 /// What a peer is run as.

@@ -13,12 +13,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use crate::call::Traffic;
-use crate::cores::CorePair;
+use crate::contenders::call::Traffic;
+use crate::contenders::pair::{self, Stop};
+use crate::device::cores::CorePair;
 use crate::error::BenchError;
-use crate::meter::{Meter, Quota, Round};
-use crate::pair::{self, Stop};
-use crate::rounds::Contender;
+use crate::stats::meter::{Meter, Quota, Round};
+use crate::stats::rounds::Contender;
 
 /// What kind of socket, and how both sides wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -453,7 +453,7 @@ const WHOLE_EVERY: u64 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::End as Length;
+    use crate::stats::meter::End as Length;
 
     fn sockets(kind: Kind, request_len: usize, reply_len: usize, window: u32) -> Option<Sockets> {
         let cores = CorePair::choose(None).ok()?;

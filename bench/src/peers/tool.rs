@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{Measure, Task, Told, Wanted, patience, process};
-use crate::cores::CorePair;
+use crate::device::cores::CorePair;
 use crate::error::BenchError;
-use crate::meter::{End, Quota};
+use crate::stats::meter::{End, Quota};
 
 /// What one tool has of its own.
 pub trait Kind {

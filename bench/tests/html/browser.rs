@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rpcrdma_bench::html;
+use rpcrdma_bench::output::html;
 use serde_json::Value;
 
 use crate::png::Picture;

@@ -5,8 +5,8 @@ mod browser;
 mod png;
 mod sample;
 
-use rpcrdma_bench::html;
-use rpcrdma_bench::outcome::{Figure, Unit};
+use rpcrdma_bench::output::html;
+use rpcrdma_bench::output::outcome::{Figure, Unit};
 
 use crate::sample::{EVIL, all, hostile, sample};
 

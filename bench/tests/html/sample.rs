@@ -1,10 +1,12 @@
 //! Outcomes of several modes, made up from a seed: what the pages of the tests are made of.
 
-use rpcrdma_bench::dice::Dice;
-use rpcrdma_bench::env::{Build, HugePages, Machine};
-use rpcrdma_bench::jitter::Jitter;
-use rpcrdma_bench::latency::Latency;
-use rpcrdma_bench::outcome::{At, Axis, Curve, Distribution, Figure, Line, Outcome, Scene, Unit};
+use rpcrdma_bench::device::env::{Build, HugePages, Machine};
+use rpcrdma_bench::device::jitter::Jitter;
+use rpcrdma_bench::output::outcome::{
+    At, Axis, Curve, Distribution, Figure, Line, Outcome, Scene, Unit,
+};
+use rpcrdma_bench::stats::dice::Dice;
+use rpcrdma_bench::stats::latency::Latency;
 use serde_json::{Value, json};
 
 /// An outcome of whatever mode.

@@ -1,0 +1,261 @@
+//! What client and server agree on before the first call, over a TCP connection beside the RDMA one.
+//!
+//! ```text
+//!   client                                                      server
+//!   {"bench":1,"load":...,"config":...}  ───────────────▶   sets an engine up like that
+//!                         "preparing"  ◀───────────────   which takes a while: said every second
+//!             {"at":"10.0.0.2:40001"}  ◀───────────────   and listens there over RDMA
+//!                                        ... calls ...
+//!          {"failed":"a call with ..."}  ◀───────────────   if something is wrong with a call
+//!   closes  ─────────────────────────────────────────────▶   tears the engine down
+//! ```
+//! The client's options decide: sizes of buffers, credits and placement are the same on both sides
+//! because the server is given them, so that they cannot contradict each other. What it cannot be,
+//! it refuses with a reason. One line of JSON each way, of bounded length.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use rpcrdma_config::{Config, Raw};
+use serde::{Deserialize, Serialize};
+
+use crate::modes::contest::Load;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wish {
+    /// The version of this protocol.
+    pub bench: u32,
+    /// The calls.
+    pub load: Load,
+    /// The engine.
+    pub config: Raw,
+}
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Word {
+    /// It sets itself up.
+    Preparing,
+    /// It listens there, over RDMA.
+    At(SocketAddr),
+    /// It does not do that: why.
+    Refused(String),
+    /// It did, until something was wrong.
+    Failed(String),
+}
+
+impl Wish {
+    /// Such calls, of an engine that is set up like this one.
+    pub fn new(load: &Load, config: &Config) -> Wish {
+        Wish { bench: PROTOCOL, load: *load, config: config.raw().clone() }
+    }
+
+    /// The engine that is wished for, with the device that `own` names.
+    ///
+    /// # Errors
+    /// Why the server cannot do it.
+    pub fn config(&self, own: &Raw) -> Result<Config, String> {
+        if self.bench != PROTOCOL {
+            return Err(format!(
+                "the client speaks version {} of the agreement, this server version {PROTOCOL}: \
+                 use the same rpcrdma-bench on both hosts",
+                self.bench
+            ));
+        }
+        let len = self.load.shape.data_len();
+        if len > DATA_MAX {
+            return Err(format!("{len} bytes of data are more than {DATA_MAX}"));
+        }
+        // Devices and cores are of the host that has them.
+        let (verbs, fabric) = (own.verbs.clone(), own.fabric.clone());
+        let mut config = Raw { verbs, fabric, ..self.config.clone() };
+        config.engine.provider = own.engine.provider.clone();
+        Config::try_from(config).map_err(|error| format!("configuration: {error}"))
+    }
+}
+
+/// Lines of a TCP connection.
+#[derive(Debug)]
+pub struct Lines {
+    stream: TcpStream,
+    begun: Vec<u8>,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub enum Read1<T> {
+    /// A line.
+    Line(T),
+    /// Not yet a whole line.
+    Nothing,
+    /// The other side has gone.
+    Gone,
+}
+
+impl Lines {
+    /// Of a connection.
+    pub fn new(stream: TcpStream) -> Lines {
+        Lines { stream, begun: Vec::new() }
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// If the connection does not take it.
+    pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
+        line.push('\n');
+        self.stream.write_all(line.as_bytes())
+    }
+
+    /// Reads what is there. Whether it waits is a matter of the connection's timeout.
+    ///
+    /// # Errors
+    /// If the line is none of this protocol, or too long.
+    pub fn hear<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Read1<T>> {
+        if let Some(line) = self.take_line()? {
+            return Ok(Read1::Line(line));
+        }
+        let mut bytes = [0; 4096];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Ok(Read1::Gone),
+            Ok(count) => {
+                self.begun.extend_from_slice(&bytes[..count]);
+                if self.begun.len() > LINE_MAX {
+                    return Err(io::Error::other("a line that is too long"));
+                }
+                Ok(self.take_line()?.map_or(Read1::Nothing, Read1::Line))
+            }
+            Err(error) if is_for_now(&error) => Ok(Read1::Nothing),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Read1::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_line<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<T>> {
+        let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+        let line: Vec<u8> = self.begun.drain(..=end).collect();
+        serde_json::from_slice(&line).map(Some).map_err(io::Error::other)
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+/// Whether a read may be tried again.
+pub fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+/// The version of this protocol.
+pub const PROTOCOL: u32 = 2;
+/// Where servers are if nobody says otherwise.
+pub const PORT: u16 = 18_530;
+/// The longest data of a call.
+const DATA_MAX: usize = 64 << 20;
+/// Longer than any configuration.
+const LINE_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::args::{Op, Placement, Touch};
+    use crate::contenders::call::Shape;
+
+    fn load(len: usize) -> Load {
+        Load {
+            shape: Shape::new(Op::Read, len, len),
+            placement: Placement::Send,
+            window: 7,
+            connections: 3,
+            touch: Touch::All,
+            sinks: 0,
+        }
+    }
+
+    fn wish(len: usize) -> Wish {
+        Wish::new(&load(len), &Config::profile("latency").expect("it comes with the engine"))
+    }
+
+    #[test]
+    fn a_wish_comes_as_it_was_sent() {
+        let wish = wish(4096);
+        let text = serde_json::to_string(&wish).expect("plain data");
+        assert_eq!(serde_json::from_str::<Wish>(&text).expect("the same"), wish);
+        let own = Config::profile("latency").expect("it comes with the engine");
+        assert_eq!(wish.config(own.raw()).expect("a profile is valid"), own);
+    }
+
+    #[test]
+    fn the_device_is_the_servers_own() {
+        let mut asked = wish(64);
+        asked.config.verbs.device = "theirs".into();
+        let mut own = Raw::default();
+        own.verbs.device = "ours".into();
+        let config = asked.config(&own).expect("a device is not looked for yet");
+        assert_eq!(config.raw().verbs.device, own.verbs.device);
+    }
+
+    #[test]
+    fn what_a_server_cannot_be_is_refused_with_a_reason() {
+        let refused = |wish: Wish| wish.config(&Raw::default()).expect_err("it is too much");
+        let other = refused(Wish { bench: 7, ..wish(64) });
+        assert!(other.contains("version 7") && other.contains("on both hosts"), "{other}");
+        assert!(wish(DATA_MAX).config(&Raw::default()).is_ok());
+        assert!(refused(wish(DATA_MAX + 1)).contains("bytes of data"));
+        let mut wrong = wish(64);
+        wrong.config.send.slots = -1;
+        assert!(refused(wrong).contains("configuration: "));
+    }
+
+    fn connected() -> [Lines; 2] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let to = listener.local_addr().expect("it is bound");
+        let client = TcpStream::connect(to).expect("it listens");
+        [client, listener.accept().expect("one has come").0].map(Lines::new)
+    }
+
+    #[test]
+    fn lines_are_told_apart_and_an_end_is_seen() {
+        let [mut a, mut b] = connected();
+        let words = [Word::Refused("no".into()), Word::Failed("later".into())];
+        words.iter().for_each(|word| a.say(word).expect("b listens"));
+        drop(a);
+        for word in words {
+            let heard = loop {
+                match b.hear::<Word>().expect("lines") {
+                    Read1::Nothing => {}
+                    Read1::Line(heard) => break heard,
+                    Read1::Gone => panic!("before {word:?}"),
+                }
+            };
+            assert_eq!(heard, word);
+        }
+        assert!(matches!(b.hear::<Word>(), Ok(Read1::Gone)));
+    }
+
+    #[test]
+    fn a_line_that_is_none_and_one_without_end_are_errors() {
+        let [a, mut b] = connected();
+        (&a.stream).write_all(b"GET / HTTP/1.1\n").expect("b listens");
+        assert!(b.hear::<Wish>().is_err());
+        let [a, mut b] = connected();
+        let sender = std::thread::spawn(move || (&a.stream).write_all(&[b' '; 2 * LINE_MAX]));
+        let error = loop {
+            match b.hear::<Wish>() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("too long"), "{error}");
+        drop(b);
+        // It may have been cut off in the middle.
+        let _ = sender.join().expect("no panic");
+    }
+}

@@ -1,0 +1,341 @@
+//! The floor: two threads, verbs-shaped memory traffic, no protocol. The physics of the machine.
+//!
+//! ```text
+//!   poster                               consumer
+//!   payload lines  ── write, all ──▶     spin on the completion line
+//!   completion     ── release ─────▶     acquire, read every payload line, answer
+//! ```
+//!
+//! Per direction there is a ring of completion lines and a ring of payload buffers, apart from each
+//! other as a completion queue and receive buffers are. A message is as many cache lines as the RPC
+//! of the same run has on the wire, rounded up. Every word of every line is written by one side,
+//! read and checked by the other. Nothing else is done: what an RPC takes above this is software.
+#![expect(unsafe_code, reason = "payload lines are shared between two threads")]
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::contenders::call::Traffic;
+use crate::contenders::pair::{self, Stop};
+use crate::device::cores::CorePair;
+use crate::error::BenchError;
+use crate::stats::meter::{Meter, Quota, Round};
+use crate::stats::rounds::Contender;
+
+/// The floor program.
+#[derive(Debug)]
+pub struct Floor {
+    cores: CorePair,
+    traffic: Traffic,
+    timed: bool,
+}
+
+impl Floor {
+    /// A floor that times every round trip when `timed` and only one is under way; else it counts.
+    pub fn new(cores: CorePair, traffic: Traffic, timed: bool) -> Floor {
+        assert!(traffic.window > 0, "a window of 0 would never send");
+        Floor { cores, traffic, timed: timed && traffic.window == 1 }
+    }
+}
+
+impl Contender for Floor {
+    fn name(&self) -> &'static str {
+        "floor"
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        let (client, server) = connect(self.traffic);
+        let timed = self.timed;
+        let outcome = pair::run(
+            self.cores,
+            move |stop| {
+                let meter = Meter::new(quota);
+                if timed { ping(client, meter, stop) } else { stream(client, meter, stop) }
+            },
+            move |stop| answer(server, stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+}
+
+/// Times round trips one after the other.
+fn ping(mut client: Client, mut meter: Meter, stop: &Stop) -> Result<Round, BenchError> {
+    loop {
+        let from = meter.now();
+        client.request();
+        while !client.reply()? {
+            if stop.is_set() {
+                return Err(BenchError::PeerGone { who: WHO });
+            }
+        }
+        let to = meter.now();
+        if !meter.timed(from, to) {
+            return Ok(meter.finish());
+        }
+    }
+}
+
+/// Keeps the window full and counts.
+fn stream(mut client: Client, mut meter: Meter, stop: &Stop) -> Result<Round, BenchError> {
+    loop {
+        while client.request() {}
+        let mut count = 0;
+        while client.reply()? {
+            count += 1;
+        }
+        if count == 0 {
+            if stop.is_set() {
+                return Err(BenchError::PeerGone { who: WHO });
+            }
+        } else if !meter.counted(count) {
+            return Ok(meter.finish());
+        }
+    }
+}
+
+/// Answers every request at once until the client is done.
+fn answer(mut server: Server, stop: &Stop) -> Result<(), BenchError> {
+    loop {
+        if !server.serve()? && stop.is_set() {
+            return Ok(());
+        }
+    }
+}
+
+/// Both ends of a pair of rings.
+fn connect(traffic: Traffic) -> (Client, Server) {
+    let slots = (traffic.window as usize * 2).next_power_of_two().max(SLOTS_MIN);
+    let requests = Arc::new(Ring::new(slots, lines(traffic.request_len)));
+    let replies = Arc::new(Ring::new(slots, lines(traffic.reply_len)));
+    let client = Client {
+        requests: Arc::clone(&requests),
+        replies: Arc::clone(&replies),
+        sent: 0,
+        received: 0,
+        window: u64::from(traffic.window),
+    };
+    (client, Server { requests, replies, served: 0 })
+}
+
+/// The only poster of requests and the only consumer of replies.
+struct Client {
+    requests: Arc<Ring>,
+    replies: Arc<Ring>,
+    sent: u64,
+    received: u64,
+    window: u64,
+}
+
+impl Client {
+    /// Sends a request unless the window is full.
+    #[inline]
+    fn request(&mut self) -> bool {
+        if self.sent - self.received >= self.window {
+            return false;
+        }
+        // SAFETY: this is the only poster of the ring, and `sent` counts up by one. The slot's last
+        // message was request `sent - slots`. Its reply was received, since fewer than `window`,
+        // at most half the slots, are missing; and the server reads a request before it replies.
+        unsafe { self.requests.post(self.sent, self.sent) };
+        self.sent += 1;
+        true
+    }
+
+    /// Takes the next reply if it is there, and checks its bytes.
+    #[inline]
+    fn reply(&mut self) -> Result<bool, BenchError> {
+        // SAFETY: this is the only consumer of the ring, and `received` counts up by one. The
+        // server overwrites a slot only for a request that was sent after this reply was read.
+        let Some(sum) = (unsafe { self.replies.poll(self.received) }) else { return Ok(false) };
+        if sum != self.replies.sum_of(self.received) {
+            return Err(wrong(self.received, sum));
+        }
+        self.received += 1;
+        Ok(true)
+    }
+}
+
+/// The only consumer of requests and the only poster of replies.
+struct Server {
+    requests: Arc<Ring>,
+    replies: Arc<Ring>,
+    served: u64,
+}
+
+impl Server {
+    /// Answers the next request if it is there, after checking its bytes.
+    #[inline]
+    fn serve(&mut self) -> Result<bool, BenchError> {
+        // SAFETY: this is the only consumer of the ring, and `served` counts up by one. The client
+        // overwrites a slot only after the reply to the request in it.
+        let Some(sum) = (unsafe { self.requests.poll(self.served) }) else { return Ok(false) };
+        if sum != self.requests.sum_of(self.served) {
+            return Err(wrong(self.served, sum));
+        }
+        // SAFETY: this is the only poster of the ring, and `served` counts up by one. Request
+        // `served` was sent, so the client has received reply `served - window` and all before:
+        // `served - slots`, the slot's last, is among them.
+        unsafe { self.replies.post(self.served, self.served) };
+        self.served += 1;
+        Ok(true)
+    }
+}
+
+/// One direction: completion lines, and payload buffers beside them.
+struct Ring {
+    completions: Box<[Completion]>,
+    payload: Box<[Payload]>,
+    message_lines: usize,
+    mask: u64,
+}
+
+impl Ring {
+    fn new(slots: usize, message_lines: usize) -> Ring {
+        assert!(slots.is_power_of_two(), "the slot of a message is found by a mask");
+        Ring {
+            completions: (0..slots).map(|_| Completion(AtomicU64::new(0))).collect(),
+            payload: (0..slots * message_lines).map(|_| Payload::default()).collect(),
+            message_lines,
+            mask: slots as u64 - 1,
+        }
+    }
+
+    /// Writes message `number`, every word of it `value`, and completes it.
+    ///
+    /// # Safety
+    /// One thread posts, numbers count up by one from 0, and the message that the slot held before
+    /// has been read.
+    #[inline]
+    unsafe fn post(&self, number: u64, value: u64) {
+        let slot = (number & self.mask) as usize;
+        let line = Line([value; WORDS]);
+        for payload in &self.payload[slot * self.message_lines..][..self.message_lines] {
+            // SAFETY: the consumer has read the slot's last message and reads it again only after
+            // the release below, and nobody else posts: this thread has the line for itself.
+            unsafe { payload.0.get().write(line) };
+        }
+        self.completions[slot].0.store(number + 1, Ordering::Release);
+    }
+
+    /// Reads message `number` if it is complete: the sum of its words.
+    ///
+    /// # Safety
+    /// One thread polls, and the poster does not write the slot again before this has returned.
+    #[inline]
+    unsafe fn poll(&self, number: u64) -> Option<u64> {
+        let slot = (number & self.mask) as usize;
+        if self.completions[slot].0.load(Ordering::Acquire) != number + 1 {
+            return None;
+        }
+        let mut sum = 0u64;
+        for payload in &self.payload[slot * self.message_lines..][..self.message_lines] {
+            // SAFETY: the acquire above saw the poster's release after its writes of this message,
+            // and by the contract of this function it does not write here now.
+            let Line(words) = unsafe { payload.0.get().read() };
+            sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(*word));
+        }
+        Some(sum)
+    }
+
+    /// The sum of a message whose every word is `value`.
+    #[inline]
+    fn sum_of(&self, value: u64) -> u64 {
+        value.wrapping_mul((self.message_lines * WORDS) as u64)
+    }
+}
+
+/// A completion on a cache line of its own: the number of the message, counted from 1.
+#[repr(align(64))]
+struct Completion(AtomicU64);
+
+/// A cache line of payload, in the hands of the poster or of the consumer.
+#[derive(Default)]
+struct Payload(UnsafeCell<Line>);
+
+// SAFETY: `Ring::post` and `Ring::poll` are the only ways to a line, and their contracts give it to
+// one thread at a time, ordered by the release and the acquire of its completion.
+unsafe impl Sync for Payload {}
+
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([u64; WORDS]);
+
+/// The cache lines that so many bytes take up, at least one.
+fn lines(len: usize) -> usize {
+    len.div_ceil(LINE).max(1)
+}
+
+#[cold]
+fn wrong(number: u64, sum: u64) -> BenchError {
+    let detail = format!("the words add up to {sum}");
+    BenchError::WrongBytes { who: WHO, number, detail }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Words of a cache line.
+const WORDS: usize = LINE / 8;
+/// Slots of a ring: a message does not meet the line that the other side has just let go of.
+const SLOTS_MIN: usize = 16;
+const WHO: &str = "floor";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::meter::End;
+
+    fn traffic(window: u32) -> Traffic {
+        Traffic { request_len: 136, reply_len: 120, window }
+    }
+
+    #[test]
+    fn an_echo_of_64_bytes_is_three_lines_there_and_two_back() {
+        assert_eq!((lines(136), lines(120)), (3, 2));
+        assert_eq!((lines(0), lines(64), lines(65)), (1, 1, 2));
+    }
+
+    #[test]
+    fn a_request_is_seen_once_complete_and_not_before() {
+        let (mut client, mut server) = connect(traffic(1));
+        assert!(!server.serve().expect("nothing is wrong yet"));
+        assert!(client.request());
+        assert!(!client.request(), "the window is full");
+        assert!(!client.reply().expect("nothing is wrong yet"));
+        assert!(server.serve().expect("the bytes are right"));
+        assert!(client.reply().expect("the bytes are right"));
+        assert!(client.request(), "the window is open again");
+    }
+
+    #[test]
+    fn messages_stay_right_over_many_turns_of_the_ring() {
+        for window in [1, 3, 32] {
+            let (mut client, mut server) = connect(traffic(window));
+            for _ in 0..1000 {
+                while client.request() {}
+                while server.serve().expect("requests stay right") {}
+                while client.reply().expect("replies stay right") {}
+            }
+            assert_eq!(client.received, 1000 * u64::from(window));
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_noticed() {
+        let (mut client, mut server) = connect(traffic(1));
+        assert!(client.request());
+        // SAFETY: no other thread has the ring, and the server has not polled yet.
+        unsafe { (*server.requests.payload[0].0.get()).0[7] ^= 1 };
+        assert!(matches!(server.serve(), Err(BenchError::WrongBytes { number: 0, .. })));
+    }
+
+    #[test]
+    fn two_threads_exchange_the_wished_number_of_messages() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let quota = Quota { warm_up: 10, end: End::Count(500) };
+        let timed = Floor::new(cores, traffic(1), true).round(quota).expect("the floor runs");
+        assert_eq!((timed.completed, timed.latency.count()), (500, 500));
+        let counted = Floor::new(cores, traffic(8), true).round(quota).expect("the floor runs");
+        assert!(counted.completed >= 500 && counted.latency.count() == 0, "{counted:?}");
+    }
+}

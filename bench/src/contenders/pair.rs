@@ -1,0 +1,143 @@
+//! Two pinned threads, a client and a server, for the length of one round.
+
+use std::fs;
+use std::panic;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::device::cores::{CorePair, pin};
+use crate::error::BenchError;
+
+/// Set when either thread is done or has failed. Both look at it while they spin.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    /// Whether the other side is gone. One load of a line that nobody writes meanwhile.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Ends the other side's spinning.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What both threads came back with.
+#[derive(Debug)]
+pub struct Outcome<C, S> {
+    /// What the client returned.
+    pub client: C,
+    /// What the server returned.
+    pub server: S,
+    /// How often either lost its core to another program.
+    pub preempted: u64,
+}
+
+/// Runs both closures on threads of their own, pinned, started together. The end of either sets
+/// [`Stop`] for the other.
+///
+/// # Errors
+/// A core that cannot be had, or what a closure failed with, the server's failure first.
+///
+/// # Panics
+/// If a closure panics.
+pub fn run<C: Send, S: Send>(
+    cores: CorePair,
+    client: impl FnOnce(&Stop) -> Result<C, BenchError> + Send,
+    server: impl FnOnce(&Stop) -> Result<S, BenchError> + Send,
+) -> Result<Outcome<C, S>, BenchError> {
+    let stop = Stop::default();
+    let start = Barrier::new(2);
+    let (client, server) = thread::scope(|scope| {
+        let client = scope.spawn(|| side(cores.client, &start, &stop, client));
+        let server = scope.spawn(|| side(cores.server, &start, &stop, server));
+        (client.join(), server.join())
+    });
+    let server = server.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    let client = client.unwrap_or_else(|panic| panic::resume_unwind(panic));
+    let (server, server_preempted) = server?;
+    let (client, client_preempted) = client?;
+    Ok(Outcome { client, server, preempted: client_preempted + server_preempted })
+}
+
+/// One thread: pinned, in step with the other, and never leaving it spinning alone.
+fn side<T>(
+    core: u32,
+    start: &Barrier,
+    stop: &Stop,
+    work: impl FnOnce(&Stop) -> Result<T, BenchError>,
+) -> Result<(T, u64), BenchError> {
+    let _stop = StopOnDrop(stop);
+    let pinned = pin(core);
+    if pinned.is_err() {
+        stop.set();
+    }
+    start.wait();
+    pinned?;
+    let before = preemptions();
+    let value = work(stop)?;
+    Ok((value, preemptions().saturating_sub(before)))
+}
+
+struct StopOnDrop<'a>(&'a Stop);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// How often the kernel took the core from the calling thread so far; 0 where it does not say.
+fn preemptions() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two cores, or none on a machine that has one: such a machine measures nothing.
+    fn cores() -> Option<CorePair> {
+        CorePair::choose(None).ok()
+    }
+
+    fn until_stopped(stop: &Stop) -> Result<u32, BenchError> {
+        while !stop.is_set() {
+            thread::yield_now();
+        }
+        Ok(7)
+    }
+
+    #[test]
+    fn the_end_of_the_client_ends_the_server() {
+        let Some(cores) = cores() else { return };
+        let outcome = run(cores, |_| Ok(3), until_stopped).expect("both sides are well");
+        assert_eq!((outcome.client, outcome.server), (3, 7));
+    }
+
+    #[test]
+    fn a_failed_server_ends_the_client_and_is_what_is_reported() {
+        let Some(cores) = cores() else { return };
+        let failed = || BenchError::Usage("as the test wants".into());
+        let result = run::<u32, u32>(
+            cores,
+            |stop| until_stopped(stop).and(Err(BenchError::PeerGone { who: "client" })),
+            |_| Err(failed()),
+        );
+        assert_eq!(result.unwrap_err().to_string(), failed().to_string());
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_fails_and_does_not_hang() {
+        let Some(cores) = cores() else { return };
+        let cores = CorePair { server: 1000, ..cores };
+        let result = run(cores, until_stopped, until_stopped);
+        assert!(matches!(result, Err(BenchError::Core { core: 1000, .. })), "{result:?}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Connections that come and go beside a load: the same client makes them, the same server takes
+//! them.
+//!
+//! ```text
+//!   asked ──▶ connected ──▶ stands, while others come ──▶ closed
+//!      └▶ failed    └ connect time
+//! ```
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quanta::Clock as Ticks;
+use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::{PeerId, Provider};
+
+use super::caller::Caller;
+use super::idle::Idling;
+use super::{PATIENCE, Rpc, device, serve};
+use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
+use crate::contenders::pair::{self, Stop};
+use crate::error::BenchError;
+use crate::stats::dice::Dice;
+use crate::stats::latency::Latency;
+
+/// How connections come and go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Churn {
+    /// Connections asked for per second, independent of each other.
+    pub rate: f64,
+    /// Of these, how many stand at one time: the next one closes the oldest.
+    pub standing: usize,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// What became of connections.
+#[derive(Debug, Clone, Default)]
+pub struct Churned {
+    /// From asking to the connection.
+    pub connect: Latency,
+    /// Asked for.
+    pub asked: u64,
+    /// Made.
+    pub made: u64,
+    /// Refused, or not made in time.
+    pub failed: u64,
+    /// Not asked for, since too many were under way.
+    pub skipped: u64,
+}
+
+impl Churned {
+    /// Adds another round up.
+    pub fn merge(&mut self, other: &Churned) {
+        self.connect.merge(&other.connect);
+        self.asked += other.asked;
+        self.made += other.made;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// The outcome of a round, with or without churn.
+#[derive(Debug, Clone)]
+pub struct ChurnRound {
+    /// With the window full.
+    pub filled: Filled,
+    /// With calls that came when they came.
+    pub open: OpenRound,
+    /// The connections that came meanwhile.
+    pub churned: Churned,
+}
+
+impl<P: Provider> Rpc<P> {
+    /// Keeps the window full for such a time, and then offers calls; connections come and go
+    /// meanwhile if `churn` says so, and have gone at the end.
+    ///
+    /// # Errors
+    /// When a call fails, or connections do not go.
+    pub fn churned(
+        &mut self,
+        time: Duration,
+        offer: &Offer,
+        churn: Option<Churn>,
+    ) -> Result<ChurnRound, BenchError> {
+        let Rpc { cores, config, caller, server, address, .. } = self;
+        let (idle, to) = (config.engine().idle, *address);
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let clock = Ticks::new();
+                let start = clock.raw();
+                let now_ns = || clock.delta_as_nanos(start, clock.raw());
+                let comings = churn.map(|churn| Comings::new(churn, to, caller.connections()));
+                let mut busy = Busy { caller, stop, comings, polls: 0 };
+                let filled = fill(&mut busy, time, now_ns)?;
+                let open = drive(&mut busy, offer, now_ns)?;
+                Ok(ChurnRound { filled, open, churned: busy.leave()? })
+            },
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        let mut round = outcome.client;
+        round.open.preempted = outcome.preempted;
+        Ok(round)
+    }
+}
+
+/// A load, and what happens beside it.
+struct Busy<'a, P: Provider> {
+    caller: &'a mut Caller<P>,
+    stop: &'a Stop,
+    comings: Option<Comings>,
+    polls: u32,
+}
+
+impl<P: Provider> System for Busy<'_, P> {
+    #[inline]
+    fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
+        self.caller.call_due(mark)
+    }
+
+    #[inline]
+    fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_LOOK)
+            && let Some(comings) = &mut self.comings
+        {
+            comings.step(self.caller);
+        }
+        self.caller.poll_due(self.stop, ended)
+    }
+
+    #[inline]
+    fn under_way(&self) -> u64 {
+        self.caller.under_way()
+    }
+}
+
+impl<P: Provider> Busy<'_, P> {
+    /// Closes what stands, and waits for it.
+    fn leave(mut self) -> Result<Churned, BenchError> {
+        let Some(mut comings) = self.comings.take() else { return Ok(Churned::default()) };
+        let begin_ns = comings.now_ns();
+        while !comings.have_gone(self.caller) {
+            self.caller.poll_due(self.stop, |_| {})?;
+            if comings.now_ns() - begin_ns > PATIENCE.as_nanos() as u64 {
+                return Err(device(&"connections that have come do not go"));
+            }
+        }
+        Ok(comings.churned)
+    }
+}
+
+/// The connections of a round.
+struct Comings {
+    churn: Churn,
+    to: SocketAddr,
+    /// Connections that carry the load.
+    others: usize,
+    clock: Ticks,
+    start: u64,
+    dice: Dice,
+    next_ns: f64,
+    pending: Vec<(ConnectId, u64)>,
+    standing: VecDeque<PeerId>,
+    churned: Churned,
+}
+
+impl Comings {
+    fn new(churn: Churn, to: SocketAddr, others: usize) -> Comings {
+        let (clock, mut dice) = (Ticks::new(), Dice::new(churn.seed));
+        let start = clock.raw();
+        let next_ns = dice.wait(1e9 / churn.rate);
+        Comings {
+            churn,
+            to,
+            others,
+            clock,
+            start,
+            dice,
+            next_ns,
+            pending: Vec::with_capacity(PENDING_MAX),
+            standing: VecDeque::with_capacity(churn.standing + 1),
+            churned: Churned::default(),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.delta_as_nanos(self.start, self.clock.raw())
+    }
+
+    /// Takes connections that have been made, and asks for the next if it is due.
+    #[inline]
+    fn step<P: Provider>(&mut self, caller: &mut Caller<P>) {
+        let now_ns = self.now_ns();
+        if !self.pending.is_empty() {
+            self.take(caller, now_ns);
+        }
+        if now_ns as f64 >= self.next_ns {
+            self.next_ns += self.dice.wait(1e9 / self.churn.rate);
+            self.ask(caller, now_ns);
+        }
+    }
+
+    fn take<P: Provider>(&mut self, caller: &mut Caller<P>, now_ns: u64) {
+        let Comings { pending, standing, churned, .. } = self;
+        pending.retain(|(id, since_ns)| {
+            let Some(outcome) = caller.connected(*id) else { return true };
+            match outcome {
+                Ok(peer) => {
+                    churned.made += 1;
+                    churned.connect.record(now_ns - since_ns);
+                    standing.push_back(peer);
+                }
+                Err(_) => churned.failed += 1,
+            }
+            false
+        });
+    }
+
+    #[cold]
+    fn ask<P: Provider>(&mut self, caller: &mut Caller<P>, now_ns: u64) {
+        while self.standing.len() >= self.churn.standing.max(1) {
+            self.standing.pop_front().into_iter().for_each(|peer| caller.close(peer));
+        }
+        if self.pending.len() >= PENDING_MAX {
+            self.churned.skipped += 1;
+            return;
+        }
+        self.churned.asked += 1;
+        match caller.begin_connect(self.to) {
+            Ok(id) => self.pending.push((id, now_ns)),
+            Err(_) => self.churned.failed += 1,
+        }
+    }
+
+    /// Closes whatever stands; whether none is left.
+    fn have_gone<P: Provider>(&mut self, caller: &mut Caller<P>) -> bool {
+        let now_ns = self.now_ns();
+        self.take(caller, now_ns);
+        self.standing.drain(..).for_each(|peer| caller.close(peer));
+        self.pending.is_empty() && caller.connections() <= self.others
+    }
+}
+
+/// Connections asked for and not made yet, at most.
+pub const PENDING_MAX: usize = 32;
+/// Polls between two looks at connections.
+const POLLS_PER_LOOK: u32 = 16;

@@ -1,0 +1,150 @@
+//! The RPC messages as a program writes and reads them through the engine.
+
+use rpcrdma_engine::Incoming;
+
+use crate::args::Op;
+use crate::contenders::blocks::Inspection;
+
+/// The words of a call behind xid and message type: RPC version, program, version, procedure, and
+/// AUTH_NONE twice (RFC 5531).
+pub(super) fn call_header(op: Op) -> [u8; CALL_WORDS * 4] {
+    let words = [2, PROGRAM, VERSION, procedure(op), 0, 0, 0, 0];
+    let mut bytes = [0; CALL_WORDS * 4];
+    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&u32::to_be_bytes(word));
+    }
+    bytes
+}
+
+/// The words of a reply behind xid and message type: MSG_ACCEPTED, AUTH_NONE, SUCCESS.
+pub(super) const REPLY_HEADER: [u8; 16] = [0; 16];
+
+/// The procedure that a call header names, if it is one of ours in every other word.
+#[inline]
+pub(super) fn procedure_of(header: &[u8; CALL_WORDS * 4]) -> Option<Op> {
+    const FIXED: [u8; 12] = {
+        let [a, b, c, d] = PROGRAM.to_be_bytes();
+        [0, 0, 0, 2, a, b, c, d, 0, 0, 0, VERSION as u8]
+    };
+    if header[..12] != FIXED || header[16..] != [0; 16] {
+        return None;
+    }
+    let [.., number] = header[12..16] else { return None };
+    [Op::Null, Op::Echo, Op::Read, Op::Write]
+        .into_iter()
+        .find(|op| header[12..15] == [0; 3] && procedure(*op) == u32::from(number))
+}
+
+/// A message that has arrived, as the benchmark reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'m, 'a> {
+    incoming: &'m Incoming<'a>,
+    /// The payload stream, if it is one slice, as that of a short message is.
+    whole: Option<&'m [u8]>,
+}
+
+impl<'m, 'a> Arrived<'m, 'a> {
+    #[inline]
+    pub fn new(incoming: &'m Incoming<'a>) -> Arrived<'m, 'a> {
+        Arrived { incoming, whole: incoming.contiguous() }
+    }
+
+    /// The `N` bytes at `at` of the payload stream, which begins with the transaction id.
+    #[inline]
+    pub fn bytes_at<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        if let Some(bytes) = self.whole {
+            return bytes.get(at..)?.first_chunk().copied();
+        }
+        let mut bytes = [0; N];
+        let mut reader = self.incoming.reader();
+        reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
+        reader.fixed_into(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// The word at `at` of the payload stream.
+    #[inline]
+    pub fn word_at(self, at: usize) -> Option<usize> {
+        self.bytes_at(at).map(|word| u32::from_be_bytes(word) as usize)
+    }
+
+    /// Hands the data to `see`: those that were placed, or `len` bytes at `at` of the payload
+    /// stream. `None` if the message is too short.
+    #[inline]
+    pub fn data(self, at: usize, len: usize, mut see: impl FnMut(&[u8])) -> Option<Way> {
+        if let Some(item) = self.incoming.placed().next() {
+            item.segments().for_each(see);
+            return Some(Way::Placed);
+        }
+        if let Some(bytes) = self.whole {
+            see(bytes.get(at..)?.get(..len)?);
+            return Some(Way::InLine);
+        }
+        let mut reader = self.incoming.reader();
+        reader.skip(at.checked_sub(PREFIX_LEN)?).ok()?;
+        let mut left = len;
+        while left > 0 {
+            let part = reader.some(left).ok()?;
+            left -= part.len();
+            see(part);
+        }
+        Some(Way::InLine)
+    }
+
+    /// Inspects the data. `None` if they are not right.
+    #[inline]
+    pub fn inspect(self, at: usize, len: usize, mut inspection: Inspection<'_>) -> Option<Way> {
+        let way = self.data(at, len, |bytes| inspection.see(bytes))?;
+        inspection.is_right().then_some(way)
+    }
+}
+
+/// How data came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In the payload stream.
+    InLine,
+    /// In placement segments.
+    Placed,
+}
+
+fn procedure(op: Op) -> u32 {
+    match op {
+        Op::Null => 0,
+        Op::Echo => 1,
+        Op::Read => 2,
+        Op::Write => 3,
+    }
+}
+
+/// A program number of the range that RFC 5531 leaves to sites.
+const PROGRAM: u32 = 0x2052_4442;
+const VERSION: u32 = 1;
+/// Words of a call header that the program writes.
+pub(super) const CALL_WORDS: usize = 8;
+/// Transaction id and message type, which the engine writes.
+pub(super) const PREFIX_LEN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contenders::call::CALL_HEADER_LEN;
+
+    #[test]
+    fn every_procedure_is_found_in_its_own_header() {
+        for op in [Op::Null, Op::Echo, Op::Read, Op::Write] {
+            assert_eq!(procedure_of(&call_header(op)), Some(op));
+        }
+        assert_eq!(PREFIX_LEN + CALL_WORDS * 4, CALL_HEADER_LEN);
+    }
+
+    #[test]
+    fn a_header_that_differs_in_any_bit_is_not_taken_for_another() {
+        let header = call_header(Op::Null);
+        for bit in 0..header.len() * 8 {
+            let mut wrong = header;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(procedure_of(&wrong), Some(Op::Null), "bit {bit}");
+        }
+    }
+}

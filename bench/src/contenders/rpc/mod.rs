@@ -1,0 +1,534 @@
+//! The RPC itself: a client and a server of the engine, each on its core.
+//!
+//! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
+//! between the rounds of other contenders nobody polls them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::shard::audit::Audit;
+use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
+
+use crate::contenders::pair::{self, Stop};
+use crate::device::cores::{CorePair, pin};
+use crate::error::BenchError;
+use crate::modes::contest::Load;
+use crate::stats::meter::{Meter, Quota, Round};
+use crate::stats::rounds::{Contender, Spent};
+
+mod caller;
+mod churn;
+mod count;
+mod distant;
+mod idle;
+mod memory;
+mod message;
+mod server;
+mod several;
+mod ways;
+
+use caller::Caller;
+pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
+pub use count::{Counted, PerCall, count};
+pub use distant::{Answering, Distant};
+use idle::Idling;
+pub use memory::resident;
+use server::Server;
+pub use several::together;
+pub use ways::{PausedRound, Pauses};
+
+/// A client and a server with some connections between them, kept over all rounds.
+pub struct Rpc<P: Provider> {
+    name: &'static str,
+    cores: CorePair,
+    config: Config,
+    load: Load,
+    timed: bool,
+    caller: Caller<P>,
+    server: Shard<P, Server>,
+    /// Where it listens.
+    address: SocketAddr,
+    /// What both sides had counted before the first call.
+    before: [Snapshot; 2],
+    /// By how many bytes the process grew when they connected.
+    grown: u64,
+    // Last, so that the control plane outlives the shards.
+    _engine: Arc<Engine<P>>,
+}
+
+impl<P: Provider> Rpc<P> {
+    /// Sets both up, each on its core, and connects them. Round trips are timed when `timed` and
+    /// only one is under way; else they are counted.
+    ///
+    /// # Errors
+    /// When the engine cannot be set up, or a connection is not to be had.
+    pub fn new(
+        name: &'static str,
+        provider: P,
+        at: SocketAddr,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+        timed: bool,
+    ) -> Result<Rpc<P>, BenchError> {
+        let engine = Arc::new(Engine::new(provider, config.clone())?);
+        let address = engine.listen(at)?;
+        let mut server = make_server(&engine, cores.server, load)?;
+        let mut client = on_core(cores.client, || Ok(engine.client()?))?;
+        let connections = load.connections;
+        let resident = memory::resident();
+        let peers = connect(&mut client, &mut server, address, connections, thread::yield_now)?;
+        let ends = Ends { client, server, peers, cores };
+        let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
+        rpc.grown = memory::resident().saturating_sub(resident);
+        rpc.timed = timed && load.window == 1;
+        Ok(rpc)
+    }
+
+    /// Puts connected ends together, when nothing is on its way any more.
+    fn assemble(
+        name: &'static str,
+        engine: Arc<Engine<P>>,
+        address: SocketAddr,
+        ends: Ends<P>,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
+        let Ends { mut client, mut server, peers, cores } = ends;
+        let config = engine.config().clone();
+        let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
+        settle(&mut client, &mut server, || Instant::now() < until);
+        let before = [client.handle().stats(), server.handle().stats()];
+        let caller = Caller::new(client, peers, load)?;
+        let (load, timed, grown) = (*load, false, 0);
+        Ok(Rpc {
+            name,
+            cores,
+            config,
+            load,
+            timed,
+            caller,
+            server,
+            address,
+            before,
+            grown,
+            _engine: engine,
+        })
+    }
+
+    /// By how many bytes of memory the process grew when the connections were made, both ends and
+    /// what lies between them.
+    pub fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// What both shards have counted of each call so far, on average.
+    pub fn per_call(&self) -> PerCall {
+        let after = self.counters();
+        PerCall::new(&self.before, &after, self.caller.received())
+    }
+
+    /// Makes `count` calls with both sides polled by the calling thread, in turns: software alone,
+    /// no cache line travels. The window is kept full. For benches that count instructions, in
+    /// `client_turn` and `server_turn`.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn on_this_thread(&mut self, count: u64) -> Result<(), BenchError> {
+        let until = self.caller.sent() + count;
+        while self.caller.received() < until {
+            client_turn(&mut self.caller, until)?;
+            server_turn(&mut self.server);
+        }
+        self.server.handler().failure()
+    }
+
+    fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let meter = Meter::new(quota);
+                if timed {
+                    caller.one_by_one(meter, Idling::new(idle), stop)
+                } else {
+                    caller.window(meter, Idling::new(idle), stop)
+                }
+            },
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        Ok(Round { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    /// What both shards have counted so far, the client's first.
+    pub fn counters(&self) -> [Snapshot; 2] {
+        [self.caller.counters(), self.server.handle().stats()]
+    }
+
+    /// What is not at home in the pools of both shards: slots, messages, segments, buffers, windows;
+    /// and Receives that are neither posted nor on their way there. Between rounds only.
+    pub fn out(&mut self) -> u64 {
+        let out = |audit: Audit| {
+            let receives = audit.receives_home + audit.receives_posted + audit.receives_refill;
+            let held = [audit.send, audit.headers, audit.messages, audit.windows];
+            let lent = [audit.spares, audit.bulk, audit.rdma_buffers];
+            let held = held.into_iter().map(|one| one.total.saturating_sub(one.home));
+            let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
+            held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
+        };
+        (out(self.caller.audit()) + out(self.server.audit())) as u64
+    }
+
+    /// Calls that have ended since the connections were made.
+    pub fn received(&self) -> u64 {
+        self.caller.received()
+    }
+
+    /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
+    /// to run its part of the round, and to count whatever it does meanwhile.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn counted<T: Send>(
+        &mut self,
+        quota: Quota,
+        around: impl Fn(&'static str, &mut dyn FnMut()) -> T + Sync,
+    ) -> Result<(Round, [T; 2]), BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let around = &around;
+        let outcome = pair::run(
+            *cores,
+            move |stop| {
+                let mut parts = Some((Meter::new(quota), Idling::new(idle)));
+                let mut round = Err(BenchError::PeerGone { who: WHO });
+                let seen = around("client", &mut || {
+                    if let Some((meter, idling)) = parts.take() {
+                        round = caller.window(meter, idling, stop);
+                    }
+                });
+                round.map(|round| (round, seen))
+            },
+            move |stop| {
+                let mut idling = Some(Idling::new(idle));
+                let mut served = Ok(());
+                let seen = around("server", &mut || {
+                    if let Some(idling) = idling.take() {
+                        served = serve(server, idling, stop);
+                    }
+                });
+                served.map(|()| seen)
+            },
+        )?;
+        let (round, client) = outcome.client;
+        Ok((Round { preempted: outcome.preempted, ..round }, [client, outcome.server]))
+    }
+
+    /// What it uses, for the report.
+    pub fn notes(&self) -> Vec<String> {
+        let structure = self.config.recv_structure();
+        let idle = self.config.engine().idle.policy;
+        let mut notes = vec![format!(
+            "{}: {} connection(s), {} Receives of {} + {} bytes, {} send slots, idle policy {idle:?}",
+            self.name,
+            self.load.connections,
+            self.config.receive().buffers.value(),
+            structure.leading_len(),
+            structure.total_len() - structure.leading_len(),
+            self.config.send().slots.value(),
+        )];
+        notes.push(format!("{}: {}", self.name, self.server.handle().obtained()));
+        notes
+    }
+}
+
+impl<P: Provider> Contender for Rpc<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        self.measure(quota, self.timed)
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        let after = self.counters();
+        let spent = |side: usize| {
+            let (before, after) = (&self.before[side], &after[side]);
+            let spent = [
+                after.doorbells - before.doorbells,
+                after.sent - before.sent,
+                after.completions - before.completions,
+            ];
+            Spent::new(self.name, ["client", "server"][side], spent, self.caller.received())
+        };
+        vec![spent(0), spent(1)]
+    }
+}
+
+/// A client and the server that it is connected with.
+struct Ends<P: Provider> {
+    client: Client<P>,
+    server: Shard<P, Server>,
+    peers: Vec<PeerId>,
+    cores: CorePair,
+}
+
+/// A server on its core.
+fn make_server<P: Provider>(
+    engine: &Engine<P>,
+    core: u32,
+    load: &Load,
+) -> Result<Shard<P, Server>, BenchError> {
+    on_core(core, || {
+        let mut shard = engine.shard(Server::new(load))?;
+        let bulk = shard.turn(0).buffer();
+        shard.handler().serve_from(bulk)?;
+        Ok(shard)
+    })
+}
+
+/// Fills the window, up to `until` calls in all, and polls once.
+#[inline(never)]
+fn client_turn<P: Provider>(caller: &mut Caller<P>, until: u64) -> Result<(), BenchError> {
+    caller.turn(until)
+}
+
+/// Polls once.
+#[inline(never)]
+fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
+    server.poll_once(NO_TIME);
+}
+
+/// Polls the server until the client is done.
+fn serve<P: Provider>(
+    server: &mut Shard<P, Server>,
+    mut idling: Idling,
+    stop: &Stop,
+) -> Result<(), BenchError> {
+    let clock = Clock::new();
+    let (mut now, mut idle) = (clock.now(), 0_u32);
+    loop {
+        // As the loop of a shard does: an idle turn is shorter than a reading of the clock.
+        if server.poll_once(now) {
+            idling.busy();
+            now = clock.now();
+            continue;
+        }
+        idle = idle.wrapping_add(1);
+        if idle.is_multiple_of(TURNS_PER_READING) {
+            now = clock.now();
+        }
+        if stop.is_set() {
+            return server.handler().failure();
+        }
+        if let Some(timeout) = idling.idle(now) {
+            server.wait(timeout);
+        }
+    }
+}
+
+/// Connects as often as wished, polling both sides, with `idle` after each turn of both.
+fn connect<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    to: SocketAddr,
+    connections: u32,
+    mut idle: impl FnMut(),
+) -> Result<Vec<PeerId>, BenchError> {
+    let clock = Clock::new();
+    let mut peers = Vec::new();
+    for _ in 0..connections {
+        let attempt = client.begin_connect(to)?;
+        let deadline = Instant::now() + PATIENCE;
+        let peer = loop {
+            let now = clock.now();
+            client.poll(now, |_| {});
+            server.poll_once(now);
+            if let Some(outcome) = client.connected(attempt) {
+                break outcome.map_err(|reason| device(&reason))?;
+            }
+            if Instant::now() > deadline {
+                return Err(device(&"no connection in time"));
+            }
+            idle();
+        };
+        peers.push(peer);
+    }
+    Ok(peers)
+}
+
+/// Takes in whatever control messages are still on their way: credits, properties. Goes on while
+/// `more` says so.
+fn settle<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    mut more: impl FnMut() -> bool,
+) {
+    let clock = Clock::new();
+    let mut turns = 0;
+    while more() || turns < SETTLE {
+        let now = clock.now();
+        client.poll(now, |_| {});
+        server.poll_once(now);
+        turns += 1;
+    }
+}
+
+/// Makes something on the core where it will be used: its memory comes from there.
+fn on_core<T: Send>(
+    core: u32,
+    make: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let make = || pin(core).and_then(|()| make());
+    thread::scope(|scope| scope.spawn(make).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn device(what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who: WHO, what: what.to_string() }
+}
+
+const WHO: &str = "rpc";
+/// Turns without work between two readings of the clock.
+const TURNS_PER_READING: u32 = 16;
+/// For turns whose clock is not to be counted: late enough for everything but a deadline.
+const NO_TIME: u64 = 1;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Turns of both sides after the last connection, at least.
+const SETTLE: u32 = 1000;
+/// One-way trips that control messages may go on for after that.
+const SETTLE_TRIPS: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::args::Cli;
+    use crate::modes::contest::{Plan, plan_of};
+    use crate::stats::meter::End;
+
+    /// Some calls with these options, over two rounds; `None` on a machine with one core.
+    fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
+        let options = options.split_whitespace();
+        let cli = Cli::try_parse_from(["rpcrdma-bench"].into_iter().chain(options));
+        let mode = cli.expect("the options parse").mode();
+        let plan = match plan_of(&mode).expect("a contest") {
+            Err(BenchError::OneCore { .. }) => return None,
+            plan => plan.expect("the options fit together"),
+        };
+        let at = "127.0.0.1:0".parse().expect("an address");
+        let (config, load) = (&plan.config, &plan.load);
+        let timed = plan.is_timed();
+        let fabric = Fabric::from_config(config).expect("a fabric");
+        let rpc = Rpc::new("rpc", fabric, at, plan.cores, config, load, timed);
+        let mut rpc = rpc.expect("the engine has room");
+        spoil(&mut rpc);
+        let quota = Quota { warm_up: 3, end: End::Count(600) };
+        let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
+        let stats = rpc.server.handle().stats();
+        Some(Outcome { rounds, calls: stats.calls_in, sent: stats.sent, plan })
+    }
+
+    struct Outcome {
+        rounds: Result<Vec<Round>, BenchError>,
+        calls: u64,
+        sent: u64,
+        plan: Plan,
+    }
+
+    fn good(options: &str) {
+        let Some(outcome) = calls(options, |_| {}) else { return };
+        let rounds = outcome.rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+        assert!(rounds.iter().all(|round| round.completed >= 600), "{options}: {rounds:?}");
+        assert!(outcome.calls >= 1200, "{options}: the server saw {} calls", outcome.calls);
+    }
+
+    #[test]
+    fn every_operation_is_carried_in_line() {
+        for op in ["null", "echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 1000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn every_operation_is_carried_by_placement() {
+        for op in ["echo", "read", "write"] {
+            for size in ["4KiB", "64KiB"] {
+                good(&format!("lat --op {op} --size {size} -p send --touch all"));
+            }
+        }
+    }
+
+    #[test]
+    fn placed_data_longer_than_one_buffer_are_continued() {
+        for op in ["read", "write"] {
+            good(&format!("bw --op {op} --size 1MiB --window 2 --touch all -p send"));
+        }
+    }
+
+    #[test]
+    fn data_in_line_may_be_longer_than_a_segment() {
+        for op in ["echo", "read", "write"] {
+            good(&format!("lat --op {op} --size 12000 --touch all"));
+        }
+    }
+
+    #[test]
+    fn windows_and_connections_are_kept_full() {
+        good("rate --window 32");
+        good("rate --window 100 --connections 7 --touch all");
+        good("rate --window 3 --connections 20");
+        good("rate --window 16 --op read -p send");
+    }
+
+    #[test]
+    fn every_idle_policy_ends_its_rounds() {
+        for idle in ["spin", "backoff", "block"] {
+            good(&format!("lat --idle {idle}"));
+        }
+    }
+
+    #[test]
+    fn replies_of_another_length_than_the_request_come() {
+        good("lat --size 64 --reply 900 --touch all");
+        good("lat --size 900 --reply 64 --touch all");
+        good("lat --size 4096 --reply 100 -p send --touch all");
+        good("lat --size 100 --reply 8192 -p send --touch all");
+        good("lat --size 0 --touch all");
+        good("lat --size 5 --reply 3 --touch all");
+    }
+
+    #[test]
+    fn replies_take_as_many_transmissions_as_floor_and_raw_are_made_for() {
+        for options in [
+            "lat",
+            "lat --op read -p send",
+            "lat --op read -s 12000",
+            "bw -s 64KiB",
+            "bw -s 1MiB -w 1",
+            "bw -s 300000 -w 1 -p inline",
+        ] {
+            let Some(Outcome { rounds, calls, sent, plan }) = calls(options, |_| {}) else {
+                return;
+            };
+            rounds.unwrap_or_else(|error| panic!("{options}: {error}"));
+            let [_, reply] = plan.on_wire();
+            let replies = calls * reply.transmissions as u64;
+            // A handful of control messages come on top.
+            assert!((replies..replies + 100).contains(&sent), "{options}: {reply:?}, sent {sent}");
+        }
+    }
+
+    #[test]
+    fn a_server_with_other_data_is_found_out() {
+        let spoil = |rpc: &mut Rpc<Fabric>| rpc.server.handler().spoil_file();
+        let Some(outcome) = calls("lat --op read --touch all", spoil) else { return };
+        assert!(matches!(outcome.rounds, Err(BenchError::WrongBytes { .. })));
+    }
+}

@@ -1,0 +1,137 @@
+//! Several clients and servers of one engine, each pair on cores of its own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
+
+use super::server::Server;
+use super::{Ends, Rpc, WHO, connect, make_server, on_core};
+use crate::device::cores::CorePair;
+use crate::error::BenchError;
+use crate::modes::contest::Load;
+use crate::stats::meter::{Quota, Round};
+
+impl<P: Provider> Rpc<P> {
+    /// One engine with a shard and a client for each pair of cores. Each client has a connection to
+    /// a shard of its own.
+    ///
+    /// # Errors
+    /// When the engine cannot be set up, or two clients get to the same shard.
+    pub fn several(
+        name: &'static str,
+        provider: P,
+        at: SocketAddr,
+        pairs: &[CorePair],
+        config: &Config,
+        load: &Load,
+    ) -> Result<Vec<Rpc<P>>, BenchError> {
+        let engine = Arc::new(Engine::new(provider, config.clone())?);
+        let address = engine.listen(at)?;
+        let servers = pairs.iter().map(|pair| make_server(&engine, pair.server, load));
+        let mut servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let mut connected = Vec::new();
+        for pair in pairs {
+            let mut client: Client<P> = on_core(pair.client, || Ok(engine.client()?))?;
+            let peers = {
+                let (first, others) = servers.split_first_mut().expect("a server for each pair");
+                let clock = Clock::new();
+                connect(&mut client, first, address, 1, || {
+                    let now = clock.now();
+                    for server in others.iter_mut() {
+                        server.poll_once(now);
+                    }
+                    thread::yield_now();
+                })?
+            };
+            connected.push((client, peers, pair.client, newest(&servers, &connected)?));
+        }
+        let mut servers: Vec<Option<Shard<P, Server>>> = servers.into_iter().map(Some).collect();
+        let mut all = Vec::new();
+        for (client, peers, core, index) in connected {
+            let server = servers[index].take().expect("no shard is given twice");
+            let cores = CorePair { client: core, server: pairs[index].server };
+            let ends = Ends { client, server, peers, cores };
+            all.push(Rpc::assemble(name, Arc::clone(&engine), address, ends, load)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Runs a round of all of them at the same time, each with its window full.
+///
+/// # Errors
+/// The first failure of any.
+///
+/// # Panics
+/// If one of the threads panics.
+pub fn together<P: Provider>(all: &mut [Rpc<P>], quota: Quota) -> Result<Vec<Round>, BenchError> {
+    thread::scope(|scope| {
+        let rounds = all.iter_mut().map(|rpc| scope.spawn(move || rpc.closed(quota)));
+        let rounds: Vec<_> = rounds.collect();
+        let ends = rounds.into_iter().map(|round| round.join());
+        ends.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// The shard with a connection that nobody has yet.
+fn newest<P: Provider, C>(
+    servers: &[Shard<P, Server>],
+    taken: &[(Client<P>, C, u32, usize)],
+) -> Result<usize, BenchError> {
+    let connections = |index: &usize| servers[*index].handle().connections();
+    let is_new = |index: &usize| {
+        connections(index) == 1 && !taken.iter().any(|(_, _, _, other)| other == index)
+    };
+    let what = || "two clients got to the same shard: there is no one pair for each core".into();
+    let found = (0..servers.len()).find(is_new);
+    found.ok_or_else(|| BenchError::NotAsNamed { who: WHO, what: what() })
+}
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::args::{Op, Placement, Touch};
+    use crate::contenders::call::Shape;
+    use crate::settings::{self, Need, Wish};
+    use crate::stats::meter::End;
+
+    #[test]
+    fn each_client_has_a_shard_of_its_own_and_all_carry_calls() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        let need = Need { data_len: 64, window: 4, connections: 1 };
+        let wish = Wish { profile: None, file: None, idle: None, hold: None, continuation: true };
+        let config = settings::config(&wish, need).expect("it adds up");
+        let load = Load {
+            shape: Shape::new(Op::Echo, 64, 64),
+            placement: Placement::Inline,
+            window: 4,
+            connections: 1,
+            touch: Touch::All,
+            sinks: 0,
+        };
+        let at = "127.0.0.1:0".parse().expect("an address");
+        // On the same cores: how fast they are does not matter here.
+        let pairs = [cores; 3];
+        let all = Rpc::several(
+            "rpc",
+            Fabric::from_config(&config).expect("a fabric"),
+            at,
+            &pairs,
+            &config,
+            &load,
+        );
+        let mut all = all.expect("the engine has room");
+        let quota = Quota { warm_up: 0, end: End::Count(50) };
+        let rounds = together(&mut all, quota).expect("every call ends");
+        assert!(rounds.iter().all(|round| round.completed >= 50), "{rounds:?}");
+        for rpc in &all {
+            assert_eq!(rpc.server.handle().connections(), 1);
+            assert!(rpc.server.handle().stats().calls_in >= 50);
+        }
+    }
+}

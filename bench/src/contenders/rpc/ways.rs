@@ -1,0 +1,167 @@
+//! The ways that one client and its server are driven for a round: closed, open, and with pauses.
+
+use std::time::Duration;
+
+use quanta::Clock as Ticks;
+use rpcrdma_engine::Provider;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::caller::Caller;
+use super::idle::Idling;
+use super::{Rpc, serve};
+use crate::contenders::open::{Offer, OpenRound, System, drive};
+use crate::contenders::pair::{self, Stop};
+use crate::error::BenchError;
+use crate::stats::latency::Latency;
+use crate::stats::meter::{Quota, Round};
+
+/// Calls one after the other, with pauses before them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pauses {
+    /// The shortest pause; the longest is a quarter longer.
+    pub length: Duration,
+    /// Calls that count.
+    pub calls: u64,
+    /// Calls before them.
+    pub warm_up: u64,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// The outcome of a round with pauses.
+#[derive(Debug, Clone)]
+pub struct PausedRound {
+    /// From the submit of each call to its end.
+    pub latency: Latency,
+    /// Time of the counted calls and their pauses.
+    pub elapsed_ns: u64,
+    /// Processor time of the threads over the whole round, the client's first, as a share of the
+    /// time that each was there.
+    pub cpu: [f64; 2],
+    /// How often a measuring thread lost its core to another program.
+    pub preempted: u64,
+}
+
+impl<P: Provider> Rpc<P> {
+    /// Keeps the window full for one round and counts: what it can do at most.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        self.measure(quota, false)
+    }
+
+    /// Times calls one after the other for one round, whatever the window.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn one_by_one(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        self.measure(quota, true)
+    }
+
+    /// Offers calls for one round, whether or not others have come back, up to the window.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| offered(caller, offer, stop),
+            move |stop| serve(server, Idling::new(idle), stop),
+        )?;
+        Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
+    }
+
+    /// Makes calls with pauses before them for one round, both threads idle as the configuration
+    /// says.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn paused(&mut self, pauses: &Pauses) -> Result<PausedRound, BenchError> {
+        let Rpc { cores, config, caller, server, .. } = self;
+        let idle = config.engine().idle;
+        let outcome = pair::run(
+            *cores,
+            move |stop| with_cpu(|| caller.paused(pauses, Idling::new(idle), stop)),
+            move |stop| with_cpu(|| serve(server, Idling::new(idle), stop)),
+        )?;
+        let ((round, client_cpu), ((), server_cpu)) = (outcome.client, outcome.server);
+        let cpu = [client_cpu, server_cpu];
+        Ok(PausedRound { cpu, preempted: outcome.preempted, ..round })
+    }
+}
+
+/// Offers calls on the calling thread.
+pub(super) fn offered<P: Provider>(
+    caller: &mut Caller<P>,
+    offer: &Offer,
+    stop: &Stop,
+) -> Result<OpenRound, BenchError> {
+    let clock = Ticks::new();
+    let start = clock.raw();
+    let now_ns = || clock.delta_as_nanos(start, clock.raw());
+    drive(&mut Due { caller, stop }, offer, now_ns)
+}
+
+/// The caller of an open loop.
+struct Due<'a, P: Provider> {
+    caller: &'a mut Caller<P>,
+    stop: &'a Stop,
+}
+
+impl<P: Provider> System for Due<'_, P> {
+    #[inline]
+    fn begin(&mut self, mark: u64) -> Result<bool, BenchError> {
+        self.caller.call_due(mark)
+    }
+
+    #[inline]
+    fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError> {
+        self.caller.poll_due(self.stop, ended)
+    }
+
+    #[inline]
+    fn under_way(&self) -> u64 {
+        self.caller.under_way()
+    }
+}
+
+/// Does something, and says which share of its time the thread had a processor.
+fn with_cpu<T>(work: impl FnOnce() -> Result<T, BenchError>) -> Result<(T, f64), BenchError> {
+    let before = [ClockId::Monotonic, ClockId::ThreadCPUTime].map(clock_ns);
+    let value = work()?;
+    let after = [ClockId::Monotonic, ClockId::ThreadCPUTime].map(clock_ns);
+    let [time, cpu] = [0, 1].map(|clock| (after[clock] - before[clock]).max(0) as f64);
+    Ok((value, if time > 0.0 { (cpu / time).min(1.0) } else { 0.0 }))
+}
+
+fn clock_ns(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::spin_loop;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_computes_has_its_core_and_one_that_waits_has_not() {
+        let computing = || {
+            let until = clock_ns(ClockId::ThreadCPUTime) + 10_000_000;
+            while clock_ns(ClockId::ThreadCPUTime) < until {
+                spin_loop();
+            }
+            Ok(())
+        };
+        let wait = || Ok(thread::spawn(move || with_cpu(computing)).join());
+        let (computed, waiting) = with_cpu(wait).expect("it ends");
+        let ((), computing) = computed.expect("no panic").expect("it ends");
+        assert!(computing > waiting && computing > 0.0, "{computing} and {waiting}");
+        assert!(computing <= 1.0);
+    }
+}

@@ -1,0 +1,223 @@
+//! The machine and the program, as a result must name them to be believed.
+
+use std::borrow::Cow;
+use std::env::args_os;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rpcrdma_mempool::pin::CoreList;
+use rpcrdma_mempool::topology::Topology;
+use serde::{Deserialize, Serialize};
+
+use crate::device::cores::CorePair;
+
+/// The machine, as far as it bears on latency.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Cores that are switched on.
+    pub cores_online: usize,
+    /// Whether the processor says that it is virtual.
+    pub virtual_machine: bool,
+    /// Cores that the kernel keeps other programs off.
+    pub isolated: Vec<u32>,
+    /// NUMA nodes.
+    pub numa_nodes: usize,
+    /// The frequency governor of the client's core and of the server's, where there is one.
+    pub governor: [Option<String>; 2],
+    /// The kernel's release.
+    pub kernel: String,
+    /// Huge pages of the default size that are set aside, and how many of them are free.
+    pub huge_pages: HugePages,
+    /// How the kernel gives huge pages unasked: `always`, `madvise` or `never`.
+    pub transparent_huge_pages: Option<String>,
+    /// Bytes that the program may lock; `None` is without limit.
+    pub memlock_bytes: Option<u64>,
+}
+
+/// The huge pages that are set aside.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePages {
+    /// Bytes of a page of the default size.
+    pub page_bytes: u64,
+    /// Pages set aside.
+    pub total: u64,
+    /// Pages not used yet.
+    pub free: u64,
+}
+
+/// The program, as it was built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The version of this workspace.
+    pub rpcrdma: Cow<'static, str>,
+    /// The compiler.
+    pub rustc: Cow<'static, str>,
+    /// The profile of cargo: `release` is the one to be measured.
+    pub profile: Cow<'static, str>,
+    /// The optimisation level.
+    pub opt_level: Cow<'static, str>,
+    /// The target.
+    pub target: Cow<'static, str>,
+}
+
+impl Build {
+    /// This program.
+    pub const THIS: Build = Build {
+        rpcrdma: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
+        rustc: Cow::Borrowed(env!("BENCH_RUSTC")),
+        profile: Cow::Borrowed(env!("BENCH_PROFILE")),
+        opt_level: Cow::Borrowed(env!("BENCH_OPT_LEVEL")),
+        target: Cow::Borrowed(env!("BENCH_TARGET")),
+    };
+
+    /// Whether its times mean anything.
+    pub fn is_optimised(&self) -> bool {
+        self.opt_level == "3"
+    }
+}
+
+impl Machine {
+    /// What `/proc` and `/sys` say; what they do not say is empty or 0.
+    pub fn read(cores: CorePair) -> Machine {
+        let cpuinfo = read("/proc/cpuinfo");
+        let topology = Topology::detect();
+        Machine {
+            cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            cores_online: topology.cores.len(),
+            virtual_machine: is_virtual(&cpuinfo),
+            isolated: topology.isolated().map(|core| core.id).collect(),
+            numa_nodes: topology.nodes.len(),
+            governor: cores.both().map(governor),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            huge_pages: huge_pages(&read("/proc/meminfo")),
+            transparent_huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+            memlock_bytes: memlock(&read("/proc/self/limits")),
+        }
+    }
+
+    /// The machine in a few lines for people.
+    pub fn lines(&self) -> Vec<String> {
+        let kind = if self.virtual_machine { " (virtual)" } else { "" };
+        let HugePages { page_bytes, total, free } = self.huge_pages;
+        let isolated = if self.isolated.is_empty() {
+            "no core isolated".to_owned()
+        } else {
+            format!("cores {} isolated", CoreList(self.isolated.clone()))
+        };
+        let governor = self.governor[0].as_deref().unwrap_or("none to be seen");
+        let memlock = self
+            .memlock_bytes
+            .map_or_else(|| "without limit".into(), |bytes| format!("{} KiB", bytes >> 10));
+        let thp = self.transparent_huge_pages.as_deref().unwrap_or("not there");
+        vec![
+            format!(
+                "{}, {} cores{kind}, {} NUMA node(s), Linux {}",
+                self.cpu, self.cores_online, self.numa_nodes, self.kernel
+            ),
+            format!("{isolated}, frequency governor {governor}, memlock {memlock}"),
+            format!(
+                "huge pages: {free} of {total} free ({} KiB), on demand: {thp}",
+                page_bytes >> 10
+            ),
+        ]
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The program and its options, as they were typed.
+pub fn command() -> Vec<String> {
+    args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The value of the first `name : value` line.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+fn is_virtual(cpuinfo: &str) -> bool {
+    field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
+}
+
+fn governor(core: u32) -> Option<String> {
+    let path = format!("/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor");
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn huge_pages(meminfo: &str) -> HugePages {
+    let number = |name| {
+        let value = field(meminfo, name)?;
+        value.split(' ').next()?.parse::<u64>().ok()
+    };
+    HugePages {
+        page_bytes: number("Hugepagesize").unwrap_or(0) << 10,
+        total: number("HugePages_Total").unwrap_or(0),
+        free: number("HugePages_Free").unwrap_or(0),
+    }
+}
+
+/// The word in brackets, as in `always [madvise] never`.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word.to_owned())
+}
+
+/// The soft limit on locked memory; `None` when there is none.
+fn memlock(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_named_and_seen_to_be_virtual() {
+        let text = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu hypervisor sse\n";
+        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
+        assert!(is_virtual(text));
+        assert!(!is_virtual("flags : fpu hypervisorx\n"));
+        assert_eq!(field("", "model name"), None);
+    }
+
+    #[test]
+    fn huge_pages_are_read_from_meminfo() {
+        let text = "HugePages_Total:     512\nHugePages_Free:      500\nHugepagesize:    2048 kB\n";
+        assert_eq!(huge_pages(text), HugePages { page_bytes: 2 << 20, total: 512, free: 500 });
+        assert_eq!(huge_pages(""), HugePages::default());
+    }
+
+    #[test]
+    fn the_kernels_choice_is_the_word_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn the_soft_limit_of_locked_memory_is_the_first_number() {
+        let line = "Max locked memory         8388608              9999999              bytes\n";
+        assert_eq!(memlock(line), Some(8_388_608));
+        assert_eq!(memlock("Max locked memory         unlimited  unlimited  bytes\n"), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let machine = Machine::read(CorePair { client: 0, server: 1 });
+        assert!(machine.cores_online > 0 && !machine.kernel.is_empty(), "{machine:?}");
+        assert_eq!(machine.lines().len(), 3);
+    }
+}

@@ -1,0 +1,103 @@
+//! An RDMA device of this machine, both ends of every connection on it.
+
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use rpcrdma_config::Config;
+use rpcrdma_engine::Provider;
+use rpcrdma_engine::provider::DeviceCaps;
+use rpcrdma_verbs::Verbs;
+
+use crate::args::DeviceArgs;
+use crate::device::site::Site;
+use crate::error::BenchError;
+
+/// A device and an address of it.
+#[derive(Debug, Clone)]
+pub struct Device {
+    verbs: Verbs,
+    address: IpAddr,
+    far: Option<SocketAddr>,
+}
+
+impl Device {
+    /// Opens the device that the configuration names, in which these options have named theirs
+    /// ([`DeviceArgs::name_in`]).
+    ///
+    /// # Errors
+    /// If there is none, its libraries are missing, or it has no address to listen on.
+    pub fn open(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
+        if args.connect.is_some() {
+            let text = "this mode runs both ends itself: --connect is for lat, rate, bw and load";
+            return Err(BenchError::Usage(text.into()));
+        }
+        Device::towards(args, config)
+    }
+
+    /// The same for a client whose server may be on another host.
+    ///
+    /// # Errors
+    /// If there is none, its libraries are missing, or it has no address.
+    pub fn towards(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
+        let address = config.verbs().address;
+        let verbs = Verbs::from_config(config)?;
+        let name = &verbs.caps().name;
+        let address = address.or_else(|| address_of(name)).ok_or_else(|| {
+            BenchError::Usage(format!("{name} has no IPv4 address; name one: --address"))
+        })?;
+        Ok(Device { verbs, address, far: args.connect })
+    }
+}
+
+impl Site for Device {
+    type Provider = Verbs;
+
+    fn open(&self) -> Result<Verbs, BenchError> {
+        Ok(self.verbs.clone())
+    }
+
+    fn at(&self) -> SocketAddr {
+        SocketAddr::new(self.address, 0)
+    }
+
+    fn far(&self) -> Option<SocketAddr> {
+        self.far
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let DeviceCaps { name, inline_len, send_sge, recv_sge, windows, rd_atomic, .. } =
+            self.verbs.caps();
+        vec![format!(
+            "verbs: {name} at {}, up to {inline_len} bytes inline, {send_sge} gather and \
+             {recv_sge} scatter entries, {windows} memory windows, {rd_atomic} Reads at a time",
+            self.address
+        )]
+    }
+}
+
+/// The first IPv4 address of a device: among its GIDs they stand mapped into IPv6 addresses.
+fn address_of(device: &str) -> Option<IpAddr> {
+    let ports = fs::read_dir(format!("/sys/class/infiniband/{device}/ports")).ok()?;
+    ports.flatten().find_map(|port| {
+        let gids = fs::read_dir(port.path().join("gids")).ok()?;
+        gids.flatten().find_map(|gid| mapped(fs::read_to_string(gid.path()).ok()?.trim()))
+    })
+}
+
+/// The IPv4 address that a GID stands for.
+fn mapped(gid: &str) -> Option<IpAddr> {
+    gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped().map(IpAddr::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gid_that_is_an_ipv4_address_is_seen_as_one() {
+        let gid = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+        assert_eq!(mapped(gid), "10.0.0.1".parse().ok());
+        assert_eq!(mapped("fe80:0000:0000:0000:1c4a:5cff:fe06:0001"), None);
+        assert_eq!(mapped(""), None);
+    }
+}

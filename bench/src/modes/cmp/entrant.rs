@@ -1,0 +1,201 @@
+//! An entrant of a comparison: one side, run round by round or read from a file.
+
+use crate::error::BenchError;
+use crate::modes::contest::ContenderReport;
+use crate::output::outcome::{Distribution, Figure, Lost, Outcome, Saved, Unit};
+use crate::peers::{Measure, Telling, Told, Tool};
+use crate::stats::latency::Latency;
+use crate::stats::meter::{Quota, Round};
+use crate::stats::rounds::{Contender, Series, median};
+
+/// One side of a comparison, ready to run.
+pub struct Entrant {
+    /// What it is called in the result.
+    pub label: String,
+    /// How it was asked for.
+    pub asked: String,
+    /// What it uses, and what is weak about its figures.
+    pub notes: Vec<String>,
+    /// How it is run.
+    pub runner: Runner,
+}
+
+/// How a side is run.
+pub enum Runner {
+    /// Of this program: every sample is there.
+    Ours {
+        /// What runs.
+        contender: Box<dyn Contender>,
+        /// Bytes of data that a round trip carries, both ways together.
+        data_len: usize,
+        /// What it has run.
+        rounds: Vec<Round>,
+    },
+    /// A tool of others: what it told is there.
+    Tool {
+        /// What runs.
+        tool: Tool,
+        /// What it has told.
+        rounds: Vec<Told>,
+    },
+    /// It was run earlier.
+    Saved {
+        /// What was saved.
+        saved: Box<Saved>,
+        /// Whose figures of it.
+        of: String,
+    },
+}
+
+/// What has come of a side.
+#[derive(Debug)]
+pub struct Measured {
+    /// What it is called.
+    pub label: String,
+    /// All its figures, under that name.
+    pub figures: Vec<Figure>,
+    /// Every sample, where they are there.
+    pub latency: Option<Latency>,
+    /// How often it lost its core, where that is known.
+    pub lost: Option<Lost>,
+    /// Whether its rounds were run in this run, in turns with others.
+    pub is_live: bool,
+}
+
+impl Entrant {
+    /// Whether it has rounds to run.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.runner, Runner::Saved { .. })
+    }
+
+    /// Runs one round.
+    ///
+    /// # Errors
+    /// Whatever keeps it from a result that can be believed.
+    pub fn round(&mut self, quota: Quota) -> Result<(), BenchError> {
+        match &mut self.runner {
+            Runner::Ours { contender, rounds, .. } => rounds.push(contender.round(quota)?),
+            Runner::Tool { tool, rounds } => rounds.push(tool.round(quota)?),
+            Runner::Saved { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// What has come of it.
+    pub fn sum_up(self) -> Measured {
+        let Entrant { label, runner, .. } = self;
+        match runner {
+            Runner::Ours { contender, data_len, rounds } => {
+                let report =
+                    ContenderReport::new(&Series { name: contender.name(), rounds }, data_len);
+                let figures = renamed(report.figures(), &label);
+                let lost = Some(report.lost());
+                let latency = report.round_trip.is_some().then_some(report.samples.all);
+                Measured { label, figures, latency, lost, is_live: true }
+            }
+            Runner::Tool { rounds, .. } => {
+                let figures = told_figures(&label, &rounds);
+                Measured { label, figures, latency: None, lost: None, is_live: true }
+            }
+            Runner::Saved { saved, of } => {
+                let figures = saved.figures().into_iter().filter(|figure| figure.of == of);
+                let figures = renamed(figures.collect(), &label);
+                let samples = saved.distributions().into_iter().find(|one| one.name == of);
+                let latency = samples.map(|samples| samples.latency.clone());
+                Measured { label, figures, latency, lost: None, is_live: false }
+            }
+        }
+    }
+}
+
+impl Measured {
+    /// Every sample, where they are there.
+    pub fn distribution(&self) -> Option<Distribution<'_>> {
+        let latency = self.latency.as_ref()?;
+        Some(Distribution { name: self.label.clone(), latency })
+    }
+
+    /// A figure of it.
+    pub fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.at.is_none() && figure.name == name)
+    }
+}
+
+/// The same figures of somebody else.
+fn renamed(figures: Vec<Figure>, label: &str) -> Vec<Figure> {
+    figures.into_iter().map(|figure| Figure { of: label.to_owned(), ..figure }).collect()
+}
+
+/// What a tool told in all rounds as figures: the median over the rounds, and the extremes of
+/// extremes.
+fn told_figures(label: &str, rounds: &[Told]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for measure in Measure::ALL {
+        let told: Option<Vec<Telling>> =
+            rounds.iter().map(|round| telling(round, measure)).collect();
+        let Some(told) = told.filter(|told| !told.is_empty()) else { continue };
+        let values: Vec<f64> = told.iter().map(|telling| telling.value).collect();
+        let value = match measure {
+            Measure::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            Measure::Max => values.iter().copied().fold(0.0, f64::max),
+            _ => median(values.iter().copied()),
+        };
+        let samples = told.iter().map(|telling| telling.samples).sum();
+        let (name, unit) = (measure.name(), unit(measure));
+        if unit == Unit::Ns {
+            let half = Figure::new(label, format!("half_{name}"), value / 2.0, unit, samples);
+            figures.push(half.rounds(values.iter().map(|value| value / 2.0).collect()));
+        }
+        figures.push(Figure::new(label, name, value, unit, samples).rounds(values));
+    }
+    figures
+}
+
+fn telling(told: &Told, measure: Measure) -> Option<Telling> {
+    told.figures.iter().copied().find(|telling| telling.measure == measure)
+}
+
+fn unit(measure: Measure) -> Unit {
+    match measure {
+        Measure::Rate => Unit::PerSecond,
+        Measure::Data => Unit::GbPerSecond,
+        _ => Unit::Ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(values: &[(Measure, f64)]) -> Told {
+        let figures = values.iter().map(|(measure, value)| Telling {
+            measure: *measure,
+            value: *value,
+            samples: 5,
+        });
+        Told { figures: figures.collect(), count: 5 }
+    }
+
+    #[test]
+    fn what_a_tool_told_is_the_median_of_its_rounds_and_the_longest_of_the_longest() {
+        let round = |ns: f64| told(&[(Measure::Median, ns), (Measure::Max, ns * 10.0)]);
+        let figures = told_figures("tool", &[round(100.0), round(900.0), round(200.0)]);
+        let of = |name: &str| figures.iter().find(|one| one.name == name).expect("it is there");
+        let median = of("round_trip.median");
+        assert_eq!((median.value, median.samples, median.unit), (200.0, 15, Unit::Ns));
+        assert_eq!(median.rounds, [100.0, 900.0, 200.0]);
+        assert_eq!(of("half_round_trip.median").value, 100.0);
+        assert_eq!(of("round_trip.max").value, 9000.0);
+        assert_eq!(of("half_round_trip.max").rounds, [500.0, 4500.0, 1000.0]);
+    }
+
+    #[test]
+    fn what_was_not_told_in_every_round_is_no_figure() {
+        let rounds =
+            [told(&[(Measure::Mean, 1.0), (Measure::Rate, 2.0)]), told(&[(Measure::Mean, 3.0)])];
+        let figures = told_figures("tool", &rounds);
+        let names: Vec<&str> = figures.iter().map(|figure| &*figure.name).collect();
+        assert_eq!(names, ["half_round_trip.mean", "round_trip.mean"]);
+        assert!(told_figures("tool", &[]).is_empty());
+    }
+}

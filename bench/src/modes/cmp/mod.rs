@@ -1,0 +1,304 @@
+//! Comparison: two or more sides in turns, and how sure their ratios are.
+//!
+//! ```text
+//!   words ──▶ sides: a mode, a file, a tool, sockets ──▶ entrants ──▶ probe, rounds in turns, probe
+//!                                     figures of each round ◀──┘
+//!   the first with every other: figures that both have ──▶ ratio, interval by bootstrap ──▶ report
+//! ```
+//! A side is compared by figures alone: whether they come from every sample, from what a tool
+//! printed, or from a file, makes no difference here, except that the rounds of a file were not run
+//! in turns with the others.
+
+use std::time::Duration;
+
+use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs};
+use crate::device::cores::CorePair;
+use crate::device::jitter;
+use crate::error::BenchError;
+use crate::modes::contest::PROBE_TIME;
+use crate::output::outcome::{Lost, Scene};
+use crate::output::session::Session;
+use crate::stats::meter::{End, Quota};
+use crate::stop;
+
+pub mod bootstrap;
+pub mod compare;
+pub mod entrant;
+pub mod report;
+pub mod side;
+
+use compare::{Comparison, Order};
+use entrant::{Entrant, Measured, Runner};
+use report::{Report, Settings};
+use side::{Ours, Side, What};
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What is compared: the first with each of the others
+    /// [default: lat with every peer that is installed]
+    ///
+    /// A side is a mode with its options in one word (lat, rate, bw, raw, floor), a saved result
+    /// (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer: unix, tcp,
+    /// unix-block and tcp-block are sockets; ucx, fi_pingpong and ib_send_lat are tools that are run
+    /// on the same cores and read. Peers do what the first side of this program does, as far as
+    /// they can. One side alone is compared with every peer that is installed.
+    #[arg(value_name = "SIDE")]
+    pub sides: Vec<String>,
+    /// Exit with 2 if a first ratio is worse by more than this, and so is all of its interval: 5%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub regression: Option<f64>,
+    /// Where the threads and the processes run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// Where the draws of the bootstrap come from.
+    #[command(flatten)]
+    pub seed: SeedArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Compares.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    let LineUp { sides, absent } = LineUp::new(&args.sides)?;
+    let example = example(&sides)?;
+    let seconds = if args.sides.len() < 2 { SECONDS_OF_MANY } else { SECONDS };
+    let quota = args.length.quota(seconds, WARM_UP);
+    let cores = CorePair::choose(args.cores.cores)?;
+    let labels = side::labels(&sides);
+    let rounds = args.length.rounds;
+    let what = sentence(&labels, &example, cores, rounds, quota);
+    session.announce(&what)?;
+    let mut entrants = Vec::new();
+    for (side, label) in sides.iter().zip(&labels) {
+        entrants.push(side.enter(label.clone(), cores, &example)?);
+    }
+    let settings = Settings {
+        sides: labels.iter().cloned().zip(sides.iter().map(|side| side.asked.clone())).collect(),
+        cores,
+        rounds,
+        seed: args.seed.seed,
+        resamples: bootstrap::RESAMPLES,
+        confidence: bootstrap::CONFIDENCE,
+    };
+    let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
+    let (measured, scene) = run(entrants, notes, cores, rounds, quota, session)?;
+    let order = if is_bandwidth(&sides) { Order::DataFirst } else { Order::RateFirst };
+    let comparisons = compare(&measured, order, args.seed.seed)?;
+    let allowed = args.regression;
+    Ok(Report { what, settings, scene, measured, comparisons, absent, allowed })
+}
+
+/// The sides that run, and those that cannot.
+struct LineUp {
+    sides: Vec<Side>,
+    absent: Vec<String>,
+}
+
+impl LineUp {
+    /// Those that were asked for. If there is only one or none, every peer that is installed comes
+    /// with it; who was not asked for may be missing.
+    fn new(asked: &[String]) -> Result<LineUp, BenchError> {
+        let mut sides = Vec::new();
+        for asked in asked {
+            sides.push(Side::parse(asked)?);
+        }
+        if sides.is_empty() {
+            sides.push(Side::parse("lat")?);
+        }
+        let mut absent = Vec::new();
+        if asked.len() < 2 {
+            let timed = sides
+                .iter()
+                .all(|side| side.plan().is_none_or(crate::modes::contest::Plan::is_timed));
+            for peer in Side::every_peer().into_iter().filter(|peer| timed || peer.has_windows()) {
+                match peer.absence() {
+                    Some(absence) => absent.push(absence),
+                    None => sides.push(peer),
+                }
+            }
+        }
+        Ok(LineUp { sides, absent })
+    }
+}
+
+/// The side of ours that peers do the same as: the first one, or a round trip if there is none.
+fn example(sides: &[Side]) -> Result<Ours, BenchError> {
+    let ours = sides.iter().find_map(|side| match &side.what {
+        What::Ours(ours) => Some((**ours).clone()),
+        _ => None,
+    });
+    ours.map_or_else(Ours::usual, Ok)
+}
+
+fn is_bandwidth(sides: &[Side]) -> bool {
+    sides.iter().filter_map(Side::plan).any(|plan| plan.kind == crate::modes::contest::Kind::Bw)
+}
+
+fn sentence(
+    labels: &[String],
+    example: &Ours,
+    cores: CorePair,
+    rounds: u32,
+    quota: Quota,
+) -> String {
+    let (first, others) = labels.split_first().expect("there is always one");
+    let round = match quota.end {
+        End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
+        End::Count(count) => format!("{count} round trips"),
+    };
+    let data = example.plan.calls();
+    format!(
+        "cmp: {first} beside {}: {data}, cores {cores}, {rounds} rounds of {round}",
+        others.join(", ")
+    )
+}
+
+/// Runs all of them in turns, between two looks at the machine.
+fn run(
+    mut entrants: Vec<Entrant>,
+    notes: Vec<String>,
+    cores: CorePair,
+    rounds: u32,
+    quota: Quota,
+    session: &Session,
+) -> Result<(Vec<Measured>, Scene), BenchError> {
+    let live = entrants.iter().filter(|entrant| entrant.is_live()).count() as u32;
+    let before = jitter::probe(cores, PROBE_TIME)?;
+    let progress = session.progress(rounds * live, expected(&entrants, rounds, quota));
+    let mut done = 0;
+    for round in 0..rounds {
+        // The opposite order each time: nobody always comes first.
+        for turn in 0..entrants.len() {
+            let index = if round % 2 == 0 { turn } else { entrants.len() - 1 - turn };
+            if stop::is_wished() || !entrants[index].is_live() {
+                continue;
+            }
+            match entrants[index].round(quota) {
+                // Ctrl-C reaches the processes of a tool, too.
+                Err(_) if stop::is_wished() => {}
+                result => result?,
+            }
+            done += 1;
+            progress.step(done);
+        }
+    }
+    drop(progress);
+    let after = jitter::probe(cores, PROBE_TIME)?;
+    let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
+    let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
+    Ok((measured, Scene::new(cores, notes, [before, after], &lost)))
+}
+
+/// About how long it takes.
+fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
+    let round = match quota.end {
+        End::Time(time) => time,
+        End::Count(_) => Duration::ZERO,
+    };
+    let each = entrants.iter().map(|entrant| match entrant.runner {
+        Runner::Ours { .. } => round,
+        Runner::Tool { .. } => round + START_OF_A_TOOL,
+        Runner::Saved { .. } => Duration::ZERO,
+    });
+    each.sum::<Duration>() * rounds
+}
+
+/// The first with every other.
+fn compare(
+    measured: &[Measured],
+    order: Order,
+    seed: u64,
+) -> Result<Vec<Vec<Comparison>>, BenchError> {
+    let (first, others) = measured.split_first().expect("there is always one");
+    let mut comparisons = Vec::new();
+    for other in others {
+        let pair = Comparison::all(first, other, order, seed);
+        if pair.is_empty() && !stop::is_wished() {
+            let text = format!(
+                "{} and {} have no figure in common that was taken in every round",
+                first.label, other.label
+            );
+            return Err(BenchError::Usage(text));
+        }
+        comparisons.push(pair);
+    }
+    Ok(comparisons)
+}
+
+/// A share: `5%` or `0.05`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().map(|number| number / unit);
+    share.ok().filter(|share| (0.0..=10.0).contains(share)).ok_or("a share, as in 5%".into())
+}
+
+const SECONDS: Duration = Duration::from_secs(2);
+/// With every peer that is there.
+const SECONDS_OF_MANY: Duration = Duration::from_secs(1);
+const WARM_UP: u64 = 2000;
+/// Until both processes of a tool have found each other.
+const START_OF_A_TOOL: Duration = Duration::from_millis(500);
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench cmp                                   is it worth my time? lat beside all there is
+  rpcrdma-bench cmp 'lat -s 4KiB'                     the same with other data
+  rpcrdma-bench cmp lat 'lat --idle block'            two settings of the engine
+  rpcrdma-bench cmp rate 'rate -k 1024'               one connection and many
+  rpcrdma-bench cmp bw 'ucx am'                       bandwidth beside active messages of UCX
+  rpcrdma-bench cmp lat saved:yesterday.json --regression 5%
+  rpcrdma-bench cmp 'lat --provider verbs' ib_send_lat
+
+The first side is above the line: a ratio of round trips below 1 says that it is faster. The
+interval holds the ratio with 95 % by bootstrap over the rounds. In --fail-if, `ratio` is the first
+ratio of the only pair, and `ratio.low` and `ratio.high` are the ends of its interval.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_or_a_number() {
+        for (text, value) in [("5%", 0.05), ("0.05", 0.05), ("0%", 0.0), ("12.5 %", 0.125)] {
+            assert_eq!(share(text), Ok(value), "{text}");
+        }
+        for wrong in ["", "%", "-5%", "x", "2000%", "NaN"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_side_alone_meets_every_peer_that_is_there() {
+        let line_up = match LineUp::new(&["unix".into()]) {
+            Err(BenchError::OneCore { .. }) => return,
+            line_up => line_up.expect("sockets are everywhere"),
+        };
+        assert!(line_up.sides.len() >= 5, "sockets need nothing");
+        assert_eq!(line_up.sides.len() + line_up.absent.len(), 1 + Side::every_peer().len());
+        let two = LineUp::new(&["unix".into(), "tcp".into()]).expect("two peers");
+        assert_eq!((two.sides.len(), two.absent.len()), (2, 0));
+    }
+
+    #[test]
+    fn who_is_compared_with_many_calls_under_way_has_more_than_one() {
+        let line_up = match LineUp::new(&["rate".into()]) {
+            Err(BenchError::OneCore { .. }) => return,
+            line_up => line_up.expect("a mode"),
+        };
+        let names: Vec<String> = line_up.sides.iter().map(|side| side.what.name()).collect();
+        assert!(names.starts_with(&["rate".into(), "unix".into(), "tcp".into()]), "{names:?}");
+        assert!(!names.iter().any(|name| name == "unix-block" || name == "fi_pingpong"));
+    }
+}

@@ -1,0 +1,421 @@
+//! The sides as they are asked for: a mode of ours, a saved result, a tool, or sockets.
+
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, Parser};
+
+use super::entrant::{Entrant, Runner};
+use crate::args::{Cli, DeviceArgs};
+use crate::contenders::call::Traffic;
+use crate::device::cores::CorePair;
+use crate::error::BenchError;
+use crate::modes::contest::{self, Plan};
+use crate::output::outcome::{Outcome, Saved};
+use crate::peers::libfabric::FiPingpong;
+use crate::peers::perftest::IbSendLat;
+use crate::peers::socket::{self, Sockets};
+use crate::peers::tool::{Kind, length};
+use crate::peers::ucx::Ucx;
+use crate::peers::{Task, Tool, Wanted};
+
+/// One side, as it was asked for.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// In the words of whoever asked.
+    pub asked: String,
+    /// What it is.
+    pub what: What,
+}
+
+/// What a side is.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// A mode of this program.
+    Ours(Box<Ours>),
+    /// An earlier result.
+    Saved {
+        /// Where it is.
+        path: PathBuf,
+        /// Whose figures of it, if somebody says.
+        of: Option<String>,
+    },
+    /// UCX.
+    Ucx(Ucx),
+    /// libfabric.
+    FiPingpong(FiPingpong),
+    /// perftest.
+    IbSendLat(IbSendLat),
+    /// Sockets, with messages of a size of their own if somebody says.
+    Sockets(socket::Kind, Option<usize>),
+}
+
+/// A mode of this program.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    /// What it does; where and how long are the comparison's.
+    pub plan: Plan,
+    /// On what.
+    pub device: DeviceArgs,
+}
+
+impl Side {
+    /// Reads a side: a mode with its options, a file, or the name of a peer with its options.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub fn parse(asked: &str) -> Result<Side, BenchError> {
+        let asked = asked.trim();
+        let mut words = asked.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let what = if let Some(what) = saved(asked) {
+            what
+        } else if let Some(kind) = socket::Kind::ALL.into_iter().find(|kind| kind.name() == first) {
+            What::Sockets(kind, options::<SocketArgs>(asked, words)?.size)
+        } else {
+            match first {
+                "ucx" | "ucx_perftest" => What::Ucx(options(asked, words)?),
+                "fi_pingpong" | "libfabric" => What::FiPingpong(options(asked, words)?),
+                "ib_send_lat" | "perftest" => What::IbSendLat(options(asked, words)?),
+                mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
+                _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
+            }
+        };
+        Ok(Side { asked: asked.to_owned(), what })
+    }
+
+    /// The peers that are compared with if nobody says which, with sockets first.
+    pub fn every_peer() -> Vec<Side> {
+        let side = |what: What| Side { asked: what.name(), what };
+        let sockets = socket::Kind::ALL.into_iter().map(|kind| What::Sockets(kind, None));
+        let tools =
+            [What::Ucx(usual(&["tag"])), What::FiPingpong(usual(&[])), What::IbSendLat(usual(&[]))];
+        sockets.chain(tools).map(side).collect()
+    }
+
+    /// Why it cannot be run here, and what can be done about it; `None` if it can.
+    pub fn absence(&self) -> Option<String> {
+        crate::peers::tool::absence(&*self.what.tool()?)
+    }
+
+    /// Whether it can have more than one call under way.
+    pub fn has_windows(&self) -> bool {
+        match &self.what {
+            What::Sockets(kind, _) => kind.waiting == socket::Waiting::Spin,
+            tool => tool.tool().is_none_or(|tool| tool.can(Wanted::Messages)),
+        }
+    }
+
+    /// The plan, of a side of ours.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.what {
+            What::Ours(ours) => Some(&ours.plan),
+            _ => None,
+        }
+    }
+
+    /// Sets it up. A peer does what `example` does.
+    ///
+    /// # Errors
+    /// If it is not to be had.
+    pub fn enter(
+        &self,
+        label: String,
+        cores: CorePair,
+        example: &Ours,
+    ) -> Result<Entrant, BenchError> {
+        let task = task(&example.plan);
+        let (notes, runner) = match &self.what {
+            What::Ours(ours) => enter_ours(ours, cores)?,
+            What::Saved { path, of } => enter_saved(path, of.as_deref())?,
+            What::Sockets(kind, size) => {
+                let traffic = example.plan.traffic();
+                let traffic = size.map_or(traffic, |len| Traffic {
+                    request_len: len,
+                    reply_len: len,
+                    ..traffic
+                });
+                let timed = example.plan.is_timed();
+                let sockets = Sockets::new(*kind, cores, traffic, timed)?;
+                let (notes, data_len) = (sockets.notes(), data_len(&example.plan));
+                let data_len = size.map_or(data_len, |len| 2 * len);
+                (notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() })
+            }
+            tool => {
+                let kind = tool.tool().expect("everything else is above");
+                let device = &example.device;
+                let tool = Tool::new(kind, task, cores)?.on(device.device.clone(), device.address);
+                (tool.notes(), Runner::Tool { tool, rounds: Vec::new() })
+            }
+        };
+        Ok(Entrant { label, asked: self.asked.clone(), notes, runner })
+    }
+}
+
+impl What {
+    /// A short name.
+    pub fn name(&self) -> String {
+        match self {
+            What::Ours(ours) => ours.plan.kind.name().to_owned(),
+            What::Saved { path, .. } => {
+                path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+            }
+            What::Sockets(kind, _) => kind.name().to_owned(),
+            tool => tool.tool().expect("everything else is above").name().to_owned(),
+        }
+    }
+
+    fn tool(&self) -> Option<Box<dyn Kind>> {
+        match self {
+            What::Ucx(ucx) => Some(Box::new(ucx.clone())),
+            What::FiPingpong(pingpong) => Some(Box::new(pingpong.clone())),
+            What::IbSendLat(lat) => Some(Box::new(lat.clone())),
+            What::Ours(_) | What::Saved { .. } | What::Sockets(..) => None,
+        }
+    }
+}
+
+impl Ours {
+    /// The round trip of an RPC: what peers are compared with if nobody says otherwise.
+    ///
+    /// # Errors
+    /// If this machine has no two cores.
+    pub fn usual() -> Result<Ours, BenchError> {
+        ours("lat")
+    }
+}
+
+/// What sides are called: their kinds where these differ, else their words.
+pub fn labels(sides: &[Side]) -> Vec<String> {
+    let names: Vec<String> = sides.iter().map(|side| side.what.name()).collect();
+    let mut labels: Vec<String> = Vec::new();
+    for (side, name) in sides.iter().zip(&names) {
+        let is_alone = names.iter().filter(|other| *other == name).count() == 1;
+        let label = if is_alone { name } else { &side.asked };
+        let same = labels.iter().filter(|other| *other == label).count();
+        let clash = labels.iter().any(|other| other == label);
+        labels.push(if clash { format!("{label} ({})", same + 1) } else { label.clone() });
+    }
+    labels
+}
+
+/// A file, if it looks like one: `saved:FILE`, `FILE.json`, each with `#NAME` behind it if not the
+/// usual contender is meant.
+fn saved(asked: &str) -> Option<What> {
+    let (file, of) = match asked.rsplit_once('#') {
+        Some((file, of)) => (file, Some(of.to_owned())),
+        None => (asked, None),
+    };
+    let is_json = Path::new(file).extension().is_some_and(|extension| extension == "json");
+    let path = match file.strip_prefix("saved:") {
+        Some(path) => path,
+        None if is_json => file,
+        None => return None,
+    };
+    Some(What::Saved { path: path.into(), of })
+}
+
+/// The options of a peer.
+fn options<'a, P: Parser>(
+    asked: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Result<P, BenchError> {
+    P::try_parse_from(words).map_err(|error| unclear(asked, &error))
+}
+
+fn unclear(asked: &str, error: &clap::Error) -> BenchError {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    BenchError::Usage(format!("`{asked}`: {text}"))
+}
+
+/// A peer as it is if nobody says anything.
+fn usual<P: Parser + CommandFactory>(words: &[&str]) -> P {
+    P::try_parse_from(words).expect("every option has a default")
+}
+
+/// The options behind the name of a socket.
+#[derive(Debug, Parser)]
+#[command(name = "sockets", no_binary_name = true, disable_version_flag = true)]
+struct SocketArgs {
+    /// Bytes of a message, there and back [default: those of the other side on the wire]
+    #[arg(short, long, value_name = "BYTES", value_parser = length)]
+    size: Option<usize>,
+}
+
+/// A mode of ours with its options.
+fn ours(asked: &str) -> Result<Ours, BenchError> {
+    let words = ["rpcrdma-bench"].into_iter().chain(asked.split_whitespace());
+    let mode = Cli::try_parse_from(words).map_err(|error| unclear(asked, &error))?.mode();
+    let contest = contest::args_of(&mode).expect("only modes that are contests come here");
+    let bare = Cli::try_parse_from(["rpcrdma-bench"]).expect("everything has a default").mode();
+    let usual = contest::args_of(&bare).expect("it is lat");
+    if contest.length != usual.length
+        || contest.contest.cores.cores.is_some()
+        || mode.output() != bare.output()
+    {
+        let text = "cores, rounds, times and outputs are those of cmp: write them in front";
+        return Err(BenchError::Usage(format!("`{asked}`: {text}")));
+    }
+    let device = contest.contest.device.clone();
+    let plan = contest::plan_of(&mode).expect("it is a contest")?;
+    Ok(Ours { plan, device })
+}
+
+fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), BenchError> {
+    let plan = Plan { cores, ..ours.plan.clone() };
+    let (contender, notes) = contest::alone(&plan, &ours.device)?;
+    let data_len = data_len(&plan);
+    Ok((notes, Runner::Ours { contender, data_len, rounds: Vec::new() }))
+}
+
+fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), BenchError> {
+    let saved = Box::new(Saved::read(path)?);
+    let figures = saved.figures();
+    let mut names: Vec<&str> = figures.iter().map(|figure| figure.of.as_str()).collect();
+    names.dedup();
+    let usual = match saved.mode() {
+        mode @ ("floor" | "raw") => mode,
+        _ => "rpc",
+    };
+    let wanted = of.unwrap_or(usual);
+    let found = names.iter().find(|name| **name == wanted);
+    let first = names.first().filter(|_| of.is_none());
+    let of = (*found.or(first).ok_or_else(|| {
+        let list = names.join(", ");
+        BenchError::Usage(format!("{}: it has no `{wanted}`, but {list}", path.display()))
+    })?)
+    .to_owned();
+    let note = format!("{}: {of} of `{}`", path.display(), saved.what());
+    Ok((vec![note], Runner::Saved { saved, of }))
+}
+
+/// What a peer is to do: as much as an RPC does.
+fn task(plan: &Plan) -> Task {
+    let traffic = plan.traffic();
+    Task {
+        wanted: if plan.is_timed() { Wanted::RoundTrips } else { Wanted::Messages },
+        data_len: plan.load.shape.data_len().max(1),
+        wire_len: traffic.request_len.max(traffic.reply_len),
+    }
+}
+
+/// Data of a round trip, both ways together.
+fn data_len(plan: &Plan) -> usize {
+    plan.load.shape.request_data + plan.load.shape.reply_data
+}
+
+const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
+const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor), a saved result \
+    (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer (unix, tcp, \
+    unix-block, tcp-block, ucx, fi_pingpong, ib_send_lat)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A side; `None` on a machine with one core, where modes have no plan.
+    fn side(asked: &str) -> Option<Side> {
+        match Side::parse(asked) {
+            Err(BenchError::OneCore { .. }) => None,
+            side => Some(side.unwrap_or_else(|error| panic!("{asked}: {error}"))),
+        }
+    }
+
+    fn error(asked: &str) -> String {
+        Side::parse(asked).err().map_or_else(|| panic!("{asked} is a side"), |e| e.to_string())
+    }
+
+    #[test]
+    fn a_mode_has_the_options_that_it_has_as_a_command() {
+        let Some(Side { what: What::Ours(ours), .. }) = side("lat -s 4KiB --op read -p send")
+        else {
+            return;
+        };
+        assert_eq!(ours.plan.load.shape.reply_data, 4096);
+        let error = error("lat --sideways");
+        assert!(error.contains("`lat --sideways`") && error.contains("--sideways"), "{error}");
+    }
+
+    #[test]
+    fn what_all_sides_share_is_not_an_option_of_one() {
+        if CorePair::choose(None).is_err() {
+            return;
+        }
+        for asked in ["lat -t 3", "lat -r 3", "rate -c 0,1", "lat --warm-up 1", "lat --json x"] {
+            assert!(error(asked).contains("those of cmp"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn files_are_known_by_their_ending_or_by_their_prefix() {
+        for (asked, path, of) in [
+            ("old.json", "old.json", None),
+            ("saved:old", "old", None),
+            ("saved:a b.json", "a b.json", None),
+            ("out/old.json#raw", "out/old.json", Some("raw")),
+        ] {
+            let Some(What::Saved { path: found, of: whose }) = saved(asked) else {
+                panic!("{asked} is a file")
+            };
+            assert_eq!((found.as_path(), whose.as_deref()), (Path::new(path), of));
+        }
+        assert!(saved("lat").is_none());
+    }
+
+    #[test]
+    fn peers_have_names_and_options() {
+        let Some(Side { what: What::Ucx(ucx), .. }) = side("ucx am -s 4KiB") else {
+            panic!("it is UCX")
+        };
+        assert_eq!(ucx.size, Some(4096));
+        let Some(Side { what: What::FiPingpong(tool), .. }) = side("fi_pingpong -p tcp") else {
+            panic!("it is libfabric")
+        };
+        assert_eq!(tool.provider, "tcp");
+        let Some(Side { what: What::Sockets(kind, size), .. }) = side("tcp-block -s 100") else {
+            panic!("it is a socket")
+        };
+        assert_eq!((kind.name(), size), ("tcp-block", Some(100)));
+        assert!(error("ucx sideways").contains("sideways"));
+        let unknown = error("grpc");
+        assert!(unknown.contains("`grpc` is no side") && unknown.contains("ucx"), "{unknown}");
+        assert!(error("").contains("no side"));
+    }
+
+    #[test]
+    fn every_peer_is_there_to_be_compared_with() {
+        let names: Vec<String> = Side::every_peer().iter().map(|side| side.what.name()).collect();
+        assert_eq!(
+            names,
+            ["unix", "tcp", "unix-block", "tcp-block", "ucx", "fi_pingpong", "ib_send_lat"]
+        );
+    }
+
+    #[test]
+    fn sides_are_called_by_their_kind_until_two_are_of_one_kind() {
+        let label = |asked: &[&str]| {
+            let sides: Vec<Side> = asked
+                .iter()
+                .map(|asked| Side { asked: (*asked).into(), what: usual_side(asked) })
+                .collect();
+            labels(&sides)
+        };
+        assert_eq!(label(&["unix", "ucx"]), ["unix", "ucx"]);
+        assert_eq!(label(&["ucx", "ucx am", "unix"]), ["ucx", "ucx am", "unix"]);
+        assert_eq!(label(&["unix", "unix"]), ["unix", "unix (2)"]);
+    }
+
+    fn usual_side(asked: &str) -> What {
+        Side::parse(asked).expect("a peer").what
+    }
+
+    #[test]
+    fn a_saved_result_names_its_contenders_if_the_wanted_one_is_not_among_them() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("no/such/file.json");
+        let asked = format!("saved:{}", file.display());
+        let side = Side::parse(&asked).expect("a file");
+        let What::Saved { path, of } = side.what else { panic!("a file") };
+        let missing = enter_saved(&path, of.as_deref()).err().expect("nobody has it");
+        assert!(missing.to_string().contains("file.json"), "{missing}");
+    }
+}

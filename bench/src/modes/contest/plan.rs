@@ -1,0 +1,447 @@
+//! What is going to be measured in a contest: the options with every default filled in.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use serde::{Deserialize, Serialize};
+
+use super::PlanArgs;
+use crate::args::{CallArgs, Op, Placement, Touch};
+use crate::contenders::call::{Shape, Traffic, padded};
+use crate::contenders::raw::Posting;
+use crate::contenders::wire::{self, Message, OnWire};
+use crate::device::cores::CorePair;
+use crate::error::BenchError;
+use crate::settings::Need;
+use crate::stats::meter::{End, Quota};
+
+/// A benchmark, completely described.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Who takes part.
+    pub kind: Kind,
+    /// What the engine is given to do.
+    pub load: Load,
+    /// How the engine is set up.
+    pub config: Config,
+    /// Where the threads run.
+    pub cores: CorePair,
+    /// Rounds of each contender.
+    pub rounds: u32,
+    /// The length of one round.
+    pub quota: Quota,
+    /// How `raw` posts its Sends: a contender each.
+    pub postings: Vec<Posting>,
+    /// A file that is looked at beside the other contenders.
+    pub stat: Option<PathBuf>,
+}
+
+/// Which contest it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The machine alone.
+    Floor,
+    /// The provider beside it.
+    Raw,
+    /// The RPC beside both, one call after the other.
+    Lat,
+    /// The same with many calls under way.
+    Rate,
+    /// The same with large data.
+    Bw,
+}
+
+impl Kind {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Floor => "floor",
+            Kind::Raw => "raw",
+            Kind::Lat => "lat",
+            Kind::Rate => "rate",
+            Kind::Bw => "bw",
+        }
+    }
+}
+
+/// What the engine is given to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// What one call carries.
+    pub shape: Shape,
+    /// How data travel.
+    pub placement: Placement,
+    /// Calls under way at one time, over all connections.
+    pub window: u32,
+    /// Connections between the two shards.
+    pub connections: u32,
+    /// What the receiver of data does with them.
+    pub touch: Touch,
+    /// Calls under way at one time whose results are written into memory of the program's own; 0 if
+    /// they come where Sends place them.
+    pub sinks: u32,
+}
+
+impl Load {
+    /// One call after the other over one connection.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn one_by_one(call: &CallArgs) -> Result<Load, BenchError> {
+        Ok(Load {
+            shape: call.shape(Op::Echo, None)?,
+            placement: call.placement.unwrap_or(Placement::Inline),
+            window: 1,
+            connections: 1,
+            touch: call.touch,
+            sinks: 0,
+        })
+    }
+
+    /// What one call does, in words.
+    pub fn what(&self) -> String {
+        let Shape { op, request_data, reply_data } = self.shape;
+        let data = match op {
+            Op::Null => "null calls".to_owned(),
+            Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
+            Op::Echo => format!("echo of {request_data} bytes with {reply_data} back"),
+            Op::Read => format!("read of {reply_data} bytes"),
+            Op::Write => format!("write of {request_data} bytes"),
+        };
+        let how = match self.placement {
+            Placement::Inline => "",
+            Placement::Send => ", placed by sends",
+        };
+        data + how
+    }
+}
+
+impl Plan {
+    /// Fills in the defaults of the mode.
+    ///
+    /// # Errors
+    /// When options contradict each other, the configuration is not to be had, or the machine does
+    /// not have the cores.
+    pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
+        let PlanArgs { contest, length, .. } = args;
+        contest.device.check()?;
+        if contest.device.connect.is_some() && matches!(kind, Kind::Floor | Kind::Raw) {
+            let text = "both ends of it are in this program: --connect is for lat, rate, bw, load";
+            return Err(BenchError::Usage(format!("{}: {text}", kind.name())));
+        }
+        let load = load(kind, args)?;
+        let need = Need {
+            data_len: load.shape.data_len(),
+            window: load.window,
+            connections: load.connections,
+        };
+        Ok(Plan {
+            kind,
+            load,
+            config: contest.engine.config(need, contest.call.continuation, &contest.device)?,
+            cores: CorePair::choose(contest.cores.cores)?,
+            rounds: length.rounds,
+            quota: length.quota(SECONDS, WARM_UP),
+            postings: postings(args.sends_per_post, load.window)?,
+            stat: args.stat.map(Path::to_owned),
+        })
+    }
+
+    /// What the calls put on the wire.
+    pub fn traffic(&self) -> Traffic {
+        let [call, reply] = self.on_wire();
+        Traffic { request_len: call.len, reply_len: reply.len, window: self.load.window }
+    }
+
+    /// A call and a reply on the wire.
+    pub fn on_wire(&self) -> [OnWire; 2] {
+        let shape = self.load.shape;
+        let placed = |data: usize| match self.load.placement {
+            Placement::Inline => 0,
+            Placement::Send => data,
+        };
+        let (there, back) = (placed(shape.request_data), placed(shape.reply_data));
+        let call = Message {
+            payload: shape.call_len() - if there > 0 { padded(there) } else { 0 },
+            placed: there,
+            kind: wire::Kind::Call { directs: back > 0 },
+        };
+        let reply = Message {
+            payload: shape.reply_len() - if back > 0 { padded(back) } else { 0 },
+            placed: back,
+            kind: wire::Kind::Reply,
+        };
+        [call, reply].map(|message| message.on_wire(self.config.recv_structure()))
+    }
+
+    /// Whether round trips are timed one by one, and not counted.
+    pub fn is_timed(&self) -> bool {
+        self.load.window == 1 && !matches!(self.kind, Kind::Rate | Kind::Bw)
+    }
+
+    /// About how long the measuring of so many contenders takes.
+    pub fn expected(&self, contenders: u32) -> Duration {
+        let round = match self.quota.end {
+            End::Time(time) => time,
+            End::Count(count) => {
+                ROUND_TRIP_GUESS.saturating_mul(count.try_into().unwrap_or(u32::MAX))
+            }
+        };
+        round.saturating_mul(self.rounds.saturating_mul(contenders))
+    }
+
+    /// The calls, in words for people.
+    pub fn calls(&self) -> String {
+        let Load { window, connections, .. } = self.load;
+        let many = if connections == 1 {
+            String::new()
+        } else {
+            format!(" over {connections} connections")
+        };
+        format!("{}, window {window}{many}", self.load.what())
+    }
+
+    /// What is measured, as a sentence for people.
+    pub fn sentence(&self) -> String {
+        let round = match self.quota.end {
+            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
+            End::Count(count) => format!("{count} round trips"),
+        };
+        format!(
+            "{}: {}, cores {}, {} rounds of {round}",
+            self.kind.name(),
+            self.calls(),
+            self.cores,
+            self.rounds
+        )
+    }
+
+    /// The same for programs.
+    pub fn settings(&self) -> Settings {
+        let Load { shape, placement, window, connections, touch, .. } = self.load;
+        let [call, reply] = self.on_wire();
+        Settings {
+            mode: self.kind.name(),
+            op: shape.op.name(),
+            placement: placement.name(),
+            continuation: self.config.features().continuation,
+            touch: touch.name(),
+            request_data_bytes: shape.request_data,
+            reply_data_bytes: shape.reply_data,
+            request_wire_bytes: call.len,
+            reply_wire_bytes: reply.len,
+            request_transmissions: call.transmissions,
+            reply_transmissions: reply.transmissions,
+            window,
+            connections,
+            cores: self.cores,
+            rounds: self.rounds,
+            warm_up: self.quota.warm_up,
+        }
+    }
+}
+
+/// The settings of a run, as a result names them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Settings {
+    /// What was measured.
+    pub mode: &'static str,
+    /// What one call did.
+    pub op: &'static str,
+    /// How data travelled.
+    pub placement: &'static str,
+    /// Whether a message might take several transmissions.
+    pub continuation: bool,
+    /// What the receiver of data did with them.
+    pub touch: &'static str,
+    /// Data bytes of a request.
+    pub request_data_bytes: usize,
+    /// Data bytes of a reply.
+    pub reply_data_bytes: usize,
+    /// Bytes of a request on the wire, all headers and padding included.
+    pub request_wire_bytes: usize,
+    /// Bytes of a reply on the wire, all headers and padding included.
+    pub reply_wire_bytes: usize,
+    /// Sends of a request.
+    pub request_transmissions: usize,
+    /// Sends of a reply.
+    pub reply_transmissions: usize,
+    /// Round trips under way at one time.
+    pub window: u32,
+    /// Connections between the two shards.
+    pub connections: u32,
+    /// Where the threads ran.
+    pub cores: CorePair,
+    /// Rounds of each contender.
+    pub rounds: u32,
+    /// Uncounted round trips at the start of each round.
+    pub warm_up: u64,
+}
+
+/// What the engine is to do, by the options and the defaults of the contest.
+fn load(kind: Kind, args: &PlanArgs<'_>) -> Result<Load, BenchError> {
+    let (call, window) = (&args.contest.call, &args.contest.window);
+    let usual = if kind == Kind::Bw { Op::Read } else { Op::Echo };
+    let shape = call.shape(usual, (kind == Kind::Bw).then_some(65_536))?;
+    if kind == Kind::Bw && shape.op == Op::Null {
+        return Err(BenchError::Usage("null calls carry no bytes to be counted".into()));
+    }
+    if kind == Kind::Lat && window.window.is_some_and(|window| window > 1) {
+        return Err(BenchError::Usage(
+            "lat times one call after the other; with more under way there is a rate: use `rate`"
+                .into(),
+        ));
+    }
+    let placement = call.placement.unwrap_or(match kind {
+        Kind::Bw => Placement::Send,
+        _ => Placement::Inline,
+    });
+    Ok(Load {
+        shape,
+        placement,
+        window: window.window.unwrap_or(match kind {
+            Kind::Rate => 32,
+            Kind::Bw => 8,
+            Kind::Floor | Kind::Raw | Kind::Lat => 1,
+        }),
+        connections: window.connections,
+        touch: call.touch,
+        sinks: 0,
+    })
+}
+
+/// How `raw` posts its Sends.
+fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchError> {
+    if sends_per_post.is_empty() {
+        return Ok(vec![Posting::Whatever]);
+    }
+    if sends_per_post.iter().any(|count| *count > window) {
+        let text = "--sends-per-post: no more of them than the window";
+        return Err(BenchError::Usage(text.into()));
+    }
+    Ok(sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
+}
+
+const SECONDS: Duration = Duration::from_secs(2);
+const WARM_UP: u64 = 2000;
+/// For the decision whether progress is worth showing.
+const ROUND_TRIP_GUESS: Duration = Duration::from_micros(1);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::plan_of;
+    use super::*;
+    use crate::args::Cli;
+
+    fn plan(options: &[&str]) -> Option<Result<Plan, BenchError>> {
+        let cli = Cli::try_parse_from([&["rpcrdma-bench"], options].concat()).expect("it parses");
+        match plan_of(&cli.mode()).expect("a contest") {
+            Err(BenchError::OneCore { .. }) => None,
+            other => Some(other),
+        }
+    }
+
+    fn good(options: &[&str]) -> Option<Plan> {
+        plan(options).map(|plan| plan.expect("the options fit together"))
+    }
+
+    #[test]
+    fn the_time_is_spread_over_the_rounds() {
+        let Some(plan) = good(&["-t", "3", "-r", "12"]) else { return };
+        assert_eq!(plan.quota.end, End::Time(Duration::from_millis(250)));
+        assert_eq!(plan.expected(3), Duration::from_secs(9));
+    }
+
+    #[test]
+    fn the_count_is_spread_over_the_rounds_and_rounded_up() {
+        let Some(plan) = good(&["-n", "101", "-r", "10"]) else { return };
+        assert_eq!(plan.quota.end, End::Count(11));
+    }
+
+    #[test]
+    fn sizes_have_defaults_by_operation() {
+        let Some(echo) = good(&[]) else { return };
+        assert_eq!((echo.load.shape.request_data, echo.load.shape.reply_data), (64, 64));
+        let read = good(&["--op", "read"]).expect("the machine is the same");
+        assert_eq!((read.load.shape.request_data, read.load.shape.reply_data), (0, 4096));
+        let wide = good(&["--size", "8", "--reply", "100"]).expect("the machine is the same");
+        assert_eq!((wide.load.shape.request_data, wide.load.shape.reply_data), (8, 100));
+    }
+
+    #[test]
+    fn a_reply_length_is_refused_where_it_would_be_ignored() {
+        let Some(refused) = plan(&["--op", "read", "--reply", "8"]) else { return };
+        assert!(matches!(refused, Err(BenchError::Usage(_))));
+    }
+
+    #[test]
+    fn an_echo_of_64_bytes_is_136_there_and_120_back_on_the_wire() {
+        let Some(plan) = good(&[]) else { return };
+        let Traffic { request_len, reply_len, window } = plan.traffic();
+        assert_eq!((request_len, reply_len, window), (136, 120, 1));
+    }
+
+    #[test]
+    fn modes_have_defaults_of_their_own() {
+        let Some(lat) = good(&[]) else { return };
+        assert_eq!((lat.kind, lat.load.window, lat.is_timed()), (Kind::Lat, 1, true));
+        let rate = good(&["rate"]).expect("the machine is the same");
+        assert_eq!((rate.load.window, rate.is_timed()), (32, false));
+        let bw = good(&["bw"]).expect("the machine is the same");
+        assert_eq!((bw.load.shape.reply_data, bw.load.placement), (65_536, Placement::Send));
+    }
+
+    #[test]
+    fn a_placed_page_is_padded_to_its_segment() {
+        let Some(plan) = good(&["--op", "read", "-p", "send"]) else { return };
+        let leading = plan.config.recv_structure().leading_len() as usize;
+        assert_eq!(plan.traffic().reply_len, leading + 4096);
+    }
+
+    #[test]
+    fn a_round_trip_is_timed_alone() {
+        let Some(refused) = plan(&["lat", "-w", "2"]) else { return };
+        assert!(matches!(refused, Err(BenchError::Usage(_))));
+        assert!(good(&["lat", "-w", "1"]).is_some_and(|plan| plan.is_timed()));
+    }
+
+    #[test]
+    fn options_are_refused_where_they_would_mean_nothing() {
+        let wrong: [&[&str]; 2] = [&["--device", "rxe0"], &["raw", "--sends-per-post", "4"]];
+        for options in wrong {
+            let refused = plan(options);
+            assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options:?}");
+        }
+        let unknown: [&[&str]; 3] = [
+            &["distance", "--provider", "verbs"],
+            &["rate", "--stat", "/"],
+            &["floor", "-w", "32", "--sends-per-post", "4"],
+        ];
+        for options in unknown {
+            let parsed = Cli::try_parse_from([&["rpcrdma-bench"], options].concat());
+            assert!(parsed.is_err(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn raw_runs_once_for_each_way_of_posting() {
+        let Some(plan) = good(&["rate", "--sends-per-post", "1,16"]) else { return };
+        assert_eq!(plan.postings, [Posting::Exactly(1), Posting::Exactly(16)]);
+    }
+
+    #[test]
+    fn null_calls_have_no_bandwidth() {
+        assert!(matches!(plan(&["bw", "--op", "null"]), Some(Err(BenchError::Usage(_))) | None));
+    }
+
+    #[test]
+    fn the_sentence_says_what_is_done() {
+        let Some(plan) = good(&["raw", "-w", "4"]) else { return };
+        let sentence = plan.sentence();
+        assert!(sentence.contains("echo of 64 bytes, window 4"), "{sentence}");
+        assert!(sentence.contains("10 rounds of 0.200 s"), "{sentence}");
+    }
+}

@@ -1,0 +1,332 @@
+//! Cost: what an RPC costs each side, counted and not timed.
+//!
+//! ```text
+//!   this process        two threads: allocations, context switches, page faults, doorbells, ...
+//!   under strace        the same once more: system calls of each thread
+//!   under callgrind     both sides on one thread: instructions, locked ones among them
+//! ```
+//! What is counted where does not slow down or change what is counted elsewhere, and none of it is
+//! a time: a busy machine gives the same figures, but for context switches.
+
+pub mod calls;
+pub mod kernel;
+pub mod locked;
+mod report;
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+use rpcrdma_engine::Provider;
+use rpcrdma_instructions::callgrind::{self, Where};
+
+pub use report::{CostReport, InstructionCount, Side};
+
+use crate::alloc::{self, Allocations};
+use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::contenders::rpc::Rpc;
+use crate::device::jitter;
+use crate::device::site::{Fabrics, Site};
+use crate::device::verbs::Device;
+use crate::error::BenchError;
+use crate::modes::contest::{ContestArgs, Kind, PROBE_TIME, Plan, PlanArgs};
+use crate::output::session::Session;
+use crate::stats::meter::{End, Quota};
+use calls::{Calls, Place, mark};
+use kernel::Kernel;
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What is measured, and on what.
+    #[command(flatten)]
+    pub contest: ContestArgs,
+    /// Calls that are counted
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub iterations: u64,
+    /// Calls before them
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub warm_up: u64,
+    /// Only what this process counts itself: no strace, no callgrind
+    #[arg(long)]
+    pub alone: bool,
+    /// The part that runs under another program.
+    #[arg(long, value_enum, hide = true)]
+    pub inside: Option<Inside>,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What another program counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Inside {
+    /// System calls.
+    Strace,
+    /// Instructions.
+    Callgrind,
+}
+
+/// Counts.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<CostReport, BenchError> {
+    let length = LengthArgs {
+        seconds: None,
+        iterations: Some(args.iterations),
+        warm_up: Some(args.warm_up),
+        rounds: 1,
+    };
+    let of_plan =
+        PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
+    let plan = Plan::new(Kind::Rate, &of_plan)?;
+    let what = format!("cost: {}, {} calls counted", plan.calls(), args.iterations);
+    session.announce(&what)?;
+    let device = &args.contest.device;
+    match device.provider {
+        Over::Fabric => measure_on(&Fabrics::new(&plan.config), &plan, args, what),
+        Over::Verbs => measure_on(&Device::open(device, &plan.config)?, &plan, args, what),
+    }
+}
+
+fn measure_on<S: Site>(
+    site: &S,
+    plan: &Plan,
+    args: &Args,
+    what: String,
+) -> Result<CostReport, BenchError> {
+    // Nobody looks at the jitter of a part that another program watches.
+    let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
+    let before = jitter::probe(plan.cores, probe_time)?;
+    let mut rpc =
+        Rpc::new("rpc", site.open()?, site.at(), plan.cores, &plan.config, &plan.load, false)?;
+    let sides = match args.inside {
+        Some(Inside::Strace) => under_strace(&mut rpc, args)?,
+        Some(Inside::Callgrind) => under_callgrind(&mut rpc, args)?,
+        None => here(&mut rpc, args)?,
+    };
+    let (strace, callgrind) = others(args, plan);
+    let after = jitter::probe(plan.cores, probe_time)?;
+    let notes = site.notes().into_iter().chain(rpc.notes()).collect();
+    Ok(CostReport::new(what, plan, notes, [before, after], sides, strace, callgrind))
+}
+
+/// What this process counts itself: both sides on their threads.
+fn here<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+    rpc.closed(count(args.warm_up))?;
+    let (before, made) = (rpc.counters(), rpc.received());
+    let (_, counted) = rpc.counted(count(args.iterations), |_, work| {
+        let before = Kernel::now();
+        let ((), allocations) = alloc::count(work);
+        (allocations, Kernel::now().since(before))
+    })?;
+    // Those of the window at the end are among them.
+    let (after, calls) = (rpc.counters(), rpc.received() - made);
+    let side = |index: usize| {
+        let (allocations, kernel): (Allocations, Kernel) = counted[index];
+        Side::new(calls, allocations, kernel, &before[index], &after[index])
+    };
+    Ok([side(0), side(1)])
+}
+
+/// The same, with marks for strace.
+fn under_strace<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+    rpc.closed(count(args.warm_up))?;
+    rpc.counted(count(args.iterations), |side, work| {
+        mark(side, Place::Begin);
+        work();
+        mark(side, Place::End);
+    })?;
+    Ok([Side::default(); 2])
+}
+
+/// Both sides on one thread, which callgrind runs.
+fn under_callgrind<P: Provider>(rpc: &mut Rpc<P>, args: &Args) -> Result<[Side; 2], BenchError> {
+    rpc.on_this_thread(args.warm_up)?;
+    counting_begins();
+    rpc.on_this_thread(args.iterations)?;
+    Ok([Side::default(); 2])
+}
+
+/// callgrind forgets what it has counted when this is called.
+#[inline(never)]
+fn counting_begins() {
+    black_box(());
+}
+
+/// What other programs count, each on a run of its own: system calls, instructions.
+type Others = (Result<[Calls; 2], String>, Result<[InstructionCount; 2], String>);
+
+fn others(args: &Args, plan: &Plan) -> Others {
+    let skipped = |why: &str| (Err(why.to_owned()), Err(why.to_owned()));
+    if args.alone || args.inside.is_some() {
+        return skipped("not asked for");
+    }
+    let Ok(program) = env::current_exe() else { return skipped("this program has no file") };
+    if program.file_stem().is_none_or(|name| name != PROGRAM) {
+        return skipped("only the command rpcrdma-bench runs itself under another program");
+    }
+    let folder = env::temp_dir().join(format!("{PROGRAM}.{}", process::id()));
+    if let Err(why) = fs::create_dir_all(&folder) {
+        return skipped(&format!("{}: {why}", folder.display()));
+    }
+    let counted =
+        (system_calls(&program, args, plan, &folder), instructions(&program, args, plan, &folder));
+    // What stays behind is small, and in a place that is emptied.
+    let _ = fs::remove_dir_all(&folder);
+    counted
+}
+
+fn system_calls(
+    program: &Path,
+    args: &Args,
+    plan: &Plan,
+    folder: &Path,
+) -> Result<[Calls; 2], String> {
+    let words = words(args, plan, "strace", args.warm_up, args.iterations)?;
+    calls::count(program, &words, SIDES, folder)
+}
+
+fn instructions(
+    program: &Path,
+    args: &Args,
+    plan: &Plan,
+    folder: &Path,
+) -> Result<[InstructionCount; 2], String> {
+    if args.contest.device.provider != Over::Fabric {
+        return Err("counted over the fabric only".into());
+    }
+    let iterations = instructions_of(plan.load.shape.data_len()).min(args.iterations);
+    let words = &words(args, plan, "callgrind", iterations.min(args.warm_up), iterations)?;
+    let one = |side: &str| -> Result<InstructionCount, String> {
+        let at = Where {
+            toggles: vec![format!("*{side}_turn*")],
+            begin: "*counting_begins*".into(),
+            end: String::new(),
+            addresses: true,
+        };
+        let parts = callgrind::count(program, words, &at, &folder.join(side));
+        let parts = parts.map_err(|why| why.to_string())?;
+        let part = parts.first().filter(|part| part.count.own > 0);
+        let part = part.ok_or("callgrind did not find the functions: is the program stripped?")?;
+        let locked = locked::count(program, &part.addresses);
+        Ok(InstructionCount { calls: iterations, count: part.count, locked })
+    };
+    let [client, server] = SIDES.map(one);
+    Ok([client?, server?])
+}
+
+/// The command line of this program that runs a part of it.
+fn words(
+    args: &Args,
+    plan: &Plan,
+    inside: &str,
+    warm_up: u64,
+    iterations: u64,
+) -> Result<Vec<String>, String> {
+    let ContestArgs { call, window: _, cores: _, device, engine } = &args.contest;
+    let load = &plan.load;
+    let mut words = vec!["cost".to_owned()];
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            words.extend([format!("--{name}"), value]);
+        }
+    };
+    put("inside", Some(inside.into()));
+    put("iterations", Some(iterations.to_string()));
+    put("warm-up", Some(warm_up.to_string()));
+    put("op", Some(load.shape.op.name().into()));
+    put("size", call.size.map(|size| size.to_string()));
+    put("reply", call.reply.map(|size| size.to_string()));
+    put("placement", Some(load.placement.name().into()));
+    put("touch", Some(load.touch.name().into()));
+    put(
+        "continuation",
+        Some(if plan.config.features().continuation { "on" } else { "off" }.into()),
+    );
+    put("window", Some(load.window.to_string()));
+    put("connections", Some(load.connections.to_string()));
+    put("cores", Some(format!("{},{}", plan.cores.client, plan.cores.server)));
+    put("provider", (device.provider == Over::Verbs).then(|| "verbs".into()));
+    put("device", device.device.clone());
+    put("address", device.address.map(|address| address.to_string()));
+    put("idle", engine.idle.map(|idle| idle.name().into()));
+    put("hold", engine.hold.map(|hold| format!("{}us", hold.as_micros())));
+    put("profile", engine.profile.clone());
+    let path = engine.config.as_ref().map(|path: &PathBuf| {
+        path.to_str().map(str::to_owned).ok_or("the name of the configuration file is no text")
+    });
+    put("config", path.transpose()?);
+    Ok(words)
+}
+
+/// Calls that are enough for a figure: callgrind is slow, and every call the same.
+fn instructions_of(data_len: usize) -> u64 {
+    if data_len > 4096 { 200 } else { 2000 }
+}
+
+fn count(calls: u64) -> Quota {
+    Quota { warm_up: 0, end: End::Count(calls) }
+}
+
+const PROGRAM: &str = "rpcrdma-bench";
+const SIDES: [&str; 2] = ["client", "server"];
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench cost                          an echo of 64 bytes, 32 of them under way
+  rpcrdma-bench cost --op null -w 1           the least that a call costs, one after the other
+  rpcrdma-bench cost --op write -p send       4 KiB placed
+  rpcrdma-bench cost --idle block             system calls of threads that sleep
+  rpcrdma-bench cost --fail-if 'server.allocations>0'
+
+System calls are counted by strace, instructions by callgrind (packages strace and valgrind), each in
+a run of its own; without them those figures are missing, and the table says so.";
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Mode};
+
+    pub(super) fn parsed(options: &str) -> (Args, Plan) {
+        let words = ["rpcrdma-bench"].into_iter().chain(options.split_whitespace());
+        let Mode::Cost(args) = Cli::try_parse_from(words).expect("it parses").mode() else {
+            panic!("another mode")
+        };
+        let length = LengthArgs {
+            seconds: None,
+            iterations: Some(args.iterations),
+            warm_up: None,
+            rounds: 1,
+        };
+        let of_plan =
+            PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
+        let plan = Plan::new(Kind::Rate, &of_plan).expect("the options fit together");
+        (args, plan)
+    }
+
+    #[test]
+    fn the_part_under_another_program_makes_the_same_calls() {
+        if crate::device::cores::CorePair::choose(None).is_err() {
+            return;
+        }
+        for options in [
+            "cost",
+            "cost --op write -s 8192 -p send -w 4 -k 2 --touch all",
+            "cost --op echo --size 64 --reply 900 --idle block --hold 50us --profile latency",
+            "cost --op read -s 64KiB --placement send --continuation off --cores 0,1",
+        ] {
+            let (args, plan) = parsed(options);
+            let words = words(&args, &plan, "strace", 10, 20).expect("all is text");
+            let (inner, same) = parsed(&words.join(" "));
+            assert_eq!(inner.inside, Some(Inside::Strace));
+            assert_eq!((inner.warm_up, inner.iterations), (10, 20));
+            assert_eq!((same.load, same.config, same.cores), (plan.load, plan.config, plan.cores));
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Distance: what a round trip more costs, and how many there are.
+//!
+//! ```text
+//!   for every operation and size
+//!     each way ──▶ virtual time: round trips counted, once
+//!     for every delay
+//!       one, two, ..., sends ──▶ interleaved rounds: times, and what both shards counted
+//! ```
+//!
+//! The extension for round-trip reduction says that explicit RDMA costs round trips which placement
+//! by Send and continuation do not (\[RTR\] 2, 4). Here both carry the same calls over the fabric,
+//! with its delay in place of the distance.
+
+mod report;
+mod way;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use rpcrdma_engine::Fabric;
+
+pub use self::report::{Count, DistanceReport, Measured};
+pub use self::way::Way;
+
+use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
+use crate::contenders::call::Shape;
+use crate::contenders::rpc::{self, PerCall, Rpc};
+use crate::device::cores::CorePair;
+use crate::device::jitter;
+use crate::error::BenchError;
+use crate::modes::contest::PROBE_TIME;
+use crate::output::session::Session;
+use crate::stats::meter::{End, Quota};
+use crate::stats::rounds;
+use crate::stop;
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What one call does: read or write [default: both]
+    #[arg(long, value_enum)]
+    pub op: Option<Op>,
+    /// Data bytes of a call: 4KiB, 1MiB [default: 4, 16, 64 and 256 KiB]
+    #[arg(short, long, value_name = "BYTES", value_parser = parse::length)]
+    pub size: Option<usize>,
+    /// One-way delays, as in 5us,50us [default: 0us,5us,50us,500us]
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = parse::delay)]
+    pub delay: Vec<Duration>,
+    /// What the receiver of data does with them; one message in 1024 is compared in any case
+    #[arg(long, value_enum, default_value = "lines")]
+    pub touch: Touch,
+    /// What the engine's threads do when idle
+    #[arg(long, value_enum, default_value = "spin")]
+    pub idle: Idle,
+    /// Where the threads run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// A run over distances, completely described.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    ops: Vec<Op>,
+    sizes: Vec<usize>,
+    delays: Vec<Duration>,
+    touch: Touch,
+    idle: Idle,
+    cores: CorePair,
+    rounds: u32,
+    quota: Quota,
+}
+
+impl Plan {
+    /// Fills in the defaults.
+    ///
+    /// # Errors
+    /// When options contradict the mode, or the machine does not have the cores.
+    pub fn new(args: &Args) -> Result<Plan, BenchError> {
+        if matches!(args.op, Some(Op::Null | Op::Echo)) || args.size == Some(0) {
+            let text = "distance carries reads and writes: calls whose data go one way";
+            return Err(BenchError::Usage(text.into()));
+        }
+        let or = |given: &[Duration], usual: &[u64]| match given {
+            [] => usual.iter().map(|&us| Duration::from_micros(us)).collect(),
+            given => given.to_vec(),
+        };
+        Ok(Plan {
+            ops: args.op.map_or_else(|| vec![Op::Write, Op::Read], |op| vec![op]),
+            sizes: args.size.map_or_else(|| SIZES.to_vec(), |size| vec![size]),
+            delays: or(&args.delay, &DELAYS_US),
+            touch: args.touch,
+            idle: args.idle,
+            cores: CorePair::choose(args.cores.cores)?,
+            rounds: args.length.rounds,
+            quota: args.length.quota(SECONDS, WARM_UP),
+        })
+    }
+
+    /// What is measured, as a sentence for people.
+    pub fn sentence(&self) -> String {
+        let ops = self.ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(" and ");
+        let sizes = list(self.sizes.iter());
+        let delays = list(self.delays.iter().map(Duration::as_micros));
+        let round = match self.quota.end {
+            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
+            End::Count(count) => format!("{count} calls"),
+        };
+        let Plan { cores, rounds, .. } = self;
+        format!(
+            "distance: {ops} of {sizes} bytes, {delays} us one way, one call after the other, \
+             cores {cores}, {rounds} rounds of {round}"
+        )
+    }
+
+    /// Every call that is measured.
+    fn shapes(&self) -> Vec<Shape> {
+        let each = |op: &Op| self.sizes.iter().map(|size| Shape::new(*op, *size, 0)).collect();
+        self.ops.iter().flat_map::<Vec<Shape>, _>(each).collect()
+    }
+
+    /// The longest delay that is measured.
+    fn farthest(&self) -> Duration {
+        self.delays.iter().copied().max().unwrap_or_default()
+    }
+
+    /// About how long the measuring takes.
+    fn expected(&self, runs: u32) -> Duration {
+        let round = match self.quota.end {
+            End::Time(time) => time,
+            End::Count(count) => self.farthest() * 4 * u32::try_from(count).unwrap_or(u32::MAX),
+        };
+        round.saturating_mul(self.rounds.saturating_mul(runs))
+    }
+}
+
+/// Measures every way, and counts the round trips of each.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<DistanceReport, BenchError> {
+    let plan = &Plan::new(args)?;
+    session.announce(&plan.sentence())?;
+    let (shapes, ways) = (plan.shapes(), Way::ALL);
+    let runs = (shapes.len() * plan.delays.len() * ways.len()) as u32;
+    let progress = session.progress(plan.rounds * runs, plan.expected(runs));
+    let before = jitter::probe(plan.cores, PROBE_TIME)?;
+    let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut done = 0;
+    let is_over = |measured: &[Measured]| stop::is_wished() && !measured.is_empty();
+    for shape in shapes {
+        if is_over(&measured) {
+            break;
+        }
+        let counted = ways.map(|way| count(plan, shape, way)).into_iter();
+        let counted = counted.collect::<Result<Vec<Count>, BenchError>>()?;
+        for &delay in &plan.delays {
+            if is_over(&measured) {
+                break;
+            }
+            let run = run(plan, shape, delay, &counted, |more| progress.step(done + more))?;
+            done += plan.rounds * ways.len() as u32;
+            notes = run.notes;
+            measured.extend(run.measured);
+        }
+        counts.extend(counted);
+    }
+    drop(progress);
+    let after = jitter::probe(plan.cores, PROBE_TIME)?;
+    Ok(DistanceReport::new(plan, counts, measured, notes, [before, after]))
+}
+
+/// Counts the round trips of one way.
+fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
+    // Any delay gives the same count; none gives none.
+    let delay = plan.farthest().max(Duration::from_micros(1));
+    let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
+    let counted = rpc::count(&config, &way.load(shape, Touch::All), CALLS_COUNTED)?;
+    is_as_named(way, shape, counted.per_call)?;
+    Ok(Count::new(shape, way, counted))
+}
+
+/// What one operation, size and delay came to.
+struct Run {
+    measured: Vec<Measured>,
+    notes: Vec<String>,
+}
+
+/// Measures all ways in turns.
+fn run(
+    plan: &Plan,
+    shape: Shape,
+    delay: Duration,
+    counts: &[Count],
+    tick: impl FnMut(u32),
+) -> Result<Run, BenchError> {
+    let mut contenders = Way::ALL
+        .map(|way| contender(plan, shape, delay, way))
+        .into_iter()
+        .collect::<Result<Vec<Rpc<Fabric>>, BenchError>>()?;
+    let series = rounds::interleave(&mut contenders, plan.rounds, plan.quota, tick)?;
+    let to = |of: Way| series.iter().find(|one| of.is_explicit() && one.name == Way::Sends.name());
+    let mut measured = Vec::new();
+    for ((count, rpc), series) in counts.iter().zip(&contenders).zip(&series) {
+        let (way, per_call) = (count.case.way, rpc.per_call());
+        is_as_named(way, shape, per_call)?;
+        measured.push(Measured::new(count, delay, series, per_call, to(way)));
+    }
+    let notes = contenders.iter().filter_map(|rpc| rpc.notes().into_iter().next()).collect();
+    Ok(Run { measured, notes })
+}
+
+fn contender(
+    plan: &Plan,
+    shape: Shape,
+    delay: Duration,
+    way: Way,
+) -> Result<Rpc<Fabric>, BenchError> {
+    let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
+    let fabric = Fabric::from_config(&config)?;
+    let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    Rpc::new(way.name(), fabric, at, plan.cores, &config, &way.load(shape, plan.touch), true)
+}
+
+/// The data went the way that the name says: what was meant to be compared was compared.
+fn is_as_named(way: Way, shape: Shape, per_call: PerCall) -> Result<(), BenchError> {
+    let expected = match (way.is_explicit(), shape.op) {
+        (true, Op::Write) => [true, false],
+        (true, _) => [false, true],
+        (false, _) => [false, false],
+    };
+    let PerCall { version, reads, writes, .. } = per_call;
+    if version == way.version() && [reads > 0.0, writes > 0.0] == expected {
+        return Ok(());
+    }
+    let what = format!(
+        "{} of {} bytes went in version {version} with {reads} RDMA Reads and {writes} Writes",
+        shape.op.name(),
+        shape.data_len(),
+    );
+    Err(BenchError::NotAsNamed { who: way.name(), what })
+}
+
+fn usage(error: rpcrdma_config::ConfigError) -> BenchError {
+    BenchError::Usage(format!("configuration: {error}"))
+}
+
+/// `a, b and c`.
+fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    let mut items: Vec<String> = items.map(|item| item.to_string()).collect();
+    match items.pop() {
+        Some(last) if !items.is_empty() => format!("{} and {last}", items.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench distance                             reads and writes, four sizes, four delays
+  rpcrdma-bench distance --op write --delay 5us,50us writes over a room and over a town
+  rpcrdma-bench distance -s 1MiB --delay 500us       large data over a country
+
+Round trips are counted in virtual time and by what both sides did, and checked against the time
+that calls take. The distance is a delay of the software fabric.";
+const SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
+const DELAYS_US: [u64; 4] = [0, 5, 50, 500];
+/// For each of some hundred runs.
+const SECONDS: Duration = Duration::from_millis(300);
+/// Enough to have the caches as they will be; each takes up to four delays.
+const WARM_UP: u64 = 10;
+/// Calls in virtual time.
+const CALLS_COUNTED: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Mode};
+
+    fn plan(options: &str) -> Option<Result<Plan, BenchError>> {
+        let options = ["rpcrdma-bench", "distance"].into_iter().chain(options.split_whitespace());
+        let mode = Cli::try_parse_from(options).expect("it parses").mode();
+        let Mode::Distance(args) = mode else { panic!("another mode") };
+        match Plan::new(&args) {
+            Err(BenchError::OneCore { .. }) => None,
+            other => Some(other),
+        }
+    }
+
+    fn counted(op: Op, size: usize, way: Way, delay_us: u64) -> rpc::Counted {
+        let (shape, delay) = (Shape::new(op, size, 0), Duration::from_micros(delay_us));
+        let config = way.config(size, delay, Idle::Spin).expect("the sizes fit");
+        let counted = rpc::count(&config, &way.load(shape, Touch::All), 5);
+        let counted = counted.unwrap_or_else(|error| panic!("{op:?} {size} {way:?}: {error}"));
+        is_as_named(way, shape, counted.per_call).expect("the data go as they should");
+        counted
+    }
+
+    /// The times of five calls of every size by every way, in one-way delays, all exactly these.
+    fn takes_one_way_trips(op: Op, trips_of: impl Fn(Way) -> u64) {
+        for size in SIZES {
+            for way in Way::ALL {
+                for delay_us in [1, 500] {
+                    let counted = counted(op, size, way, delay_us);
+                    let call_ns = trips_of(way) * delay_us * 1000;
+                    assert_eq!(counted.calls_ns, [call_ns; 5], "{op:?} {size} {way:?}");
+                    assert_eq!(counted.round_trips(), Some(trips_of(way) / 2));
+                    assert_eq!(Some(counted.per_call.round_trips()), counted.round_trips());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_takes_two_round_trips_by_explicit_rdma_and_one_by_sends() {
+        takes_one_way_trips(Op::Write, |way| if way.is_explicit() { 4 } else { 2 });
+    }
+
+    #[test]
+    fn a_read_takes_one_round_trip_either_way() {
+        takes_one_way_trips(Op::Read, |_| 2);
+    }
+
+    #[test]
+    fn both_sides_do_what_the_way_is_made_of_and_nothing_else() {
+        for way in Way::ALL {
+            let (write, read) =
+                (counted(Op::Write, 65_536, way, 5), counted(Op::Read, 65_536, way, 5));
+            let both = [write.per_call, read.per_call];
+            let is_local = f64::from(u8::from(way == Way::OneLocal));
+            let (sends, explicit) = if way.is_explicit() { (1.0, 1.0) } else { (2.0, 0.0) };
+            assert_eq!(both.map(|call| call.invalidations), [is_local; 2], "{way:?}");
+            assert_eq!(both.map(|call| call.exposed), [explicit; 2], "{way:?}");
+            assert_eq!(both.map(|call| call.reads), [explicit, 0.0], "{way:?}");
+            assert_eq!(both.map(|call| call.writes), [0.0, explicit], "{way:?}");
+            assert_eq!(both.map(|call| call.sends_there), [sends, 1.0], "{way:?}");
+            assert_eq!(both.map(|call| call.sends_back), [1.0, sends], "{way:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_that_is_not_what_it_says_is_an_error() {
+        let shape = Shape::new(Op::Write, 4096, 0);
+        let by_sends = counted(Op::Write, 4096, Way::Sends, 5).per_call;
+        let wrong = is_as_named(Way::One, shape, by_sends);
+        assert!(matches!(wrong, Err(BenchError::NotAsNamed { who: "one", .. })), "{wrong:?}");
+        let in_two = counted(Op::Write, 4096, Way::Two, 5).per_call;
+        assert!(is_as_named(Way::One, shape, in_two).is_err(), "another version");
+        assert!(is_as_named(Way::Two, shape, in_two).is_ok());
+    }
+
+    #[test]
+    fn everything_has_a_default_and_can_be_narrowed() {
+        let Some(usual) = plan("") else { return };
+        let usual = usual.expect("the defaults fit together");
+        assert_eq!((usual.shapes().len(), usual.delays.len()), (8, 4));
+        assert!(usual.expected(128) < Duration::from_secs(45), "about a minute in all");
+        let sentence = usual.sentence();
+        let start = "distance: write and read of 4096, 16384, 65536 and 262144 bytes, \
+                     0, 5, 50 and 500 us one way";
+        assert!(sentence.starts_with(start), "{sentence}");
+        let one = plan("--op read -s 4KiB --delay 7us").expect("the machine is the same");
+        let one = one.expect("the options fit together");
+        assert_eq!(
+            (one.shapes(), one.farthest()),
+            (vec![Shape::new(Op::Read, 4096, 0)], Duration::from_micros(7))
+        );
+    }
+
+    #[test]
+    fn calls_whose_data_go_both_ways_or_none_are_refused() {
+        for option in ["--op echo", "--op null", "-s 0"] {
+            let Some(refused) = plan(option) else { return };
+            assert!(matches!(refused, Err(BenchError::Usage(_))), "{option}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_modes_are_refused() {
+        for option in ["--reply 5", "-p send", "-w 2", "-k 2", "--profile latency", "--config x"] {
+            let options = format!("rpcrdma-bench distance {option}");
+            assert!(Cli::try_parse_from(options.split_whitespace()).is_err(), "{option}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `serve`: the other end on another host, for clients with `--connect`.
+//!
+//! A client says over TCP what it is going to call and how its engine is set up (`agree`); for each
+//! client there is an engine of that kind, on one core, until the client has gone. One at a time:
+//! who measures does not share.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::{Provider, Snapshot};
+
+use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
+use crate::contenders::pair::Stop;
+use crate::contenders::rpc::Answering;
+use crate::device::cores::CorePair;
+use crate::device::jitter;
+use crate::device::site::Site;
+use crate::device::verbs::Device;
+use crate::error::BenchError;
+use crate::modes::contest::PROBE_TIME;
+use crate::output::outcome::Scene;
+use crate::output::session::Session;
+use crate::stop;
+
+pub mod report;
+
+use self::report::{Report, Served};
+use crate::contenders::agree::{Lines, PORT, Read1, Wish, Word};
+pub use crate::contenders::far::Far;
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The TCP port where clients say what they want
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    pub port: u16,
+    /// End when the first client has gone
+    #[arg(long)]
+    pub once: bool,
+    /// Where the thread runs: the second one of the pair.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// What carries the messages.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Serves until it is asked to end.
+///
+/// # Errors
+/// If there is no device, or the port is taken.
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    if args.device.provider == Over::Fabric {
+        return Err(BenchError::Usage(NO_FABRIC.into()));
+    }
+    let own = own_config(&args.device)?;
+    let device = Device::open(&args.device, &own)?;
+    let cores = CorePair::choose(args.cores.cores)?;
+    let at = device.at().ip();
+    let listener = TcpListener::bind(SocketAddr::new(at, args.port))
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|error| failed(&format!("{at}:{}: {error}", args.port)))?;
+    let what = format!("serve: clients connect to {at}:{}, core {}", args.port, cores.server);
+    session.announce(&what)?;
+    let before = jitter::probe(cores, PROBE_TIME)?;
+    let here = Here { at, core: cores.server, own: own.raw() };
+    let mut served = Vec::new();
+    while let Some((stream, from)) = next_client(&listener)? {
+        let one = here.serve(device.open()?, &listener, stream, from);
+        session.announce(&one.sentence())?;
+        served.push(one);
+        if args.once {
+            break;
+        }
+    }
+    let after = jitter::probe(cores, PROBE_TIME)?;
+    let scene = Scene::new(cores, device.notes(), [before, after], &[]);
+    Ok(Report { what, port: args.port, scene, served })
+}
+
+/// This end.
+pub(crate) struct Here<'a> {
+    /// The address of the device.
+    pub at: IpAddr,
+    /// Where the thread runs.
+    pub core: u32,
+    /// Whose device is taken.
+    pub own: &'a Raw,
+}
+
+impl Here<'_> {
+    /// Serves one client until it has gone. What goes wrong is told to it, and is in the result.
+    pub fn serve<P: Provider + Send>(
+        &self,
+        provider: P,
+        listener: &TcpListener,
+        stream: TcpStream,
+        from: SocketAddr,
+    ) -> Served {
+        let started = Instant::now();
+        let mut lines = Lines::new(stream);
+        let outcome = self.answer(provider, listener, &mut lines);
+        let (load, counted, ended) = match outcome {
+            Ok((load, counted)) => (Some(load), counted, None),
+            Err(why) => (None, Snapshot::default(), Some(why)),
+        };
+        Served { from, load, counted, ended, time: started.elapsed() }
+    }
+
+    fn answer<P: Provider + Send>(
+        &self,
+        provider: P,
+        listener: &TcpListener,
+        lines: &mut Lines,
+    ) -> Result<(String, Snapshot), String> {
+        let wish = wish_of(lines)?;
+        let asked = wish.load.what();
+        let config =
+            wish.config(self.own).inspect_err(|why| tell(lines, Word::Refused(why.clone())))?;
+        let stop = Stop::default();
+        let (ready, is_ready) = mpsc::channel();
+        let counted = thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let at = SocketAddr::new(self.at, 0);
+                let answering = Answering::new(provider, at, self.core, &config, &wish.load);
+                let (mut answering, at) = answering.map_err(|error| error.to_string())?;
+                // The other thread is there as long as this one.
+                let _ = ready.send(at);
+                let served = answering.serve(&stop);
+                served.map(|()| answering.counters()).map_err(|error| error.to_string())
+            });
+            let is_done = || thread.is_finished();
+            let prepares = || tell(lines, Word::Preparing);
+            if let Ok(at) = wait_for(&is_ready, is_done, prepares) {
+                tell(lines, Word::At(at));
+                until_gone(lines, listener, is_done);
+            }
+            stop.set();
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let counted = counted.inspect_err(|why| tell(lines, Word::Failed(why.clone())))?;
+        Ok((asked, counted))
+    }
+}
+
+/// The next client; `None` if the program is asked to end.
+fn next_client(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>, BenchError> {
+    while !stop::is_wished() {
+        match accepted(listener) {
+            Ok(Some(client)) => return Ok(Some(client)),
+            Ok(None) => thread::sleep(LOOK),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Ok(None)
+}
+
+fn accepted(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match listener.accept() {
+        Ok(client) => Ok(Some(client)),
+        // A client that has gone before it was looked at is none.
+        Err(error)
+            if crate::contenders::agree::is_for_now(&error)
+                || error.kind() == ErrorKind::ConnectionAborted =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a client asks for.
+fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
+    let stream = lines.stream();
+    let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
+    prepared.and_then(|()| stream.set_read_timeout(Some(LOOK))).map_err(|e| e.to_string())?;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline && !stop::is_wished() {
+        match lines.hear::<Wish>() {
+            Ok(Read1::Line(wish)) => return Ok(wish),
+            Ok(Read1::Nothing) => {}
+            Ok(Read1::Gone) => return Err("it went without a word".into()),
+            Err(error) => {
+                let why = format!("not understood, use the same version on both hosts: {error}");
+                tell(lines, Word::Refused(why.clone()));
+                return Err(why);
+            }
+        }
+    }
+    Err("it said nothing".into())
+}
+
+/// Waits until the other thread listens, or has ended without that; `prepares` is called meanwhile.
+fn wait_for(
+    is_ready: &mpsc::Receiver<SocketAddr>,
+    is_done: impl Fn() -> bool,
+    mut prepares: impl FnMut(),
+) -> Result<SocketAddr, mpsc::RecvTimeoutError> {
+    let mut told = Instant::now();
+    loop {
+        match is_ready.recv_timeout(LOOK) {
+            Err(mpsc::RecvTimeoutError::Timeout) if !is_done() => {
+                if told.elapsed() >= TOLD_EVERY {
+                    told = Instant::now();
+                    prepares();
+                }
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Waits until the client closes, the other thread has ended, or the program is to end. Who comes
+/// meanwhile is told to come later.
+fn until_gone(lines: &mut Lines, listener: &TcpListener, is_done: impl Fn() -> bool) {
+    while !is_done() && !stop::is_wished() {
+        if !matches!(lines.hear::<Word>(), Ok(Read1::Nothing)) {
+            return;
+        }
+        if let Ok(Some((stream, _))) = accepted(listener) {
+            let busy = "it is measuring with another client; try again when that has gone";
+            tell(&mut Lines::new(stream), Word::Refused(busy.into()));
+        }
+    }
+}
+
+/// Says something to a client that may not listen any more.
+fn tell(lines: &mut Lines, word: Word) {
+    let _ = lines.say(&word);
+}
+
+/// The configuration whose device is opened.
+fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
+    let config = Config::profile("latency").and_then(|config| {
+        let mut raw = config.raw().clone();
+        device.name_in(&mut raw);
+        Config::try_from(raw)
+    });
+    config.map_err(|error| BenchError::Usage(error.to_string()))
+}
+
+fn failed(what: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Device { who: "serve", what: what.to_string() }
+}
+
+/// What a client gets to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a client is told that this end is not ready yet.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at sockets and threads.
+const LOOK: Duration = Duration::from_millis(5);
+const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
+    it: serve over a device, with --provider verbs. Without --connect, every mode runs both ends \
+    itself";
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench serve --provider verbs                        on one host
+  rpcrdma-bench lat --provider verbs --connect 10.0.0.2       on the other: all options are there
+  rpcrdma-bench rate -w 64 --provider verbs --connect 10.0.0.2
+
+  rpcrdma-bench serve --provider verbs -a 10.0.0.2 --port 4000 --once
+
+Sizes, credits, placement and the engine's configuration are those of the client's options: the
+server is told, and refuses what it cannot do. The port is for TCP and of no use to RPCs, which go
+over RDMA. Whoever reaches it may have the server answer: it is for networks of one's own.";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! Both ends in one process, over a fabric that both have, as two hosts share a network.
+
+use std::net::Ipv4Addr;
+
+use rpcrdma_engine::Fabric;
+
+use super::*;
+use crate::args::{Op, Over, Placement, Touch};
+use crate::contenders::call::Shape;
+use crate::contenders::rpc::Distant;
+use crate::modes::contest::Load;
+use crate::settings::{self, Need};
+use crate::stats::meter::{End, Quota};
+use crate::stats::rounds::Contender;
+
+/// A port where clients come, and what a server does there with the next one.
+struct Port {
+    listener: TcpListener,
+    at: SocketAddr,
+}
+
+impl Port {
+    fn new() -> Port {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        listener.set_nonblocking(true).expect("a socket");
+        let at = listener.local_addr().expect("it is bound");
+        Port { listener, at }
+    }
+
+    fn serve_one(&self, fabric: &Fabric, core: u32) -> Served {
+        let device =
+            DeviceArgs { provider: Over::Fabric, device: None, address: None, connect: None };
+        let mut own = own_config(&device).expect("it comes with the engine").raw().clone();
+        own.fabric = Raw::default().fabric;
+        let here = Here { at: Ipv4Addr::LOCALHOST.into(), core, own: &own };
+        let (stream, from) = next_client(&self.listener).expect("a socket").expect("a client");
+        here.serve(fabric.clone(), &self.listener, stream, from)
+    }
+}
+
+fn load(op: Op, len: usize, placement: Placement, window: u32) -> Load {
+    let shape = Shape::new(op, len, len);
+    Load { shape, placement, window, connections: 2, touch: Touch::All, sinks: 0 }
+}
+
+fn config_for(load: &Load) -> Config {
+    let wish =
+        settings::Wish { profile: None, file: None, idle: None, hold: None, continuation: true };
+    let (window, connections) = (load.window, load.connections);
+    let need = Need { data_len: load.shape.data_len(), window, connections };
+    let mut raw = settings::config(&wish, need).expect("usual sizes").raw().clone();
+    raw.fabric = Raw::default().fabric;
+    Config::try_from(raw).expect("usual sizes")
+}
+
+#[test]
+fn a_client_elsewhere_is_answered_with_whatever_it_calls() {
+    let Ok(cores) = CorePair::choose(None) else { return };
+    for (op, len, placement, window) in [
+        (Op::Echo, 64, Placement::Inline, 1),
+        (Op::Read, 100_000, Placement::Send, 4),
+        (Op::Write, 5000, Placement::Send, 3),
+        (Op::Null, 0, Placement::Inline, 32),
+    ] {
+        let (port, fabric) = (Port::new(), Fabric::new());
+        let load = load(op, len, placement, window);
+        let served = thread::scope(|scope| {
+            let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
+            let client =
+                Distant::new(fabric.clone(), port.at, cores, &config_for(&load), &load, true);
+            let mut client = client.expect("the server does what it is asked");
+            let quota = Quota { warm_up: 5, end: End::Count(100) };
+            for _ in 0..2 {
+                let round = client.round(quota).expect("it answers");
+                assert!(round.completed >= 100, "{op:?}: {round:?}");
+                assert_eq!(round.latency.count() > 0, window == 1, "{op:?}");
+            }
+            drop(client);
+            server.join().expect("no panic")
+        });
+        assert_eq!(served.ended, None, "{op:?}");
+        assert!(served.counted.calls_in >= 210, "{op:?}: {}", served.sentence());
+        assert_eq!(served.load, Some(load.what()));
+    }
+}
+
+#[test]
+fn what_the_server_cannot_do_is_an_error_of_the_client_and_no_hang() {
+    let Ok(cores) = CorePair::choose(None) else { return };
+    let (port, fabric) = (Port::new(), Fabric::new());
+    let usual = load(Op::Read, 64, Placement::Inline, 1);
+    let long = load(Op::Read, (64 << 20) + 4, Placement::Inline, 1);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
+        let refused = Far::ask(port.at, &long, &config_for(&usual)).expect_err("it is too much");
+        assert!(refused.to_string().contains("bytes of data"), "{refused}");
+        let served = server.join().expect("no panic");
+        assert!(served.ended.is_some_and(|why| why.contains("bytes of data")));
+    });
+}
+
+#[test]
+fn a_second_client_is_told_that_the_first_is_still_there() {
+    let Ok(cores) = CorePair::choose(None) else { return };
+    let (port, fabric) = (Port::new(), Fabric::new());
+    let load = load(Op::Null, 0, Placement::Inline, 1);
+    let config = config_for(&load);
+    thread::scope(|scope| {
+        let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
+        let (first, _) = Far::ask(port.at, &load, &config).expect("nobody else is there");
+        let second = Far::ask(port.at, &load, &config).expect_err("somebody is there");
+        assert!(second.to_string().contains("another client"), "{second}");
+        drop(first);
+        let served = server.join().expect("no panic");
+        assert_eq!((served.ended, served.counted.calls_in), (None, 0));
+    });
+}
+
+#[test]
+fn who_says_nothing_or_goes_is_not_waited_for() {
+    let Ok(cores) = CorePair::choose(None) else { return };
+    let (port, fabric) = (Port::new(), Fabric::new());
+    drop(TcpStream::connect(port.at).expect("it listens"));
+    let served = port.serve_one(&fabric, cores.server);
+    assert!(served.ended.as_ref().is_some_and(|why| why.contains("without a word")));
+    assert!(served.sentence().contains("not served"), "{}", served.sentence());
+}
+
+#[test]
+fn the_fabric_is_not_served_over() {
+    use clap::Parser;
+
+    let cli = crate::args::Cli::try_parse_from(["rpcrdma-bench", "serve"]).expect("it parses");
+    let refused = cli.mode().measure(&Session::silent()).err().expect("one process");
+    assert!(refused.to_string().contains("lives inside one process"), "{refused}");
+}

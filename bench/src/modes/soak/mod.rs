@@ -1,0 +1,206 @@
+//! Soak: one load for minutes or hours, looked at again and again: does anything grow or slow down?
+//!
+//! ```text
+//!   interval, interval, ...  each: load, then memory, descriptors, pools, latency, rate
+//!        └ a tenth is warm-up ──▶ the trend of each figure over the rest ──▶ leak, drift, or none
+//! ```
+//! The number of samples is bounded, whatever the time: what looks for a leak must not be one.
+
+mod report;
+mod sample;
+mod trend;
+
+use std::time::{Duration, Instant};
+
+pub use report::SoakReport;
+pub use sample::Sample;
+pub use trend::Trend;
+
+use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::contenders::rpc::Rpc;
+use crate::device::jitter;
+use crate::device::site::{Fabrics, Site};
+use crate::device::verbs::Device;
+use crate::error::BenchError;
+use crate::modes::contest::{ContestArgs, Kind, PROBE_TIME, Plan, PlanArgs};
+use crate::output::session::Session;
+use crate::stats::latency::Latency;
+use crate::stats::meter::{End, Quota};
+use crate::stop;
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What is measured, and on what.
+    #[command(flatten)]
+    pub contest: ContestArgs,
+    /// How long, as in 90s, 10min, 8h
+    #[arg(short, long, value_name = "TIME", default_value = "10min", value_parser = long_time)]
+    pub time: Duration,
+    /// Time between two looks [default: a 240th of the whole, from 1s]
+    #[arg(long, value_name = "TIME", value_parser = long_time)]
+    pub interval: Option<Duration>,
+    /// Drift of p50, p99 and the rate, in percent over the whole time, that is none yet
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub drift_max: f64,
+    /// End with 2 if there is a leak or a drift
+    #[arg(long)]
+    pub judge: bool,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Measures.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<SoakReport, BenchError> {
+    let interval = interval(args.time, args.interval)?;
+    let length = LengthArgs { seconds: None, iterations: None, warm_up: Some(0), rounds: 1 };
+    let kind = if args.contest.window.window.unwrap_or(1) > 1 { Kind::Rate } else { Kind::Lat };
+    let of_plan =
+        PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
+    let mut plan = Plan::new(kind, &of_plan)?;
+    plan.load.window = args.contest.window.window.unwrap_or(1);
+    let what = format!(
+        "soak: {}, {} s, looked at every {} s, cores {}",
+        plan.calls(),
+        args.time.as_secs_f64(),
+        interval.as_secs_f64(),
+        plan.cores
+    );
+    session.announce(&what)?;
+    let run = Run { plan: &plan, args, interval, what };
+    match args.contest.device.provider {
+        Over::Fabric => run.on(&Fabrics::new(&plan.config), session),
+        Over::Verbs => run.on(&Device::open(&args.contest.device, &plan.config)?, session),
+    }
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    args: &'a Args,
+    interval: Duration,
+    what: String,
+}
+
+impl Run<'_> {
+    fn on<S: Site>(self, site: &S, session: &Session) -> Result<SoakReport, BenchError> {
+        let Run { plan, args, interval, what } = self;
+        let timed = plan.load.window == 1;
+        let mut rpc =
+            Rpc::new("rpc", site.open()?, site.at(), plan.cores, &plan.config, &plan.load, timed)?;
+        let notes = site.notes().into_iter().chain(rpc.notes()).collect();
+        let before = jitter::probe(plan.cores, PROBE_TIME)?;
+        let looks = looks(args.time, interval);
+        let progress = session.progress(looks, args.time);
+        // All of it now: what grows later is somebody else's.
+        let mut samples = Vec::with_capacity(looks as usize);
+        let (mut latency, mut preempted) = (Latency::new(), 0);
+        let began = Instant::now();
+        for look in 1..=looks {
+            let quota = Quota { warm_up: 0, end: End::Time(interval) };
+            let round = if timed { rpc.one_by_one(quota)? } else { rpc.closed(quota)? };
+            preempted += round.preempted;
+            latency.merge(&round.latency);
+            samples.push(Sample::now(began.elapsed(), &round, rpc.out()));
+            progress.step(look);
+            if stop::is_wished() {
+                break;
+            }
+        }
+        drop(progress);
+        let after = jitter::probe(plan.cores, PROBE_TIME)?;
+        Ok(SoakReport::new(plan, args, what, notes, [before, after], samples, latency, preempted))
+    }
+}
+
+/// The time between two looks: as asked for, or so that there are enough and not too many.
+fn interval(time: Duration, wish: Option<Duration>) -> Result<Duration, BenchError> {
+    let interval = wish.unwrap_or((time / LOOKS).max(SECOND.min(time / LOOKS_LEAST)));
+    if looks(time, interval) > LOOKS_MAX {
+        let text = format!("--interval: more than {LOOKS_MAX} looks in the time");
+        return Err(BenchError::Usage(text));
+    }
+    Ok(interval)
+}
+
+fn looks(time: Duration, interval: Duration) -> u32 {
+    let looks = time.as_secs_f64() / interval.as_secs_f64();
+    (looks.round() as u32).max(1)
+}
+
+/// A time of seconds, minutes or hours.
+fn long_time(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err("a time as in 90s, 10min, 8h or 2d".into()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "a time as in 90s, 10min or 8h")? * scale;
+    if !(0.01..=TIME_MAX_S).contains(&seconds) {
+        return Err("10 ms to 30 days".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+const MODE: &str = "soak";
+const SECOND: Duration = Duration::from_secs(1);
+/// Looks if nobody says how many.
+const LOOKS: u32 = 240;
+/// As many in a run that is too short for one a second.
+const LOOKS_LEAST: u32 = 20;
+/// Slopes of all pairs of them are held at the end: half a million numbers.
+const LOOKS_MAX: u32 = 1000;
+const TIME_MAX_S: f64 = 30.0 * 86_400.0;
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench soak                               ten minutes of echoes of 64 bytes
+  rpcrdma-bench soak -t 8h --json night.json       a night
+  rpcrdma-bench soak -t 1h --judge                 ends with 2 if something leaks or drifts
+  rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 of them under way
+  rpcrdma-bench soak --fail-if 'memory.rise>1MiB'
+
+Ctrl-C ends it with what was measured so far. With a window of 1 every call is timed; with more,
+calls are counted.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_minutes_hours_or_days() {
+        for (text, seconds) in [("90", 90.0), ("1.5s", 1.5), ("10min", 600.0), ("2m", 120.0)] {
+            assert_eq!(long_time(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        assert_eq!(long_time("8h"), Ok(Duration::from_secs(8 * 3600)));
+        assert_eq!(long_time("30d"), Ok(Duration::from_secs(30 * 86_400)));
+        for wrong in ["", "h", "-1s", "31d", "1w", "9ms", "NaN", "1h30"] {
+            assert!(long_time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn there_are_enough_looks_and_never_too_many() {
+        let of = |seconds: f64| {
+            let time = Duration::from_secs_f64(seconds);
+            looks(time, interval(time, None).expect("a default fits"))
+        };
+        assert_eq!(of(600.0), LOOKS);
+        assert_eq!(of(8.0 * 3600.0), LOOKS);
+        assert_eq!(of(60.0), 60);
+        assert_eq!(of(1.0), LOOKS_LEAST);
+        assert_eq!(of(TIME_MAX_S), LOOKS);
+        let hour = Duration::from_secs(3600);
+        assert!(interval(hour, Some(SECOND)).is_err());
+        assert!(interval(hour, Some(4 * SECOND)).is_ok());
+    }
+}

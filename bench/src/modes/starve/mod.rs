@@ -1,0 +1,483 @@
+//! Starve: clients ask for more than the server has, and some calls are slow. Does anybody suffer?
+//!
+//! ```text
+//!   clients x connections x credits asked for = 4 x what the server's Receives can grant
+//!   even ──▶ tickets ──▶ blocking ──▶ blocking ──▶ tickets ──▶ even ...    rounds in turns
+//!     each: load for its time; then no slow calls any more, until all that were open are answered;
+//!           then no calls any more, until none is open
+//! ```
+//! Connections are made with no retry for a message that finds no Receive: the first one that does
+//! ends its connection, and is seen.
+
+mod caller;
+mod report;
+mod server;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
+
+use crate::args::parse;
+use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, Over, SeedArgs};
+use crate::contenders::pair::{self, Stop};
+use crate::device::cores::CorePair;
+use crate::device::jitter;
+use crate::device::site::{Fabrics, Site};
+use crate::device::verbs::Device;
+use crate::error::BenchError;
+use crate::modes::contest::PROBE_TIME;
+use crate::output::session::Session;
+use crate::stats::meter::{End, Quota};
+use crate::stop;
+use caller::{Caller, Tally};
+pub use report::{Outcomes, StarveReport};
+use server::Server;
+pub use server::{Orders, Slow};
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Clients, each a shard of its own
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub clients: u32,
+    /// Connections of each client
+    #[arg(short = 'k', long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+    /// Calls that each connection would have under way
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub credits: u32,
+    /// How many times what the server can grant all of them ask for
+    #[arg(long, value_name = "TIMES", default_value_t = 4)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub over: u32,
+    /// Share of calls that are slow
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    pub slow: f64,
+    /// How long a slow call takes
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse::delay)]
+    pub slow_time: Duration,
+    /// Which calls are slow.
+    #[command(flatten)]
+    pub seed: SeedArgs,
+    /// Where the threads run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// What carries the messages.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl Args {
+    /// Calls that all connections would have under way.
+    fn wanted(&self) -> u32 {
+        self.clients * self.connections * self.credits
+    }
+
+    /// Receives that the server grants at most: at least one for each connection, and as many as one
+    /// alone may ask for.
+    fn granted(&self) -> u32 {
+        (self.wanted() / self.over).max(self.clients * self.connections).max(self.credits)
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        self.device.check()?;
+        if !(0.0..=1.0).contains(&self.slow) {
+            return Err(BenchError::Usage("--slow: a share from 0 to 1".into()));
+        }
+        if self.wanted() > WANTED_MAX {
+            let text = format!("clients x connections x credits: {WANTED_MAX} at most");
+            return Err(BenchError::Usage(text));
+        }
+        Ok(())
+    }
+
+    fn sentence(&self, cores: CorePair) -> String {
+        format!(
+            "starve: {} clients of {} connections want {} calls under way, the server grants {}; {} % \
+             of calls take {} us; cores {cores}, {} rounds",
+            self.clients,
+            self.connections,
+            self.wanted(),
+            self.granted(),
+            self.slow * 100.0,
+            self.slow_time.as_micros(),
+            self.length.rounds
+        )
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<StarveReport, BenchError> {
+    args.check()?;
+    let cores = CorePair::choose(args.cores.cores)?;
+    let config = config(args)?;
+    session.announce(&args.sentence(cores))?;
+    match args.device.provider {
+        Over::Fabric => measure_on(&Fabrics::new(&config), args, cores, &config, session),
+        Over::Verbs => {
+            measure_on(&Device::open(&args.device, &config)?, args, cores, &config, session)
+        }
+    }
+}
+
+fn measure_on<S: Site>(
+    site: &S,
+    args: &Args,
+    cores: CorePair,
+    config: &Config,
+    session: &Session,
+) -> Result<StarveReport, BenchError> {
+    let mut crowd = Crowd::new(site.open()?, site.at(), args, config, cores)?;
+    let quota = args.length.quota(SECONDS, 0);
+    let time = match quota.end {
+        End::Time(time) => time,
+        End::Count(_) => SECONDS / args.length.rounds,
+    };
+    let total = args.length.rounds * CONTENDERS.len() as u32;
+    let progress = session.progress(total, time * total);
+    let before = jitter::probe(cores, PROBE_TIME)?;
+    let mut outcomes = CONTENDERS.map(Outcomes::new);
+    let mut done = 0;
+    for round in 0..args.length.rounds {
+        for turn in 0..CONTENDERS.len() {
+            if stop::is_wished() && round > 0 {
+                break;
+            }
+            let index = if round % 2 == 0 { turn } else { CONTENDERS.len() - 1 - turn };
+            outcomes[index]
+                .rounds
+                .push(crowd.round(CONTENDERS[index], Quota { end: End::Time(time), ..quota })?);
+            done += 1;
+            progress.step(done);
+        }
+    }
+    drop(progress);
+    let after = jitter::probe(cores, PROBE_TIME)?;
+    let closed = crowd.closed();
+    let notes = site.notes();
+    Ok(StarveReport::new(args, cores, notes, [before, after], outcomes, closed))
+}
+
+/// What came of one round of one contender.
+#[derive(Debug, Clone)]
+pub struct Fed {
+    /// What became of the calls of the measured time.
+    pub tally: Tally,
+    /// The measured time, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// From the last slow call until every call that was open then was answered, in nanoseconds;
+    /// `None` if some never were.
+    pub recovered_ns: Option<u64>,
+    /// Calls that were not answered when all had had time.
+    pub lost: u64,
+    /// Slow calls of the server.
+    pub slow: u64,
+    /// How often a thread lost its core.
+    pub preempted: u64,
+}
+
+/// A server and its clients.
+struct Crowd<P: Provider> {
+    cores: CorePair,
+    credits: u32,
+    orders: Orders,
+    server: Shard<P, Server>,
+    callers: Vec<Caller<P>>,
+    // Last, so that the control plane outlives the shards.
+    _engine: Engine<P>,
+}
+
+impl<P: Provider> Crowd<P> {
+    fn new(
+        provider: P,
+        at: SocketAddr,
+        args: &Args,
+        config: &Config,
+        cores: CorePair,
+    ) -> Result<Crowd<P>, BenchError> {
+        let engine = Engine::new(provider, config.clone())?;
+        let address = engine.listen(at)?;
+        let orders = Orders::default();
+        let slow_ns = args.slow_time.as_nanos() as u64;
+        let seed = args.seed.seed;
+        let handler =
+            Server::new(orders.clone(), seed, args.slow, slow_ns, args.granted() as usize);
+        let mut server = engine.shard(handler)?;
+        let mut callers = Vec::new();
+        for _ in 0..args.clients {
+            let mut client = engine.client()?;
+            let peers = (0..args.connections)
+                .map(|_| connect(&mut client, &mut server, address))
+                .collect::<Result<Vec<_>, BenchError>>()?;
+            callers.push(Caller::new(client, &peers, args.credits));
+        }
+        Ok(Crowd { cores, credits: args.credits, orders, server, callers, _engine: engine })
+    }
+
+    fn round(&mut self, slow: Slow, quota: Quota) -> Result<Fed, BenchError> {
+        let End::Time(time) = quota.end else {
+            return Err(BenchError::Usage("starve runs for a time".into()));
+        };
+        let Crowd { cores, credits, orders, server, callers, .. } = self;
+        let slow_before = server.handler().slow;
+        orders.set(slow);
+        let (orders, each) = (orders.clone(), *credits);
+        let outcome = pair::run(
+            *cores,
+            move |stop| feed(callers, &orders, each, time, stop),
+            |stop| {
+                serve(server, stop);
+                Ok(server.handler().slow)
+            },
+        )?;
+        let slow = outcome.server - slow_before;
+        Ok(Fed { slow, preempted: outcome.preempted, ..outcome.client })
+    }
+
+    /// Connections that were lost.
+    fn closed(&self) -> u64 {
+        self.callers.iter().map(Caller::closed).sum()
+    }
+}
+
+/// The clients' thread: load, recovery, rest.
+fn feed<P: Provider>(
+    callers: &mut [Caller<P>],
+    orders: &Orders,
+    each: u32,
+    time: Duration,
+    stop: &Stop,
+) -> Result<Fed, BenchError> {
+    let clock = Clock::new();
+    let mut tally = Tally::default();
+    let turn = |callers: &mut [Caller<P>], tally: &mut Tally| {
+        callers.iter_mut().try_for_each(|caller| caller.turn(|| clock.now(), each, tally))
+    };
+    let began = clock.now();
+    let until = began + time.as_nanos() as u64;
+    let mut now = began;
+    while now < until {
+        turn(callers, &mut tally)?;
+        now = clock.now();
+        if stop.is_set() {
+            return Err(BenchError::PeerGone { who: WHO });
+        }
+    }
+    let elapsed_ns = now - began;
+    orders.set(Slow::None);
+    let (even, patience) = (now, now + PATIENCE.as_nanos() as u64);
+    // What comes now still counts as answered or not, and neither as rate nor as latency.
+    let mut rest = Tally::default();
+    while callers.iter().any(|caller| caller.has_open_before(even)) && now < patience {
+        turn(callers, &mut rest)?;
+        now = clock.now();
+    }
+    let recovered_ns = (now < patience).then_some(now - even);
+    while callers.iter().any(|caller| caller.open() > 0) && now < patience {
+        callers.iter_mut().for_each(|caller| caller.poll(|| clock.now(), &mut rest));
+        now = clock.now();
+    }
+    callers.iter_mut().for_each(Caller::forget_waiting);
+    tally.twice += rest.twice;
+    tally.failed += rest.failed;
+    let lost = callers.iter().map(Caller::open).sum();
+    Ok(Fed { tally, elapsed_ns, recovered_ns, lost, slow: 0, preempted: 0 })
+}
+
+/// The server's thread: until the clients are done.
+fn serve<P: Provider>(server: &mut Shard<P, Server>, stop: &Stop) {
+    let clock = Clock::new();
+    let (mut now, mut idle) = (clock.now(), 0_u32);
+    loop {
+        if server.poll_once(now) {
+            now = clock.now();
+            continue;
+        }
+        idle = idle.wrapping_add(1);
+        if idle.is_multiple_of(TURNS_PER_READING) || server.handler().is_busy() {
+            now = clock.now();
+        }
+        if stop.is_set() {
+            return;
+        }
+    }
+}
+
+fn connect<P: Provider>(
+    client: &mut Client<P>,
+    server: &mut Shard<P, Server>,
+    to: SocketAddr,
+) -> Result<rpcrdma_engine::PeerId, BenchError> {
+    let failed = |what: String| BenchError::Device { who: WHO, what };
+    let clock = Clock::new();
+    let attempt = client.begin_connect(to)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let now = clock.now();
+        client.poll(now, |_| {});
+        server.poll_once(now);
+        if let Some(outcome) = client.connected(attempt) {
+            return outcome.map_err(|why| failed(why.to_string()));
+        }
+        if Instant::now() > deadline {
+            return Err(failed("no connection in time".into()));
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// An engine whose Receives do not suffice for what is asked of it.
+fn config(args: &Args) -> Result<Config, BenchError> {
+    let wrong = |error| BenchError::Usage(format!("configuration: {error}"));
+    let mut raw: Raw = Config::profile("latency").map_err(wrong)?.raw().clone();
+    let (connections, credits) = (args.clients * args.connections, i64::from(args.credits));
+    let calls = args.connections * args.credits;
+    raw.connections.max = connections.into();
+    raw.connections.credits = credits;
+    raw.connections.credits_requested = credits;
+    raw.connections.calls_max = calls.into();
+    // An echo of 64 bytes takes one Send each way.
+    raw.connections.call_transmissions_max = 1;
+    raw.connections.reply_transmissions_max = 1;
+    raw.connections.request_transmissions_max = 1;
+    raw.connections.response_transmissions_max = 1;
+    // The first message that finds no Receive ends its connection.
+    raw.connections.rnr_retry = 0;
+    raw.receive.replies = calls.into();
+    raw.receive.buffers = (args.granted() + calls + CONTROL).into();
+    raw.send.slots = i64::from(2 * args.granted().max(calls)) + i64::from(CONTROL);
+    raw.app.bulk.count = 1;
+    args.device.name_in(&mut raw);
+    Config::try_from(raw).map_err(wrong)
+}
+
+/// Who runs against each other; the first is what the others are compared with.
+const CONTENDERS: [Slow; 3] = [Slow::None, Slow::Tickets, Slow::Blocking];
+const WHO: &str = "starve";
+const SECONDS: Duration = Duration::from_secs(2);
+/// The longest that anything may take after the load has ended.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Turns without work between two readings of the clock.
+const TURNS_PER_READING: u32 = 16;
+/// Receives for control messages, at most.
+const CONTROL: u32 = 64;
+const WANTED_MAX: u32 = 1 << 15;
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench starve                          512 calls wanted, 128 granted, one in 1000 slow
+  rpcrdma-bench starve --over 1                 the same with enough for everybody
+  rpcrdma-bench starve --slow 0.01 --slow-time 100us
+  rpcrdma-bench starve -k 16 --clients 8        128 connections
+  rpcrdma-bench starve --fail-if 'tickets/even.ratio.rate<0.95'
+
+Figures of `even` are without slow calls, of `tickets` with slow calls that are put off, of `blocking`
+with slow calls in the handler, for which everybody waits.";
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use rpcrdma_engine::Fabric;
+
+    use super::*;
+    use crate::args::{Cli, Mode};
+
+    fn args(options: &str) -> Args {
+        let words = ["rpcrdma-bench", "starve"].into_iter().chain(options.split_whitespace());
+        let Mode::Starve(args) = Cli::try_parse_from(words).expect("it parses").mode() else {
+            panic!("another mode")
+        };
+        args
+    }
+
+    #[test]
+    fn the_server_grants_a_quarter_of_what_is_wanted_and_one_to_everybody() {
+        assert_eq!((args("").wanted(), args("").granted()), (512, 128));
+        assert_eq!(args("--over 1").granted(), 512);
+        assert_eq!(args("--credits 1 --over 64").granted(), 16);
+        assert_eq!(args("--over 64").granted(), 32, "what one alone may ask for");
+    }
+
+    #[test]
+    fn every_load_within_the_limits_can_be_configured() {
+        for options in
+            ["", "--over 64", "--credits 1", "-k 64 --clients 64 --credits 8", "--clients 1 -k 1"]
+        {
+            let args = args(options);
+            args.check().unwrap_or_else(|error| panic!("{options}: {error}"));
+            config(&args).unwrap_or_else(|error| panic!("{options}: {error}"));
+        }
+        assert!(args("-k 64 --clients 64 --credits 256").check().is_err());
+        assert!(args("--slow 1.5").check().is_err());
+    }
+
+    fn fed(options: &str, slow: Slow) -> Option<(Fed, u64)> {
+        let cores = CorePair::choose(None).ok()?;
+        let args = args(options);
+        let config = config(&args).expect("it adds up");
+        let at = "127.0.0.1:0".parse().expect("an address");
+        let mut crowd =
+            Crowd::new(Fabric::from_config(&config).expect("a fabric"), at, &args, &config, cores)
+                .expect("the engine has room");
+        let quota = Quota { warm_up: 0, end: End::Time(Duration::from_millis(100)) };
+        let fed = crowd.round(slow, quota).expect("the calls are answered");
+        Some((fed, crowd.closed()))
+    }
+
+    #[test]
+    fn nothing_is_lost_however_slow_calls_are_handled() {
+        for slow in CONTENDERS {
+            let Some((fed, closed)) = fed("--slow 0.01 --slow-time 100us", slow) else { return };
+            assert_eq!(
+                (fed.lost, fed.tally.twice, fed.tally.failed, closed),
+                (0, 0, 0, 0),
+                "{slow:?}"
+            );
+            assert!(fed.tally.answered > 0 && fed.recovered_ns.is_some(), "{slow:?}");
+            assert_eq!(fed.slow > 0, slow != Slow::None, "{slow:?}: {}", fed.slow);
+        }
+    }
+
+    #[test]
+    fn the_server_keeps_as_many_receives_for_calls_as_the_sentence_says() {
+        let Ok(cores) = CorePair::choose(None) else { return };
+        for options in ["", "--over 1 --credits 8"] {
+            let args = args(options);
+            let config = config(&args).expect("it adds up");
+            let at = "127.0.0.1:0".parse().expect("an address");
+            let crowd = Crowd::new(
+                Fabric::from_config(&config).expect("a fabric"),
+                at,
+                &args,
+                &config,
+                cores,
+            );
+            let crowd = crowd.expect("the engine has room");
+            let audit = crowd.server.audit();
+            assert_eq!(audit.grant_receives, args.granted(), "{options}");
+            assert!(audit.granted <= args.granted(), "{options}: {}", audit.granted);
+        }
+    }
+
+    #[test]
+    fn calls_wait_for_credits_where_too_few_are_granted() {
+        let Some((fed, _)) = fed("", Slow::None) else { return };
+        assert!(fed.tally.stalls.count() > 0);
+    }
+}

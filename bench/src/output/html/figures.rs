@@ -1,0 +1,218 @@
+//! The figures: the few that one looks for, the percentiles side by side, and all of them.
+
+use std::fmt::Write as _;
+
+use super::charts::words;
+use super::page::escape;
+use super::ratios::{Quotient, first_of_each, quotients};
+use super::value;
+use crate::output::outcome::{Figure, Unit};
+
+/// One card for each contender with its main figure, and one for each quotient.
+pub fn write_headline(out: &mut String, figures: &[Figure]) {
+    let whole: Vec<&Figure> = figures.iter().filter(|figure| figure.at.is_none()).collect();
+    let mut cards = Vec::new();
+    for of in contenders(&whole) {
+        let named = |name: &str| whole.iter().copied().find(|one| one.of == of && one.name == name);
+        let Some(main) = MAIN.iter().find_map(|name| named(name)) else { continue };
+        let beside = BESIDE.iter().filter(|name| **name != main.name);
+        let beside: Vec<&Figure> = beside.filter_map(|name| named(name)).collect();
+        cards.push(card(of, main, &beside));
+    }
+    let all = quotients(figures);
+    let whole = all.iter().filter(|one| one.figure.at.is_none());
+    cards.truncate(CARDS_MAX);
+    cards.extend(first_of_each(whole).into_iter().take(CARDS_MAX).map(ratio_card));
+    if !cards.is_empty() {
+        let _ = writeln!(out, "<ul class=\"cards\">{}</ul>", cards.join("\n"));
+    }
+}
+
+/// Everybody who has figures, but quotients, in the order of the figures.
+fn contenders<'a>(figures: &[&'a Figure]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in figures {
+        if figure.unit != Unit::Ratio && !names.contains(&&*figure.of) {
+            names.push(&figure.of);
+        }
+    }
+    names
+}
+
+fn card(of: &str, main: &Figure, beside: &[&Figure]) -> String {
+    let row =
+        |figure: &&Figure| row(&beside_words(figure), &value::text(figure.value, figure.unit));
+    let mut rows: String = beside.iter().map(row).collect();
+    rows.push_str(&samples_row(main));
+    shell(of, main, &words(&main.name), &rows)
+}
+
+/// The name of a figure below its contender's main one.
+fn beside_words(figure: &Figure) -> String {
+    match figure.name.strip_prefix("round_trip.") {
+        Some(part) => part.to_owned(),
+        None if figure.name == "half_round_trip.p50" => "half of it".to_owned(),
+        None if figure.name == "rate" => "rate".to_owned(),
+        None => words(&figure.name),
+    }
+}
+
+fn ratio_card(quotient: &Quotient<'_>) -> String {
+    let figure = quotient.figure;
+    let mut rows = String::new();
+    if let Some((low, high)) = quotient.interval {
+        let name = if quotient.is_confidence { "95 % interval" } else { "rounds from, to" };
+        let ends = format!("{} to {}", value::digits(low), value::digits(high));
+        rows.push_str(&row(name, &ends));
+    }
+    rows.push_str(&samples_row(figure));
+    shell(&figure.of, figure, &words(&figure.name), &rows)
+}
+
+fn samples_row(figure: &Figure) -> String {
+    row("samples", &value::count(figure.samples))
+}
+
+fn row(name: &str, said: &str) -> String {
+    format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(said))
+}
+
+fn shell(of: &str, main: &Figure, what: &str, rows: &str) -> String {
+    format!(
+        "<li><div class=\"name\">{}</div><div class=\"main\">{}</div><div class=\"soft\">{}</div>\
+         <dl>{rows}</dl></li>",
+        escape(of),
+        escape(&value::text(main.value, main.unit)),
+        escape(what)
+    )
+}
+
+/// A row for each contender and point, its percentiles side by side.
+pub fn write_spread(out: &mut String, figures: &[Figure]) {
+    let mut rows: Vec<(String, u64, Vec<Option<&Figure>>)> = Vec::new();
+    for figure in figures {
+        let at = SPREAD.iter().position(|(prefix, part, _)| {
+            figure.name.strip_prefix(prefix).is_some_and(|rest| rest == *part)
+        });
+        let Some(at) = at else { continue };
+        let name = place(figure);
+        let row = match rows.iter_mut().position(|(known, ..)| *known == name) {
+            Some(known) => &mut rows[known],
+            None => {
+                rows.push((name, figure.samples, vec![None; SPREAD.len()]));
+                rows.last_mut().expect("just pushed")
+            }
+        };
+        row.2[at].get_or_insert(figure);
+    }
+    // `round_trip.` where it is known, else `latency.`: columns with nothing in them are left out.
+    let used: Vec<usize> =
+        (0..SPREAD.len()).filter(|at| rows.iter().any(|row| row.2[*at].is_some())).collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Side by side</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>whose</th>");
+    for at in &used {
+        let _ = write!(out, "<th>{}</th>", SPREAD[*at].2);
+    }
+    out.push_str("<th>samples</th></tr></thead><tbody>\n");
+    for (name, samples, cells) in &rows {
+        let _ = write!(out, "<tr><td>{}</td>", escape(name));
+        for at in &used {
+            let said = cells[*at].map_or_else(String::new, |one| value::text(one.value, one.unit));
+            let _ = write!(out, "<td>{}</td>", escape(&said));
+        }
+        let _ = writeln!(out, "<td>{}</td></tr>", value::count(*samples));
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// Whose a figure is, and at which point.
+fn place(figure: &Figure) -> String {
+    match &figure.at {
+        Some(at) => format!("{} at {} {}", figure.of, at.axis, value::text(at.value, at.unit)),
+        None => figure.of.clone(),
+    }
+}
+
+/// Every figure, with its unit, its samples and the spread of its rounds.
+pub fn write_all(out: &mut String, figures: &[Figure]) {
+    out.push_str(
+        "<h2>All figures</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>figure</th><th>value</th>\
+         <th>unit</th><th>read as</th><th>samples</th><th>rounds from</th><th>to</th></tr></thead><tbody>\n",
+    );
+    let mut group = None;
+    for figure in figures {
+        let name = place(figure);
+        if group.as_ref() != Some(&name) {
+            let _ =
+                writeln!(out, "<tr class=\"group\"><th colspan=\"7\">{}</th></tr>", escape(&name));
+            group = Some(name);
+        }
+        let spread = figure.rounds.iter().fold(None, |ends: Option<(f64, f64)>, value| {
+            let (low, high) = ends.unwrap_or((*value, *value));
+            Some((low.min(*value), high.max(*value)))
+        });
+        let end =
+            |value: Option<f64>| value.map_or_else(String::new, |v| value::text(v, figure.unit));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&figure.name),
+            plain(figure.value),
+            escape(figure.unit.symbol()),
+            escape(&value::text(figure.value, figure.unit)),
+            value::count(figure.samples),
+            escape(&end(spread.map(|ends| ends.0))),
+            escape(&end(spread.map(|ends| ends.1)))
+        );
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// A number as JSON has it, cut to what can be read.
+fn plain(value: f64) -> String {
+    if !value.is_finite() {
+        return "none".to_owned();
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What a contender is known by, the first that it has.
+const MAIN: [&str; 9] = [
+    "round_trip.median",
+    "round_trip.p50",
+    "latency.p50",
+    "rate",
+    "data",
+    "round_trip.mean",
+    "wake.p50",
+    "instructions",
+    "half_round_trip.p50",
+];
+/// What stands below it.
+const BESIDE: [&str; 7] = [
+    "half_round_trip.p50",
+    "round_trip.p99",
+    "round_trip.p99.9",
+    "round_trip.max",
+    "latency.p99",
+    "rate",
+    "data",
+];
+/// Figures of the side-by-side table, and their heads.
+const SPREAD: [(&str, &str, &str); 10] = [
+    ("round_trip.", "min", "min"),
+    ("round_trip.", "mean", "mean"),
+    ("round_trip.", "p50", "p50"),
+    ("round_trip.", "p90", "p90"),
+    ("round_trip.", "p99", "p99"),
+    ("round_trip.", "p99.9", "p99.9"),
+    ("round_trip.", "p99.99", "p99.99"),
+    ("round_trip.", "max", "max"),
+    ("", "rate", "rate"),
+    ("", "data", "data"),
+];
+/// More cards are no headline.
+const CARDS_MAX: usize = 4;

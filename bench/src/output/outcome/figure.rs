@@ -1,0 +1,319 @@
+//! A figure: one number of a result, with its name, its unit and its sample count.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::latency::Latency;
+
+/// One number of a result.
+///
+/// Its name in text is `rpc.round_trip.p99`; at a point of a sweep `rpc@load=0.7.round_trip.p99`;
+/// of a quotient `rpc/floor.ratio.median`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Whose: a contender, or a quotient of two.
+    pub of: String,
+    /// At which point, in a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<At>,
+    /// What: `round_trip.p50`, `rate`, `ratio.median`.
+    pub name: Cow<'static, str>,
+    /// The number.
+    pub value: f64,
+    /// In what it is counted.
+    pub unit: Unit,
+    /// How many samples are in it.
+    pub samples: u64,
+    /// Which way is good.
+    pub better: Better,
+    /// The same of every round, in order, if there are rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<f64>,
+}
+
+/// A point of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct At {
+    /// What is varied: `load`, `delay`, `connections`.
+    pub axis: Cow<'static, str>,
+    /// Where.
+    pub value: f64,
+    /// In what it is counted.
+    pub unit: Unit,
+}
+
+/// In what a number is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Ns,
+    /// So often in a second.
+    #[serde(rename = "1/s")]
+    PerSecond,
+    /// 10^9 bytes in a second.
+    #[serde(rename = "GB/s")]
+    GbPerSecond,
+    /// Bytes.
+    #[serde(rename = "B")]
+    Bytes,
+    /// Things.
+    #[serde(rename = "count")]
+    Count,
+    /// Things for each call.
+    #[serde(rename = "per call")]
+    PerCall,
+    /// Instructions.
+    #[serde(rename = "instructions")]
+    Instructions,
+    /// One number of a kind over another.
+    #[serde(rename = "x")]
+    Ratio,
+    /// A part of a whole, 0 to 1.
+    #[serde(rename = "share")]
+    Share,
+}
+
+/// Which way is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+    /// It is as it is.
+    Neither,
+}
+
+impl Figure {
+    /// A number out of so many samples. Times are better when lower, rates when higher, the rest
+    /// as it is: [`Figure::better`] says otherwise.
+    pub fn new(
+        of: impl Into<String>,
+        name: impl Into<Cow<'static, str>>,
+        value: f64,
+        unit: Unit,
+        samples: u64,
+    ) -> Figure {
+        let better = match unit {
+            Unit::Ns | Unit::Instructions => Better::Lower,
+            Unit::PerSecond | Unit::GbPerSecond => Better::Higher,
+            _ => Better::Neither,
+        };
+        let (of, name) = (of.into(), name.into());
+        Figure { of, at: None, name, value, unit, samples, better, rounds: Vec::new() }
+    }
+
+    /// What [`Latency::summary`] tells of a distribution, and least and deviation besides: each
+    /// figure as `NAME.p50` and so on, times `factor`.
+    pub fn spread(
+        of: &str,
+        name: &str,
+        latency: &Latency,
+        rounds: &[&Latency],
+        factor: f64,
+    ) -> Vec<Figure> {
+        let figure = |(part, of_one): &(&str, Part)| {
+            let value = |latency: &Latency| of_one(latency) * factor;
+            let rounds = rounds.iter().map(|round| value(round)).collect();
+            let (name, count) = (format!("{name}.{part}"), latency.count());
+            Figure::new(of, name, value(latency), Unit::Ns, count).rounds(rounds)
+        };
+        SPREAD.iter().map(figure).collect()
+    }
+
+    /// A distribution of round trips: whole ones as `round_trip`, and half of each as
+    /// `half_round_trip`, which is what others print as latency.
+    pub fn round_trips(of: &str, latency: &Latency, rounds: &[&Latency]) -> Vec<Figure> {
+        let whole = Figure::spread(of, "round_trip", latency, rounds, 1.0);
+        let half = Figure::spread(of, "half_round_trip", latency, rounds, 0.5);
+        whole.into_iter().chain(half).collect()
+    }
+
+    /// At a point of a sweep.
+    #[must_use]
+    pub fn at(self, at: At) -> Figure {
+        Figure { at: Some(at), ..self }
+    }
+
+    /// Good this way.
+    #[must_use]
+    pub fn better(self, better: Better) -> Figure {
+        Figure { better, ..self }
+    }
+
+    /// With the same figure of every round; left out where one of them is no number.
+    #[must_use]
+    pub fn rounds(self, rounds: Vec<f64>) -> Figure {
+        let are_numbers = rounds.iter().all(|value| value.is_finite());
+        Figure { rounds: if are_numbers { rounds } else { Vec::new() }, ..self }
+    }
+
+    /// Its name in text.
+    pub fn id(&self) -> String {
+        match &self.at {
+            None => format!("{}.{}", self.of, self.name),
+            Some(at) => format!("{}@{at}.{}", self.of, self.name),
+        }
+    }
+}
+
+impl At {
+    /// A point.
+    pub fn new(axis: impl Into<Cow<'static, str>>, value: f64, unit: Unit) -> At {
+        At { axis: axis.into(), value, unit }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let At { axis, value, unit } = self;
+        match unit {
+            Unit::Ns if value % 1e3 == 0.0 => write!(f, "{axis}={}us", value / 1e3),
+            Unit::Ns => write!(f, "{axis}={value}ns"),
+            _ => write!(f, "{axis}={value}"),
+        }
+    }
+}
+
+impl Unit {
+    /// As it stands behind a number.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::PerSecond => "1/s",
+            Unit::GbPerSecond => "GB/s",
+            Unit::Bytes => "B",
+            Unit::Count => "count",
+            Unit::PerCall => "per call",
+            Unit::Instructions => "instructions",
+            Unit::Ratio => "x",
+            Unit::Share => "share",
+        }
+    }
+
+    /// A number with its unit, for people.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Unit::Ns => scaled(value, &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")]),
+            Unit::PerSecond => scaled(value, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")]),
+            Unit::Bytes => scaled(value, &[(1.0, "B"), (1024.0, "KiB"), (1_048_576.0, "MiB")]),
+            Unit::Share => format!("{:.2} %", value * 100.0),
+            Unit::Ratio => format!("{value:.3}"),
+            Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
+            Unit::Count => format!("{value:.3}"),
+            Unit::GbPerSecond | Unit::PerCall | Unit::Instructions => {
+                format!("{value:.3} {}", self.symbol())
+            }
+        }
+    }
+}
+
+/// In the largest of some multiples of a unit that leaves a number over one.
+fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
+    let step = steps.iter().rev().find(|(least, _)| value.abs() >= *least);
+    let (scale, name) = step.or(steps.first()).copied().unwrap_or((1.0, ""));
+    let value = value / scale;
+    let digits = match value.abs() {
+        value if value >= 100.0 => 1,
+        value if value >= 10.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$} {name}")
+}
+
+/// One figure of a distribution.
+type Part = fn(&Latency) -> f64;
+
+/// The figures of a distribution.
+const SPREAD: [(&str, Part); 9] = [
+    ("min", |latency| latency.min_ns() as f64),
+    ("p50", |latency| latency.quantile_ns(0.5) as f64),
+    ("p90", |latency| latency.quantile_ns(0.9) as f64),
+    ("p99", |latency| latency.quantile_ns(0.99) as f64),
+    ("p99.9", |latency| latency.quantile_ns(0.999) as f64),
+    ("p99.99", |latency| latency.quantile_ns(0.9999) as f64),
+    ("max", |latency| latency.max_ns() as f64),
+    ("mean", Latency::mean_ns),
+    ("stdev", Latency::stdev_ns),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_text_has_the_point_before_the_figure() {
+        let figure = Figure::new("rpc", "round_trip.p99", 1.0, Unit::Ns, 1);
+        assert_eq!(figure.id(), "rpc.round_trip.p99");
+        let at = |at| figure.clone().at(at).id();
+        assert_eq!(at(At::new("load", 0.7, Unit::Share)), "rpc@load=0.7.round_trip.p99");
+        assert_eq!(at(At::new("delay", 5e3, Unit::Ns)), "rpc@delay=5us.round_trip.p99");
+        assert_eq!(at(At::new("delay", 1.0, Unit::Ns)), "rpc@delay=1ns.round_trip.p99");
+        assert_eq!(at(At::new("size", 64.0, Unit::Bytes)), "rpc@size=64.round_trip.p99");
+    }
+
+    #[test]
+    fn every_unit_is_in_json_as_in_text() {
+        for unit in [
+            Unit::Ns,
+            Unit::PerSecond,
+            Unit::GbPerSecond,
+            Unit::Bytes,
+            Unit::Count,
+            Unit::PerCall,
+            Unit::Instructions,
+            Unit::Ratio,
+            Unit::Share,
+        ] {
+            assert_eq!(serde_json::to_value(unit).expect("a string"), unit.symbol());
+        }
+    }
+
+    #[test]
+    fn numbers_are_shown_in_the_unit_that_suits_them() {
+        for (unit, value, shown) in [
+            (Unit::Ns, 0.0, "0.000 ns"),
+            (Unit::Ns, 999.0, "999.0 ns"),
+            (Unit::Ns, -5300.0, "-5.300 us"),
+            (Unit::Ns, 12.3e6, "12.30 ms"),
+            (Unit::Ns, 2e12, "2000.0 s"),
+            (Unit::PerSecond, 18.41e6, "18.41 M/s"),
+            (Unit::Bytes, 4096.0, "4.000 KiB"),
+            (Unit::Share, 0.125, "12.50 %"),
+            (Unit::Ratio, 1.35, "1.350"),
+            (Unit::Count, 21.0, "21"),
+            (Unit::PerCall, 0.25, "0.250 per call"),
+        ] {
+            assert_eq!(unit.show(value), shown);
+        }
+    }
+
+    #[test]
+    fn round_trips_are_given_whole_and_half_with_the_true_maximum() {
+        let mut latency = Latency::new();
+        (1..=1000).for_each(|ns| latency.record(ns));
+        latency.record(1_234_567_891);
+        let figures = Figure::round_trips("rpc", &latency, &[&latency]);
+        let of = |name: &str| figures.iter().find(|one| one.name == name).expect("it is there");
+        assert_eq!(of("round_trip.max").value, 1_234_567_891.0);
+        assert_eq!(of("half_round_trip.max").value, 1_234_567_891.0 / 2.0);
+        assert_eq!(of("half_round_trip.min").value, 0.5);
+        assert_eq!(
+            (of("round_trip.p50").samples, of("round_trip.p50").better),
+            (1001, Better::Lower)
+        );
+        assert_eq!(of("half_round_trip.p50").rounds, [of("half_round_trip.p50").value]);
+        assert_eq!(figures.len(), 2 * SPREAD.len());
+    }
+
+    #[test]
+    fn rounds_that_are_no_numbers_are_left_out() {
+        let figure = Figure::new("a/b", "ratio.rate", 1.0, Unit::Ratio, 2);
+        assert!(figure.clone().rounds(vec![1.0, f64::NAN]).rounds.is_empty());
+        assert_eq!(figure.rounds(vec![1.0, 2.0]).rounds, [1.0, 2.0]);
+    }
+}

@@ -1,0 +1,52 @@
+//! What a mode is given beside its options: whom to tell what it does, and how far it is.
+
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use crate::args::{Format, OutputArgs};
+use crate::error::BenchError;
+use crate::output;
+use crate::output::progress::Progress;
+
+/// One run of the program, as far as a mode has to know it.
+#[derive(Debug, Clone, Copy)]
+pub struct Session {
+    announces: bool,
+    quiet: bool,
+}
+
+impl Session {
+    /// As the options of the output have it.
+    pub fn new(output: &OutputArgs) -> Session {
+        Session { announces: output::format(output) == Format::Table, quiet: output.quiet }
+    }
+
+    /// For a run that is a part of another one, which says itself what it does.
+    pub fn silent() -> Session {
+        Session { announces: false, quiet: true }
+    }
+
+    /// Says what is going to be measured, before it is.
+    ///
+    /// # Errors
+    /// If nobody reads the standard output any more.
+    pub fn announce(&self, sentence: &str) -> Result<(), BenchError> {
+        if self.announces { say(&format!("{sentence}\n")) } else { Ok(()) }
+    }
+
+    /// Progress of so many steps that take about so long together.
+    pub fn progress(&self, steps: u32, expected: Duration) -> Progress {
+        Progress::new(steps, expected, self.quiet)
+    }
+}
+
+/// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
+/// a panic.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn say(text: &str) -> Result<(), BenchError> {
+    let mut out = stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|source| BenchError::Write { path: "the standard output".into(), source })
+}

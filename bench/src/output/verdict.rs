@@ -1,0 +1,335 @@
+//! The verdict: whether figures keep to what was asked of them, and whether the run counts.
+//!
+//! ```text
+//!   asked for, and the run is noisy            3    measure again
+//!   a condition holds, or the mode says so     2    worse than it may be
+//!   it could not be measured                   1    options, device, file
+//!   else                                       0
+//! ```
+
+use std::fmt;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use crate::args::OutputArgs;
+use crate::error::BenchError;
+use crate::output::outcome::{Figure, Outcome, Unit};
+
+/// How a run is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Measured, and nothing is wrong with it.
+    Good,
+    /// Something is as it must not be: what, each in a line.
+    Failed(Vec<String>),
+    /// A verdict was asked for, and the run does not count: why, each in a line.
+    Noisy(Vec<String>),
+}
+
+/// A condition under which a run fails: `rpc.round_trip.p99>5us`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    figure: String,
+    is: Comparison,
+    limit: Limit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+/// A number with or without a unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Limit {
+    number: f64,
+    suffix: Suffix,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Suffix {
+    text: &'static str,
+    /// The unit that it is one of; `None` if it suits every number.
+    unit: Option<Unit>,
+    scale: f64,
+}
+
+/// Judges an outcome by the conditions of the options and by what its mode says itself.
+///
+/// # Errors
+/// If a condition is on a figure that the outcome does not have, or in another unit.
+pub fn judge(outcome: &dyn Outcome, args: &OutputArgs) -> Result<Verdict, BenchError> {
+    let figures = outcome.figures();
+    let mut failures = outcome.failures();
+    for condition in &args.fail_if {
+        failures.extend(condition.holds(&figures)?);
+    }
+    let is_asked = args.strict || !args.fail_if.is_empty() || outcome.wants_verdict();
+    let noise = &outcome.scene().noise;
+    if is_asked && !noise.is_empty() {
+        return Ok(Verdict::Noisy(noise.clone()));
+    }
+    Ok(if failures.is_empty() { Verdict::Good } else { Verdict::Failed(failures) })
+}
+
+impl Verdict {
+    /// What the program ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Verdict::Good => ExitCode::SUCCESS,
+            Verdict::Failed(_) => ExitCode::from(FAILED),
+            Verdict::Noisy(_) => ExitCode::from(NOISY),
+        }
+    }
+
+    /// The same for people; nothing if nothing is wrong.
+    pub fn lines(&self) -> Vec<String> {
+        let (title, reasons) = match self {
+            Verdict::Good => return Vec::new(),
+            Verdict::Failed(reasons) => ("failed", reasons),
+            Verdict::Noisy(reasons) => ("noisy, no verdict", reasons),
+        };
+        reasons.iter().map(|reason| format!("{title}: {reason}")).collect()
+    }
+}
+
+impl Condition {
+    /// Why the condition holds; `None` if it does not.
+    fn holds(&self, figures: &[Figure]) -> Result<Option<String>, BenchError> {
+        let figure = named(&self.figure, figures)?;
+        let limit = self.limit.of(figure)?;
+        let Figure { value, unit, samples, .. } = figure;
+        let holds = match self.is {
+            Comparison::Above => *value > limit,
+            Comparison::AtLeast => *value >= limit,
+            Comparison::Below => *value < limit,
+            Comparison::AtMost => *value <= limit,
+        };
+        if !value.is_finite() {
+            return Err(BenchError::Usage(format!("--fail-if {self}: there is nothing in it")));
+        }
+        let shown = unit.show(*value);
+        Ok(holds.then(|| format!("{self} holds: it is {shown} of {samples} samples")))
+    }
+}
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Condition, String> {
+        let form = "a figure, one of > >= < <=, and a limit, as in rpc.round_trip.p99>5us";
+        let at = text.find(['<', '>']).ok_or(form)?;
+        let (figure, rest) = (text[..at].trim(), &text[at..]);
+        let signs = [
+            (">=", Comparison::AtLeast),
+            ("<=", Comparison::AtMost),
+            (">", Comparison::Above),
+            ("<", Comparison::Below),
+        ];
+        let split = |(sign, is)| Some((is, rest.strip_prefix(sign)?));
+        let (is, limit) = signs.into_iter().find_map(split).ok_or(form)?;
+        if figure.is_empty() {
+            return Err(form.into());
+        }
+        Ok(Condition { figure: figure.into(), is, limit: limit.trim().parse()? })
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.is {
+            Comparison::Above => ">",
+            Comparison::AtLeast => ">=",
+            Comparison::Below => "<",
+            Comparison::AtMost => "<=",
+        };
+        write!(f, "{}{sign}{}{}", self.figure, self.limit.number, self.limit.suffix.text)
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Limit, String> {
+        let ends = SUFFIXES.iter().find(|suffix| text.ends_with(suffix.text));
+        let suffix = *ends.expect("the last suffix is none");
+        let number = text[..text.len() - suffix.text.len()].trim_end();
+        let number: Option<f64> = number.parse().ok().filter(|number: &f64| number.is_finite());
+        let known = SUFFIXES.map(|suffix| suffix.text).join(" ");
+        let number = number.ok_or_else(|| format!("`{text}` is no number with one of {known}"))?;
+        Ok(Limit { number, suffix })
+    }
+}
+
+impl Limit {
+    /// In the unit of a figure.
+    fn of(self, figure: &Figure) -> Result<f64, BenchError> {
+        let Limit { number, suffix } = self;
+        let (unit, id) = (figure.unit, figure.id());
+        let fits = suffix.unit.is_none_or(|of| of == unit);
+        // A time without a unit would be read as whatever its writer did not mean.
+        let is_bare_time = unit == Unit::Ns && suffix.unit.is_none();
+        if fits && !is_bare_time {
+            return Ok(number * suffix.scale);
+        }
+        let text =
+            format!("--fail-if: {id} is in {}: {number}{} is not", unit.symbol(), suffix.text);
+        Err(BenchError::Usage(text))
+    }
+}
+
+/// The figure of this name, or the only one whose name ends with it: `ratio` for `a/b.ratio`.
+fn named<'a>(name: &str, figures: &'a [Figure]) -> Result<&'a Figure, BenchError> {
+    if let Some(figure) = figures.iter().find(|figure| figure.id() == name) {
+        return Ok(figure);
+    }
+    let is_end =
+        |figure: &&Figure| figure.id().strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    let mut ends = figures.iter().filter(is_end);
+    match (ends.next(), ends.next()) {
+        (Some(figure), None) => Ok(figure),
+        _ => Err(unknown(name, figures)),
+    }
+}
+
+/// There is no such figure: these are there.
+#[cold]
+fn unknown(figure: &str, figures: &[Figure]) -> BenchError {
+    let mut text = format!("--fail-if: there is no figure `{figure}`; there are");
+    for one in figures {
+        text.push_str("\n  ");
+        text.push_str(&one.id());
+        text.push_str(&format!(" ({})", one.unit.symbol()));
+    }
+    BenchError::Usage(text)
+}
+
+const fn suffix(text: &'static str, unit: Option<Unit>, scale: f64) -> Suffix {
+    Suffix { text, unit, scale }
+}
+
+/// Longer ones before those that they end with.
+const SUFFIXES: [Suffix; 14] = [
+    suffix("GB/s", Some(Unit::GbPerSecond), 1.0),
+    suffix("M/s", Some(Unit::PerSecond), 1e6),
+    suffix("k/s", Some(Unit::PerSecond), 1e3),
+    suffix("/s", Some(Unit::PerSecond), 1.0),
+    suffix("ns", Some(Unit::Ns), 1.0),
+    suffix("us", Some(Unit::Ns), 1e3),
+    suffix("ms", Some(Unit::Ns), 1e6),
+    suffix("s", Some(Unit::Ns), 1e9),
+    suffix("KiB", Some(Unit::Bytes), 1024.0),
+    suffix("MiB", Some(Unit::Bytes), 1048576.0),
+    suffix("%", Some(Unit::Share), 0.01),
+    suffix("M", None, 1e6),
+    suffix("k", None, 1e3),
+    suffix("", None, 1.0),
+];
+const FAILED: u8 = 2;
+const NOISY: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::outcome::At;
+    use crate::output::outcome::tests::Odd;
+
+    fn holds(text: &str) -> Result<bool, String> {
+        let figures = [
+            Figure::new("rpc", "round_trip.p99", 5e3, Unit::Ns, 10),
+            Figure::new("rpc", "rate", 2e6, Unit::PerSecond, 10).at(At::new(
+                "load",
+                0.5,
+                Unit::Share,
+            )),
+            Figure::new("rpc/floor", "ratio.median", 1.35, Unit::Ratio, 10),
+            Figure::new("rpc", "cpu", 0.5, Unit::Share, 10),
+            Figure::new("rpc", "memory", 4096.0, Unit::Bytes, 10),
+            Figure::new("rpc/none", "ratio.rate", f64::NAN, Unit::Ratio, 0),
+        ];
+        let condition: Condition = text.parse()?;
+        let reason = condition.holds(&figures).map_err(|error| error.to_string())?;
+        Ok(reason.is_some())
+    }
+
+    #[test]
+    fn a_condition_holds_beyond_its_limit_and_not_at_it() {
+        for (text, expected) in [
+            ("rpc.round_trip.p99>5us", false),
+            ("rpc.round_trip.p99>4999ns", true),
+            ("rpc.round_trip.p99>=5us", true),
+            ("rpc.round_trip.p99<5us", false),
+            ("rpc.round_trip.p99<=5us", true),
+            ("rpc.round_trip.p99 < 0.006 ms", true),
+            ("rpc@load=0.5.rate<2M", false),
+            ("rpc@load=0.5.rate<2000001", true),
+            ("rpc@load=0.5.rate<2001k/s", true),
+            ("rpc/floor.ratio.median>1.35", false),
+            ("rpc/floor.ratio.median>1.34", true),
+            ("rpc.cpu>49%", true),
+            ("rpc.memory>4KiB", false),
+        ] {
+            assert_eq!(holds(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_not_there_is_an_error_that_lists_what_is() {
+        let error = holds("rpc.round_trip.p98>5us").expect_err("there is none");
+        assert!(error.contains("no figure `rpc.round_trip.p98`"), "{error}");
+        assert!(error.contains("\n  rpc.round_trip.p99 (ns)\n"), "{error}");
+        assert!(error.contains("\n  rpc@load=0.5.rate (1/s)\n"), "{error}");
+    }
+
+    #[test]
+    fn a_limit_in_another_unit_is_an_error_and_so_is_a_time_without_one() {
+        for wrong in ["rpc.round_trip.p99>5", "rpc.round_trip.p99>5%", "rpc/floor.ratio.median>1us"]
+        {
+            assert!(holds(wrong).is_err(), "{wrong}");
+        }
+        assert!(holds("rpc/none.ratio.rate>1").is_err(), "a quotient of nothing");
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused_at_once() {
+        for wrong in ["", "rpc.rate", ">5", "rpc.rate>", "rpc.rate>x", "rpc.rate=5", "a>nan"] {
+            assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
+        }
+    }
+
+    fn judged(odd: &Odd, options: &[&str]) -> Verdict {
+        judge(odd, &OutputArgs::of(options)).expect("the figures are there")
+    }
+
+    #[test]
+    fn a_condition_that_holds_fails_a_quiet_run_and_not_a_noisy_one() {
+        let (holds, not) =
+            (["--fail-if", "a.round_trip.p50>1ns"], ["--fail-if", "a.round_trip.p50>2ns"]);
+        let quiet = Odd::new(&[]);
+        assert!(matches!(judged(&quiet, &holds), Verdict::Failed(reasons) if reasons.len() == 1));
+        assert_eq!(judged(&quiet, &not), Verdict::Good);
+        let noisy = Odd::new(&["core 1 was away"]);
+        assert_eq!(judged(&noisy, &holds), Verdict::Noisy(vec!["core 1 was away".into()]));
+        assert!(matches!(judged(&noisy, &not), Verdict::Noisy(_)), "it could be luck");
+    }
+
+    #[test]
+    fn noise_is_no_failure_unless_a_verdict_is_asked_for() {
+        assert_eq!(judged(&Odd::new(&["core 1 was away"]), &[]), Verdict::Good);
+        assert!(matches!(
+            judged(&Odd::new(&["core 1 was away"]), &["--strict"]),
+            Verdict::Noisy(_)
+        ));
+        assert_eq!(judged(&Odd::new(&[]), &["--strict"]), Verdict::Good);
+    }
+
+    #[test]
+    fn a_mode_may_fail_by_itself() {
+        let leak = Odd { failure: Some("it leaks".into()), ..Odd::new(&["core 1 was away"]) };
+        assert_eq!(judged(&leak, &[]), Verdict::Failed(vec!["it leaks".into()]));
+        assert_eq!(judged(&leak, &[]).lines(), ["failed: it leaks"]);
+    }
+}

@@ -1,0 +1,254 @@
+//! Interleaved rounds: A B C, C B A, ... and the ratios between contenders.
+//!
+//! A time depends on what the machine was doing at that moment; a neighbour wakes up, the host
+//! moves a virtual core. Contenders that take turns meet the same machine, and the order turns
+//! round each time, so that neither always comes first. What is reported is the median over the
+//! rounds of each round's own median, and the quotient of two of these.
+
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::stats::latency::Latency;
+use crate::stats::meter::{Quota, Round};
+use crate::stop;
+
+/// Something to be measured against others.
+pub trait Contender {
+    /// A short name for tables.
+    fn name(&self) -> &'static str;
+    /// Runs one round. What was set up before the first round is kept.
+    ///
+    /// # Errors
+    /// Whatever keeps it from a result that can be believed, wrong bytes among it.
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError>;
+
+    /// What its sides had the device do so far; empty for one that has none.
+    fn spent(&self) -> Vec<Spent> {
+        Vec::new()
+    }
+}
+
+/// What one side had the device do for each round trip, on average, warm-up included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spent {
+    /// The contender.
+    pub name: &'static str,
+    /// `client` or `server`.
+    pub side: &'static str,
+    /// Round trips.
+    pub round_trips: u64,
+    /// Posts to the send queue.
+    pub doorbells: f64,
+    /// Work requests that are Sends.
+    pub sends: f64,
+    /// Completions polled, of Receives and of signaled sends.
+    pub completions: f64,
+}
+
+impl Spent {
+    /// So much over so many round trips: doorbells, Sends, completions.
+    pub fn new(name: &'static str, side: &'static str, spent: [u64; 3], round_trips: u64) -> Spent {
+        let [doorbells, sends, completions] =
+            spent.map(|count| count as f64 / round_trips.max(1) as f64);
+        Spent { name, side, round_trips, doorbells, sends, completions }
+    }
+}
+
+impl<C: Contender + ?Sized> Contender for Box<C> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
+        (**self).round(quota)
+    }
+
+    fn spent(&self) -> Vec<Spent> {
+        (**self).spent()
+    }
+}
+
+/// All rounds of one contender.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// The contender.
+    pub name: &'static str,
+    /// In the order they were run.
+    pub rounds: Vec<Round>,
+}
+
+impl Series {
+    /// Every sample of every round.
+    pub fn latency(&self) -> Latency {
+        let mut all = Latency::new();
+        self.rounds.iter().for_each(|round| all.merge(&round.latency));
+        all
+    }
+
+    /// The median over the rounds of their median round trip, in nanoseconds.
+    pub fn median_ns(&self) -> f64 {
+        median(self.rounds.iter().map(|round| round.latency.median_ns()))
+    }
+
+    /// The median over the rounds of their round trips per second.
+    pub fn rate(&self) -> f64 {
+        median(self.rounds.iter().map(Round::rate))
+    }
+
+    /// How often a measuring thread lost its core.
+    pub fn preempted(&self) -> u64 {
+        self.rounds.iter().map(|round| round.preempted).sum()
+    }
+}
+
+/// The quotient of two contenders' figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ratio {
+    /// The median of the rounds of one, over the median of the rounds of the other.
+    pub value: f64,
+    /// The median of the quotients of neighbouring rounds. Far from `value` when the machine
+    /// changed during the run.
+    pub paired: f64,
+    /// The lowest quotient of neighbouring rounds.
+    pub low: f64,
+    /// The highest quotient of neighbouring rounds.
+    pub high: f64,
+    /// The quotients of neighbouring rounds, in order.
+    pub rounds: Vec<f64>,
+}
+
+impl Ratio {
+    /// The quotient of a figure of every round, `of` over `to`.
+    pub fn new(of: &Series, to: &Series, figure: impl Fn(&Round) -> f64) -> Ratio {
+        let quotients: Vec<f64> =
+            of.rounds.iter().zip(&to.rounds).map(|(of, to)| figure(of) / figure(to)).collect();
+        Ratio {
+            value: median(of.rounds.iter().map(&figure)) / median(to.rounds.iter().map(&figure)),
+            paired: median(quotients.iter().copied()),
+            low: quotients.iter().copied().fold(f64::INFINITY, f64::min),
+            high: quotients.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            rounds: quotients,
+        }
+    }
+}
+
+/// Runs `rounds` rounds of every contender, each round in the opposite order of the one before.
+/// `tick` is told the number of rounds of single contenders done so far.
+///
+/// # Errors
+/// The first failure of a contender.
+pub fn interleave<C: Contender>(
+    contenders: &mut [C],
+    rounds: u32,
+    quota: Quota,
+    mut tick: impl FnMut(u32),
+) -> Result<Vec<Series>, BenchError> {
+    let mut all: Vec<Series> = contenders
+        .iter()
+        .map(|contender| Series { name: contender.name(), rounds: Vec::new() })
+        .collect();
+    let mut done = 0;
+    for round in 0..rounds {
+        // The first is made in any case, shortened by the meters: nobody is left without a figure.
+        if round > 0 && stop::is_wished() {
+            break;
+        }
+        for turn in 0..contenders.len() {
+            let index = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
+            all[index].rounds.push(contenders[index].round(quota)?);
+            done += 1;
+            tick(done);
+        }
+    }
+    Ok(all)
+}
+
+/// The middle of the values; between the two in the middle if their number is even; 0 of none.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => values[count / 2],
+        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::stats::meter::End;
+
+    struct Fixed {
+        name: &'static str,
+        times_ns: Vec<u64>,
+        log: Rc<RefCell<Vec<&'static str>>>,
+    }
+
+    impl Contender for Fixed {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn round(&mut self, _quota: Quota) -> Result<Round, BenchError> {
+            self.log.borrow_mut().push(self.name);
+            let mut latency = Latency::new();
+            latency.record(self.times_ns.remove(0));
+            Ok(Round { latency, completed: 1, elapsed_ns: 10, preempted: 2 })
+        }
+    }
+
+    fn run(times: &[(&'static str, &[u64])], rounds: u32) -> (Vec<Series>, Vec<&'static str>) {
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+        for (name, times_ns) in times {
+            let log = Rc::clone(&log);
+            contenders.push(Box::new(Fixed { name, times_ns: times_ns.to_vec(), log }));
+        }
+        let quota = Quota { warm_up: 0, end: End::Count(1) };
+        let series = interleave(&mut contenders, rounds, quota, |_| {}).expect("none fails");
+        drop(contenders);
+        (series, Rc::try_unwrap(log).expect("the contenders are gone").into_inner())
+    }
+
+    #[test]
+    fn rounds_turn_their_order_each_time() {
+        let (_, log) = run(&[("a", &[1; 3]), ("b", &[1; 3]), ("c", &[1; 3])], 3);
+        assert_eq!(log, ["a", "b", "c", "c", "b", "a", "a", "b", "c"]);
+    }
+
+    #[test]
+    fn the_ratio_is_of_medians_and_one_bad_round_does_not_move_it() {
+        let (series, _) = run(&[("a", &[100, 100, 100]), ("b", &[150, 900, 150])], 3);
+        let ratio = Ratio::new(&series[1], &series[0], |round| round.latency.median_ns());
+        assert_eq!((ratio.value, ratio.paired), (1.5, 1.5));
+        assert_eq!((ratio.low, ratio.high), (1.5, 9.0));
+    }
+
+    #[test]
+    fn a_machine_that_changes_shows_in_the_paired_ratio() {
+        // Both become four times slower half-way; b is twice as slow as a throughout.
+        let (series, _) = run(&[("a", &[100, 100, 400]), ("b", &[200, 800, 800])], 3);
+        let ratio = Ratio::new(&series[1], &series[0], |round| round.latency.median_ns());
+        assert_eq!((ratio.value, ratio.paired), (8.0, 2.0));
+    }
+
+    #[test]
+    fn a_series_sums_its_rounds() {
+        let (series, _) = run(&[("a", &[100, 300, 200])], 3);
+        assert_eq!(series[0].latency().count(), 3);
+        assert_eq!(series[0].median_ns(), 200.0);
+        assert_eq!(series[0].preempted(), 6);
+        assert_eq!(series[0].rate(), 1e8);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between() {
+        assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
+        assert_eq!(median([5.0].into_iter()), 5.0);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
+}
