@@ -2,13 +2,11 @@
 //!
 //! What is left is software: what posting, polling, matching and copying cost on both sides.
 
-use clap::Parser;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rpcrdma_bench::args::Cli;
 use rpcrdma_bench::contenders::call::Traffic;
 use rpcrdma_bench::contenders::raw::Ends;
 use rpcrdma_bench::contenders::rpc::Rpc;
-use rpcrdma_bench::modes::contest::plan_of;
+use rpcrdma_bench::modes::contest::Contest;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
 fn connect(request_len: usize, reply_len: usize, window: u32) -> Ends<FabricQueues> {
@@ -58,10 +56,9 @@ fn rpc(c: &mut Criterion) {
         "lat --op write --placement send",
         "bw --window 1",
     ] {
-        let args = ["rpcrdma-bench"].into_iter().chain(options.split(' '));
-        let mode = Cli::try_parse_from(args).expect("options of the command").mode();
+        let contest = Contest::parse(options).expect("options of the command");
         // No plan on a machine with one core: its options name two.
-        let Some(Ok(plan)) = plan_of(&mode) else { continue };
+        let Ok(plan) = contest.plan() else { continue };
         let any = "127.0.0.1:0".parse().expect("an address");
         let (config, load) = (&plan.config, &plan.load);
         let fabric = Fabric::from_config(config).expect("a fabric");

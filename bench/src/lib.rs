@@ -10,6 +10,7 @@
 pub mod alloc;
 pub mod args;
 pub mod check;
+pub mod cli;
 pub mod contenders;
 pub mod device;
 pub mod error;

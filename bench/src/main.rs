@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use rpcrdma_bench::alloc::Counting;
-use rpcrdma_bench::args::{Cli, Mode, Task};
+use rpcrdma_bench::cli::{Cli, Mode, Task};
 use rpcrdma_bench::error::BenchError;
 use rpcrdma_bench::output::session::{Session, say};
 use rpcrdma_bench::output::verdict;
@@ -51,9 +51,10 @@ fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     let failed = |error: io::Error| BenchError::Usage(format!("no signals: {error}"));
     stop::on_ctrl_c().map_err(failed)?;
     output::try_files(mode.output())?;
-    let outcome = mode.measure(&Session::new(mode.output()))?;
-    output::write(&*outcome, mode.output())?;
-    let verdict = verdict::judge(&*outcome, mode.output())?;
+    let args = mode.output();
+    let report = mode.measure(&Session::new(args))?;
+    output::write(&report, args)?;
+    let verdict = verdict::judge(&report, &args.fail_if, args.strict)?;
     verdict.lines().iter().for_each(|line| eprintln!("rpcrdma-bench: {line}"));
     Ok(verdict.exit_code())
 }

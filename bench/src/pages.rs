@@ -49,7 +49,7 @@ mod tests {
     use clap::{CommandFactory, ValueEnum};
 
     use super::*;
-    use crate::args::Cli;
+    use crate::cli::Cli;
 
     /// Every mode with its long options.
     fn modes() -> Vec<(String, Vec<String>)> {

@@ -240,7 +240,8 @@ mod tests {
     use clap::{CommandFactory, Parser};
 
     use super::*;
-    use crate::args::{Cli, Mode};
+    use crate::cli::{Cli, Mode};
+    use crate::modes::contest::Contest;
 
     /// The arguments that come of a recipe and of what is typed.
     fn with(recipe: &str, typed: &str) -> Result<Vec<String>, String> {
@@ -333,7 +334,9 @@ mod tests {
         let all = applied(&Cli::command(), typed).expect("it comes with the program");
         assert_eq!(all[..2], ["rpcrdma-bench", "lat"]);
         assert!(all.len() > 4 && all.ends_with(&["--recipe".into(), "quick".into()]), "{all:?}");
-        let Mode::Lat(args) = Cli::try_parse_from(&all).expect("it parses").mode() else {
+        let Mode::Contest(Contest::Lat(args)) =
+            Cli::try_parse_from(&all).expect("it parses").mode()
+        else {
             panic!("another mode")
         };
         assert!(args.length.rounds < 10);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, ConfigError, Raw};
 
-use crate::args::Idle;
+use crate::args::values::Idle;
 use crate::contenders::blocks::SLACK;
 
 /// Where the configuration comes from, and what of it the options change.

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rpcrdma_bench::args::Cli;
 use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Library, Seen};
 use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
-use rpcrdma_bench::check::{Args, Checkup, Report, measure};
+use rpcrdma_bench::check::{self, Args, Checkup, measure};
+use rpcrdma_bench::cli::Cli;
 use rpcrdma_bench::device::cores::CorePair;
 use rpcrdma_bench::device::jitter::Jitter;
+use rpcrdma_bench::output::report::Report;
 use rpcrdma_bench::output::session::Session;
 use rpcrdma_bench::output::verdict::{Verdict, judge};
 
@@ -476,14 +477,13 @@ fn a_long_rnr_timer_is_a_warning_and_few_retries_a_hint() {
     assert_eq!(of("1280us", 7), Severity::Warning);
 }
 
-fn report(checkup: Checkup, strict: bool) -> Report {
-    Report::new(checkup, &plain(), strict)
+fn report(checkup: &Checkup, strict: bool) -> Report {
+    check::report(checkup, &plain(), strict)
 }
 
 #[test]
 fn the_hosts_answers_are_json_for_a_program() {
-    let json =
-        rpcrdma_bench::output::json::text(&report(look("spoiled", &spoiled(), &verbs()), false));
+    let json = report(&look("spoiled", &spoiled(), &verbs()), false).json();
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["mode"], "check");
     assert_eq!(json["verdict"]["reach"], "fabric");
@@ -523,7 +523,8 @@ fn options(words: &[&str]) -> Args {
 fn nothing_fails_unless_a_verdict_is_asked_for() {
     let verdict = |checkup: Checkup, words: &[&str]| {
         let options = options(words).output;
-        judge(&report(checkup, options.strict), &options).expect("no condition is wrong")
+        judge(&report(&checkup, options.strict), &options.fail_if, options.strict)
+            .expect("no condition is wrong")
     };
     let bad = || look("spoiled", &spoiled(), &verbs());
     assert_eq!(verdict(bad(), &[]), Verdict::Good);
@@ -539,14 +540,16 @@ fn nothing_fails_unless_a_verdict_is_asked_for() {
 fn a_condition_on_the_number_of_errors_is_a_verdict_too() {
     let checkup = look("spoiled", &spoiled(), &verbs());
     let options = options(&["--fail-if", "check.errors>0"]).output;
-    let verdict = judge(&report(checkup, false), &options).expect("there is such a figure");
+    let verdict = judge(&report(&checkup, false), &options.fail_if, false);
+    let verdict = verdict.expect("there is such a figure");
     assert!(matches!(verdict, Verdict::Failed(_)), "{verdict:?}");
 }
 
 #[test]
 fn this_machine_is_looked_at_without_harm() {
-    let report = measure(&options(&["--no-probe"]), &Session::silent()).expect("a profile");
-    let checkup = &report.checkup;
+    let options = options(&["--no-probe"]);
+    assert!(measure(&options, &Session::silent()).is_ok());
+    let checkup = check::look(&options, &check::wanted(&options).expect("a profile"));
     assert!(checkup.findings().count() > 10, "{}", checkup.table());
     assert!(!checkup.findings().any(|finding| finding.name == "jitter"), "nobody spun");
 }

@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use rpcrdma_config::{Config, Raw};
 
 use super::parse::{delay, length, seconds};
-use super::{Idle, Op, Over, Placement, Switch, Touch};
-use crate::contenders::call::Shape;
+use super::values::{Idle, Op, Over, Placement, Switch, Touch};
+use crate::contenders::call::{Load, Shape};
 use crate::contenders::far;
 use crate::device::cores::CorePair;
 use crate::error::BenchError;
@@ -61,6 +61,21 @@ impl CallArgs {
             Op::Read | Op::Write => 4096,
         });
         Ok(Shape::new(op, size, self.reply.unwrap_or(size)))
+    }
+
+    /// Echoes one after the other over one connection.
+    ///
+    /// # Errors
+    /// When the options contradict each other.
+    pub fn one_by_one(&self) -> Result<Load, BenchError> {
+        Ok(Load {
+            shape: self.shape(Op::Echo, None)?,
+            placement: self.placement.unwrap_or(Placement::Inline),
+            window: 1,
+            connections: 1,
+            touch: self.touch,
+            sinks: 0,
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Checkup;
 use super::finding::Severity;
@@ -12,7 +12,9 @@ use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::device::cores::CorePair;
 use crate::device::jitter::Jitter;
 use crate::error::BenchError;
-use crate::output::outcome::{Better, Distribution, Figure, Outcome, Scene, Unit};
+use crate::output::figure::{Better, Figure, Unit};
+use crate::output::report::Report;
+use crate::output::scene::Scene;
 use crate::output::session::Session;
 
 /// What `check` looks at, and how it ends.
@@ -51,14 +53,20 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.device.check()?;
     let wanted = wanted(args)?;
     session.announce(&format!("check: {}", wanted.title()))?;
+    Ok(report(&look(args, &wanted), &wanted, args.output.strict))
+}
+
+/// What is found of this host, or of the one whose files were copied.
+pub fn look(args: &Args, wanted: &Wanted) -> Checkup {
     let this = This { probe: !args.no_probe && args.root == Path::new("/") };
-    let host = Host::new(&args.root, &this);
-    let checkup = Checkup::new(&host, &wanted);
-    Ok(Report::new(checkup, &wanted, args.output.strict))
+    Checkup::new(&Host::new(&args.root, &this), wanted)
 }
 
 /// What the options ask of the host.
-fn wanted(args: &Args) -> Result<Wanted, BenchError> {
+///
+/// # Errors
+/// If the configuration is none.
+pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     let source = match (&args.config, &args.profile) {
         (Some(path), _) => Source::File(path.clone()),
         (None, Some(name)) => Source::Profile(name.clone()),
@@ -75,99 +83,46 @@ fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     Ok(wanted)
 }
 
-/// What was found, as the outcome of a mode.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// What was found.
-    pub checkup: Checkup,
-    what: String,
-    scene: Scene,
-    settings: Value,
-    is_strict: bool,
-}
-
-impl Report {
-    /// What was found; when a verdict is asked for, errors fail and warnings make a run count for
-    /// nothing.
-    pub fn new(checkup: Checkup, wanted: &Wanted, is_strict: bool) -> Report {
-        let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
-        let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
-        let jitter = checkup.jitter.unwrap_or_else(|| cores.both().map(unseen));
-        let mut scene = Scene::new(cores, Vec::new(), [jitter; 2], &[]);
-        scene.noise = match checkup.count(Severity::Error) {
-            0 => lines(&checkup, Severity::Warning),
-            _ => Vec::new(),
-        };
-        Report {
-            what: format!("check: {}", wanted.title()),
-            settings: json!({
-                "configuration": wanted.title(),
-                "memory_bytes": wanted.memory_len(),
-                "verbs": wanted.verbs,
-                "device": wanted.device,
-                "address": wanted.address,
-            }),
-            scene,
-            checkup,
-            is_strict,
-        }
+/// What was found, as the report of a mode: when a verdict is asked for, errors fail and warnings
+/// make a run count for nothing.
+pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
+    let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
+    let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
+    let jitter = checkup.jitter.unwrap_or_else(|| cores.both().map(unseen));
+    let mut scene = Scene::new(cores, Vec::new(), [jitter; 2], &[]);
+    scene.noise = match checkup.count(Severity::Error) {
+        0 => lines(checkup, Severity::Warning),
+        _ => Vec::new(),
+    };
+    let settings = json!({
+        "configuration": wanted.title(),
+        "memory_bytes": wanted.memory_len(),
+        "verbs": wanted.verbs,
+        "device": wanted.device,
+        "address": wanted.address,
+    });
+    let all = checkup.findings().count() as u64;
+    let figure = |(name, severity): (&'static str, Severity)| {
+        let count = checkup.count(severity) as f64;
+        Figure::new("check", name, count, Unit::Count, all).better(Better::Lower)
+    };
+    let figures =
+        [("errors", Severity::Error), ("warnings", Severity::Warning), ("hints", Severity::Hint)];
+    let (what, figures) = (format!("check: {}", wanted.title()), figures.map(figure).to_vec());
+    let mut report = Report::new("check", what, settings, scene, figures);
+    report.is_bare = true;
+    report.block(checkup.table());
+    if is_strict {
+        report.failures = lines(checkup, Severity::Error);
     }
+    report.detail(json!({ "sections": checkup.sections, "verdict": checkup.verdict }));
+    report
 }
 
 /// Findings that are so bad, each in a line.
 fn lines(checkup: &Checkup, severity: Severity) -> Vec<String> {
     let bad = checkup.findings().filter(|found| found.severity == severity);
     bad.map(|found| format!("{}: {}", found.name, found.seen)).collect()
-}
-
-impl Outcome for Report {
-    fn mode(&self) -> &str {
-        "check"
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        self.settings.clone()
-    }
-
-    /// How many findings there are of each kind.
-    fn figures(&self) -> Vec<Figure> {
-        let all = self.checkup.findings().count() as u64;
-        let figure = |(name, severity): (&'static str, Severity)| {
-            let count = self.checkup.count(severity) as f64;
-            Figure::new("check", name, count, Unit::Count, all).better(Better::Lower)
-        };
-        let kinds = [
-            ("errors", Severity::Error),
-            ("warnings", Severity::Warning),
-            ("hints", Severity::Hint),
-        ];
-        kinds.map(figure).to_vec()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        Vec::new()
-    }
-
-    fn table(&self) -> String {
-        self.checkup.table()
-    }
-
-    fn failures(&self) -> Vec<String> {
-        if self.is_strict { lines(&self.checkup, Severity::Error) } else { Vec::new() }
-    }
-
-    fn detail(&self) -> Value {
-        let Checkup { sections, verdict, .. } = &self.checkup;
-        json!({ "sections": sections, "verdict": verdict })
-    }
 }
 
 const EXAMPLES: &str = "\

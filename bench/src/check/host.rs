@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rpcrdma_mempool::pin::allowed_cores;
 use rpcrdma_mempool::topology::Topology;
@@ -10,7 +9,7 @@ use rpcrdma_mempool::topology::Topology;
 use super::finding::Fix;
 use crate::device::cores::CorePair;
 use crate::device::env::Build;
-use crate::device::jitter::{self, Jitter};
+use crate::device::jitter::{self, Jitter, PROBE_TIME};
 
 /// What no file answers.
 pub trait Ask {
@@ -255,6 +254,3 @@ impl Ask for This {
         Build::THIS.is_optimised()
     }
 }
-
-/// Long enough for sixty ticks of a 250 Hz timer.
-const PROBE_TIME: Duration = Duration::from_millis(250);

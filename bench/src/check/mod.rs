@@ -24,7 +24,7 @@ pub mod wanted;
 
 use serde::Serialize;
 
-pub use self::args::{Args, Report, measure};
+pub use self::args::{Args, look, measure, report, wanted};
 
 use self::device::Device;
 use self::finding::{Finding, Severity};

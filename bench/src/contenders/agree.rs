@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 use rpcrdma_config::{Config, Raw};
 use serde::{Deserialize, Serialize};
 
-use crate::modes::contest::Load;
+use crate::contenders::call::Load;
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -165,7 +165,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
-    use crate::args::{Op, Placement, Touch};
+    use crate::args::values::{Op, Placement, Touch};
     use crate::contenders::call::Shape;
 
     fn load(len: usize) -> Load {

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::args::Op;
+use crate::args::values::{Op, Placement, Touch};
 
 /// What one call carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,43 @@ impl Shape {
             Op::Echo | Op::Read | Op::Write => 4,
         };
         REPLY_HEADER_LEN + results + padded(self.reply_data)
+    }
+}
+
+/// What the engine is given to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// What one call carries.
+    pub shape: Shape,
+    /// How data travel.
+    pub placement: Placement,
+    /// Calls under way at one time, over all connections.
+    pub window: u32,
+    /// Connections between the two shards.
+    pub connections: u32,
+    /// What the receiver of data does with them.
+    pub touch: Touch,
+    /// Calls under way at one time whose results are written into memory of the program's own; 0 if
+    /// they come where Sends place them.
+    pub sinks: u32,
+}
+
+impl Load {
+    /// What one call does, in words.
+    pub fn what(&self) -> String {
+        let Shape { op, request_data, reply_data } = self.shape;
+        let data = match op {
+            Op::Null => "null calls".to_owned(),
+            Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
+            Op::Echo => format!("echo of {request_data} bytes with {reply_data} back"),
+            Op::Read => format!("read of {reply_data} bytes"),
+            Op::Write => format!("write of {request_data} bytes"),
+        };
+        let how = match self.placement {
+            Placement::Inline => "",
+            Placement::Send => ", placed by sends",
+        };
+        data + how
     }
 }
 

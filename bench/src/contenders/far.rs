@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 
 use super::agree::{Lines, PORT, Read1, Wish, Word};
+use crate::contenders::call::Load;
 use crate::contenders::pair::Stop;
 use crate::error::BenchError;
-use crate::modes::contest::Load;
 
 /// A server on another host that has agreed to answer.
 #[derive(Debug)]
@@ -145,11 +145,11 @@ mod tests {
     /// A load of calls without data.
     fn nothing() -> Load {
         Load {
-            shape: crate::contenders::call::Shape::new(crate::args::Op::Null, 0, 0),
-            placement: crate::args::Placement::Inline,
+            shape: crate::contenders::call::Shape::new(crate::args::values::Op::Null, 0, 0),
+            placement: crate::args::values::Placement::Inline,
             window: 1,
             connections: 1,
-            touch: crate::args::Touch::None,
+            touch: crate::args::values::Touch::None,
             sinks: 0,
         }
     }

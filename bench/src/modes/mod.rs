@@ -12,3 +12,4 @@ pub mod load;
 pub mod serve;
 pub mod soak;
 pub mod starve;
+pub mod sweep;

@@ -2,13 +2,14 @@
 //!
 //! A contender named with a comma is quoted, as RFC 4180 has it.
 
-use crate::output::outcome::{At, Figure, Outcome};
+use super::figure::{At, Figure};
+use super::report::Report;
 
 /// The text of the file.
-pub fn text(outcome: &dyn Outcome) -> String {
+pub fn text(report: &Report) -> String {
     let mut text = format!("{}\n", HEAD.join(","));
-    for figure in outcome.figures() {
-        text.push_str(&row(outcome.mode(), &figure).map(field).join(","));
+    for figure in &report.figures {
+        text.push_str(&row(&report.mode, figure).map(field).join(","));
         text.push('\n');
     }
     text
@@ -40,11 +41,11 @@ const HEAD: [&str; 8] = ["mode", "of", "axis", "at", "figure", "value", "unit", 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::outcome::tests::Odd;
+    use crate::output::report::tests::odd;
 
     #[test]
     fn every_figure_has_its_line_and_its_columns() {
-        let text = text(&Odd::new(&[]));
+        let text = text(&odd(&[]));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,

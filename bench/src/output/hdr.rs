@@ -6,11 +6,11 @@
 
 use std::fmt::Write as _;
 
-use crate::output::outcome::{Distribution, Outcome};
+use super::report::{Distribution, Report};
 
 /// The text of the file.
-pub fn text(outcome: &dyn Outcome) -> String {
-    let ended_s = outcome.scene().ended_ms as f64 / 1e3;
+pub fn text(report: &Report) -> String {
+    let ended_s = report.scene.ended_ms as f64 / 1e3;
     let mut text = format!(
         "#[Logged with rpcrdma-bench {}]\n\
          #[{}]\n\
@@ -18,12 +18,12 @@ pub fn text(outcome: &dyn Outcome) -> String {
          #[Histogram log format version 1.3]\n\
          #[StartTime: {ended_s:.3} (seconds since epoch)]\n\
          \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
-        outcome.scene().build.rpcrdma,
-        outcome.what().replace('\n', " "),
+        report.scene.build.rpcrdma,
+        report.what.replace('\n', " "),
     );
-    for Distribution { name, latency } in outcome.distributions() {
+    for Distribution { name, latency } in &report.distributions {
         let length_s = latency.mean_ns() * latency.count() as f64 / 1e9;
-        let (tag, max_ms) = (tag(&name), latency.max_ns() as f64 / 1e6);
+        let (tag, max_ms) = (tag(name), latency.max_ns() as f64 / 1e6);
         let hdr = latency.to_base64();
         writeln!(text, "Tag={tag},0.000,{length_s:.3},{max_ms:.6},{hdr}")
             .expect("writing to a string does not fail");
@@ -46,11 +46,11 @@ mod tests {
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, Tag};
 
     use super::*;
-    use crate::output::outcome::tests::Odd;
+    use crate::output::report::tests::odd;
 
     #[test]
     fn the_log_is_read_back_by_the_reader_of_hdrhistogram() {
-        let odd = Odd::new(&[]);
+        let odd = odd(&[]);
         let text = text(&odd);
         let entries = IntervalLogIterator::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
         let entries = entries.expect("every line is of the format");
@@ -63,12 +63,12 @@ mod tests {
         let bytes = BASE64.decode(interval.encoded_histogram()).expect("base64");
         let read: Histogram<u64> =
             Deserializer::new().deserialize(&mut bytes.as_slice()).expect("a histogram");
-        assert_eq!(&read, odd.latency.histogram());
+        assert_eq!(&read, odd.distributions[0].latency.histogram());
     }
 
     #[test]
     fn the_first_lines_are_those_that_tools_look_for() {
-        let text = text(&Odd::new(&[]));
+        let text = text(&odd(&[]));
         assert!(text.contains("\n#[Histogram log format version 1.3]\n#[StartTime: "), "{text}");
         let legend = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",";
         assert!(text.contains(legend), "{text}");

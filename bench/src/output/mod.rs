@@ -1,13 +1,15 @@
-//! The outputs: what an outcome is printed as, and what is written to files.
+//! The outputs: what a report is printed as, and what is written to files.
 
 mod csv;
+pub mod figure;
 mod hdr;
 pub mod html;
-pub mod json;
-pub mod outcome;
 mod perftest;
 pub mod progress;
+pub mod report;
+pub mod scene;
 pub mod session;
+pub mod table;
 pub mod verdict;
 
 use std::fs::{self, OpenOptions};
@@ -15,19 +17,15 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
-use crate::output::outcome::Outcome;
-use crate::output::session::say;
+use report::Report;
+use session::say;
 
 /// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {
-    let dashes = [
-        (&args.json, Format::Json),
-        (&args.csv, Format::Csv),
-        (&args.hdr, Format::Hdr),
-        (&args.html, Format::Html),
-    ];
-    let is_dash = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
-    dashes.into_iter().find(|(path, _)| is_dash(path)).map_or(args.format, |(_, format)| format)
+    let is_dash = |(path, ..): &(&Option<PathBuf>, Format, Text)| {
+        path.as_deref().is_some_and(|path| path == Path::new("-"))
+    };
+    forms(args).into_iter().find(is_dash).map_or(args.format, |(_, format, _)| format)
 }
 
 /// Tries the files that are wished, before anything is measured for nothing.
@@ -47,37 +45,42 @@ pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Prints an outcome, and writes the files that are wished.
+/// Prints a report, and writes the files that are wished.
 ///
 /// # Errors
-/// What cannot be written, or a form that the outcome does not have.
-pub fn write(outcome: &dyn Outcome, args: &OutputArgs) -> Result<(), BenchError> {
+/// What cannot be written, or a form that the report does not have.
+pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     for (path, text) in files(args) {
-        fs::write(path, text(outcome))
+        fs::write(path, text(report))
             .map_err(|source| BenchError::Write { path: path.to_owned(), source })?;
     }
     say(&match format(args) {
-        Format::Table => outcome.table(),
-        Format::Json => json::text(outcome),
-        Format::Csv => csv::text(outcome),
-        Format::Hdr => hdr::text(outcome),
-        Format::Html => html::text(outcome),
-        Format::Perftest => perftest::text(outcome)?,
+        Format::Table => report.text(),
+        Format::Json => report.json(),
+        Format::Csv => csv::text(report),
+        Format::Hdr => hdr::text(report),
+        Format::Html => html::text(report),
+        Format::Perftest => perftest::text(report)?,
     })
 }
 
 /// What a file holds.
-type Text = fn(&dyn Outcome) -> String;
+type Text = fn(&Report) -> String;
+
+/// The forms that can be written to files.
+fn forms(args: &OutputArgs) -> [(&Option<PathBuf>, Format, Text); 4] {
+    [
+        (&args.json, Format::Json, Report::json),
+        (&args.csv, Format::Csv, csv::text),
+        (&args.hdr, Format::Hdr, hdr::text),
+        (&args.html, Format::Html, html::text),
+    ]
+}
 
 /// The files that are wished, each with its form.
 fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
-    let all: [(&Option<PathBuf>, Text); 4] = [
-        (&args.json, json::text),
-        (&args.csv, csv::text),
-        (&args.hdr, hdr::text),
-        (&args.html, html::text),
-    ];
-    let wished = all.into_iter().filter_map(|(path, text)| Some((path.as_deref()?, text)));
+    let wished =
+        forms(args).into_iter().filter_map(|(path, _, text)| Some((path.as_deref()?, text)));
     wished.filter(|(path, _)| *path != Path::new("-")).collect()
 }
 

@@ -7,18 +7,19 @@
 
 use std::fmt::Write as _;
 
+use super::figure::Figure;
+use super::report::Report;
 use crate::error::BenchError;
-use crate::output::outcome::{Figure, Outcome};
 
 /// What is printed.
 ///
 /// # Errors
-/// If the outcome has no such form: it is of a sweep, or was not timed and has no rate.
-pub fn text(outcome: &dyn Outcome) -> Result<String, BenchError> {
-    let figures = outcome.figures();
+/// If the report has no such form: it is of a sweep, or was not timed and has no rate.
+pub fn text(report: &Report) -> Result<String, BenchError> {
+    let figures = &report.figures;
     let rate = figures.iter().rfind(|figure| figure.name == "rate" && figure.at.is_none());
-    let Some((rate, bytes)) = rate.zip(bytes(outcome)) else {
-        let text = format!("--format perftest has no form for {}", outcome.mode());
+    let Some((rate, bytes)) = rate.zip(bytes(report)) else {
+        let text = format!("--format perftest has no form for {}", report.mode);
         return Err(BenchError::Usage(text));
     };
     let half = |part: &str| {
@@ -27,7 +28,7 @@ pub fn text(outcome: &dyn Outcome) -> Result<String, BenchError> {
         figures.iter().find(one).map(|figure| figure.value / 1e3)
     };
     let values = LATENCIES.map(half);
-    let mut out = head(outcome, rate);
+    let mut out = head(report, rate);
     let written = if values.iter().all(Option::is_some) {
         let [min, max, typical, mean, stdev, p99, p999] = values.map(Option::unwrap_or_default);
         let count = rate.samples;
@@ -54,10 +55,9 @@ pub fn text(outcome: &dyn Outcome) -> Result<String, BenchError> {
 }
 
 /// The lines above the table: as `ib_send_lat`, only things that nobody parses.
-fn head(outcome: &dyn Outcome, rate: &Figure) -> String {
+fn head(report: &Report, rate: &Figure) -> String {
     let title = if rate.of == "rpc" { "RPC over RDMA" } else { rate.of.as_str() };
-    let what = outcome.what();
-    let machine = &outcome.scene().machine;
+    let (what, machine) = (&report.what, &report.scene.machine);
     format!(
         "{RULE}                    {title} Test\n {what}\n {}, Linux {}\n \
          Half of each round trip; no sample is left out\n{RULE}",
@@ -66,9 +66,8 @@ fn head(outcome: &dyn Outcome, rate: &Figure) -> String {
 }
 
 /// Data bytes of the longer way.
-fn bytes(outcome: &dyn Outcome) -> Option<u64> {
-    let settings = outcome.settings();
-    let len = |key: &str| settings.get(key)?.as_u64();
+fn bytes(report: &Report) -> Option<u64> {
+    let len = |key: &str| report.settings.get(key)?.as_u64();
     len("request_data_bytes").zip(len("reply_data_bytes")).map(|(there, back)| there.max(back))
 }
 

@@ -11,9 +11,9 @@ use std::fmt;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use crate::args::OutputArgs;
+use super::figure::{Figure, Unit};
+use super::report::Report;
 use crate::error::BenchError;
-use crate::output::outcome::{Figure, Outcome, Unit};
 
 /// How a run is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,18 +57,18 @@ struct Suffix {
     scale: f64,
 }
 
-/// Judges an outcome by the conditions of the options and by what its mode says itself.
+/// Judges a report by the conditions under which it fails and by what its mode says itself; `strict`
+/// if noise is a failure, too.
 ///
 /// # Errors
-/// If a condition is on a figure that the outcome does not have, or in another unit.
-pub fn judge(outcome: &dyn Outcome, args: &OutputArgs) -> Result<Verdict, BenchError> {
-    let figures = outcome.figures();
-    let mut failures = outcome.failures();
-    for condition in &args.fail_if {
-        failures.extend(condition.holds(&figures)?);
+/// If a condition is on a figure that the report does not have, or in another unit.
+pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Verdict, BenchError> {
+    let mut failures = report.failures.clone();
+    for condition in fail_if {
+        failures.extend(condition.holds(&report.figures)?);
     }
-    let is_asked = args.strict || !args.fail_if.is_empty() || outcome.wants_verdict();
-    let noise = &outcome.scene().noise;
+    let is_asked = strict || !fail_if.is_empty() || report.wants_verdict;
+    let noise = &report.scene.noise;
     if is_asked && !noise.is_empty() {
         return Ok(Verdict::Noisy(noise.clone()));
     }
@@ -234,8 +234,8 @@ const NOISY: u8 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::outcome::At;
-    use crate::output::outcome::tests::Odd;
+    use crate::output::figure::At;
+    use crate::output::report::tests::odd;
 
     fn holds(text: &str) -> Result<bool, String> {
         let figures = [
@@ -300,36 +300,36 @@ mod tests {
         }
     }
 
-    fn judged(odd: &Odd, options: &[&str]) -> Verdict {
-        judge(odd, &OutputArgs::of(options)).expect("the figures are there")
+    fn judged(report: &Report, fail_if: &[&str], strict: bool) -> Verdict {
+        let fail_if: Result<Vec<Condition>, String> = fail_if.iter().map(|it| it.parse()).collect();
+        judge(report, &fail_if.expect("conditions"), strict).expect("the figures are there")
     }
 
     #[test]
     fn a_condition_that_holds_fails_a_quiet_run_and_not_a_noisy_one() {
-        let (holds, not) =
-            (["--fail-if", "a.round_trip.p50>1ns"], ["--fail-if", "a.round_trip.p50>2ns"]);
-        let quiet = Odd::new(&[]);
-        assert!(matches!(judged(&quiet, &holds), Verdict::Failed(reasons) if reasons.len() == 1));
-        assert_eq!(judged(&quiet, &not), Verdict::Good);
-        let noisy = Odd::new(&["core 1 was away"]);
-        assert_eq!(judged(&noisy, &holds), Verdict::Noisy(vec!["core 1 was away".into()]));
-        assert!(matches!(judged(&noisy, &not), Verdict::Noisy(_)), "it could be luck");
+        let (holds, not) = (["a.round_trip.p50>1ns"], ["a.round_trip.p50>2ns"]);
+        let quiet = odd(&[]);
+        let failed = judged(&quiet, &holds, false);
+        assert!(matches!(failed, Verdict::Failed(reasons) if reasons.len() == 1));
+        assert_eq!(judged(&quiet, &not, false), Verdict::Good);
+        let noisy = odd(&["core 1 was away"]);
+        assert_eq!(judged(&noisy, &holds, false), Verdict::Noisy(vec!["core 1 was away".into()]));
+        assert!(matches!(judged(&noisy, &not, false), Verdict::Noisy(_)), "it could be luck");
     }
 
     #[test]
     fn noise_is_no_failure_unless_a_verdict_is_asked_for() {
-        assert_eq!(judged(&Odd::new(&["core 1 was away"]), &[]), Verdict::Good);
-        assert!(matches!(
-            judged(&Odd::new(&["core 1 was away"]), &["--strict"]),
-            Verdict::Noisy(_)
-        ));
-        assert_eq!(judged(&Odd::new(&[]), &["--strict"]), Verdict::Good);
+        let noisy = odd(&["core 1 was away"]);
+        assert_eq!(judged(&noisy, &[], false), Verdict::Good);
+        assert!(matches!(judged(&noisy, &[], true), Verdict::Noisy(_)));
+        assert_eq!(judged(&odd(&[]), &[], true), Verdict::Good);
     }
 
     #[test]
     fn a_mode_may_fail_by_itself() {
-        let leak = Odd { failure: Some("it leaks".into()), ..Odd::new(&["core 1 was away"]) };
-        assert_eq!(judged(&leak, &[]), Verdict::Failed(vec!["it leaks".into()]));
-        assert_eq!(judged(&leak, &[]).lines(), ["failed: it leaks"]);
+        let mut leak = odd(&["core 1 was away"]);
+        leak.failures.push("it leaks".into());
+        assert_eq!(judged(&leak, &[], false), Verdict::Failed(vec!["it leaks".into()]));
+        assert_eq!(judged(&leak, &[], false).lines(), ["failed: it leaks"]);
     }
 }

@@ -27,6 +27,20 @@ impl Latency {
         Latency { histogram, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 
+    /// The distribution of these samples.
+    pub fn of(samples: impl IntoIterator<Item = u64>) -> Latency {
+        let mut latency = Latency::new();
+        samples.into_iter().for_each(|ns| latency.record(ns));
+        latency
+    }
+
+    /// The distribution of all samples of several.
+    pub fn merged<'a>(parts: impl Iterator<Item = &'a Latency>) -> Latency {
+        let mut all = Latency::new();
+        parts.for_each(|part| all.merge(part));
+        all
+    }
+
     /// Writes all of its memory once, while it is empty: no sample will be the first on its page.
     pub fn touch(&mut self) {
         debug_assert_eq!(self.count(), 0, "samples would be lost");
@@ -221,9 +235,7 @@ mod tests {
     use super::*;
 
     fn of(samples: impl IntoIterator<Item = u64>) -> Latency {
-        let mut latency = Latency::new();
-        samples.into_iter().for_each(|ns| latency.record(ns));
-        latency
+        Latency::of(samples)
     }
 
     #[test]

@@ -80,9 +80,7 @@ pub struct Series {
 impl Series {
     /// Every sample of every round.
     pub fn latency(&self) -> Latency {
-        let mut all = Latency::new();
-        self.rounds.iter().for_each(|round| all.merge(&round.latency));
-        all
+        Latency::merged(self.rounds.iter().map(|round| &round.latency))
     }
 
     /// The median over the rounds of their median round trip, in nanoseconds.
@@ -99,11 +97,22 @@ impl Series {
     pub fn preempted(&self) -> u64 {
         self.rounds.iter().map(|round| round.preempted).sum()
     }
+
+    /// Round trips of all rounds.
+    pub fn completed(&self) -> u64 {
+        self.rounds.iter().map(|round| round.completed).sum()
+    }
 }
 
 /// The quotient of two contenders' figures.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
+    /// The one above the line.
+    pub of: &'static str,
+    /// The one below.
+    pub to: &'static str,
+    /// Of which figure: `median` of round trips, or `rate`.
+    pub figure: &'static str,
     /// The median of the rounds of one, over the median of the rounds of the other.
     pub value: f64,
     /// The median of the quotients of neighbouring rounds. Far from `value` when the machine
@@ -113,17 +122,41 @@ pub struct Ratio {
     pub low: f64,
     /// The highest quotient of neighbouring rounds.
     pub high: f64,
+    /// What `of` takes more than `to`, in nanoseconds and per side: half the difference of the
+    /// medians.
+    pub added_per_side_ns: Option<f64>,
     /// The quotients of neighbouring rounds, in order.
+    #[serde(skip)]
     pub rounds: Vec<f64>,
+    /// Round trips of both.
+    #[serde(skip)]
+    pub samples: u64,
 }
 
 impl Ratio {
+    /// The quotient of the median round trips.
+    pub fn of_medians(of: &Series, to: &Series) -> Ratio {
+        let added_per_side_ns = Some((of.median_ns() - to.median_ns()) / 2.0);
+        let ratio = Ratio::new("median", of, to, |round| round.latency.median_ns());
+        Ratio { added_per_side_ns, ..ratio }
+    }
+
+    /// The quotient of the rates.
+    pub fn of_rates(of: &Series, to: &Series) -> Ratio {
+        Ratio::new("rate", of, to, Round::rate)
+    }
+
     /// The quotient of a figure of every round, `of` over `to`.
-    pub fn new(of: &Series, to: &Series, figure: impl Fn(&Round) -> f64) -> Ratio {
+    fn new(name: &'static str, of: &Series, to: &Series, figure: fn(&Round) -> f64) -> Ratio {
         let quotients: Vec<f64> =
             of.rounds.iter().zip(&to.rounds).map(|(of, to)| figure(of) / figure(to)).collect();
         Ratio {
-            value: median(of.rounds.iter().map(&figure)) / median(to.rounds.iter().map(&figure)),
+            of: of.name,
+            to: to.name,
+            figure: name,
+            added_per_side_ns: None,
+            samples: of.completed() + to.completed(),
+            value: median(of.rounds.iter().map(figure)) / median(to.rounds.iter().map(figure)),
             paired: median(quotients.iter().copied()),
             low: quotients.iter().copied().fold(f64::INFINITY, f64::min),
             high: quotients.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -141,26 +174,45 @@ pub fn interleave<C: Contender>(
     contenders: &mut [C],
     rounds: u32,
     quota: Quota,
-    mut tick: impl FnMut(u32),
+    tick: impl FnMut(u32),
 ) -> Result<Vec<Series>, BenchError> {
     let mut all: Vec<Series> = contenders
         .iter()
         .map(|contender| Series { name: contender.name(), rounds: Vec::new() })
         .collect();
+    in_turns(rounds, contenders.len(), tick, |_, index| {
+        all[index].rounds.push(contenders[index].round(quota)?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Runs one of `count` contenders after the other, each round in the opposite order of the one
+/// before, until a run is asked to end. `run` is told the round and the contender, `tick` the number
+/// of rounds of single contenders done so far.
+///
+/// # Errors
+/// The first failure of a contender.
+pub fn in_turns(
+    rounds: u32,
+    count: usize,
+    mut tick: impl FnMut(u32),
+    mut run: impl FnMut(u32, usize) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     let mut done = 0;
     for round in 0..rounds {
-        // The first is made in any case, shortened by the meters: nobody is left without a figure.
-        if round > 0 && stop::is_wished() {
-            break;
-        }
-        for turn in 0..contenders.len() {
-            let index = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
-            all[index].rounds.push(contenders[index].round(quota)?);
+        for turn in 0..count {
+            // The first round is made in any case, shortened by the meters: no contender is left
+            // without a figure.
+            if round > 0 && stop::is_wished() {
+                return Ok(());
+            }
+            run(round, if round.is_multiple_of(2) { turn } else { count - 1 - turn })?;
             done += 1;
             tick(done);
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// The middle of the values; between the two in the middle if their number is even; 0 of none.
@@ -223,7 +275,7 @@ mod tests {
     #[test]
     fn the_ratio_is_of_medians_and_one_bad_round_does_not_move_it() {
         let (series, _) = run(&[("a", &[100, 100, 100]), ("b", &[150, 900, 150])], 3);
-        let ratio = Ratio::new(&series[1], &series[0], |round| round.latency.median_ns());
+        let ratio = Ratio::of_medians(&series[1], &series[0]);
         assert_eq!((ratio.value, ratio.paired), (1.5, 1.5));
         assert_eq!((ratio.low, ratio.high), (1.5, 9.0));
     }
@@ -232,7 +284,7 @@ mod tests {
     fn a_machine_that_changes_shows_in_the_paired_ratio() {
         // Both become four times slower half-way; b is twice as slow as a throughout.
         let (series, _) = run(&[("a", &[100, 100, 400]), ("b", &[200, 800, 800])], 3);
-        let ratio = Ratio::new(&series[1], &series[0], |round| round.latency.median_ns());
+        let ratio = Ratio::of_medians(&series[1], &series[0]);
         assert_eq!((ratio.value, ratio.paired), (8.0, 2.0));
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use rpcrdma_bench::output::html;
 use serde_json::Value;
 
-use crate::png::Picture;
+use crate::picture::Picture;
 use crate::sample::all;
 
 /// Widths of a desk and of a telephone.

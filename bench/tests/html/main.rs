@@ -2,11 +2,11 @@
 //! shows it.
 
 mod browser;
-mod png;
+mod picture;
 mod sample;
 
+use rpcrdma_bench::output::figure::{Figure, Unit};
 use rpcrdma_bench::output::html;
-use rpcrdma_bench::output::outcome::{Figure, Unit};
 
 use crate::sample::{EVIL, all, hostile, sample};
 
@@ -94,7 +94,7 @@ fn whether_the_run_counts_is_said_at_the_top() {
     debug.scene.interrupted = true;
     let debug = html::text(&debug);
     assert!(debug.contains("Not a release build") && debug.contains("Interrupted"));
-    assert!(!debug.contains("The machine was quiet."));
+    assert!(!debug.contains("<strong>The machine was quiet."));
 }
 
 #[test]

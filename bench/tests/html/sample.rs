@@ -2,63 +2,15 @@
 
 use rpcrdma_bench::device::env::{Build, HugePages, Machine};
 use rpcrdma_bench::device::jitter::Jitter;
-use rpcrdma_bench::output::outcome::{
-    At, Axis, Curve, Distribution, Figure, Line, Outcome, Scene, Unit,
-};
+use rpcrdma_bench::output::figure::{At, Figure, Unit};
+use rpcrdma_bench::output::report::{Axis, Curve, Line, Report};
+use rpcrdma_bench::output::scene::Scene;
 use rpcrdma_bench::stats::dice::Dice;
 use rpcrdma_bench::stats::latency::Latency;
-use serde_json::{Value, json};
-
-/// An outcome of whatever mode.
-pub struct Sample {
-    pub mode: &'static str,
-    pub what: String,
-    pub scene: Scene,
-    pub settings: Value,
-    pub figures: Vec<Figure>,
-    pub timed: Vec<(String, Latency)>,
-    pub curves: Vec<Curve>,
-}
-
-impl Outcome for Sample {
-    fn mode(&self) -> &str {
-        self.mode
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        self.settings.clone()
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        self.figures.clone()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        self.timed
-            .iter()
-            .map(|(name, latency)| Distribution { name: name.clone(), latency })
-            .collect()
-    }
-
-    fn curves(&self) -> Vec<Curve> {
-        self.curves.clone()
-    }
-
-    fn table(&self) -> String {
-        format!("what is printed of {}\n", self.what)
-    }
-}
+use serde_json::json;
 
 /// One of every kind that looks different.
-pub fn all() -> Vec<(&'static str, Sample)> {
+pub fn all() -> Vec<(&'static str, Report)> {
     vec![
         ("lat", lat()),
         ("load", load()),
@@ -72,43 +24,39 @@ pub fn all() -> Vec<(&'static str, Sample)> {
 }
 
 /// Nothing but where it was measured.
-pub fn sample(mode: &'static str, what: &str) -> Sample {
+pub fn sample(mode: &'static str, what: &str) -> Report {
     let jitter =
         |core| Jitter { core, gaps_per_second: 245.0, lost_share: 0.0049, longest_ns: 21_000 };
     let fixed = |text: &'static str| text.into();
-    Sample {
-        mode,
-        what: what.to_owned(),
-        scene: Scene {
-            build: Build { profile: fixed("release"), opt_level: fixed("3"), ..Build::THIS },
-            machine: Machine {
-                cpu: "AMD EPYC 7302 16-Core Processor".to_owned(),
-                cores_online: 16,
-                virtual_machine: false,
-                isolated: vec![4, 5, 6, 7],
-                numa_nodes: 2,
-                governor: [Some("performance".to_owned()), Some("performance".to_owned())],
-                kernel: "6.12.48".to_owned(),
-                huge_pages: HugePages { page_bytes: 2 << 20, total: 512, free: 500 },
-                transparent_huge_pages: Some("madvise".to_owned()),
-                memlock_bytes: None,
-            },
-            clock_step_ns: 9.6,
-            notes: vec!["fabric: rings of 64 slots, delay 0 ns".to_owned()],
-            jitter_before: [jitter(4), jitter(5)],
-            jitter_after: [jitter(4), jitter(5)],
-            noise: Vec::new(),
-            interrupted: false,
-            ended_ms: 0,
-            command: Vec::new(),
+    let scene = Scene {
+        build: Build { profile: fixed("release"), opt_level: fixed("3"), ..Build::THIS },
+        machine: Machine {
+            cpu: "AMD EPYC 7302 16-Core Processor".to_owned(),
+            cores_online: 16,
+            virtual_machine: false,
+            isolated: vec![4, 5, 6, 7],
+            numa_nodes: 2,
+            governor: [Some("performance".to_owned()), Some("performance".to_owned())],
+            kernel: "6.12.48".to_owned(),
+            huge_pages: HugePages { page_bytes: 2 << 20, total: 512, free: 500 },
+            transparent_huge_pages: Some("madvise".to_owned()),
+            memlock_bytes: None,
         },
-        settings: json!({
-            "op": "echo", "size_bytes": 64, "window": 1, "rounds": 10, "cores": {"client": 4, "server": 5}
-        }),
-        figures: Vec::new(),
-        timed: Vec::new(),
-        curves: Vec::new(),
-    }
+        clock_step_ns: 9.6,
+        notes: vec!["fabric: rings of 64 slots, delay 0 ns".to_owned()],
+        jitter_before: [jitter(4), jitter(5)],
+        jitter_after: [jitter(4), jitter(5)],
+        noise: Vec::new(),
+        interrupted: false,
+        ended_ms: 0,
+        command: Vec::new(),
+    };
+    let cores = json!({ "client": 4, "server": 5 });
+    let settings =
+        json!({ "op": "echo", "size_bytes": 64, "window": 1, "rounds": 10, "cores": cores });
+    let mut report = Report::new(mode, what.to_owned(), settings, scene, Vec::new());
+    report.block(format!("what is printed of {what}"));
+    report
 }
 
 /// Round trips round a median, with the tail that a timer tick gives.
@@ -131,7 +79,7 @@ fn rounds(seed: u64, value: f64) -> Vec<f64> {
     (0..10).map(|round| value * (0.98 + 0.03 * dice.share() + 0.002 * f64::from(round))).collect()
 }
 
-fn contender(sample: &mut Sample, name: &str, seed: u64, median_ns: f64) {
+fn contender(sample: &mut Report, name: &str, seed: u64, median_ns: f64) {
     let latency = round_trips(seed, median_ns, 60_000);
     let with_rounds = |figure: Figure| {
         let rounds = rounds(seed, figure.value);
@@ -143,7 +91,7 @@ fn contender(sample: &mut Sample, name: &str, seed: u64, median_ns: f64) {
     sample.figures.push(with_rounds(median));
     let rate = Figure::new(name, "rate", 1e9 / median_ns, Unit::PerSecond, latency.count());
     sample.figures.push(with_rounds(rate));
-    sample.timed.push((name.to_owned(), latency));
+    sample.samples(name, &latency);
 }
 
 fn ratio(of: &str, value: f64, low: f64, high: f64, ends: [&'static str; 2]) -> Vec<Figure> {
@@ -153,7 +101,7 @@ fn ratio(of: &str, value: f64, low: f64, high: f64, ends: [&'static str; 2]) -> 
     vec![figure("", value), figure(ends[0], low), figure(ends[1], high)]
 }
 
-fn lat() -> Sample {
+fn lat() -> Report {
     let mut lat = sample("lat", "lat: echo of 64 bytes, window 1, 1 connection, over the fabric");
     contender(&mut lat, "floor", 1, 330.0);
     contender(&mut lat, "raw", 2, 395.0);
@@ -165,7 +113,7 @@ fn lat() -> Sample {
     lat
 }
 
-fn load() -> Sample {
+fn load() -> Report {
     let mut load = sample("load", "load: open loop, Poisson arrivals, 10 to 95 % of 3.1 M/s");
     load.scene.noise = vec!["core 5 was away for 4.1 ms at once".to_owned()];
     let loads = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
@@ -195,13 +143,13 @@ fn load() -> Sample {
         load.figures.extend(figures.into_iter().map(|figure| figure.at(at.clone())));
         let achieved = Figure::new("rpc", "achieved", 0.999, Unit::Share, latency.count());
         load.figures.push(achieved.at(at.clone()));
-        load.timed.push((format!("rpc@{at}"), latency));
+        load.samples(format!("rpc@{at}"), &latency);
     }
     load
 }
 
 /// A sweep that brings no curves: they are made of its figures.
-fn distance() -> Sample {
+fn distance() -> Report {
     let mut distance = sample("distance", "distance: write and read of 64 KiB at 0 to 500 us");
     for (way, trips) in [("sends", 1.0), ("one", 2.0), ("one-local", 2.0), ("exposed", 2.0)] {
         for delay in [0.0, 5e3, 50e3, 500e3] {
@@ -214,7 +162,7 @@ fn distance() -> Sample {
     distance
 }
 
-fn conns() -> Sample {
+fn conns() -> Report {
     let mut conns = sample("conns", "conns: 1 to 4096 connections on one shared receive queue");
     let counts = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0f64];
     for (name, rate, loss) in [("floor", 18.4e6, 0.0), ("rpc", 3.1e6, 0.02)] {
@@ -232,7 +180,7 @@ fn conns() -> Sample {
     conns
 }
 
-fn cmp() -> Sample {
+fn cmp() -> Report {
     let mut cmp = sample(
         "cmp",
         "cmp: rpc against ib_send_lat, ucx_perftest, unix and TCP sockets, interleaved",
@@ -255,7 +203,7 @@ fn cmp() -> Sample {
 }
 
 /// Rates without times.
-fn bw() -> Sample {
+fn bw() -> Report {
     let mut bw = sample("bw", "bw: read of 64 KiB, placed by sends, window 8");
     for (name, seed, data) in [("floor", 1, 24.2), ("raw", 2, 22.9), ("rpc", 3, 21.7)] {
         let rate = Figure::new(name, "rate", data * 1e9 / 65_536.0, Unit::PerSecond, 700_000);
@@ -266,14 +214,14 @@ fn bw() -> Sample {
 }
 
 /// Everything that comes from outside has markup in it, and names without end.
-pub fn hostile() -> Sample {
+pub fn hostile() -> Report {
     let mut hostile = lat();
     let rename = |of: &str| of.replace("rpc", EVIL);
     for figure in &mut hostile.figures {
         figure.of = rename(&figure.of);
     }
-    for (name, _) in &mut hostile.timed {
-        *name = rename(name);
+    for one in &mut hostile.distributions {
+        one.name = rename(&one.name);
     }
     let long = "a-name-without-any-place-to-break-it-".repeat(12);
     hostile.what = format!("{EVIL} {long}");

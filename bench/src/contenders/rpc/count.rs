@@ -21,8 +21,8 @@ use serde::Serialize;
 use super::caller::Caller;
 use super::server::Server;
 use super::{connect, device, settle};
+use crate::contenders::call::Load;
 use crate::error::BenchError;
-use crate::modes::contest::Load;
 
 /// Some calls in virtual time.
 #[derive(Debug, Clone, Serialize)]

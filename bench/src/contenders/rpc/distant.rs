@@ -12,12 +12,12 @@ use super::idle::Idling;
 use super::server::Server;
 use super::ways::offered;
 use super::{PATIENCE, device, make_server, on_core, serve};
+use crate::contenders::call::Load;
+use crate::contenders::far::Far;
 use crate::contenders::open::{Offer, OpenRound};
 use crate::contenders::pair::{self, Stop};
 use crate::device::cores::{CorePair, pin};
 use crate::error::BenchError;
-use crate::modes::contest::Load;
-use crate::modes::serve::Far;
 use crate::stats::meter::{Meter, Quota, Round};
 use crate::stats::rounds::{Contender, Spent};
 

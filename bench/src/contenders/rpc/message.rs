@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::Incoming;
 
-use crate::args::Op;
+use crate::args::values::Op;
 use crate::contenders::blocks::Inspection;
 
 /// The words of a call behind xid and message type: RPC version, program, version, procedure, and

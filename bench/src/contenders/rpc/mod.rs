@@ -12,10 +12,10 @@ use rpcrdma_config::Config;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
+use crate::contenders::call::Load;
 use crate::contenders::pair::{self, Stop};
 use crate::device::cores::{CorePair, pin};
 use crate::error::BenchError;
-use crate::modes::contest::Load;
 use crate::stats::meter::{Meter, Quota, Round};
 use crate::stats::rounds::{Contender, Spent};
 
@@ -405,20 +405,16 @@ const SETTLE_TRIPS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::Cli;
-    use crate::modes::contest::{Plan, plan_of};
+    use crate::modes::contest::{Contest, Plan};
     use crate::stats::meter::End;
 
     /// Some calls with these options, over two rounds; `None` on a machine with one core.
     fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
-        let options = options.split_whitespace();
-        let cli = Cli::try_parse_from(["rpcrdma-bench"].into_iter().chain(options));
-        let mode = cli.expect("the options parse").mode();
-        let plan = match plan_of(&mode).expect("a contest") {
+        let contest = Contest::parse(options).expect("the options parse");
+        let plan = match contest.plan() {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };

@@ -7,11 +7,11 @@ use rpcrdma_mempool::RegisteredBytes;
 
 use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, Way, procedure_of};
 use super::{WHO, device};
-use crate::args::{Op, Placement};
+use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, pattern};
 use crate::contenders::call::CALL_HEADER_LEN;
+use crate::contenders::call::Load;
 use crate::error::BenchError;
-use crate::modes::contest::Load;
 
 /// Answers calls.
 pub(super) struct Server {

@@ -9,9 +9,9 @@ use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
 
 use super::server::Server;
 use super::{Ends, Rpc, WHO, connect, make_server, on_core};
+use crate::contenders::call::Load;
 use crate::device::cores::CorePair;
 use crate::error::BenchError;
-use crate::modes::contest::Load;
 use crate::stats::meter::{Quota, Round};
 
 impl<P: Provider> Rpc<P> {
@@ -95,7 +95,7 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::{Op, Placement, Touch};
+    use crate::args::values::{Op, Placement, Touch};
     use crate::contenders::call::Shape;
     use crate::settings::{self, Need, Wish};
     use crate::stats::meter::End;

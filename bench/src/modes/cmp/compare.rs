@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::bootstrap::{Interval, Pairing};
 use super::entrant::Measured;
-use crate::output::outcome::{Better, Figure, Unit};
+use crate::output::figure::{Better, Figure, Unit};
 
 /// One figure of two sides.
 #[derive(Debug, Clone, Serialize)]

@@ -2,7 +2,9 @@
 
 use crate::error::BenchError;
 use crate::modes::contest::ContenderReport;
-use crate::output::outcome::{Distribution, Figure, Lost, Outcome, Saved, Unit};
+use crate::output::figure::{Figure, Unit};
+use crate::output::report::Report;
+use crate::output::scene::Lost;
 use crate::peers::{Measure, Telling, Told, Tool};
 use crate::stats::latency::Latency;
 use crate::stats::meter::{Quota, Round};
@@ -12,8 +14,6 @@ use crate::stats::rounds::{Contender, Series, median};
 pub struct Entrant {
     /// What it is called in the result.
     pub label: String,
-    /// How it was asked for.
-    pub asked: String,
     /// What it uses, and what is weak about its figures.
     pub notes: Vec<String>,
     /// How it is run.
@@ -41,7 +41,7 @@ pub enum Runner {
     /// It was run earlier.
     Saved {
         /// What was saved.
-        saved: Box<Saved>,
+        saved: Box<Report>,
         /// Whose figures of it.
         of: String,
     },
@@ -90,7 +90,7 @@ impl Entrant {
                     ContenderReport::new(&Series { name: contender.name(), rounds }, data_len);
                 let figures = renamed(report.figures(), &label);
                 let lost = Some(report.lost());
-                let latency = report.round_trip.is_some().then_some(report.samples.all);
+                let latency = report.round_trip.is_some().then_some(report.latency);
                 Measured { label, figures, latency, lost, is_live: true }
             }
             Runner::Tool { rounds, .. } => {
@@ -98,10 +98,11 @@ impl Entrant {
                 Measured { label, figures, latency: None, lost: None, is_live: true }
             }
             Runner::Saved { saved, of } => {
-                let figures = saved.figures().into_iter().filter(|figure| figure.of == of);
+                let Report { figures, distributions, .. } = *saved;
+                let figures = figures.into_iter().filter(|figure| figure.of == of);
                 let figures = renamed(figures.collect(), &label);
-                let samples = saved.distributions().into_iter().find(|one| one.name == of);
-                let latency = samples.map(|samples| samples.latency.clone());
+                let samples = distributions.into_iter().find(|one| one.name == of);
+                let latency = samples.map(|samples| samples.latency);
                 Measured { label, figures, latency, lost: None, is_live: false }
             }
         }
@@ -109,12 +110,6 @@ impl Entrant {
 }
 
 impl Measured {
-    /// Every sample, where they are there.
-    pub fn distribution(&self) -> Option<Distribution<'_>> {
-        let latency = self.latency.as_ref()?;
-        Some(Distribution { name: self.label.clone(), latency })
-    }
-
     /// A figure of it.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.at.is_none() && figure.name == name)

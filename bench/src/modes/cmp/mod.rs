@@ -11,25 +11,28 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs};
 use crate::device::cores::CorePair;
-use crate::device::jitter;
 use crate::error::BenchError;
-use crate::modes::contest::PROBE_TIME;
-use crate::output::outcome::{Lost, Scene};
+use crate::modes::contest::{Kind, Plan};
+use crate::modes::sweep::Sweep;
+use crate::output::report::Report;
+use crate::output::scene::{Lost, Scene};
 use crate::output::session::Session;
 use crate::stats::meter::{End, Quota};
 use crate::stop;
 
-pub mod bootstrap;
-pub mod compare;
-pub mod entrant;
-pub mod report;
-pub mod side;
+mod bootstrap;
+mod compare;
+mod entrant;
+mod report;
+mod side;
 
 use compare::{Comparison, Order};
 use entrant::{Entrant, Measured, Runner};
-use report::{Report, Settings};
+use report::Compared;
 use side::{Ours, Side, What};
 
 /// The options of the mode.
@@ -81,20 +84,21 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     for (side, label) in sides.iter().zip(&labels) {
         entrants.push(side.enter(label.clone(), cores, &example)?);
     }
-    let settings = Settings {
-        sides: labels.iter().cloned().zip(sides.iter().map(|side| side.asked.clone())).collect(),
-        cores,
-        rounds,
-        seed: args.seed.seed,
-        resamples: bootstrap::RESAMPLES,
-        confidence: bootstrap::CONFIDENCE,
-    };
+    let named = labels.iter().zip(sides.iter().map(|side| &side.asked));
+    let settings = json!({
+        "sides": named.collect::<Vec<_>>(),
+        "cores": cores,
+        "rounds": rounds,
+        "seed": args.seed.seed,
+        "resamples": bootstrap::RESAMPLES,
+        "confidence": bootstrap::CONFIDENCE,
+    });
     let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
     let (measured, scene) = run(entrants, notes, cores, rounds, quota, session)?;
     let order = if is_bandwidth(&sides) { Order::DataFirst } else { Order::RateFirst };
     let comparisons = compare(&measured, order, args.seed.seed)?;
-    let allowed = args.regression;
-    Ok(Report { what, settings, scene, measured, comparisons, absent, allowed })
+    let compared = Compared { measured, comparisons, absent, allowed: args.regression };
+    Ok(compared.report(what, settings, scene))
 }
 
 /// The sides that run, and those that cannot.
@@ -116,9 +120,7 @@ impl LineUp {
         }
         let mut absent = Vec::new();
         if asked.len() < 2 {
-            let timed = sides
-                .iter()
-                .all(|side| side.plan().is_none_or(crate::modes::contest::Plan::is_timed));
+            let timed = sides.iter().all(|side| side.plan().is_none_or(Plan::is_timed));
             for peer in Side::every_peer().into_iter().filter(|peer| timed || peer.has_windows()) {
                 match peer.absence() {
                     Some(absence) => absent.push(absence),
@@ -140,7 +142,7 @@ fn example(sides: &[Side]) -> Result<Ours, BenchError> {
 }
 
 fn is_bandwidth(sides: &[Side]) -> bool {
-    sides.iter().filter_map(Side::plan).any(|plan| plan.kind == crate::modes::contest::Kind::Bw)
+    sides.iter().filter_map(Side::plan).any(|plan| plan.kind == Kind::Bw)
 }
 
 fn sentence(
@@ -171,31 +173,17 @@ fn run(
     quota: Quota,
     session: &Session,
 ) -> Result<(Vec<Measured>, Scene), BenchError> {
-    let live = entrants.iter().filter(|entrant| entrant.is_live()).count() as u32;
-    let before = jitter::probe(cores, PROBE_TIME)?;
-    let progress = session.progress(rounds * live, expected(&entrants, rounds, quota));
-    let mut done = 0;
-    for round in 0..rounds {
-        // The opposite order each time: nobody always comes first.
-        for turn in 0..entrants.len() {
-            let index = if round % 2 == 0 { turn } else { entrants.len() - 1 - turn };
-            if stop::is_wished() || !entrants[index].is_live() {
-                continue;
-            }
-            match entrants[index].round(quota) {
-                // Ctrl-C reaches the processes of a tool, too.
-                Err(_) if stop::is_wished() => {}
-                result => result?,
-            }
-            done += 1;
-            progress.step(done);
-        }
-    }
-    drop(progress);
-    let after = jitter::probe(cores, PROBE_TIME)?;
+    let live: Vec<usize> = (0..entrants.len()).filter(|at| entrants[*at].is_live()).collect();
+    let expected = expected(&entrants, rounds, quota);
+    let sweep = Sweep { cores, rounds, points: live.len(), expected };
+    let jitters = sweep.run(session, |_, index| match entrants[live[index]].round(quota) {
+        // Ctrl-C reaches the processes of a tool, too.
+        Err(_) if stop::is_wished() => Ok(()),
+        result => result,
+    })?;
     let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
     let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
-    Ok((measured, Scene::new(cores, notes, [before, after], &lost)))
+    Ok((measured, Scene::new(cores, notes, jitters, &lost)))
 }
 
 /// About how long it takes.

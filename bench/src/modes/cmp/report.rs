@@ -1,23 +1,18 @@
 //! The result of a comparison: the figures of every side, and ratios with their intervals.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
 use super::entrant::Measured;
-use crate::device::cores::CorePair;
-use crate::output::outcome::{Distribution, Figure, Outcome, Scene, line};
+use crate::output::figure::Figure;
+use crate::output::report::Report;
+use crate::output::scene::Scene;
+use crate::output::table::Table;
 
-/// A result, with all that is needed to believe it.
+/// What was compared, and what came of it.
 #[derive(Debug)]
-pub struct Report {
-    /// What was compared, in words.
-    pub what: String,
-    /// What was compared, and how.
-    pub settings: Settings,
-    /// Where, and how quietly.
-    pub scene: Scene,
+pub struct Compared {
     /// The sides, in the order they were named.
     pub measured: Vec<Measured>,
     /// The first with every other: what is to be looked at first stands first.
@@ -28,158 +23,90 @@ pub struct Report {
     pub allowed: Option<f64>,
 }
 
-/// How it was compared.
-#[derive(Debug, Clone, Serialize)]
-pub struct Settings {
-    /// What each side is called, and how it was asked for.
-    pub sides: Vec<(String, String)>,
-    /// Where they ran.
-    pub cores: CorePair,
-    /// Rounds of each.
-    pub rounds: u32,
-    /// What the draws of the bootstrap began with.
-    pub seed: u64,
-    /// Draws for one interval.
-    pub resamples: usize,
-    /// How much of the ratios drawn lies in it.
-    pub confidence: f64,
-}
-
-impl Outcome for Report {
-    fn mode(&self) -> &str {
-        "cmp"
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        json!(self.settings)
-    }
-
-    fn figures(&self) -> Vec<Figure> {
+impl Compared {
+    /// Sums it up.
+    pub fn report(&self, what: String, settings: Value, scene: Scene) -> Report {
         let sides = self.measured.iter().flat_map(|one| one.figures.iter().cloned());
         let pairs = self.comparisons.iter().flat_map(|pair| {
             pair.iter().enumerate().flat_map(|(index, one)| one.figures(index == 0))
         });
-        sides.chain(pairs).collect()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        self.measured.iter().filter_map(Measured::distribution).collect()
-    }
-
-    fn table(&self) -> String {
-        let mut out = String::new();
-        self.scene.write_head(&mut out);
-        self.write_round_trips(&mut out);
-        self.write_rates(&mut out);
-        self.write_ratios(&mut out);
-        for absent in &self.absent {
-            line(&mut out, format_args!("not there:   {absent}"));
+        let figures: Vec<Figure> = sides.chain(pairs).collect();
+        let mut report = Report::new("cmp", what, settings, scene, figures);
+        for one in &self.measured {
+            if let Some(latency) = &one.latency {
+                report.samples(one.label.as_str(), latency);
+            }
         }
-        self.scene.write_noise(&mut out);
-        out
+        report.block(self.round_trips().unwrap_or_else(|| self.rates()));
+        report.block(self.ratios());
+        if self.comparisons.iter().flatten().any(|one| one.rounds < ROUNDS_MIN) {
+            report.block("fewer than 6 rounds: the intervals are narrower than 95 %");
+        }
+        if !self.absent.is_empty() {
+            let lines = self.absent.iter().map(|absent| format!("not there:   {absent}\n"));
+            report.block(lines.collect::<String>());
+        }
+        report.wants_verdict = self.allowed.is_some();
+        report.failures = self.regressions();
+        report.detail(json!({ "comparisons": self.comparisons.concat(), "absent": self.absent }));
+        report
     }
 
-    fn failures(&self) -> Vec<String> {
+    fn regressions(&self) -> Vec<String> {
         let Some(allowed) = self.allowed else { return Vec::new() };
         let firsts = self.comparisons.iter().filter_map(|pair| pair.first());
         let worse = firsts.filter(|one| one.regression() > allowed);
         worse.map(|one| one.regression_sentence(allowed)).collect()
     }
 
-    fn wants_verdict(&self) -> bool {
-        self.allowed.is_some()
+    /// The round trips of the sides that have some; `None` if none has.
+    fn round_trips(&self) -> Option<Table> {
+        let heads = COLUMNS.iter().map(|(head, ..)| *head);
+        let mut table =
+            Table::new(&[0], ["whole round trip"].into_iter().chain(heads).chain(["samples"]));
+        let mut any = false;
+        for one in &self.measured {
+            let Some(mean) = one.figure("round_trip.mean") else { continue };
+            any = true;
+            let cell = |(_, name, factor): &(&str, &str, f64)| {
+                one.figure(name).map_or("-".into(), |figure| time(figure.value * factor))
+            };
+            let cells = COLUMNS.iter().map(cell).chain([mean.samples.to_string()]);
+            table.row([one.label.clone()].into_iter().chain(cells));
+        }
+        any.then_some(table)
     }
 
-    fn detail(&self) -> Value {
-        json!({ "comparisons": self.comparisons.concat(), "absent": self.absent })
-    }
-}
-
-impl Report {
-    fn write_round_trips(&self, out: &mut String) {
-        let timed: Vec<&Measured> =
-            self.measured.iter().filter(|one| one.figure("round_trip.mean").is_some()).collect();
-        if timed.is_empty() {
-            return;
-        }
-        line(out, format_args!(""));
-        let mut head = format!("{:<WIDTH$}", "whole round trip");
-        COLUMNS.iter().for_each(|(title, ..)| head.push_str(&format!("{title:>11}")));
-        line(out, format_args!("{head}{:>14}", "samples"));
-        for one in timed {
-            let mut row = format!("{:<WIDTH$}", one.label);
-            for (_, name, factor) in COLUMNS {
-                let shown = one.figure(name).map(|figure| time(figure.value * factor));
-                let shown = shown.unwrap_or("-".into());
-                row.push_str(&format!("{shown:>11}"));
-            }
-            let samples = one.figure("round_trip.mean").map_or(0, |figure| figure.samples);
-            line(out, format_args!("{row}{samples:>14}"));
-        }
-    }
-
-    fn write_rates(&self, out: &mut String) {
-        if self.measured.iter().any(|one| one.figure("round_trip.mean").is_some()) {
-            return;
-        }
-        line(out, format_args!(""));
-        line(
-            out,
-            format_args!(
-                "{:<WIDTH$}{:>16}{:>14}{:>14}",
-                "", "round trips/s", "data, GB/s", "counted"
-            ),
-        );
+    fn rates(&self) -> Table {
+        let mut table = Table::new(&[0], ["", "round trips/s", "data, GB/s", "counted"]);
         for one in &self.measured {
             let value = |name| one.figure(name).map(|figure| figure.value);
             let rate = value("rate").map_or("-".into(), |rate| format!("{rate:.0}"));
             let data = value("data").map_or("-".into(), |data| format!("{data:.3}"));
             let samples = one.figure("rate").map_or(0, |figure| figure.samples);
-            line(out, format_args!("{:<WIDTH$}{rate:>16}{data:>14}{samples:>14}", one.label));
+            table.row([one.label.clone(), rate, data, samples.to_string()]);
         }
+        table
     }
 
-    fn write_ratios(&self, out: &mut String) {
-        let Some(first) = self.measured.first() else { return };
-        line(out, format_args!(""));
-        let title = format!("{}, over", first.label);
-        line(
-            out,
-            format_args!("{title:<WIDTH$}{:<10}{:>9}   {:<18}", "figure", "ratio", "95 % interval"),
-        );
-        let few = self.comparisons.iter().flatten().any(|one| one.rounds < ROUNDS_MIN);
+    fn ratios(&self) -> Table {
+        let first = self.measured.first().map_or("", |first| &first.label);
+        let head = format!("{first}, over");
+        let mut table = Table::new(&[0, 1, 3, 4], [&head, "figure", "ratio", "95 % interval", ""]);
         // Of many pairs only what is to be looked at first: the rest is in the JSON.
         let shown = if self.comparisons.len() > 1 { 1 } else { usize::MAX };
         for pair in &self.comparisons {
             for (index, one) in pair.iter().take(shown).enumerate() {
-                let to = if index == 0 { one.to.as_str() } else { "" };
-                write_ratio(out, to, one);
+                let Interval { value, low, high } = one.ratio;
+                let to = if index == 0 { one.to.clone() } else { String::new() };
+                let interval = format!("{} to {}", ratio(low), ratio(high));
+                let unpaired = if one.paired { "" } else { ", not in one run" };
+                let verdict = format!("{}{unpaired}", one.verdict());
+                table.row([to, one.short().to_owned(), ratio(value), interval, verdict]);
             }
         }
-        if few {
-            let text = "fewer than 6 rounds: the intervals are narrower than 95 %";
-            line(out, format_args!("{text}"));
-        }
+        table
     }
-}
-
-fn write_ratio(out: &mut String, to: &str, one: &Comparison) {
-    let Interval { value, low, high } = one.ratio;
-    let interval = format!("{} to {}", ratio(low), ratio(high));
-    let unpaired = if one.paired { "" } else { ", not in one run" };
-    let (value, figure, verdict) = (ratio(value), one.short(), one.verdict());
-    line(
-        out,
-        format_args!("{to:<WIDTH$}{figure:<10}{value:>9}   {interval:<18} {verdict}{unpaired}"),
-    );
 }
 
 /// A ratio with three digits behind the point, more if it is small.
@@ -205,58 +132,43 @@ const COLUMNS: [(&str, &str, f64); 6] = [
     ("p99.9", "round_trip.p99.9", 1.0),
     ("max", "round_trip.max", 1.0),
 ];
-/// Characters of a side's name.
-const WIDTH: usize = 18;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::cores::CorePair;
     use crate::device::jitter::Jitter;
     use crate::modes::cmp::compare::Order;
-    use crate::output::json;
+    use crate::output::figure::Unit;
     use crate::stats::latency::Latency;
 
     fn measured(label: &str, rounds: &[f64]) -> Measured {
         let figure = |name: &'static str| {
-            let figure = Figure::new(label, name, rounds[0], crate::output::outcome::Unit::Ns, 500);
-            figure.rounds(rounds.to_vec())
+            Figure::new(label, name, rounds[0], Unit::Ns, 500).rounds(rounds.to_vec())
         };
-        let mut latency = Latency::new();
-        latency.record(rounds[0] as u64);
         Measured {
             label: label.into(),
             figures: vec![figure("round_trip.median"), figure("round_trip.mean")],
-            latency: Some(latency),
+            latency: Some(Latency::of([rounds[0] as u64])),
             lost: None,
             is_live: true,
         }
     }
 
-    fn report(sides: &[(&str, [f64; 6])]) -> Report {
+    fn compared(sides: &[(&str, [f64; 6])]) -> Compared {
         let measured: Vec<Measured> =
             sides.iter().map(|(label, rounds)| measured(label, rounds)).collect();
+        let compare = |other| Comparison::all(&measured[0], other, Order::RateFirst, 1);
+        let comparisons = measured[1..].iter().map(compare).collect();
+        let absent = vec!["ucx_perftest is not installed".into()];
+        Compared { measured, comparisons, absent, allowed: None }
+    }
+
+    fn report(compared: &Compared) -> Report {
         let cores = CorePair { client: 0, server: 1 };
         let quiet = Jitter { core: 0, gaps_per_second: 9.0, lost_share: 0.0, longest_ns: 9 };
-        let comparisons = measured[1..]
-            .iter()
-            .map(|other| Comparison::all(&measured[0], other, Order::RateFirst, 1))
-            .collect();
-        Report {
-            what: "cmp: a beside others".into(),
-            settings: Settings {
-                sides: vec![("a".into(), "lat".into())],
-                cores,
-                rounds: 6,
-                seed: 1,
-                resamples: 4000,
-                confidence: 0.95,
-            },
-            scene: Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]),
-            measured,
-            comparisons,
-            absent: vec!["ucx_perftest is not installed".into()],
-            allowed: None,
-        }
+        let scene = Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]);
+        compared.report("cmp: a beside others".into(), json!({}), scene)
     }
 
     const ONE: [f64; 6] = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0];
@@ -264,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_table_shows_both_sides_the_ratio_and_how_sure_it_is() {
-        let table = report(&[("a", ONE), ("b", TWO)]).table();
+        let table = report(&compared(&[("a", ONE), ("b", TWO)])).text();
         let row = |from: &str, nth: usize| {
             let mut rows = table.lines().skip_while(|line| !line.starts_with(from));
             rows.nth(nth)
@@ -282,7 +194,7 @@ mod tests {
 
     #[test]
     fn of_many_pairs_one_row_each_is_shown() {
-        let table = report(&[("a", ONE), ("b", TWO), ("c", ONE)]).table();
+        let table = report(&compared(&[("a", ONE), ("b", TWO), ("c", ONE)])).text();
         assert!(!table.contains("\n                  mean"), "{table}");
         assert!(table.contains("no difference seen"), "{table}");
     }
@@ -290,28 +202,28 @@ mod tests {
     #[test]
     fn a_regression_is_one_if_all_of_the_interval_is_beyond_what_is_allowed() {
         let judged = |first, second, allowed| {
-            Report { allowed, ..report(&[("a", first), ("b", second)]) }.failures()
+            report(&Compared { allowed, ..compared(&[("a", first), ("b", second)]) }).failures
         };
         assert_eq!(judged(TWO, ONE, None), [""; 0], "nobody asked");
         assert_eq!(judged(ONE, TWO, Some(0.0)), [""; 0], "it is better");
         assert_eq!(judged(ONE, ONE, Some(0.0)), [""; 0], "it is the same");
         let failures = judged(TWO, ONE, Some(0.05));
         assert!(failures[0].starts_with("a over b, median: worse by at least 9"), "{failures:?}");
-        let low = report(&[("a", TWO), ("b", ONE)]).comparisons[0][0].regression();
+        let low = compared(&[("a", TWO), ("b", ONE)]).comparisons[0][0].regression();
         assert_eq!(judged(TWO, ONE, Some(low)), [""; 0], "the edge is allowed");
     }
 
     #[test]
     fn few_rounds_are_said_to_be_few() {
-        let mut report = report(&[("a", ONE), ("b", TWO)]);
-        assert!(!report.table().contains("fewer than 6"));
-        report.comparisons[0][0].rounds = ROUNDS_MIN - 1;
-        assert!(report.table().contains("fewer than 6 rounds"));
+        let mut compared = compared(&[("a", ONE), ("b", TWO)]);
+        assert!(!report(&compared).text().contains("fewer than 6"));
+        compared.comparisons[0][0].rounds = ROUNDS_MIN - 1;
+        assert!(report(&compared).text().contains("fewer than 6 rounds"));
     }
 
     #[test]
     fn json_has_figures_and_samples_of_both_sides_and_the_interval() {
-        let text = json::text(&report(&[("a", ONE), ("b", TWO)]));
+        let text = report(&compared(&[("a", ONE), ("b", TWO)])).json();
         let json: Value = serde_json::from_str(&text).expect("plain data");
         let figure = |of: &str, name: &str| {
             let figures = json["figures"].as_array().expect("a list");

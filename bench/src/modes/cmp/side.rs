@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, Parser};
 
 use super::entrant::{Entrant, Runner};
-use crate::args::{Cli, DeviceArgs};
+use crate::args::DeviceArgs;
 use crate::contenders::call::Traffic;
 use crate::device::cores::CorePair;
 use crate::error::BenchError;
-use crate::modes::contest::{self, Plan};
-use crate::output::outcome::{Outcome, Saved};
+use crate::modes::contest::{self, Contest, Plan, PlanArgs};
+use crate::output::report::Report;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::IbSendLat;
 use crate::peers::socket::{self, Sockets};
@@ -147,7 +147,7 @@ impl Side {
                 (tool.notes(), Runner::Tool { tool, rounds: Vec::new() })
             }
         };
-        Ok(Entrant { label, asked: self.asked.clone(), notes, runner })
+        Ok(Entrant { label, notes, runner })
     }
 }
 
@@ -244,21 +244,17 @@ struct SocketArgs {
 
 /// A mode of ours with its options.
 fn ours(asked: &str) -> Result<Ours, BenchError> {
-    let words = ["rpcrdma-bench"].into_iter().chain(asked.split_whitespace());
-    let mode = Cli::try_parse_from(words).map_err(|error| unclear(asked, &error))?.mode();
-    let contest = contest::args_of(&mode).expect("only modes that are contests come here");
-    let bare = Cli::try_parse_from(["rpcrdma-bench"]).expect("everything has a default").mode();
-    let usual = contest::args_of(&bare).expect("it is lat");
-    if contest.length != usual.length
-        || contest.contest.cores.cores.is_some()
-        || mode.output() != bare.output()
+    let contest = Contest::parse(asked).map_err(|error| unclear(asked, &error))?;
+    let bare = Contest::parse("lat").expect("everything has a default");
+    let PlanArgs { contest: options, length, .. } = contest.args();
+    if length != bare.args().length
+        || options.cores.cores.is_some()
+        || contest.output() != bare.output()
     {
         let text = "cores, rounds, times and outputs are those of cmp: write them in front";
         return Err(BenchError::Usage(format!("`{asked}`: {text}")));
     }
-    let device = contest.contest.device.clone();
-    let plan = contest::plan_of(&mode).expect("it is a contest")?;
-    Ok(Ours { plan, device })
+    Ok(Ours { plan: contest.plan()?, device: options.device.clone() })
 }
 
 fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), BenchError> {
@@ -269,11 +265,10 @@ fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), Ben
 }
 
 fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), BenchError> {
-    let saved = Box::new(Saved::read(path)?);
-    let figures = saved.figures();
-    let mut names: Vec<&str> = figures.iter().map(|figure| figure.of.as_str()).collect();
+    let saved = Box::new(Report::read(path)?);
+    let mut names: Vec<&str> = saved.figures.iter().map(|figure| figure.of.as_str()).collect();
     names.dedup();
-    let usual = match saved.mode() {
+    let usual = match &*saved.mode {
         mode @ ("floor" | "raw") => mode,
         _ => "rpc",
     };
@@ -285,7 +280,7 @@ fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), B
         BenchError::Usage(format!("{}: it has no `{wanted}`, but {list}", path.display()))
     })?)
     .to_owned();
-    let note = format!("{}: {of} of `{}`", path.display(), saved.what());
+    let note = format!("{}: {of} of `{}`", path.display(), saved.what);
     Ok((vec![note], Runner::Saved { saved, of }))
 }
 

@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::PlanArgs;
-use crate::args::{CallArgs, Op, Placement, Touch};
-use crate::contenders::call::{Shape, Traffic, padded};
+use super::args::{ContestArgs, PlanArgs};
+use crate::args::{LengthArgs, Op, Placement};
+use crate::contenders::call::{Load, Traffic, padded};
 use crate::contenders::raw::Posting;
 use crate::contenders::wire::{self, Message, OnWire};
 use crate::device::cores::CorePair;
 use crate::error::BenchError;
+use crate::modes::sweep::Sweep;
 use crate::settings::Need;
 use crate::stats::meter::{End, Quota};
 
@@ -62,58 +64,6 @@ impl Kind {
             Kind::Rate => "rate",
             Kind::Bw => "bw",
         }
-    }
-}
-
-/// What the engine is given to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// What one call carries.
-    pub shape: Shape,
-    /// How data travel.
-    pub placement: Placement,
-    /// Calls under way at one time, over all connections.
-    pub window: u32,
-    /// Connections between the two shards.
-    pub connections: u32,
-    /// What the receiver of data does with them.
-    pub touch: Touch,
-    /// Calls under way at one time whose results are written into memory of the program's own; 0 if
-    /// they come where Sends place them.
-    pub sinks: u32,
-}
-
-impl Load {
-    /// One call after the other over one connection.
-    ///
-    /// # Errors
-    /// When the options contradict each other.
-    pub fn one_by_one(call: &CallArgs) -> Result<Load, BenchError> {
-        Ok(Load {
-            shape: call.shape(Op::Echo, None)?,
-            placement: call.placement.unwrap_or(Placement::Inline),
-            window: 1,
-            connections: 1,
-            touch: call.touch,
-            sinks: 0,
-        })
-    }
-
-    /// What one call does, in words.
-    pub fn what(&self) -> String {
-        let Shape { op, request_data, reply_data } = self.shape;
-        let data = match op {
-            Op::Null => "null calls".to_owned(),
-            Op::Echo if request_data == reply_data => format!("echo of {request_data} bytes"),
-            Op::Echo => format!("echo of {request_data} bytes with {reply_data} back"),
-            Op::Read => format!("read of {reply_data} bytes"),
-            Op::Write => format!("write of {request_data} bytes"),
-        };
-        let how = match self.placement {
-            Placement::Inline => "",
-            Placement::Send => ", placed by sends",
-        };
-        data + how
     }
 }
 
@@ -191,6 +141,26 @@ impl Plan {
         round.saturating_mul(self.rounds.saturating_mul(contenders))
     }
 
+    /// Rounds over so many points, each as long as a contender's.
+    pub fn sweep(&self, points: usize) -> Sweep {
+        let expected = self.expected(points as u32);
+        Sweep { cores: self.cores, rounds: self.rounds, points, expected }
+    }
+
+    /// A plan of a mode that measures many calls under way, for rounds of such a length.
+    ///
+    /// # Errors
+    /// When options contradict each other, or the machine does not have the cores.
+    pub fn of_rate(
+        contest: &ContestArgs,
+        length: &LengthArgs,
+        seconds: Duration,
+        warm_up: u64,
+    ) -> Result<Plan, BenchError> {
+        let plan = Plan::new(Kind::Rate, &PlanArgs::new(contest, length))?;
+        Ok(Plan { quota: length.quota(seconds, warm_up), ..plan })
+    }
+
     /// The calls, in words for people.
     pub fn calls(&self) -> String {
         let Load { window, connections, .. } = self.load;
@@ -240,6 +210,16 @@ impl Plan {
             warm_up: self.quota.warm_up,
         }
     }
+}
+
+/// The settings of a mode that is none of the contests, with some of its own.
+pub fn settings_of(plan: &Plan, mode: &'static str, own: Value) -> Value {
+    let settings = Settings { mode, ..plan.settings() };
+    let mut settings = serde_json::to_value(settings).expect("plain data with string keys");
+    if let (Value::Object(all), Value::Object(own)) = (&mut settings, own) {
+        all.extend(own);
+    }
+    settings
 }
 
 /// The settings of a run, as a result names them.
@@ -323,123 +303,114 @@ fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchEr
     Ok(sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
 }
 
-const SECONDS: Duration = Duration::from_secs(2);
-const WARM_UP: u64 = 2000;
+/// Measured time of each contender.
+pub const SECONDS: Duration = Duration::from_secs(2);
+/// Uncounted round trips at the start of each round.
+pub const WARM_UP: u64 = 2000;
 /// For the decision whether progress is worth showing.
 const ROUND_TRIP_GUESS: Duration = Duration::from_micros(1);
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
-    use super::super::plan_of;
+    use super::super::args::Contest;
     use super::*;
-    use crate::args::Cli;
 
-    fn plan(options: &[&str]) -> Option<Result<Plan, BenchError>> {
-        let cli = Cli::try_parse_from([&["rpcrdma-bench"], options].concat()).expect("it parses");
-        match plan_of(&cli.mode()).expect("a contest") {
+    fn plan(options: &str) -> Option<Result<Plan, BenchError>> {
+        match Contest::parse(options).expect("it parses").plan() {
             Err(BenchError::OneCore { .. }) => None,
             other => Some(other),
         }
     }
 
-    fn good(options: &[&str]) -> Option<Plan> {
+    fn good(options: &str) -> Option<Plan> {
         plan(options).map(|plan| plan.expect("the options fit together"))
     }
 
     #[test]
     fn the_time_is_spread_over_the_rounds() {
-        let Some(plan) = good(&["-t", "3", "-r", "12"]) else { return };
+        let Some(plan) = good("lat -t 3 -r 12") else { return };
         assert_eq!(plan.quota.end, End::Time(Duration::from_millis(250)));
         assert_eq!(plan.expected(3), Duration::from_secs(9));
     }
 
     #[test]
     fn the_count_is_spread_over_the_rounds_and_rounded_up() {
-        let Some(plan) = good(&["-n", "101", "-r", "10"]) else { return };
+        let Some(plan) = good("lat -n 101 -r 10") else { return };
         assert_eq!(plan.quota.end, End::Count(11));
     }
 
     #[test]
     fn sizes_have_defaults_by_operation() {
-        let Some(echo) = good(&[]) else { return };
+        let Some(echo) = good("lat") else { return };
         assert_eq!((echo.load.shape.request_data, echo.load.shape.reply_data), (64, 64));
-        let read = good(&["--op", "read"]).expect("the machine is the same");
+        let read = good("lat --op read").expect("the machine is the same");
         assert_eq!((read.load.shape.request_data, read.load.shape.reply_data), (0, 4096));
-        let wide = good(&["--size", "8", "--reply", "100"]).expect("the machine is the same");
+        let wide = good("lat --size 8 --reply 100").expect("the machine is the same");
         assert_eq!((wide.load.shape.request_data, wide.load.shape.reply_data), (8, 100));
     }
 
     #[test]
     fn a_reply_length_is_refused_where_it_would_be_ignored() {
-        let Some(refused) = plan(&["--op", "read", "--reply", "8"]) else { return };
+        let Some(refused) = plan("lat --op read --reply 8") else { return };
         assert!(matches!(refused, Err(BenchError::Usage(_))));
     }
 
     #[test]
     fn an_echo_of_64_bytes_is_136_there_and_120_back_on_the_wire() {
-        let Some(plan) = good(&[]) else { return };
+        let Some(plan) = good("lat") else { return };
         let Traffic { request_len, reply_len, window } = plan.traffic();
         assert_eq!((request_len, reply_len, window), (136, 120, 1));
     }
 
     #[test]
     fn modes_have_defaults_of_their_own() {
-        let Some(lat) = good(&[]) else { return };
+        let Some(lat) = good("lat") else { return };
         assert_eq!((lat.kind, lat.load.window, lat.is_timed()), (Kind::Lat, 1, true));
-        let rate = good(&["rate"]).expect("the machine is the same");
+        let rate = good("rate").expect("the machine is the same");
         assert_eq!((rate.load.window, rate.is_timed()), (32, false));
-        let bw = good(&["bw"]).expect("the machine is the same");
+        let bw = good("bw").expect("the machine is the same");
         assert_eq!((bw.load.shape.reply_data, bw.load.placement), (65_536, Placement::Send));
     }
 
     #[test]
     fn a_placed_page_is_padded_to_its_segment() {
-        let Some(plan) = good(&["--op", "read", "-p", "send"]) else { return };
+        let Some(plan) = good("lat --op read -p send") else { return };
         let leading = plan.config.recv_structure().leading_len() as usize;
         assert_eq!(plan.traffic().reply_len, leading + 4096);
     }
 
     #[test]
     fn a_round_trip_is_timed_alone() {
-        let Some(refused) = plan(&["lat", "-w", "2"]) else { return };
+        let Some(refused) = plan("lat -w 2") else { return };
         assert!(matches!(refused, Err(BenchError::Usage(_))));
-        assert!(good(&["lat", "-w", "1"]).is_some_and(|plan| plan.is_timed()));
+        assert!(good("lat -w 1").is_some_and(|plan| plan.is_timed()));
     }
 
     #[test]
     fn options_are_refused_where_they_would_mean_nothing() {
-        let wrong: [&[&str]; 2] = [&["--device", "rxe0"], &["raw", "--sends-per-post", "4"]];
-        for options in wrong {
+        for options in ["lat --device rxe0", "raw --sends-per-post 4"] {
             let refused = plan(options);
-            assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options:?}");
+            assert!(matches!(refused, Some(Err(BenchError::Usage(_))) | None), "{options}");
         }
-        let unknown: [&[&str]; 3] = [
-            &["distance", "--provider", "verbs"],
-            &["rate", "--stat", "/"],
-            &["floor", "-w", "32", "--sends-per-post", "4"],
-        ];
-        for options in unknown {
-            let parsed = Cli::try_parse_from([&["rpcrdma-bench"], options].concat());
-            assert!(parsed.is_err(), "{options:?}");
+        for options in ["rate --stat /", "floor -w 32 --sends-per-post 4"] {
+            assert!(Contest::parse(options).is_err(), "{options}");
         }
     }
 
     #[test]
     fn raw_runs_once_for_each_way_of_posting() {
-        let Some(plan) = good(&["rate", "--sends-per-post", "1,16"]) else { return };
+        let Some(plan) = good("rate --sends-per-post 1,16") else { return };
         assert_eq!(plan.postings, [Posting::Exactly(1), Posting::Exactly(16)]);
     }
 
     #[test]
     fn null_calls_have_no_bandwidth() {
-        assert!(matches!(plan(&["bw", "--op", "null"]), Some(Err(BenchError::Usage(_))) | None));
+        assert!(matches!(plan("bw --op null"), Some(Err(BenchError::Usage(_))) | None));
     }
 
     #[test]
     fn the_sentence_says_what_is_done() {
-        let Some(plan) = good(&["raw", "-w", "4"]) else { return };
+        let Some(plan) = good("raw -w 4") else { return };
         let sentence = plan.sentence();
         assert!(sentence.contains("echo of 64 bytes, window 4"), "{sentence}");
         assert!(sentence.contains("10 rounds of 0.200 s"), "{sentence}");

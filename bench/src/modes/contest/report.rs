@@ -1,30 +1,18 @@
 //! The result of a contest: what the contenders took, and the ratios between them.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::plan::Settings;
-use crate::output::outcome::{Better, Distribution, Figure, Lost, Outcome, Scene, Unit};
+use super::plan::Plan;
+use crate::contenders::call::Shape;
+use crate::device::jitter::Jitter;
+use crate::output::figure::{Better, Figure, Unit};
+use crate::output::report::Report;
+use crate::output::scene::{Lost, Scene};
+use crate::output::table::{Column, Row, Table, thousands};
 use crate::stats::latency::{Latency, Summary};
 use crate::stats::meter::Round;
 use crate::stats::rounds::{Ratio, Series, Spent};
-
-/// A result, with all that is needed to believe it.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// What was measured, in words.
-    pub what: String,
-    /// What was measured, in numbers.
-    pub settings: Settings,
-    /// Where, and how quietly.
-    pub scene: Scene,
-    /// One entry per contender, in the order they were named.
-    pub contenders: Vec<ContenderReport>,
-    /// The quotients between them.
-    pub ratios: Vec<RatioReport>,
-    /// What their sides had the device do.
-    pub spent: Vec<Spent>,
-}
 
 /// The result of one contender.
 #[derive(Debug, Clone, Serialize)]
@@ -45,18 +33,12 @@ pub struct ContenderReport {
     pub preempted: u64,
     /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
-    /// Every sample, and those of each round.
+    /// Every sample; none when round trips were only counted.
     #[serde(skip)]
-    pub samples: Samples,
-}
-
-/// Round trips that were timed; without samples when they were only counted.
-#[derive(Debug, Clone)]
-pub struct Samples {
-    /// All.
-    pub all: Latency,
-    /// Of each round.
-    pub rounds: Vec<Latency>,
+    pub latency: Latency,
+    /// The samples of each round.
+    #[serde(skip)]
+    pub latencies: Vec<Latency>,
 }
 
 /// One round.
@@ -74,34 +56,6 @@ pub struct RoundReport {
     pub preempted: u64,
 }
 
-/// The quotient of two contenders.
-#[derive(Debug, Clone, Serialize)]
-pub struct RatioReport {
-    /// The one above the line.
-    pub of: &'static str,
-    /// The one below.
-    pub to: &'static str,
-    /// Of which figure: `median` of round trips, or `rate`.
-    pub figure: &'static str,
-    /// Median of the rounds of one over median of the rounds of the other.
-    pub value: f64,
-    /// Median of the quotients of neighbouring rounds.
-    pub paired: f64,
-    /// Lowest quotient of neighbouring rounds.
-    pub low: f64,
-    /// Highest quotient of neighbouring rounds.
-    pub high: f64,
-    /// What `of` takes more than `to`, in nanoseconds and per side: half the difference of the
-    /// medians.
-    pub added_per_side_ns: Option<f64>,
-    /// The quotients of neighbouring rounds, in order.
-    #[serde(skip)]
-    pub rounds: Vec<f64>,
-    /// Round trips of both.
-    #[serde(skip)]
-    pub samples: u64,
-}
-
 impl ContenderReport {
     /// Sums a series up, of round trips that carry so many bytes of data both ways together.
     pub fn new(series: &Series, data_len: usize) -> ContenderReport {
@@ -116,10 +70,8 @@ impl ContenderReport {
             data_gb_per_s: series.rate() * data_len as f64 / 1e9,
             preempted: series.preempted(),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
-            samples: Samples {
-                rounds: series.rounds.iter().map(|round| round.latency.clone()).collect(),
-                all: latency,
-            },
+            latencies: series.rounds.iter().map(|round| round.latency.clone()).collect(),
+            latency,
         }
     }
 
@@ -130,107 +82,17 @@ impl ContenderReport {
 
     /// How often it lost its core.
     pub fn lost(&self) -> Lost {
-        Lost::of_rounds(self.name, self.rounds.iter().map(|one| (one.elapsed_ns, one.preempted)))
-    }
-}
-
-impl RoundReport {
-    /// Sums a round up.
-    pub fn new(round: &Round) -> RoundReport {
-        RoundReport {
-            median_ns: (round.latency.count() > 0).then(|| round.latency.median_ns()),
-            rate: round.rate(),
-            completed: round.completed,
-            elapsed_ns: round.elapsed_ns,
-            preempted: round.preempted,
-        }
-    }
-}
-
-impl RatioReport {
-    /// The quotient of the median round trips.
-    pub fn of_medians(of: &Series, to: &Series) -> RatioReport {
-        let ratio = Ratio::new(of, to, |round| round.latency.median_ns());
-        let added = (of.median_ns() - to.median_ns()) / 2.0;
-        RatioReport::new(of, to, "median", ratio, Some(added))
+        Lost::new(self.name, self.rounds.iter().map(|one| (one.elapsed_ns, one.preempted)))
     }
 
-    /// The quotient of the rates.
-    pub fn of_rates(of: &Series, to: &Series) -> RatioReport {
-        RatioReport::new(of, to, "rate", Ratio::new(of, to, Round::rate), None)
-    }
-
-    fn new(
-        of: &Series,
-        to: &Series,
-        figure: &'static str,
-        ratio: Ratio,
-        added_per_side_ns: Option<f64>,
-    ) -> RatioReport {
-        let Ratio { value, paired, low, high, rounds } = ratio;
-        let completed = |of: &Series| of.rounds.iter().map(|round| round.completed).sum::<u64>();
-        RatioReport {
-            of: of.name,
-            to: to.name,
-            figure,
-            value,
-            paired,
-            low,
-            high,
-            added_per_side_ns,
-            rounds,
-            samples: completed(of) + completed(to),
-        }
-    }
-}
-
-impl Outcome for Report {
-    fn mode(&self) -> &str {
-        self.settings.mode
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        json!(self.settings)
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let contenders = self.contenders.iter().flat_map(ContenderReport::figures);
-        let ratios = self.ratios.iter().flat_map(RatioReport::figures);
-        contenders.chain(ratios).chain(self.spent.iter().flat_map(spent)).collect()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        let timed = self.contenders.iter().filter(|one| one.round_trip.is_some());
-        timed.map(|one| Distribution { name: one.name.into(), latency: &one.samples.all }).collect()
-    }
-
-    fn table(&self) -> String {
-        super::table::table(self)
-    }
-
-    fn detail(&self) -> Value {
-        let Report { contenders, ratios, spent, .. } = self;
-        json!({ "contenders": contenders, "ratios": ratios, "spent": spent })
-    }
-}
-
-impl ContenderReport {
     /// Its numbers, and those of its rounds.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         if let Some(median_ns) = self.median_ns {
-            let Samples { all, rounds } = &self.samples;
-            figures = Figure::round_trips(self.name, all, &rounds.iter().collect::<Vec<_>>());
+            let latencies: Vec<&Latency> = self.latencies.iter().collect();
+            figures = Figure::round_trips(self.name, &self.latency, &latencies);
             let medians = self.rounds.iter().filter_map(|round| round.median_ns).collect();
-            let count = all.count();
+            let count = self.latency.count();
             let median = Figure::new(self.name, "round_trip.median", median_ns, Unit::Ns, count);
             figures.push(median.rounds(medians));
         }
@@ -250,30 +112,73 @@ impl ContenderReport {
     }
 }
 
-impl RatioReport {
-    /// The quotient of all rounds, and what neighbouring rounds say of it.
-    pub fn figures(&self) -> Vec<Figure> {
-        let of = format!("{}/{}", self.of, self.to);
-        let better = if self.figure == "median" { Better::Lower } else { Better::Higher };
-        let figure = |part: &str, value: f64| {
-            let name = format!("ratio.{}{part}", self.figure);
-            Figure::new(&of, name, value, Unit::Ratio, self.samples).better(better)
-        };
-        let mut figures = vec![
-            figure("", self.value).rounds(self.rounds.clone()),
-            figure(".paired", self.paired).rounds(self.rounds.clone()),
-            figure(".lowest", self.low),
-            figure(".highest", self.high),
-        ];
-        let added = self.added_per_side_ns;
-        figures
-            .extend(added.map(|ns| Figure::new(&of, "added_per_side", ns, Unit::Ns, self.samples)));
-        figures
+impl RoundReport {
+    /// Sums a round up.
+    pub fn new(round: &Round) -> RoundReport {
+        RoundReport {
+            median_ns: (round.latency.count() > 0).then(|| round.latency.median_ns()),
+            rate: round.rate(),
+            completed: round.completed,
+            elapsed_ns: round.elapsed_ns,
+            preempted: round.preempted,
+        }
     }
 }
 
+/// Sums a run up.
+pub(super) fn report(
+    plan: &Plan,
+    notes: Vec<String>,
+    series: &[Series],
+    spent: &[Spent],
+    jitters: [[Jitter; 2]; 2],
+) -> Report {
+    let Shape { request_data, reply_data, .. } = plan.load.shape;
+    let contenders: Vec<ContenderReport> =
+        series.iter().map(|one| ContenderReport::new(one, request_data + reply_data)).collect();
+    let ratios = ratios(plan, series);
+    let lost: Vec<Lost> = contenders.iter().map(ContenderReport::lost).collect();
+    let scene = Scene::new(plan.cores, notes, jitters, &lost);
+    let mut figures: Vec<Figure> = contenders.iter().flat_map(ContenderReport::figures).collect();
+    figures.extend(ratios.iter().flat_map(Figure::ratio));
+    figures.extend(spent.iter().flat_map(spent_figures));
+    let (what, settings) = (plan.sentence(), json!(plan.settings()));
+    let mut report = Report::new(plan.kind.name(), what, settings, scene, figures);
+    let [call, reply] = plan.on_wire();
+    report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
+    for one in contenders.iter().filter(|one| one.round_trip.is_some()) {
+        report.samples(one.name, &one.latency);
+    }
+    for (title, name) in [("round trip", "round_trip"), ("half of it", "half_round_trip")] {
+        let timed = contenders.iter().filter_map(|one| Some((one.name, one.round_trip?)));
+        let rows: Vec<(&str, Summary)> = timed.collect();
+        if !rows.is_empty() {
+            report.block(round_trips(title, name, &rows, &report.figures));
+        }
+    }
+    report.block(rates(&contenders));
+    if !ratios.is_empty() {
+        report.block(ratio_table(&ratios, plan.rounds));
+    }
+    if !spent.is_empty() {
+        report.block(spent_table(spent));
+    }
+    report.detail(json!({ "contenders": contenders, "ratios": ratios, "spent": spent }));
+    report
+}
+
+/// Each contender against each that was named before it, the last one first.
+fn ratios(plan: &Plan, series: &[Series]) -> Vec<Ratio> {
+    let ratio = if plan.is_timed() { Ratio::of_medians } else { Ratio::of_rates };
+    let mut ratios = Vec::new();
+    for (index, of) in series.iter().enumerate().rev() {
+        ratios.extend(series[..index].iter().map(|to| ratio(of, to)));
+    }
+    ratios
+}
+
 /// What a side had the device do for each round trip.
-fn spent(spent: &Spent) -> Vec<Figure> {
+fn spent_figures(spent: &Spent) -> Vec<Figure> {
     let Spent { name, side, round_trips, doorbells, sends, completions } = *spent;
     let parts = [("doorbells", doorbells), ("sends", sends), ("completions", completions)];
     let figure = |(part, value)| {
@@ -283,56 +188,100 @@ fn spent(spent: &Spent) -> Vec<Figure> {
     parts.map(figure).to_vec()
 }
 
+/// Times by percentile: in microseconds if one of the medians is long.
+fn round_trips(title: &str, name: &str, rows: &[(&str, Summary)], figures: &[Figure]) -> Table {
+    let half = if name == "round_trip" { 1.0 } else { 0.5 };
+    let slow = rows.iter().any(|(_, summary)| summary.p50_ns * half >= 100_000.0);
+    let (unit, scale) = if slow { ("us", 1e3) } else { ("ns", 1.0) };
+    let columns = PARTS.map(|(whole, of_half, head, digits)| {
+        let part = if half == 1.0 { whole } else { of_half };
+        match head {
+            "samples" => Column::samples(head, part),
+            _ => Column::scaled(head, part, scale, digits),
+        }
+    });
+    let rows: Vec<Row> = rows.iter().map(|(name, _)| Row::of(name)).collect();
+    Table::of(&[&format!("{title}, {unit}")], &rows, &columns, figures)
+}
+
+fn rates(contenders: &[ContenderReport]) -> Table {
+    let heads = ["per second", "median", "lowest", "highest", "data, GB/s", "samples"];
+    let mut table = Table::new(&[0], heads);
+    for one in contenders {
+        let rates = || one.rounds.iter().map(|round| round.rate);
+        let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+        let [median, low, high] = [one.rate, low, high].map(thousands);
+        let data = format!("{:.3}", one.data_gb_per_s);
+        table.row([one.name.to_owned(), median, low, high, data, one.completed().to_string()]);
+    }
+    table
+}
+
+fn ratio_table(ratios: &[Ratio], rounds: u32) -> Table {
+    let of = format!("of {rounds} rounds");
+    let mut table =
+        Table::new(&[0, 5], ["ratio of medians", &of, "paired", "lowest", "highest", ""]);
+    for ratio in ratios {
+        let Ratio { of, to, figure, value, paired, low, high, .. } = ratio;
+        let values = [value, paired, low, high].map(|value| format!("{value:.3}"));
+        let added = ratio.added_per_side_ns;
+        let added = added.map_or_else(String::new, |added| format!("{added:+.0} ns per side"));
+        table.row([format!("{of} / {to}, {figure}")].into_iter().chain(values).chain([added]));
+    }
+    table
+}
+
+fn spent_table(spent: &[Spent]) -> Table {
+    let heads = ["for each round trip", "doorbells", "Sends", "completions", "samples"];
+    let mut table = Table::new(&[0], heads);
+    for Spent { name, side, doorbells, sends, completions, round_trips } in spent {
+        let counts = [doorbells, sends, completions].map(|count| format!("{count:.3}"));
+        let ends = [round_trips.to_string()];
+        table.row([format!("{name}, {side}")].into_iter().chain(counts).chain(ends));
+    }
+    table
+}
+
+/// The parts of a distribution that are shown: figures of the whole and of the half, and digits.
+const PARTS: [(&str, &str, &str, usize); 8] = [
+    ("round_trip.p50", "half_round_trip.p50", "p50", 0),
+    ("round_trip.p90", "half_round_trip.p90", "p90", 0),
+    ("round_trip.p99", "half_round_trip.p99", "p99", 0),
+    ("round_trip.p99.9", "half_round_trip.p99.9", "p99.9", 0),
+    ("round_trip.p99.99", "half_round_trip.p99.99", "p99.99", 0),
+    ("round_trip.max", "half_round_trip.max", "max", 0),
+    ("round_trip.mean", "half_round_trip.mean", "mean", 1),
+    ("round_trip.p50", "half_round_trip.p50", "samples", 0),
+];
+
 #[cfg(test)]
 mod tests {
+    use super::super::args::Contest;
     use super::*;
-    use crate::device::cores::CorePair;
-    use crate::device::jitter::Jitter;
-    use crate::output::json;
 
-    fn series(name: &'static str, times_ns: &[u64], preempted: u64) -> Series {
-        let round = |ns: &u64| {
-            let mut latency = Latency::new();
-            latency.record(*ns);
-            Round { latency, completed: 1, elapsed_ns: 1_000_000_000, preempted }
+    fn series(name: &'static str, times_ns: &[u64]) -> Series {
+        let round = |ns: &u64| Round {
+            latency: Latency::of([*ns]),
+            completed: 1,
+            elapsed_ns: 1_000_000_000,
+            preempted: 0,
         };
         Series { name, rounds: times_ns.iter().map(round).collect() }
     }
 
-    fn report(series: &[Series], ratios: Vec<RatioReport>) -> Report {
-        let cores = CorePair { client: 0, server: 1 };
+    /// The report of an echo of 64 bytes; `None` on a machine with one core, which has no plan.
+    fn summed(series: &[Series]) -> Option<Report> {
+        let plan = Contest::parse("lat").expect("it parses").plan().ok()?;
         let quiet =
             Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
-        Report {
-            what: "floor: echo of 64 bytes".into(),
-            settings: Settings {
-                mode: "floor",
-                op: "echo",
-                placement: "inline",
-                continuation: true,
-                touch: "lines",
-                request_data_bytes: 64,
-                reply_data_bytes: 64,
-                request_wire_bytes: 136,
-                reply_wire_bytes: 120,
-                request_transmissions: 1,
-                reply_transmissions: 1,
-                window: 1,
-                connections: 1,
-                cores,
-                rounds: 2,
-                warm_up: 0,
-            },
-            scene: Scene::new(cores, vec!["pages of 4 KiB".into()], [[quiet; 2]; 2], &[]),
-            contenders: series.iter().map(|one| ContenderReport::new(one, 128)).collect(),
-            ratios,
-            spent: vec![Spent::new("raw", "client", [4, 16, 17], 16)],
-        }
+        let spent = [Spent::new("raw", "client", [4, 16, 17], 16)];
+        Some(report(&plan, vec!["pages of 4 KiB".into()], series, &spent, [[quiet; 2]; 2]))
     }
 
     #[test]
     fn the_table_labels_whole_and_half_round_trips() {
-        let table = report(&[series("floor", &[300, 300], 0)], Vec::new()).table();
+        let Some(report) = summed(&[series("floor", &[300, 300])]) else { return };
+        let table = report.text();
         let row = |title: &str| {
             let mut lines = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
             lines.next().unwrap_or_default().split_whitespace().nth(1).map(str::to_owned)
@@ -345,17 +294,19 @@ mod tests {
 
     #[test]
     fn the_ratio_and_what_a_side_adds_are_printed() {
-        let all = [series("floor", &[300, 300], 0), series("raw", &[360, 360], 0)];
-        let ratio = RatioReport::of_medians(&all[1], &all[0]);
+        let all = [series("floor", &[300, 300]), series("raw", &[360, 360])];
+        let ratio = Ratio::of_medians(&all[1], &all[0]);
         assert_eq!((ratio.value, ratio.added_per_side_ns), (1.2, Some(30.0)));
-        let table = report(&all, vec![ratio]).table();
+        let Some(report) = summed(&all) else { return };
+        let table = report.text();
         assert!(table.contains("raw / floor, median") && table.contains("1.200"), "{table}");
         assert!(table.contains("+30 ns per side"), "{table}");
     }
 
     #[test]
     fn what_the_device_had_to_do_is_printed_by_round_trip() {
-        let table = report(&[series("raw", &[300], 0)], Vec::new()).table();
+        let Some(report) = summed(&[series("raw", &[300])]) else { return };
+        let table = report.text();
         let row = table.lines().find(|line| line.starts_with("raw, client")).unwrap_or_default();
         let figures: Vec<&str> = row.split_whitespace().skip(2).collect();
         assert_eq!(figures, ["0.250", "1.000", "1.062", "16"], "{table}");
@@ -363,9 +314,8 @@ mod tests {
 
     #[test]
     fn json_has_every_figure_under_its_name() {
-        let all = [series("floor", &[300, 301], 0)];
-        let json = serde_json::from_str::<Value>(&json::text(&report(&all, Vec::new())));
-        let json = json.expect("a report is plain data");
+        let Some(report) = summed(&[series("floor", &[300, 301])]) else { return };
+        let json: serde_json::Value = serde_json::from_str(&report.json()).expect("plain data");
         let contender = &json["contenders"][0];
         assert_eq!(contender["name"], "floor");
         assert_eq!(contender["round_trip"]["max_ns"], 301.0);
@@ -378,7 +328,7 @@ mod tests {
 
     #[test]
     fn slow_round_trips_are_shown_in_microseconds() {
-        let table = report(&[series("floor", &[250_000], 0)], Vec::new()).table();
-        assert!(table.contains("round trip, us"), "{table}");
+        let Some(report) = summed(&[series("floor", &[250_000])]) else { return };
+        assert!(report.text().contains("round trip, us"), "{}", report.text());
     }
 }

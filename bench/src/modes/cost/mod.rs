@@ -8,9 +8,9 @@
 //! What is counted where does not slow down or change what is counted elsewhere, and none of it is
 //! a time: a busy machine gives the same figures, but for context switches.
 
-pub mod calls;
-pub mod kernel;
-pub mod locked;
+mod calls;
+mod kernel;
+mod locked;
 mod report;
 
 use std::hint::black_box;
@@ -20,16 +20,18 @@ use std::{env, fs, process};
 use rpcrdma_engine::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
 
-pub use report::{CostReport, InstructionCount, Side};
+use report::{Counted, InstructionCount, Side};
 
 use crate::alloc::{self, Allocations};
 use crate::args::{LengthArgs, OutputArgs, Over};
 use crate::contenders::rpc::Rpc;
-use crate::device::jitter;
-use crate::device::site::{Fabrics, Site};
-use crate::device::verbs::Device;
+use crate::device::at_site;
+use crate::device::jitter::{self, PROBE_TIME};
+use crate::device::site::Site;
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Kind, PROBE_TIME, Plan, PlanArgs};
+use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
+use crate::output::report::Report;
+use crate::output::scene::Scene;
 use crate::output::session::Session;
 use crate::stats::meter::{End, Quota};
 use calls::{Calls, Place, mark};
@@ -73,23 +75,18 @@ pub enum Inside {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<CostReport, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let length = LengthArgs {
         seconds: None,
         iterations: Some(args.iterations),
         warm_up: Some(args.warm_up),
         rounds: 1,
     };
-    let of_plan =
-        PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
-    let plan = Plan::new(Kind::Rate, &of_plan)?;
+    let plan = Plan::new(Kind::Rate, &PlanArgs::new(&args.contest, &length))?;
     let what = format!("cost: {}, {} calls counted", plan.calls(), args.iterations);
     session.announce(&what)?;
     let device = &args.contest.device;
-    match device.provider {
-        Over::Fabric => measure_on(&Fabrics::new(&plan.config), &plan, args, what),
-        Over::Verbs => measure_on(&Device::open(device, &plan.config)?, &plan, args, what),
-    }
+    at_site!(device, &plan.config, open, |site| measure_on(site, &plan, args, what))
 }
 
 fn measure_on<S: Site>(
@@ -97,7 +94,7 @@ fn measure_on<S: Site>(
     plan: &Plan,
     args: &Args,
     what: String,
-) -> Result<CostReport, BenchError> {
+) -> Result<Report, BenchError> {
     // Nobody looks at the jitter of a part that another program watches.
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
@@ -111,7 +108,9 @@ fn measure_on<S: Site>(
     let (strace, callgrind) = others(args, plan);
     let after = jitter::probe(plan.cores, probe_time)?;
     let notes = site.notes().into_iter().chain(rpc.notes()).collect();
-    Ok(CostReport::new(what, plan, notes, [before, after], sides, strace, callgrind))
+    let scene = Scene::new(plan.cores, notes, [before, after], &[]);
+    let counted = Counted { sides, system_calls: strace, instructions: callgrind };
+    Ok(counted.report(plan, what, scene))
 }
 
 /// What this process counts itself: both sides on their threads.
@@ -288,26 +287,18 @@ a run of its own; without them those figures are missing, and the table says so.
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::{Cli, Mode};
+    use crate::testing::parsed;
 
-    pub(super) fn parsed(options: &str) -> (Args, Plan) {
-        let words = ["rpcrdma-bench"].into_iter().chain(options.split_whitespace());
-        let Mode::Cost(args) = Cli::try_parse_from(words).expect("it parses").mode() else {
-            panic!("another mode")
-        };
+    pub(super) fn plan(args: &Args) -> Plan {
         let length = LengthArgs {
             seconds: None,
             iterations: Some(args.iterations),
             warm_up: None,
             rounds: 1,
         };
-        let of_plan =
-            PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
-        let plan = Plan::new(Kind::Rate, &of_plan).expect("the options fit together");
-        (args, plan)
+        let plan = Plan::new(Kind::Rate, &PlanArgs::new(&args.contest, &length));
+        plan.expect("the options fit together")
     }
 
     #[test]
@@ -316,14 +307,17 @@ mod tests {
             return;
         }
         for options in [
-            "cost",
-            "cost --op write -s 8192 -p send -w 4 -k 2 --touch all",
-            "cost --op echo --size 64 --reply 900 --idle block --hold 50us --profile latency",
-            "cost --op read -s 64KiB --placement send --continuation off --cores 0,1",
+            "",
+            "--op write -s 8192 -p send -w 4 -k 2 --touch all",
+            "--op echo --size 64 --reply 900 --idle block --hold 50us --profile latency",
+            "--op read -s 64KiB --placement send --continuation off --cores 0,1",
         ] {
-            let (args, plan) = parsed(options);
+            let args: Args = parsed(options);
+            let plan = self::plan(&args);
             let words = words(&args, &plan, "strace", 10, 20).expect("all is text");
-            let (inner, same) = parsed(&words.join(" "));
+            assert_eq!(words[0], "cost");
+            let inner: Args = parsed(&words[1..].join(" "));
+            let same = self::plan(&inner);
             assert_eq!(inner.inside, Some(Inside::Strace));
             assert_eq!((inner.warm_up, inner.iterations), (10, 20));
             assert_eq!((same.load, same.config, same.cores), (plan.load, plan.config, plan.cores));

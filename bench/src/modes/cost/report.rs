@@ -1,7 +1,5 @@
 //! What an RPC costs, as figures and as a table.
 
-use std::fmt::Write as _;
-
 use rpcrdma_engine::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
@@ -10,9 +8,11 @@ use super::SIDES;
 use super::calls::Calls;
 use super::kernel::Kernel;
 use crate::alloc::Allocations;
-use crate::device::jitter::Jitter;
-use crate::modes::contest::{Plan, Settings};
-use crate::output::outcome::{Better, Distribution, Figure, Outcome, Scene, Unit, line};
+use crate::modes::contest::{Plan, settings_of};
+use crate::output::figure::{Better, Figure, Unit};
+use crate::output::report::Report;
+use crate::output::scene::Scene;
+use crate::output::table::Table;
 
 /// What one side has done for some calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,121 +62,101 @@ pub struct InstructionCount {
     pub locked: Result<u64, String>,
 }
 
-/// What an RPC costs both sides.
+/// What was counted, of client and server, or why it was not.
 #[derive(Debug, Clone)]
-pub struct CostReport {
-    what: String,
-    settings: Settings,
-    scene: Scene,
-    /// Client and server.
-    sides: [Side; 2],
-    system_calls: Result<[Calls; 2], String>,
-    instructions: Result<[InstructionCount; 2], String>,
+pub struct Counted {
+    /// By this process.
+    pub sides: [Side; 2],
+    /// By strace.
+    pub system_calls: Result<[Calls; 2], String>,
+    /// By callgrind.
+    pub instructions: Result<[InstructionCount; 2], String>,
 }
 
-/// A row of the table: a figure of each side, or why there is none.
+/// A figure of each side, and the calls that it is over; or why there is none.
+type Both = Result<[(f64, u64); 2], String>;
+
+/// A row of the table.
 struct Row {
     name: &'static str,
     unit: Unit,
     by: &'static str,
-    /// The figure of each side, and the calls that it is over.
-    values: Result<[(f64, u64); 2], String>,
+    values: Both,
 }
 
-impl CostReport {
-    /// Sums a run up.
-    pub(super) fn new(
-        what: String,
-        plan: &Plan,
-        notes: Vec<String>,
-        jitters: [[Jitter; 2]; 2],
-        sides: [Side; 2],
-        system_calls: Result<[Calls; 2], String>,
-        instructions: Result<[InstructionCount; 2], String>,
-    ) -> CostReport {
-        let scene = Scene::new(plan.cores, notes, jitters, &[]);
-        let settings = Settings { mode: MODE, ..plan.settings() };
-        CostReport { what, settings, scene, sides, system_calls, instructions }
+impl Counted {
+    /// Sums the run up.
+    pub fn report(&self, plan: &Plan, what: String, scene: Scene) -> Report {
+        let rows = self.rows();
+        let figures = rows.iter().flat_map(Row::figures).collect();
+        let settings = settings_of(plan, "cost", json!({}));
+        let mut report = Report::new("cost", what, settings, scene, figures);
+        let mut table = Table::new(&[0, 4], ["per RPC", "client", "server", "calls", "counted by"]);
+        rows.iter().for_each(|row| table.row(row.cells()));
+        report.block(table);
+        report.block(self.names());
+        let why =
+            |row: &Row| Some(json!({ "figure": row.name, "why": row.values.as_ref().err()? }));
+        let missing: Vec<Value> = rows.iter().filter_map(why).collect();
+        let names = self.system_calls.as_ref().ok();
+        let names = names.map(|[client, server]| json!({ "client": client, "server": server }));
+        report.detail(json!({ "missing": missing, "system_calls": names }));
+        report
     }
 
     fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
         let (calls, each) = (Unit::PerCall, Unit::Instructions);
-        let callgrind = |of: fn(&Count) -> u64| {
-            let sides = self.instructions.as_ref().map_err(String::clone)?;
-            Ok([&sides[0], &sides[1]].map(|side| per_call(of(&side.count), side.calls)))
+        let callgrind = |of: fn(&InstructionCount) -> Result<u64, String>| -> Both {
+            let [client, server] = self.instructions.as_ref().map_err(String::clone)?;
+            let of = |side: &InstructionCount| of(side).map(|count| per_call(count, side.calls));
+            Ok([of(client)?, of(server)?])
         };
-        rows.push(Row::new("instructions", each, CALLGRIND, callgrind(|count| count.own)));
-        rows.push(Row::new(
-            "library_instructions",
-            each,
-            CALLGRIND,
-            callgrind(|count| count.library),
-        ));
-        rows.push(Row::new(
-            "library_calls",
-            calls,
-            CALLGRIND,
-            callgrind(|count| count.library_calls),
-        ));
-        rows.push(Row::new("locked_instructions", each, CALLGRIND, self.locked()));
-        rows.push(Row::new("system_calls", calls, "strace", self.system_calls()));
-        let here = |of: fn(&Side) -> u64| {
-            Ok([&self.sides[0], &self.sides[1]].map(|side| per_call(of(side), side.calls)))
+        let here = |of: fn(&Side) -> u64| -> Both {
+            Ok(self.sides.map(|side| per_call(of(&side), side.calls)))
         };
-        let mut put = |name, by, of| rows.push(Row::new(name, calls, by, here(of)));
-        put("allocations", "allocator", |side| side.allocations.made);
-        put("frees", "allocator", |side| side.allocations.freed);
-        put("allocated_bytes", "allocator", |side| side.allocations.bytes);
-        put("page_faults", "kernel", |side| side.kernel.faults);
-        put("waits", "kernel", |side| side.kernel.waited);
-        put("preemptions", "kernel", |side| side.kernel.preempted);
-        put("doorbells", "shard", |side| side.doorbells);
-        put("sends", "shard", |side| side.sends);
-        put("completions", "shard", |side| side.completions);
-        rows
+        let row = |name, unit, by, values| Row { name, unit, by, values };
+        let own = callgrind(|side| Ok(side.count.own));
+        let library = callgrind(|side| Ok(side.count.library));
+        let library_calls = callgrind(|side| Ok(side.count.library_calls));
+        let locked = callgrind(|side| side.locked.clone());
+        vec![
+            row("instructions", each, CALLGRIND, own),
+            row("library_instructions", each, CALLGRIND, library),
+            row("library_calls", calls, CALLGRIND, library_calls),
+            row("locked_instructions", each, CALLGRIND, locked),
+            row("system_calls", calls, "strace", self.system_calls()),
+            row("allocations", calls, ALLOCATOR, here(|side| side.allocations.made)),
+            row("frees", calls, ALLOCATOR, here(|side| side.allocations.freed)),
+            row("allocated_bytes", calls, ALLOCATOR, here(|side| side.allocations.bytes)),
+            row("page_faults", calls, "kernel", here(|side| side.kernel.faults)),
+            row("waits", calls, "kernel", here(|side| side.kernel.waited)),
+            row("preemptions", calls, "kernel", here(|side| side.kernel.preempted)),
+            row("doorbells", calls, "shard", here(|side| side.doorbells)),
+            row("sends", calls, "shard", here(|side| side.sends)),
+            row("completions", calls, "shard", here(|side| side.completions)),
+        ]
     }
 
-    fn locked(&self) -> Result<[(f64, u64); 2], String> {
-        let sides = self.instructions.as_ref().map_err(String::clone)?;
-        let of = |side: &InstructionCount| {
-            let locked = side.locked.as_ref().map_err(String::clone)?;
-            Ok::<_, String>(per_call(*locked, side.calls))
-        };
-        Ok([of(&sides[0])?, of(&sides[1])?])
-    }
-
-    fn system_calls(&self) -> Result<[(f64, u64); 2], String> {
+    fn system_calls(&self) -> Both {
         let sides = self.system_calls.as_ref().map_err(String::clone)?;
         let of = |index: usize| per_call(sides[index].values().sum(), self.sides[index].calls);
         Ok([of(0), of(1)])
     }
 
     /// The system calls by name, most frequent first; nothing where there are none.
-    fn write_names(&self, out: &mut String) {
-        let Ok(sides) = &self.system_calls else { return };
-        for (side, calls) in SIDES.iter().zip(sides).filter(|(_, calls)| !calls.is_empty()) {
+    fn names(&self) -> String {
+        let Ok(sides) = &self.system_calls else { return String::new() };
+        let line = |(side, calls): (&&str, &Calls)| {
             let mut calls: Vec<(&String, &u64)> = calls.iter().collect();
             calls.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-            let mut names = String::new();
-            for (name, count) in calls {
-                write!(names, " {name} {count}").expect("writing to a string does not fail");
-            }
-            line(out, format_args!("system calls of the {side}:{names}"));
-        }
+            let names = calls.iter().map(|(name, count)| format!(" {name} {count}"));
+            format!("system calls of the {side}:{}\n", names.collect::<String>())
+        };
+        SIDES.iter().zip(sides).filter(|(_, calls)| !calls.is_empty()).map(line).collect()
     }
 }
 
 impl Row {
-    fn new(
-        name: &'static str,
-        unit: Unit,
-        by: &'static str,
-        values: Result<[(f64, u64); 2], String>,
-    ) -> Row {
-        Row { name, unit, by, values }
-    }
-
     fn figures(&self) -> Vec<Figure> {
         let Ok(values) = &self.values else { return Vec::new() };
         let figure = |(side, (value, calls)): (&&str, &(f64, u64))| {
@@ -185,68 +165,16 @@ impl Row {
         SIDES.iter().zip(values).map(figure).collect()
     }
 
-    fn write(&self, out: &mut String) {
-        let Row { name, by, .. } = self;
-        let name = name.replace('_', " ");
+    fn cells(&self) -> [String; 5] {
+        let name = self.name.replace('_', " ");
+        let none = || "-".to_owned();
         match &self.values {
-            Ok([(client, calls), (server, _)]) => line(
-                out,
-                format_args!("{name:<22}{client:>12.3}{server:>12.3}   {by}, {calls} calls"),
-            ),
-            Err(why) => line(out, format_args!("{name:<22}{:>12}{:>12}   {why}", "-", "-")),
+            Ok([(client, calls), (server, _)]) => {
+                let [client, server] = [client, server].map(|value| format!("{value:.3}"));
+                [name, client, server, calls.to_string(), self.by.to_owned()]
+            }
+            Err(why) => [name, none(), none(), none(), why.clone()],
         }
-    }
-}
-
-impl Outcome for CostReport {
-    fn mode(&self) -> &str {
-        MODE
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        json!(self.settings)
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        self.rows().iter().flat_map(Row::figures).collect()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        Vec::new()
-    }
-
-    fn table(&self) -> String {
-        let mut out = String::new();
-        self.scene.write_head(&mut out);
-        line(&mut out, format_args!(""));
-        line(
-            &mut out,
-            format_args!("{:<22}{:>12}{:>12}   counted by", "per RPC", "client", "server"),
-        );
-        self.rows().iter().for_each(|row| row.write(&mut out));
-        self.write_names(&mut out);
-        self.scene.write_noise(&mut out);
-        out
-    }
-
-    fn detail(&self) -> Value {
-        let missing: Vec<Value> = self
-            .rows()
-            .iter()
-            .filter_map(|row| {
-                row.values.as_ref().err().map(|why| json!({"figure": row.name, "why": why}))
-            })
-            .collect();
-        let names = self.system_calls.as_ref().ok();
-        json!({ "missing": missing, "system_calls": names.map(|[client, server]| json!({"client": client, "server": server})) })
     }
 }
 
@@ -255,12 +183,14 @@ fn per_call(count: u64, calls: u64) -> (f64, u64) {
     (count as f64 / calls.max(1) as f64, calls)
 }
 
-const MODE: &str = "cost";
 const CALLGRIND: &str = "callgrind";
+const ALLOCATOR: &str = "allocator";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::cores::CorePair;
+    use crate::device::jitter::Jitter;
 
     fn side(calls: u64) -> Side {
         let before = Snapshot { doorbells: 10, sent: 20, completions: 30, ..Snapshot::default() };
@@ -270,27 +200,23 @@ mod tests {
         Side::new(calls, allocations, kernel, &before, &after)
     }
 
-    fn report(system_calls: Result<[Calls; 2], String>) -> Option<CostReport> {
-        let cores = crate::device::cores::CorePair::choose(None).ok()?;
+    fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {
+        let cores = CorePair::choose(None).ok()?;
         let jitter = Jitter { core: 0, gaps_per_second: 0.0, longest_ns: 0, lost_share: 0.0 };
         let instructions = [1, 2].map(|side| InstructionCount {
             calls: 10,
             count: Count { own: 1000 * side, library: 50, library_calls: 20 },
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
-        let (_, plan) = super::super::tests::parsed("cost");
-        Some(CostReport {
-            what: "cost".into(),
-            settings: plan.settings(),
-            scene: Scene::new(cores, Vec::new(), [[jitter; 2]; 2], &[]),
-            sides: [side(32); 2],
-            system_calls,
-            instructions: Ok(instructions),
-        })
+        let plan = super::super::tests::plan(&crate::testing::parsed(""));
+        let scene = Scene::new(cores, Vec::new(), [[jitter; 2]; 2], &[]);
+        let counted =
+            Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
+        Some(counted.report(&plan, "cost".into(), scene))
     }
 
-    fn value(report: &CostReport, id: &str) -> Option<f64> {
-        report.figures().iter().find(|figure| figure.id() == id).map(|figure| figure.value)
+    fn value(report: &Report, id: &str) -> Option<f64> {
+        report.figures.iter().find(|figure| figure.id() == id).map(|figure| figure.value)
     }
 
     #[test]
@@ -317,9 +243,9 @@ mod tests {
         let Some(report) = report(Err("strace is missing".into())) else { return };
         assert_eq!(value(&report, "client.system_calls"), None);
         assert_eq!(value(&report, "client.locked_instructions"), None, "half of it is not told");
-        let table = report.table();
+        let table = report.text();
         assert!(table.contains("strace is missing") && table.contains("unknown"), "{table}");
-        assert_eq!(report.detail()["missing"][1]["figure"], "system_calls");
+        assert_eq!(report.detail["missing"][1]["figure"], "system_calls");
     }
 
     #[test]
@@ -328,7 +254,7 @@ mod tests {
         let Some(report) = report(Ok([Calls::new(), calls])) else { return };
         assert_eq!(value(&report, "server.system_calls"), Some(4.0 / 32.0));
         assert_eq!(value(&report, "client.system_calls"), Some(0.0));
-        let table = report.table();
+        let table = report.text();
         assert!(table.contains("system calls of the server: ppoll 3 futex 1"), "{table}");
         assert!(!table.contains("system calls of the client"), "{table}");
     }

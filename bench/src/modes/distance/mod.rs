@@ -19,20 +19,19 @@ use std::time::Duration;
 
 use rpcrdma_engine::Fabric;
 
-pub use self::report::{Count, DistanceReport, Measured};
-pub use self::way::Way;
-
 use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{self, PerCall, Rpc};
 use crate::device::cores::CorePair;
-use crate::device::jitter;
+use crate::device::jitter::{self, PROBE_TIME};
 use crate::error::BenchError;
-use crate::modes::contest::PROBE_TIME;
+use crate::output::report::Report;
 use crate::output::session::Session;
 use crate::stats::meter::{End, Quota};
 use crate::stats::rounds;
 use crate::stop;
+use report::{Count, Measured};
+use way::Way;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -144,7 +143,7 @@ impl Plan {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<DistanceReport, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &Plan::new(args)?;
     session.announce(&plan.sentence())?;
     let (shapes, ways) = (plan.shapes(), Way::ALL);
@@ -173,7 +172,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<DistanceReport, BenchEr
     }
     drop(progress);
     let after = jitter::probe(plan.cores, PROBE_TIME)?;
-    Ok(DistanceReport::new(plan, counts, measured, notes, [before, after]))
+    Ok(report::report(plan, &counts, &measured, notes, [before, after]))
 }
 
 /// Counts the round trips of one way.
@@ -282,16 +281,11 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{Cli, Mode};
+    use crate::cli::Cli;
+    use crate::testing::plan_of;
 
     fn plan(options: &str) -> Option<Result<Plan, BenchError>> {
-        let options = ["rpcrdma-bench", "distance"].into_iter().chain(options.split_whitespace());
-        let mode = Cli::try_parse_from(options).expect("it parses").mode();
-        let Mode::Distance(args) = mode else { panic!("another mode") };
-        match Plan::new(&args) {
-            Err(BenchError::OneCore { .. }) => None,
-            other => Some(other),
-        }
+        plan_of(options, Plan::new)
     }
 
     fn counted(op: Op, size: usize, way: Way, delay_us: u64) -> rpc::Counted {
@@ -384,7 +378,15 @@ mod tests {
 
     #[test]
     fn options_of_other_modes_are_refused() {
-        for option in ["--reply 5", "-p send", "-w 2", "-k 2", "--profile latency", "--config x"] {
+        for option in [
+            "--reply 5",
+            "-p send",
+            "-w 2",
+            "-k 2",
+            "--profile latency",
+            "--config x",
+            "--provider verbs",
+        ] {
             let options = format!("rpcrdma-bench distance {option}");
             assert!(Cli::try_parse_from(options.split_whitespace()).is_err(), "{option}");
         }

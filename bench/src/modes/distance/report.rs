@@ -8,46 +8,14 @@ use serde_json::{Value, json};
 use super::{Plan, Way, list};
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
-use crate::device::cores::CorePair;
 use crate::device::jitter::Jitter;
-use crate::modes::contest::{RatioReport, RoundReport};
-use crate::output::outcome::{
-    At, Axis, Better, Curve, Distribution, Figure, Line, Lost, Outcome, Scene, Unit, line,
-};
+use crate::modes::contest::RoundReport;
+use crate::output::figure::{At, Better, Figure, Unit};
+use crate::output::report::{Axis, Report};
+use crate::output::scene::{Lost, Scene};
+use crate::output::table::Table;
 use crate::stats::latency::{Latency, Summary};
-use crate::stats::rounds::Series;
-
-/// A result over distances, with all that is needed to believe it.
-#[derive(Debug, Clone)]
-pub struct DistanceReport {
-    /// What was measured, in words.
-    pub what: String,
-    /// Where the threads ran.
-    pub cores: CorePair,
-    /// Rounds of each way.
-    pub rounds: u32,
-    /// Uncounted calls at the start of each round.
-    pub warm_up: u64,
-    /// What the names of the ways stand for.
-    pub ways: Vec<Meaning>,
-    /// Where, and how quietly.
-    pub scene: Scene,
-    /// Round trips of each way, in virtual time.
-    pub counts: Vec<Count>,
-    /// Times of each way at each delay.
-    pub measured: Vec<Measured>,
-    /// Where the three counts of round trips are not the same; empty when they agree.
-    pub disagreements: Vec<String>,
-}
-
-/// A way and what it is.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Meaning {
-    /// As the tables name it.
-    pub name: &'static str,
-    /// In words.
-    pub meaning: &'static str,
-}
+use crate::stats::rounds::{Ratio, Series};
 
 /// Which call a figure is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -98,7 +66,7 @@ pub struct Measured {
     /// What the shards counted of each call, on average.
     pub per_call: PerCall,
     /// Explicit RDMA's time to that of Sends.
-    pub ratio: Option<RatioReport>,
+    pub ratio: Option<Ratio>,
     /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
     /// Every sample.
@@ -136,7 +104,7 @@ impl Measured {
             by_time: fastest_ns.checked_div(2 * delay_ns),
             call: latency.summary(1.0),
             per_call,
-            ratio: sends.map(|sends| RatioReport::of_medians(series, sends)),
+            ratio: sends.map(|sends| Ratio::of_medians(series, sends)),
             rounds: series.rounds.iter().map(RoundReport::new).collect(),
             samples: latency,
         }
@@ -159,6 +127,11 @@ impl Case {
         format!("{}, {}", self.title(), self.way.name())
     }
 
+    /// What stands at the left of a table.
+    fn labels(&self) -> [String; 2] {
+        [self.title(), self.way.name().to_owned()]
+    }
+
     fn title(&self) -> String {
         let Case { op, size_bytes, .. } = self;
         let size = match size_bytes % 1024 {
@@ -169,215 +142,133 @@ impl Case {
     }
 }
 
-impl DistanceReport {
-    /// Sums a run up.
-    pub(super) fn new(
-        plan: &Plan,
-        counts: Vec<Count>,
-        measured: Vec<Measured>,
-        notes: Vec<String>,
-        jitters: [[Jitter; 2]; 2],
-    ) -> DistanceReport {
-        let lost = Way::ALL.map(|way| {
-            let of_way = measured.iter().filter(|one| one.case.way == way);
-            let rounds = of_way.flat_map(|one| &one.rounds);
-            Lost::of_rounds(way.name(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
-        });
-        let disagreements =
-            counts.iter().filter_map(|count| disagreement(count, far(&measured, count))).collect();
-        DistanceReport {
-            what: plan.sentence(),
-            cores: plan.cores,
-            rounds: plan.rounds,
-            warm_up: plan.quota.warm_up,
-            ways: Way::ALL.map(|way| Meaning { name: way.name(), meaning: way.meaning() }).to_vec(),
-            scene: Scene::new(plan.cores, notes, jitters, &lost),
-            counts,
-            measured,
-            disagreements,
-        }
+/// Sums a run up.
+pub(super) fn report(
+    plan: &Plan,
+    counts: &[Count],
+    measured: &[Measured],
+    notes: Vec<String>,
+    jitters: [[Jitter; 2]; 2],
+) -> Report {
+    let lost = Way::ALL.map(|way| {
+        let of_way = measured.iter().filter(|one| one.case.way == way);
+        let rounds = of_way.flat_map(|one| &one.rounds);
+        Lost::new(way.name(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
+    });
+    let disagreements: Vec<String> =
+        counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
+    let scene = Scene::new(plan.cores, notes, jitters, &lost);
+    let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
+    let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
+    let figures = counts.iter().flat_map(Count::figures);
+    let figures = figures.chain(measured.iter().flat_map(Measured::figures)).collect();
+    let mut report = Report::new("distance", plan.sentence(), settings, scene, figures);
+    for one in measured {
+        report.samples(format!("{}@{}", one.case.name(), one.at()), &one.samples);
     }
-
-    fn write_counts(&self, out: &mut String) {
-        line(out, format_args!(""));
-        line(
-            out,
-            format_args!(
-                "{:<15}{:<11}{:>8}{:>10}{:>6}{:>10}{:>13}{:>6}{:>7}{:>8}{:>9}{:>11}   (of one call)",
-                "round trips by",
-                "",
-                "virtual",
-                "counters",
-                "time",
-                "over, us",
-                "Sends there",
-                "back",
-                "Reads",
-                "Writes",
-                "exposed",
-                "withdrawn"
-            ),
-        );
-        for count in &self.counts {
-            let PerCall { sends_there, sends_back, reads, writes, exposed, invalidations, .. } =
-                count.counted.per_call;
-            let by_time = far(&self.measured, count)
-                .and_then(Measured::by_time)
-                .map_or_else(String::new, |(trips, over)| {
-                    format!("{trips:>6}{:>10.1}", over / 1e3)
-                });
-            let virtually = count.round_trips.map_or("varies".into(), |count| count.to_string());
-            let (title, way, by_counters) =
-                (count.case.title(), count.case.way.name(), count.by_counters);
-            line(
-                out,
-                format_args!(
-                    "{title:<15}{way:<11}{virtually:>8}{by_counters:>10}{by_time:>16}\
-                     {sends_there:>13}{sends_back:>6}{reads:>7}{writes:>8}{exposed:>9}\
-                     {invalidations:>11}"
-                ),
-            );
-        }
+    for same in counts.chunk_by(|a, b| a.case.title() == b.case.title()) {
+        let names: Vec<String> = same.iter().map(|count| count.case.name()).collect();
+        let lines = same.iter().zip(&names);
+        let lines: Vec<(&str, &str, &str)> = lines
+            .map(|(count, name)| (count.case.way.name(), name.as_str(), "round_trip.median"))
+            .collect();
+        let x = Axis::new("one-way delay", Unit::Ns);
+        report.curve(&same[0].case.title(), x, Axis::log("median round trip", Unit::Ns), &lines);
     }
-
-    fn write_times(&self, out: &mut String) {
-        let heads = self.delays().into_iter().map(|delay| {
-            let head = format!("{} us", delay / 1000);
-            format!("{head:>10}{:>10}", if delay > 0 { "rest" } else { "" })
-        });
-        line(out, format_args!(""));
-        line(
-            out,
-            format_args!(
-                "{:<15}{:<11}{}{:>10}",
-                "p50, us, at",
-                "",
-                heads.collect::<String>(),
-                "samples"
-            ),
-        );
-        for count in &self.counts {
-            let cells = self.measured.iter().filter(|one| one.case == count.case);
-            let samples = cells.clone().map(|one| one.call.count).min().unwrap_or_default();
-            let cells = cells.map(|one| {
-                let rest = one.rest_ns.filter(|_| one.delay_ns > 0);
-                let rest = rest.map_or_else(String::new, |rest| format!("{:+.1}", rest / 1e3));
-                format!("{:>10.1}{rest:>10}", one.median_ns / 1e3)
-            });
-            let (title, way) = (count.case.title(), count.case.way.name());
-            let cells = cells.collect::<String>();
-            line(out, format_args!("{title:<15}{way:<11}{cells}{samples:>10}"));
-        }
-    }
-
-    fn write_ratios(&self, out: &mut String) {
-        let heads = self.delays().into_iter().map(|delay| format!("{:>7} us", delay / 1000));
-        let heads = heads.collect::<String>();
-        line(out, format_args!(""));
-        line(out, format_args!("{:<15}{:<11}{heads}   (medians)", "to sends, at", ""));
-        for count in self.counts.iter().filter(|count| count.case.way.is_explicit()) {
-            let cells = self.measured.iter().filter(|one| one.case == count.case);
-            let ratios = cells.filter_map(|one| one.ratio.as_ref());
-            let ratios = ratios.map(|ratio| format!("{:>10.3}", ratio.value)).collect::<String>();
-            let (title, way) = (count.case.title(), count.case.way.name());
-            line(out, format_args!("{title:<15}{way:<11}{ratios}"));
-        }
-    }
-
-    fn write_agreement(&self, out: &mut String) {
-        line(out, format_args!(""));
-        if self.disagreements.is_empty() {
-            line(
-                out,
-                format_args!(
-                    "The counts agree: virtual time, what both shards did, measured time."
-                ),
-            );
-            return;
-        }
-        line(out, format_args!("THE COUNTS DO NOT AGREE:"));
-        for text in &self.disagreements {
-            line(out, format_args!("  {text}"));
-        }
-    }
-
-    /// The delays, in the order in which they were measured.
-    fn delays(&self) -> Vec<u64> {
-        let first = self.measured.first().map(|first| first.case);
-        let of_first = self.measured.iter().filter(|one| Some(one.case) == first);
-        of_first.map(|one| one.delay_ns).collect()
-    }
+    let meaning = |way: Way| format!("{:<13}{}", format!("{}:", way.name()), way.meaning());
+    report.preface = Way::ALL.map(meaning).to_vec();
+    report.block(count_table(counts, measured));
+    report.block(time_table(counts, measured));
+    report.block(ratio_table(counts, measured));
+    report.block(match &disagreements[..] {
+        [] => "The counts agree: virtual time, what both shards did, measured time.".to_owned(),
+        texts => format!("THE COUNTS DO NOT AGREE:\n  {}", texts.join("\n  ")),
+    });
+    let way = |way: Way| json!({ "name": way.name(), "meaning": way.meaning() });
+    let ways: Vec<Value> = Way::ALL.map(way).to_vec();
+    report.detail(json!({
+        "ways": ways,
+        "counts": counts,
+        "measured": measured,
+        "disagreements": disagreements,
+    }));
+    report
 }
 
-impl Outcome for DistanceReport {
-    fn mode(&self) -> &str {
-        "distance"
+/// Round trips of one call, by all that counts them.
+fn count_table(counts: &[Count], measured: &[Measured]) -> Table {
+    let heads = [
+        "round trips by",
+        "",
+        "virtual",
+        "counters",
+        "time",
+        "over, us",
+        "Sends there",
+        "back",
+        "Reads",
+        "Writes",
+        "exposed",
+        "withdrawn",
+    ];
+    let mut table = Table::new(&[0, 1], heads);
+    for count in counts {
+        let PerCall { sends_there, sends_back, reads, writes, exposed, invalidations, .. } =
+            count.counted.per_call;
+        let by_time = far(measured, count).and_then(Measured::by_time);
+        let [time, over] = by_time.map_or_else(Default::default, |(trips, over)| {
+            [trips.to_string(), format!("{:.1}", over / 1e3)]
+        });
+        let virtually = count.round_trips.map_or("varies".into(), |count| count.to_string());
+        let trips = [virtually, count.by_counters.to_string(), time, over];
+        let done = [sends_there, sends_back, reads, writes, exposed, invalidations];
+        let done = done.map(|count| count.to_string());
+        table.row(count.case.labels().into_iter().chain(trips).chain(done));
     }
+    table
+}
 
-    fn what(&self) -> &str {
-        &self.what
+/// The median at every delay, and what of it is no round trip.
+fn time_table(counts: &[Count], measured: &[Measured]) -> Table {
+    let heads = delays(measured).into_iter().flat_map(|delay| {
+        let rest = if delay > 0 { "rest" } else { "" };
+        [format!("{} us", delay / 1000), rest.to_owned()]
+    });
+    let names = ["p50, us, at".to_owned(), String::new()];
+    let mut table =
+        Table::new(&[0, 1], names.into_iter().chain(heads).chain(["samples".to_owned()]));
+    for count in counts {
+        let same = || measured.iter().filter(|one| one.case == count.case);
+        let samples = same().map(|one| one.call.count).min().unwrap_or_default();
+        let cells = same().flat_map(|one| {
+            let rest = one.rest_ns.filter(|_| one.delay_ns > 0);
+            let rest = rest.map_or_else(String::new, |rest| format!("{:+.1}", rest / 1e3));
+            [format!("{:.1}", one.median_ns / 1e3), rest]
+        });
+        table.row(count.case.labels().into_iter().chain(cells).chain([samples.to_string()]));
     }
+    table
+}
 
-    fn scene(&self) -> &Scene {
-        &self.scene
+/// Explicit RDMA's medians to those of Sends.
+fn ratio_table(counts: &[Count], measured: &[Measured]) -> Table {
+    let heads = delays(measured).into_iter().map(|delay| format!("{} us", delay / 1000));
+    let names = ["to sends, at".to_owned(), String::new()];
+    let mut table = Table::new(&[0, 1], names.into_iter().chain(heads));
+    for count in counts.iter().filter(|count| count.case.way.is_explicit()) {
+        let same = measured.iter().filter(|one| one.case == count.case);
+        let ratios = same.filter_map(|one| one.ratio.as_ref());
+        let ratios = ratios.map(|ratio| format!("{:.3}", ratio.value));
+        table.row(count.case.labels().into_iter().chain(ratios));
     }
+    table
+}
 
-    fn settings(&self) -> Value {
-        let DistanceReport { cores, rounds, warm_up, .. } = self;
-        json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up })
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let counts = self.counts.iter().flat_map(Count::figures);
-        counts.chain(self.measured.iter().flat_map(Measured::figures)).collect()
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        let one = |one: &'_ Measured| format!("{}@{}", one.case.name(), one.at());
-        let all = self.measured.iter();
-        all.map(|each| Distribution { name: one(each), latency: &each.samples }).collect()
-    }
-
-    fn curves(&self) -> Vec<Curve> {
-        let mut curves: Vec<Curve> = Vec::new();
-        for count in &self.counts {
-            let title = count.case.title();
-            if curves.last().is_none_or(|last| last.title != title) {
-                let x = Axis { name: "one-way delay".into(), unit: Unit::Ns, log: false };
-                let y = Axis { name: "median round trip".into(), unit: Unit::Ns, log: true };
-                curves.push(Curve { title, x, y, lines: Vec::new() });
-            }
-            let same = self.measured.iter().filter(|one| one.case == count.case);
-            let points = same.map(|one| (one.delay_ns as f64, one.median_ns)).collect();
-            let line = Line { name: count.case.way.name().into(), points };
-            curves.last_mut().expect("it was pushed above").lines.push(line);
-        }
-        curves
-    }
-
-    fn table(&self) -> String {
-        let mut out = String::new();
-        for Meaning { name, meaning } in &self.ways {
-            line(&mut out, format_args!("{:<13}{meaning}", format!("{name}:")));
-        }
-        self.scene.write_head(&mut out);
-        self.write_counts(&mut out);
-        self.write_times(&mut out);
-        self.write_ratios(&mut out);
-        self.write_agreement(&mut out);
-        self.scene.write_noise(&mut out);
-        out
-    }
-
-    fn detail(&self) -> Value {
-        let DistanceReport { ways, counts, measured, disagreements, .. } = self;
-        json!({
-            "ways": ways,
-            "counts": counts,
-            "measured": measured,
-            "disagreements": disagreements,
-        })
-    }
+/// The delays, in the order in which they were measured.
+fn delays(measured: &[Measured]) -> Vec<u64> {
+    let first = measured.first().map(|first| first.case);
+    let of_first = measured.iter().filter(|one| Some(one.case) == first);
+    of_first.map(|one| one.delay_ns).collect()
 }
 
 impl Count {
@@ -401,7 +292,7 @@ impl Measured {
         figures.push(median.rounds(medians));
         let rest = |rest| Figure::new(&of, "round_trip.rest", rest, Unit::Ns, count);
         figures.extend(self.rest_ns.map(rest));
-        figures.extend(self.ratio.iter().flat_map(RatioReport::figures).map(|figure| {
+        figures.extend(self.ratio.iter().flat_map(Figure::ratio).map(|figure| {
             // Of this call, and not of the way alone.
             Figure { of: format!("{of}/{}", Way::Sends.name()), ..figure }
         }));

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::args::{Idle, Placement, Touch};
 use crate::contenders::blocks::SLACK;
-use crate::contenders::call::Shape;
-use crate::modes::contest::Load;
+use crate::contenders::call::{Load, Shape};
 use crate::settings::small_storage;
 
 /// How the data of a call go.

@@ -17,20 +17,19 @@ use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
 use crate::contenders::pair::Stop;
 use crate::contenders::rpc::Answering;
 use crate::device::cores::CorePair;
-use crate::device::jitter;
+use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::site::Site;
 use crate::device::verbs::Device;
 use crate::error::BenchError;
-use crate::modes::contest::PROBE_TIME;
-use crate::output::outcome::Scene;
+use crate::output::report::Report;
+use crate::output::scene::Scene;
 use crate::output::session::Session;
 use crate::stop;
 
-pub mod report;
+mod report;
 
-use self::report::{Report, Served};
+use self::report::Served;
 use crate::contenders::agree::{Lines, PORT, Read1, Wish, Word};
-pub use crate::contenders::far::Far;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -83,7 +82,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     }
     let after = jitter::probe(cores, PROBE_TIME)?;
     let scene = Scene::new(cores, device.notes(), [before, after], &[]);
-    Ok(Report { what, port: args.port, scene, served })
+    Ok(report::report(what, args.port, scene, &served))
 }
 
 /// This end.

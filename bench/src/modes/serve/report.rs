@@ -6,20 +6,9 @@ use std::time::Duration;
 use rpcrdma_engine::Snapshot;
 use serde_json::{Map, Value, json};
 
-use crate::output::outcome::{Distribution, Figure, Outcome, Scene, Unit, line};
-
-/// The result of a server.
-#[derive(Debug)]
-pub struct Report {
-    /// Where it was.
-    pub what: String,
-    /// The TCP port.
-    pub port: u16,
-    /// The machine.
-    pub scene: Scene,
-    /// Its clients, in the order they came.
-    pub served: Vec<Served>,
-}
+use crate::output::figure::{Figure, Unit};
+use crate::output::report::Report;
+use crate::output::scene::Scene;
 
 /// One client.
 #[derive(Debug)]
@@ -56,66 +45,35 @@ impl Served {
     }
 }
 
-impl Outcome for Report {
-    fn mode(&self) -> &str {
-        "serve"
-    }
-
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        json!({ "port": self.port })
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let figures = |(index, served): (usize, &Served)| {
-            let (of, calls) = (format!("client{}", index + 1), served.counted.calls_in);
-            let figure = move |(name, count): (&'static str, u64)| {
-                Figure::new(&of, name, count as f64, Unit::Count, calls)
-            };
-            served.counters().map(figure).collect::<Vec<_>>()
+/// Sums up a server that was at such a port: its clients, in the order they came.
+pub(super) fn report(what: String, port: u16, scene: Scene, served: &[Served]) -> Report {
+    let figures = served.iter().enumerate().flat_map(|(index, served)| {
+        let (of, calls) = (format!("client{}", index + 1), served.counted.calls_in);
+        let figure = move |(name, count): (&'static str, u64)| {
+            Figure::new(&of, name, count as f64, Unit::Count, calls)
         };
-        self.served.iter().enumerate().flat_map(figures).collect()
+        served.counters().map(figure).collect::<Vec<_>>()
+    });
+    let (settings, figures) = (json!({ "port": port }), figures.collect());
+    let mut report = Report::new("serve", what, settings, scene, figures);
+    for served in served {
+        let counters = served.counters().map(|(name, count)| format!("\n  {name:<28}{count:>16}"));
+        report.block(served.sentence() + &counters.collect::<String>());
     }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        Vec::new()
+    if served.is_empty() {
+        report.block("no client came");
     }
-
-    fn table(&self) -> String {
-        let mut out = String::new();
-        self.scene.write_head(&mut out);
-        for served in &self.served {
-            line(&mut out, format_args!(""));
-            line(&mut out, format_args!("{}", served.sentence()));
-            for (name, count) in served.counters() {
-                line(&mut out, format_args!("  {name:<28}{count:>16}"));
-            }
-        }
-        if self.served.is_empty() {
-            line(&mut out, format_args!("nobody came"));
-        }
-        out
-    }
-
-    fn detail(&self) -> Value {
-        let one = |served: &Served| {
-            let counters: Map<String, Value> =
-                served.counters().map(|(name, count)| (name.to_owned(), count.into())).collect();
-            json!({
-                "from": served.from.to_string(),
-                "calls": served.load,
-                "not_served": served.ended,
-                "seconds": served.time.as_secs_f64(),
-                "counters": counters,
-            })
-        };
-        json!({ "clients": self.served.iter().map(one).collect::<Vec<_>>() })
-    }
+    let one = |served: &Served| {
+        let counters: Map<String, Value> =
+            served.counters().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        json!({
+            "from": served.from.to_string(),
+            "calls": served.load,
+            "not_served": served.ended,
+            "seconds": served.time.as_secs_f64(),
+            "counters": counters,
+        })
+    };
+    report.detail(json!({ "clients": served.iter().map(one).collect::<Vec<_>>() }));
+    report
 }

@@ -6,9 +6,9 @@ use rpcrdma_engine::Fabric;
 
 use super::*;
 use crate::args::{Op, Over, Placement, Touch};
-use crate::contenders::call::Shape;
+use crate::contenders::call::{Load, Shape};
+use crate::contenders::far::Far;
 use crate::contenders::rpc::Distant;
-use crate::modes::contest::Load;
 use crate::settings::{self, Need};
 use crate::stats::meter::{End, Quota};
 use crate::stats::rounds::Contender;
@@ -128,9 +128,7 @@ fn who_says_nothing_or_goes_is_not_waited_for() {
 
 #[test]
 fn the_fabric_is_not_served_over() {
-    use clap::Parser;
-
-    let cli = crate::args::Cli::try_parse_from(["rpcrdma-bench", "serve"]).expect("it parses");
-    let refused = cli.mode().measure(&Session::silent()).err().expect("one process");
+    let args = crate::testing::parsed("");
+    let refused = measure(&args, &Session::silent()).err().expect("one process");
     assert!(refused.to_string().contains("lives inside one process"), "{refused}");
 }

@@ -12,21 +12,20 @@ mod trend;
 
 use std::time::{Duration, Instant};
 
-pub use report::SoakReport;
-pub use sample::Sample;
-pub use trend::Trend;
-
-use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::args::{LengthArgs, OutputArgs};
 use crate::contenders::rpc::Rpc;
-use crate::device::jitter;
-use crate::device::site::{Fabrics, Site};
-use crate::device::verbs::Device;
+use crate::device::at_site;
+use crate::device::jitter::{self, PROBE_TIME};
+use crate::device::site::Site;
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Kind, PROBE_TIME, Plan, PlanArgs};
+use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
+use crate::output::report::Report;
 use crate::output::session::Session;
 use crate::stats::latency::Latency;
 use crate::stats::meter::{End, Quota};
 use crate::stop;
+use report::Soaked;
+use sample::Sample;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,14 +55,13 @@ pub struct Args {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<SoakReport, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let interval = interval(args.time, args.interval)?;
     let length = LengthArgs { seconds: None, iterations: None, warm_up: Some(0), rounds: 1 };
-    let kind = if args.contest.window.window.unwrap_or(1) > 1 { Kind::Rate } else { Kind::Lat };
-    let of_plan =
-        PlanArgs { contest: &args.contest, length: &length, sends_per_post: &[], stat: None };
-    let mut plan = Plan::new(kind, &of_plan)?;
-    plan.load.window = args.contest.window.window.unwrap_or(1);
+    let window = args.contest.window.window.unwrap_or(1);
+    let kind = if window > 1 { Kind::Rate } else { Kind::Lat };
+    let mut plan = Plan::new(kind, &PlanArgs::new(&args.contest, &length))?;
+    plan.load.window = window;
     let what = format!(
         "soak: {}, {} s, looked at every {} s, cores {}",
         plan.calls(),
@@ -72,49 +70,45 @@ pub fn measure(args: &Args, session: &Session) -> Result<SoakReport, BenchError>
         plan.cores
     );
     session.announce(&what)?;
-    let run = Run { plan: &plan, args, interval, what };
-    match args.contest.device.provider {
-        Over::Fabric => run.on(&Fabrics::new(&plan.config), session),
-        Over::Verbs => run.on(&Device::open(&args.contest.device, &plan.config)?, session),
-    }
+    let device = &args.contest.device;
+    let soaked = at_site!(device, &plan.config, open, |site| {
+        soak(site, &plan, args.time, interval, session)
+    })?;
+    Ok(soaked.report(&plan, args, what))
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    args: &'a Args,
+fn soak<S: Site>(
+    site: &S,
+    plan: &Plan,
+    time: Duration,
     interval: Duration,
-    what: String,
-}
-
-impl Run<'_> {
-    fn on<S: Site>(self, site: &S, session: &Session) -> Result<SoakReport, BenchError> {
-        let Run { plan, args, interval, what } = self;
-        let timed = plan.load.window == 1;
-        let mut rpc =
-            Rpc::new("rpc", site.open()?, site.at(), plan.cores, &plan.config, &plan.load, timed)?;
-        let notes = site.notes().into_iter().chain(rpc.notes()).collect();
-        let before = jitter::probe(plan.cores, PROBE_TIME)?;
-        let looks = looks(args.time, interval);
-        let progress = session.progress(looks, args.time);
-        // All of it now: what grows later is somebody else's.
-        let mut samples = Vec::with_capacity(looks as usize);
-        let (mut latency, mut preempted) = (Latency::new(), 0);
-        let began = Instant::now();
-        for look in 1..=looks {
-            let quota = Quota { warm_up: 0, end: End::Time(interval) };
-            let round = if timed { rpc.one_by_one(quota)? } else { rpc.closed(quota)? };
-            preempted += round.preempted;
-            latency.merge(&round.latency);
-            samples.push(Sample::now(began.elapsed(), &round, rpc.out()));
-            progress.step(look);
-            if stop::is_wished() {
-                break;
-            }
+    session: &Session,
+) -> Result<Soaked, BenchError> {
+    let Plan { cores, config, load, .. } = plan;
+    let timed = load.window == 1;
+    let mut rpc = Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, timed)?;
+    let notes = site.notes().into_iter().chain(rpc.notes()).collect();
+    let before = jitter::probe(*cores, PROBE_TIME)?;
+    let looks = looks(time, interval);
+    let progress = session.progress(looks, time);
+    // All of it now: what grows later is somebody else's.
+    let mut samples = Vec::with_capacity(looks as usize);
+    let (mut latency, mut preempted) = (Latency::new(), 0);
+    let began = Instant::now();
+    for look in 1..=looks {
+        let quota = Quota { warm_up: 0, end: End::Time(interval) };
+        let round = if timed { rpc.one_by_one(quota)? } else { rpc.closed(quota)? };
+        preempted += round.preempted;
+        latency.merge(&round.latency);
+        samples.push(Sample::now(began.elapsed(), &round, rpc.out()));
+        progress.step(look);
+        if stop::is_wished() {
+            break;
         }
-        drop(progress);
-        let after = jitter::probe(plan.cores, PROBE_TIME)?;
-        Ok(SoakReport::new(plan, args, what, notes, [before, after], samples, latency, preempted))
     }
+    drop(progress);
+    let jitters = [before, jitter::probe(*cores, PROBE_TIME)?];
+    Ok(Soaked { notes, jitters, samples, latency, preempted })
 }
 
 /// The time between two looks: as asked for, or so that there are enough and not too many.
@@ -151,7 +145,6 @@ fn long_time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-const MODE: &str = "soak";
 const SECOND: Duration = Duration::from_secs(1);
 /// Looks if nobody says how many.
 const LOOKS: u32 = 240;

@@ -1,28 +1,25 @@
 //! What became of the figures in time: trends, and whether one of them is a leak or a drift.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::Args;
 use super::sample::Sample;
 use super::trend::Trend;
-use super::{Args, MODE};
 use crate::device::jitter::Jitter;
-use crate::modes::contest::{Plan, Settings};
-use crate::output::outcome::{
-    Axis, Better, Curve, Distribution, Figure, Line, Lost, Outcome, Scene, Unit, line,
-};
+use crate::modes::contest::{Plan, settings_of};
+use crate::output::figure::{Better, Figure, Unit};
+use crate::output::report::{Axis, Curve, Line, Report};
+use crate::output::scene::{Lost, Scene};
+use crate::output::table::Table;
 use crate::stats::latency::Latency;
 
-/// A soak, with all that is needed to believe it.
-#[derive(Debug, Clone)]
-pub struct SoakReport {
-    what: String,
-    settings: Settings,
-    drift_max: f64,
-    judges: bool,
-    scene: Scene,
-    samples: Vec<Sample>,
-    latency: Latency,
-    trends: Vec<Watched>,
+/// What a run came to.
+pub(super) struct Soaked {
+    pub notes: Vec<String>,
+    pub jitters: [[Jitter; 2]; 2],
+    pub samples: Vec<Sample>,
+    pub latency: Latency,
+    pub preempted: u64,
 }
 
 /// One figure over the time.
@@ -55,49 +52,23 @@ enum Judged {
 
 /// What is watched, in the order of the table.
 static KINDS: [Kind; 7] = [
-    Kind {
-        name: "memory",
-        unit: Unit::Bytes,
-        of: |sample| Some(sample.memory_bytes as f64),
-        judged: Judged::Leak(MEMORY_SLACK),
-    },
-    Kind {
-        name: "descriptors",
-        unit: Unit::Count,
-        of: |sample| Some(sample.descriptors as f64),
-        judged: Judged::Leak(0.5),
-    },
-    Kind {
-        name: "out",
-        unit: Unit::Count,
-        of: |sample| Some(sample.out as f64),
-        judged: Judged::Leak(OUT_SLACK),
-    },
-    Kind {
-        name: "rate",
-        unit: Unit::PerSecond,
-        of: |sample| Some(sample.rate),
-        judged: Judged::Drift(Better::Higher),
-    },
-    Kind {
-        name: "p50",
-        unit: Unit::Ns,
-        of: |sample| sample.p50_ns.map(|ns| ns as f64),
-        judged: Judged::Drift(Better::Lower),
-    },
-    Kind {
-        name: "p99",
-        unit: Unit::Ns,
-        of: |sample| sample.p99_ns.map(|ns| ns as f64),
-        judged: Judged::Drift(Better::Lower),
-    },
-    Kind {
-        name: "p99.9",
-        unit: Unit::Ns,
-        of: |sample| sample.p999_ns.map(|ns| ns as f64),
-        judged: Judged::Never,
-    },
+    kind("memory", Unit::Bytes, Judged::Leak(MEMORY_SLACK), |one| Some(one.memory_bytes as f64)),
+    kind("descriptors", Unit::Count, Judged::Leak(0.5), |one| Some(one.descriptors as f64)),
+    kind("out", Unit::Count, Judged::Leak(OUT_SLACK), |one| Some(one.out as f64)),
+    kind("rate", Unit::PerSecond, Judged::Drift(Better::Higher), |one| Some(one.rate)),
+    kind("p50", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p50_ns? as f64)),
+    kind("p99", Unit::Ns, Judged::Drift(Better::Lower), |one| Some(one.p99_ns? as f64)),
+    kind("p99.9", Unit::Ns, Judged::Never, |one| Some(one.p999_ns? as f64)),
 ];
+
+const fn kind(
+    name: &'static str,
+    unit: Unit,
+    judged: Judged,
+    of: fn(&Sample) -> Option<f64>,
+) -> Kind {
+    Kind { name, unit, of, judged }
+}
 
 impl Watched {
     fn new(kind: &'static Kind, samples: &[Sample]) -> Watched {
@@ -139,157 +110,101 @@ fn settled(samples: &[Sample]) -> &[Sample] {
     &samples[warm_up.min(samples.len())..]
 }
 
-impl SoakReport {
-    /// Sums a run up.
-    #[expect(clippy::too_many_arguments, reason = "what a run consists of, each by its type")]
-    pub(super) fn new(
-        plan: &Plan,
-        args: &Args,
-        what: String,
-        notes: Vec<String>,
-        jitters: [[Jitter; 2]; 2],
-        samples: Vec<Sample>,
-        latency: Latency,
-        preempted: u64,
-    ) -> SoakReport {
-        let elapsed_ns = samples.last().map_or(0, |last| (last.at_s * 1e9) as u64);
-        let lost = [Lost { name: "rpc", elapsed_ns, preempted }];
-        let trends = KINDS.iter().map(|kind| Watched::new(kind, settled(&samples))).collect();
-        SoakReport {
-            what,
-            settings: Settings { mode: MODE, ..plan.settings() },
-            drift_max: args.drift_max,
-            judges: args.judge,
-            scene: Scene::new(plan.cores, notes, jitters, &lost),
-            samples,
-            latency,
-            trends,
+impl Soaked {
+    /// Sums the run up.
+    pub fn report(&self, plan: &Plan, args: &Args, what: String) -> Report {
+        let Soaked { notes, jitters, samples, latency, preempted } = self;
+        let time = samples.last().map_or(0.0, |last| last.at_s);
+        let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
+        let scene = Scene::new(plan.cores, notes.clone(), *jitters, &[lost]);
+        let trends: Vec<Watched> =
+            KINDS.iter().map(|kind| Watched::new(kind, settled(samples))).collect();
+        let calls: u64 = samples.iter().map(|sample| sample.calls).sum();
+        let mut figures = Vec::new();
+        if latency.count() > 0 {
+            figures = Figure::round_trips("rpc", latency, &[]);
         }
-    }
-
-    /// Leaks and drifts, a line each.
-    fn complaints(&self) -> Vec<String> {
-        self.trends.iter().filter_map(|one| one.complaint(self.drift_max)).collect()
-    }
-
-    fn calls(&self) -> u64 {
-        self.samples.iter().map(|sample| sample.calls).sum()
-    }
-
-    fn write_trends(&self, out: &mut String) {
-        line(out, format_args!(""));
-        line(
-            out,
-            format_args!(
-                "{:<14}{:>16}{:>16}{:>14}{:>14}{:>9}  {:<8}",
-                "in time", "at the start", "change", "at least", "at most", "%", "unit"
-            ),
-        );
-        for Watched { kind: Kind { name, unit, of, .. }, trend } in &self.trends {
-            let unit = unit.symbol();
-            if let Some(trend) = trend {
-                let (Trend { start, change, low, high }, share) = (*trend, trend.share() * 100.0);
-                line(
-                    out,
-                    format_args!(
-                        "{name:<14}{start:>16.1}{change:>+16.1}{low:>+14.1}{high:>+14.1}{share:>+9.2}  {unit}"
-                    ),
-                );
-            } else if let Some(last) = self.samples.last().and_then(of) {
-                line(out, format_args!("{name:<14}{last:>16.1}{:>16}  {unit}", "too short"));
-            }
+        figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
+        figures.extend(trends.iter().flat_map(|one| one.figures(settled(samples))));
+        let settings = settings_of(plan, "soak", json!({}));
+        let mut report = Report::new("soak", what, settings, scene, figures);
+        if latency.count() > 0 {
+            report.samples("rpc", latency);
         }
+        report.curves = KINDS.iter().filter_map(|kind| kind.curve(samples)).collect();
+        let looks = samples.len();
+        report.block(format!("{calls} calls in {time:.1} s, looked at {looks} times"));
+        report.block(trend_table(&trends, samples));
+        let complaints: Vec<String> =
+            trends.iter().filter_map(|one| one.complaint(args.drift_max)).collect();
+        report.block(match &complaints[..] {
+            [] => format!("No leak, no drift of more than {} %.", args.drift_max),
+            complaints => complaints.join("\n"),
+        });
+        report.detail(json!({ "samples": samples, "complaints": complaints }));
+        if args.judge {
+            report.failures = complaints;
+        }
+        report
     }
 }
 
-impl Outcome for SoakReport {
-    fn mode(&self) -> &str {
-        MODE
+impl Kind {
+    /// The figure over the time, if there is any of it.
+    fn curve(&self, samples: &[Sample]) -> Option<Curve> {
+        let of = |sample: &Sample| Some((sample.at_s, (self.of)(sample)?));
+        let line = Line::new("rpc", samples.iter().filter_map(of));
+        (!line.points.is_empty()).then(|| Curve {
+            title: format!("{} in time", self.name),
+            x: Axis::new("time, s", Unit::Count),
+            y: Axis::new(self.name, self.unit),
+            lines: vec![line],
+        })
     }
+}
 
-    fn what(&self) -> &str {
-        &self.what
-    }
-
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn settings(&self) -> Value {
-        json!(self.settings)
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        if self.latency.count() > 0 {
-            figures = Figure::round_trips("rpc", &self.latency, &[]);
-        }
-        figures.push(Figure::new("rpc", "calls", self.calls() as f64, Unit::Count, self.calls()));
-        for Watched { kind: Kind { name, unit, of, judged }, trend } in &self.trends {
-            let Some(trend) = trend else { continue };
-            let better = match judged {
-                Judged::Drift(better) => *better,
-                Judged::Leak(_) | Judged::Never => Better::Lower,
-            };
-            let rounds: Vec<f64> = settled(&self.samples).iter().filter_map(of).collect();
-            let count = rounds.len() as u64;
-            let figure = |part, value, unit| Figure::new(*name, part, value, unit, count);
-            figures.push(figure("level", trend.start, *unit).better(better).rounds(rounds));
-            figures.push(figure("rise", trend.change, *unit).better(better));
-            figures.push(figure("rise.least", trend.low, *unit).better(better));
-            figures.push(figure("rise.most", trend.high, *unit).better(better));
-            figures.push(figure("rise.share", trend.share(), Unit::Share).better(better));
-        }
-        figures
-    }
-
-    fn distributions(&self) -> Vec<Distribution<'_>> {
-        if self.latency.count() == 0 {
+impl Watched {
+    fn figures(&self, samples: &[Sample]) -> Vec<Figure> {
+        let (Some(trend), Kind { name, unit, of, judged }) = (self.trend, self.kind) else {
             return Vec::new();
-        }
-        vec![Distribution { name: "rpc".into(), latency: &self.latency }]
-    }
-
-    fn curves(&self) -> Vec<Curve> {
-        let axis = |name: &str, unit| Axis { name: name.into(), unit, log: false };
-        let curve = |kind: &Kind| {
-            let of = |sample: &Sample| Some((sample.at_s, (kind.of)(sample)?));
-            let points = self.samples.iter().filter_map(of).collect();
-            Curve {
-                title: format!("{} in time", kind.name),
-                x: axis("time, s", Unit::Count),
-                y: axis(kind.name, kind.unit),
-                lines: vec![Line { name: "rpc".into(), points }],
-            }
         };
-        KINDS.iter().map(curve).filter(|curve| !curve.lines[0].points.is_empty()).collect()
+        let better = match judged {
+            Judged::Drift(better) => *better,
+            Judged::Leak(_) | Judged::Never => Better::Lower,
+        };
+        let rounds: Vec<f64> = samples.iter().filter_map(of).collect();
+        let count = rounds.len() as u64;
+        let figure =
+            |part, value, unit| Figure::new(*name, part, value, unit, count).better(better);
+        vec![
+            figure("level", trend.start, *unit).rounds(rounds),
+            figure("rise", trend.change, *unit),
+            figure("rise.least", trend.low, *unit),
+            figure("rise.most", trend.high, *unit),
+            figure("rise.share", trend.share(), Unit::Share),
+        ]
     }
+}
 
-    fn table(&self) -> String {
-        let mut out = String::new();
-        self.scene.write_head(&mut out);
-        line(&mut out, format_args!(""));
-        let (calls, looks) = (self.calls(), self.samples.len());
-        let time = self.samples.last().map_or(0.0, |last| last.at_s);
-        line(&mut out, format_args!("{calls} calls in {time:.1} s, looked at {looks} times"));
-        self.write_trends(&mut out);
-        line(&mut out, format_args!(""));
-        let complaints = self.complaints();
-        if complaints.is_empty() {
-            line(&mut out, format_args!("No leak, no drift of more than {} %.", self.drift_max));
-        }
-        complaints.iter().for_each(|text| line(&mut out, format_args!("{text}")));
-        self.scene.write_noise(&mut out);
-        out
+fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
+    let heads = ["in time", "at the start", "change", "at least", "at most", "%", "unit"];
+    let mut table = Table::new(&[0, 6], heads);
+    for Watched { kind: Kind { name, unit, of, .. }, trend } in trends {
+        let unit = unit.symbol().to_owned();
+        let cells = if let Some(trend) = trend {
+            let Trend { start, change, low, high } = *trend;
+            let changes = [change, low, high].map(|change| format!("{change:+.1}"));
+            let share = format!("{:+.2}", trend.share() * 100.0);
+            [format!("{start:.1}")].into_iter().chain(changes).chain([share, unit]).collect()
+        } else if let Some(last) = samples.last().and_then(of) {
+            let dash = || "-".to_owned();
+            vec![format!("{last:.1}"), "too short".to_owned(), dash(), dash(), dash(), unit]
+        } else {
+            continue;
+        };
+        table.row([(*name).to_owned()].into_iter().chain::<Vec<String>>(cells));
     }
-
-    fn failures(&self) -> Vec<String> {
-        if self.judges { self.complaints() } else { Vec::new() }
-    }
-
-    fn detail(&self) -> Value {
-        json!({ "samples": self.samples, "complaints": self.complaints() })
-    }
+    table
 }
 
 /// One sample in so many is warm-up.

@@ -19,22 +19,19 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
 
-use crate::args::parse;
-use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, Over, SeedArgs};
+use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
 use crate::contenders::pair::{self, Stop};
+use crate::device::at_site;
 use crate::device::cores::CorePair;
-use crate::device::jitter;
-use crate::device::site::{Fabrics, Site};
-use crate::device::verbs::Device;
+use crate::device::site::Site;
 use crate::error::BenchError;
-use crate::modes::contest::PROBE_TIME;
+use crate::modes::sweep::Sweep;
+use crate::output::report::Report;
 use crate::output::session::Session;
 use crate::stats::meter::{End, Quota};
-use crate::stop;
 use caller::{Caller, Tally};
-pub use report::{Outcomes, StarveReport};
-use server::Server;
-pub use server::{Orders, Slow};
+use report::Outcomes;
+use server::{Orders, Server, Slow};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -122,17 +119,12 @@ impl Args {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<StarveReport, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.check()?;
     let cores = CorePair::choose(args.cores.cores)?;
     let config = config(args)?;
     session.announce(&args.sentence(cores))?;
-    match args.device.provider {
-        Over::Fabric => measure_on(&Fabrics::new(&config), args, cores, &config, session),
-        Over::Verbs => {
-            measure_on(&Device::open(&args.device, &config)?, args, cores, &config, session)
-        }
-    }
+    at_site!(&args.device, &config, open, |site| measure_on(site, args, cores, &config, session))
 }
 
 fn measure_on<S: Site>(
@@ -141,36 +133,23 @@ fn measure_on<S: Site>(
     cores: CorePair,
     config: &Config,
     session: &Session,
-) -> Result<StarveReport, BenchError> {
+) -> Result<Report, BenchError> {
     let mut crowd = Crowd::new(site.open()?, site.at(), args, config, cores)?;
     let quota = args.length.quota(SECONDS, 0);
+    let rounds = args.length.rounds;
     let time = match quota.end {
         End::Time(time) => time,
-        End::Count(_) => SECONDS / args.length.rounds,
+        End::Count(_) => SECONDS / rounds,
     };
-    let total = args.length.rounds * CONTENDERS.len() as u32;
-    let progress = session.progress(total, time * total);
-    let before = jitter::probe(cores, PROBE_TIME)?;
+    let quota = Quota { end: End::Time(time), ..quota };
     let mut outcomes = CONTENDERS.map(Outcomes::new);
-    let mut done = 0;
-    for round in 0..args.length.rounds {
-        for turn in 0..CONTENDERS.len() {
-            if stop::is_wished() && round > 0 {
-                break;
-            }
-            let index = if round % 2 == 0 { turn } else { CONTENDERS.len() - 1 - turn };
-            outcomes[index]
-                .rounds
-                .push(crowd.round(CONTENDERS[index], Quota { end: End::Time(time), ..quota })?);
-            done += 1;
-            progress.step(done);
-        }
-    }
-    drop(progress);
-    let after = jitter::probe(cores, PROBE_TIME)?;
-    let closed = crowd.closed();
-    let notes = site.notes();
-    Ok(StarveReport::new(args, cores, notes, [before, after], outcomes, closed))
+    let points = CONTENDERS.len();
+    let sweep = Sweep { cores, rounds, points, expected: time * rounds * points as u32 };
+    let jitters = sweep.run(session, |_, index| {
+        outcomes[index].rounds.push(crowd.round(CONTENDERS[index], quota)?);
+        Ok(())
+    })?;
+    Ok(report::report(args, cores, site.notes(), jitters, &outcomes, crowd.closed()))
 }
 
 /// What came of one round of one contender.
@@ -391,19 +370,13 @@ with slow calls in the handler, for which everybody waits.";
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::args::{Cli, Mode};
+    use crate::testing::parsed;
 
     fn args(options: &str) -> Args {
-        let words = ["rpcrdma-bench", "starve"].into_iter().chain(options.split_whitespace());
-        let Mode::Starve(args) = Cli::try_parse_from(words).expect("it parses").mode() else {
-            panic!("another mode")
-        };
-        args
+        parsed(options)
     }
 
     #[test]
@@ -427,14 +400,17 @@ mod tests {
         assert!(args("--slow 1.5").check().is_err());
     }
 
-    fn fed(options: &str, slow: Slow) -> Option<(Fed, u64)> {
+    fn crowd(args: &Args) -> Option<Crowd<Fabric>> {
         let cores = CorePair::choose(None).ok()?;
-        let args = args(options);
-        let config = config(&args).expect("it adds up");
-        let at = "127.0.0.1:0".parse().expect("an address");
-        let mut crowd =
-            Crowd::new(Fabric::from_config(&config).expect("a fabric"), at, &args, &config, cores)
-                .expect("the engine has room");
+        let config = config(args).expect("it adds up");
+        let (at, fabric) =
+            ("127.0.0.1:0".parse().expect("an address"), Fabric::from_config(&config));
+        let crowd = Crowd::new(fabric.expect("a fabric"), at, args, &config, cores);
+        Some(crowd.expect("the engine has room"))
+    }
+
+    fn fed(options: &str, slow: Slow) -> Option<(Fed, u64)> {
+        let mut crowd = crowd(&args(options))?;
         let quota = Quota { warm_up: 0, end: End::Time(Duration::from_millis(100)) };
         let fed = crowd.round(slow, quota).expect("the calls are answered");
         Some((fed, crowd.closed()))
@@ -456,19 +432,9 @@ mod tests {
 
     #[test]
     fn the_server_keeps_as_many_receives_for_calls_as_the_sentence_says() {
-        let Ok(cores) = CorePair::choose(None) else { return };
         for options in ["", "--over 1 --credits 8"] {
             let args = args(options);
-            let config = config(&args).expect("it adds up");
-            let at = "127.0.0.1:0".parse().expect("an address");
-            let crowd = Crowd::new(
-                Fabric::from_config(&config).expect("a fabric"),
-                at,
-                &args,
-                &config,
-                cores,
-            );
-            let crowd = crowd.expect("the engine has room");
+            let Some(crowd) = crowd(&args) else { return };
             let audit = crowd.server.audit();
             assert_eq!(audit.grant_receives, args.granted(), "{options}");
             assert!(audit.granted <= args.granted(), "{options}: {}", audit.granted);

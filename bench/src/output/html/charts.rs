@@ -3,13 +3,14 @@
 use super::plot::{Form, Plot, Series, Shape};
 use super::scale::Scale;
 use super::value;
-use crate::output::outcome::{Curve, Distribution, Figure, Line, Outcome, Unit};
+use crate::output::figure::{Figure, Unit};
+use crate::output::report::{Axis, Curve, Distribution, Line, Report};
 use crate::stats::latency::Latency;
 
 /// How the times are spread: as a histogram, and by percentiles.
-pub fn distributions(outcome: &dyn Outcome) -> Vec<Plot> {
-    let all = outcome.distributions();
-    let timed: Vec<&Distribution<'_>> = all.iter().filter(|one| one.latency.count() > 0).collect();
+pub fn distributions(report: &Report) -> Vec<Plot> {
+    let all = &report.distributions;
+    let timed: Vec<&Distribution> = all.iter().filter(|one| one.latency.count() > 0).collect();
     if timed.is_empty() {
         return Vec::new();
     }
@@ -20,20 +21,20 @@ pub fn distributions(outcome: &dyn Outcome) -> Vec<Plot> {
         0 => String::new(),
         _ => format!(" {shown} of {} are shown.", timed.len()),
     };
-    let timed: Vec<&Distribution<'_>> = (0..shown).map(pick).collect();
-    let step_ns = outcome.scene().clock_step_ns;
+    let timed: Vec<&Distribution> = (0..shown).map(pick).collect();
+    let step_ns = report.scene.clock_step_ns;
     vec![histogram(&timed, step_ns, &left_out), percentiles(&timed, &left_out)]
 }
 
 /// The share of the samples in each step of time; both axes logarithmic, so that one sample in a
 /// million is seen.
-fn histogram(timed: &[&Distribution<'_>], step_ns: f64, left_out: &str) -> Plot {
+fn histogram(timed: &[&Distribution], step_ns: f64, left_out: &str) -> Plot {
     let ends = timed
         .iter()
         .flat_map(|one| [one.latency.min_ns() as f64, one.latency.quantile_ns(1.0) as f64]);
     let x = Scale::log(ends, Unit::Ns);
     let count = bins_of(&x, step_ns);
-    let bins: Vec<Vec<f64>> = timed.iter().map(|one| shares(one.latency, &x, count)).collect();
+    let bins: Vec<Vec<f64>> = timed.iter().map(|one| shares(&one.latency, &x, count)).collect();
     let least = bins.iter().flatten().copied().filter(|share| *share > 0.0).fold(1.0, f64::min);
     // The rarest stand above the axis.
     let y = Scale::log([least * 0.7, 1.0].into_iter(), Unit::Share);
@@ -92,11 +93,11 @@ fn shares(latency: &Latency, x: &Scale, bins: usize) -> Vec<f64> {
 }
 
 /// Latency by percentile, each further nine as wide as the one before.
-fn percentiles(timed: &[&Distribution<'_>], left_out: &str) -> Plot {
+fn percentiles(timed: &[&Distribution], left_out: &str) -> Plot {
     let most = timed.iter().map(|one| one.latency.count()).max().unwrap_or(1);
     let x = Scale::tail(most);
     let lines: Vec<Vec<(f64, f64)>> =
-        timed.iter().map(|one| by_percentile(one.latency, &x)).collect();
+        timed.iter().map(|one| by_percentile(&one.latency, &x)).collect();
     let y = Scale::log(lines.iter().flatten().map(|point| point.1), Unit::Ns);
     let series = timed.iter().zip(lines).enumerate();
     let series = series.map(|(at, (one, line))| Series {
@@ -138,12 +139,10 @@ fn by_percentile(latency: &Latency, x: &Scale) -> Vec<(f64, f64)> {
 }
 
 /// What the mode wants drawn; without it, what its figures at several points show.
-pub fn curves(outcome: &dyn Outcome, figures: &[Figure]) -> Vec<Plot> {
-    let mut curves = outcome.curves();
-    if curves.is_empty() {
-        curves = sweeps(figures);
-    }
-    curves.iter().filter(|curve| !curve.lines.is_empty()).map(curve).collect()
+pub fn curves(report: &Report, figures: &[Figure]) -> Vec<Plot> {
+    let swept = if report.curves.is_empty() { sweeps(figures) } else { Vec::new() };
+    let curves = report.curves.iter().chain(&swept);
+    curves.filter(|curve| !curve.lines.is_empty()).map(curve).collect()
 }
 
 fn curve(curve: &Curve) -> Plot {
@@ -182,12 +181,10 @@ fn sweeps(figures: &[Figure]) -> Vec<Curve> {
             let curve = match curves.iter_mut().position(|curve| curve.title == title) {
                 Some(known) => &mut curves[known],
                 None => {
-                    let axis =
-                        |name: String, unit, log| crate::output::outcome::Axis { name, unit, log };
                     curves.push(Curve {
                         title,
-                        x: axis(at.axis.to_string(), at.unit, at.unit != Unit::Share),
-                        y: axis(words(name), *unit, true),
+                        x: Axis { log: at.unit != Unit::Share, ..Axis::new(&at.axis, at.unit) },
+                        y: Axis::log(&words(name), *unit),
                         lines: Vec::new(),
                     });
                     curves.last_mut().expect("just pushed")

@@ -1,7 +1,7 @@
-//! The report as one page of HTML: of any outcome, with nothing that is not in the file.
+//! The report as one page of HTML: of any mode, with nothing that is not in the file.
 //!
 //! ```text
-//!   Outcome ─▶ figures ───────▶ headline, tables ──┐
+//!   Report ─▶ figures ───────▶ headline, tables ──┐
 //!           ─▶ distributions ─▶ plots ─▶ SVG ──────┼─▶ page: style and drawings inside, no script
 //!           ─▶ curves, rounds, ratios ─▶ SVG ──────┘
 //! ```
@@ -16,33 +16,33 @@ mod scale;
 mod scene;
 mod value;
 
-use crate::output::outcome::Outcome;
+use crate::output::report::Report;
 
-/// The page for an outcome.
-pub fn text(outcome: &dyn Outcome) -> String {
-    let figures = outcome.figures();
+/// The page for a report.
+pub fn text(report: &Report) -> String {
+    let figures = &report.figures;
     let mut body = String::new();
-    scene::write_head(&mut body, outcome);
-    figures::write_headline(&mut body, &figures);
+    scene::write_head(&mut body, report);
+    figures::write_headline(&mut body, figures);
     let plots = [
-        ratios::plots(&figures),
-        charts::curves(outcome, &figures),
-        charts::distributions(outcome),
-        charts::rounds(&figures),
+        ratios::plots(figures),
+        charts::curves(report, figures),
+        charts::distributions(report),
+        charts::rounds(figures),
     ];
     for plot in plots.iter().flatten() {
         body.push_str(&plot.figure());
     }
     let has_plots = plots.iter().any(|plots| !plots.is_empty());
     if !has_plots {
-        scene::write_table(&mut body, outcome);
+        scene::write_table(&mut body, report);
     }
-    figures::write_spread(&mut body, &figures);
-    figures::write_all(&mut body, &figures);
+    figures::write_spread(&mut body, figures);
+    figures::write_all(&mut body, figures);
     if has_plots {
-        scene::write_table(&mut body, outcome);
+        scene::write_table(&mut body, report);
     }
-    scene::write_settings(&mut body, outcome);
-    scene::write_scene(&mut body, outcome);
-    page::page(&format!("{}: {}", outcome.mode(), outcome.what()), &body)
+    scene::write_settings(&mut body, report);
+    scene::write_scene(&mut body, report);
+    page::page(&format!("{}: {}", report.mode, report.what), &body)
 }

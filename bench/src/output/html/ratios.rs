@@ -2,7 +2,7 @@
 
 use super::plot::{Form, Plot, Series, Shape, short};
 use super::scale::Scale;
-use crate::output::outcome::{Figure, Unit};
+use crate::output::figure::{Figure, Unit};
 
 /// A quotient and how sure it is.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! Axes: where on them a value lies, and which values are written beside them.
 
-use crate::output::outcome::Unit;
+use crate::output::figure::Unit;
 
 use super::value;
 

@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::page::escape;
 use crate::device::env::Build;
 use crate::device::jitter::Jitter;
-use crate::output::outcome::Outcome;
+use crate::output::report::Report;
 
 /// What was measured, where, and whether it counts.
-pub fn write_head(out: &mut String, outcome: &dyn Outcome) {
-    let scene = outcome.scene();
+pub fn write_head(out: &mut String, report: &Report) {
+    let scene = &report.scene;
     let machine = scene.machine.lines();
     let _ = writeln!(
         out,
         "<header><p class=\"kind\">rpcrdma-bench {}</p>\n<h1>{}</h1>\n<p class=\"soft\">{}</p></header>",
-        escape(outcome.mode()),
-        escape(outcome.what().trim()),
+        escape(&report.mode),
+        escape(report.what.trim()),
         escape(machine.first().map_or("", |line| line))
     );
     let mut wrong: Vec<(&str, &[String])> = Vec::new();
@@ -46,8 +46,8 @@ pub fn write_head(out: &mut String, outcome: &dyn Outcome) {
 }
 
 /// What is printed on a terminal: what a mode has to say beside its figures is in it.
-pub fn write_table(out: &mut String, outcome: &dyn Outcome) {
-    let table = outcome.table();
+pub fn write_table(out: &mut String, report: &Report) {
+    let table = report.text();
     if !table.trim().is_empty() {
         let table = escape(table.trim_matches('\n'));
         let _ = writeln!(
@@ -58,9 +58,9 @@ pub fn write_table(out: &mut String, outcome: &dyn Outcome) {
 }
 
 /// Every setting, by its path.
-pub fn write_settings(out: &mut String, outcome: &dyn Outcome) {
+pub fn write_settings(out: &mut String, report: &Report) {
     let mut facts = Vec::new();
-    flatten(&mut facts, "", &outcome.settings());
+    flatten(&mut facts, "", &report.settings);
     if facts.is_empty() {
         return;
     }
@@ -69,8 +69,8 @@ pub fn write_settings(out: &mut String, outcome: &dyn Outcome) {
 }
 
 /// The machine, the program, the notes, and what the jitter probe saw.
-pub fn write_scene(out: &mut String, outcome: &dyn Outcome) {
-    let scene = outcome.scene();
+pub fn write_scene(out: &mut String, report: &Report) {
+    let scene = &report.scene;
     let Build { rpcrdma, rustc, profile, target, .. } = &scene.build;
     let mut facts: Vec<(String, String)> = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));

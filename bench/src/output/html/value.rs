@@ -1,6 +1,6 @@
 //! Numbers with their units, as people read them: `1.35 us`, `3.1 M/s`, `99.9 %`.
 
-use crate::output::outcome::Unit;
+use crate::output::figure::Unit;
 
 /// A number with its unit, three significant digits.
 pub fn text(value: f64, unit: Unit) -> String {

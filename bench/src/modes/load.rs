@@ -6,29 +6,29 @@
 //!                              └ open loop: arrivals ──▶ Schedule ──▶ drive ──▶ OpenRound
 //! ```
 
-mod report;
-
 use std::time::Duration;
 
 use rpcrdma_engine::Provider;
+use serde_json::{Value, json};
 
+use crate::args::{LengthArgs, OutputArgs, SeedArgs};
 use crate::contenders::arrivals::Law;
 use crate::contenders::open::{Offer, OpenRound};
-pub use report::{LoadReport, PointReport};
-
-use crate::args::{LengthArgs, OutputArgs, Over, SeedArgs};
 use crate::contenders::rpc::{Distant, Rpc};
-use crate::device::jitter;
-use crate::device::site::{Fabrics, Site};
-use crate::device::verbs::Device;
+use crate::device::at_site;
+use crate::device::jitter::Jitter;
+use crate::device::site::Site;
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Kind, PROBE_TIME, Plan, PlanArgs};
-use crate::output::outcome::{At, Outcome, Unit};
+use crate::modes::contest::{ContestArgs, Plan, settings_of};
+use crate::output::figure::{At, Better, Figure, Unit};
+use crate::output::report::{Axis, Curve, Line, Report};
+use crate::output::scene::{Lost, Scene};
 use crate::output::session::Session;
+use crate::output::table::{Column, Row, Table, thousands};
 use crate::stats::dice::Dice;
+use crate::stats::latency::Latency;
 use crate::stats::meter::{End, Quota, Round};
 use crate::stats::rounds::median;
-use crate::stop;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -103,9 +103,7 @@ impl LoadPlan {
     /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<LoadPlan, BenchError> {
         let Args { contest, length, .. } = args;
-        let of = PlanArgs { contest, length, sends_per_post: &[], stat: None };
-        let base = Plan::new(Kind::Rate, &of)?;
-        let base = Plan { quota: length.quota(SECONDS, WARM_UP), ..base };
+        let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
         let shares = args.load.iter().map(|share| Point::Share(*share));
         let rates = args.rate.iter().map(|rate| Point::Rate(*rate));
         let mut points: Vec<Point> = shares.chain(rates).collect();
@@ -148,69 +146,47 @@ impl LoadPlan {
         };
         Offer { law: self.law, rate, seed, warm_up, time, count_max }
     }
-
-    /// About how long the measuring takes.
-    fn expected(&self) -> Duration {
-        self.base.expected(self.points.len() as u32 + 1)
-    }
 }
 
 /// Measures.
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<impl Outcome + use<>, BenchError> {
-    let plan = LoadPlan::new(args)?;
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    let plan = &LoadPlan::new(args)?;
     session.announce(&plan.sentence())?;
-    match args.contest.device.provider {
-        Over::Fabric => measure_on(&Fabrics::new(&plan.base.config), &plan, session),
-        Over::Verbs => {
-            measure_on(&Device::towards(&args.contest.device, &plan.base.config)?, &plan, session)
-        }
-    }
+    let (device, config) = (&args.contest.device, &plan.base.config);
+    at_site!(device, config, towards, |site| measure_on(site, plan, session))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
-    plan: &LoadPlan,
-    session: &Session,
-) -> Result<LoadReport, BenchError> {
+fn measure_on<S: Site>(site: &S, plan: &LoadPlan, session: &Session) -> Result<Report, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
     let mut rpc: Box<dyn Loaded> = match site.far() {
         Some(server) => Box::new(Distant::new(site.open()?, server, *cores, config, load, false)?),
         None => Box::new(Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?),
     };
     let notes = site.notes().into_iter().chain(rpc.notes()).collect();
-    let progress = session.progress(rounds * (plan.points.len() as u32 + 1), plan.expected());
-    let before = jitter::probe(*cores, PROBE_TIME)?;
     let first = (0..(*rounds).min(FIRST_ROUNDS)).map(|_| rpc.closed(*quota));
     let first = first.collect::<Result<Vec<Round>, BenchError>>()?;
     let capacity = median(first.iter().map(Round::rate));
-    let mut measured = Measured::new(plan);
     let mut dice = Dice::new(plan.seed);
-    let mut done = 0;
-    for round in 0..*rounds {
-        let seeds: Vec<u64> = plan.points.iter().map(|_| dice.roll()).collect();
-        for turn in turns(plan.points.len() + 1, round) {
-            if stop::is_wished() {
-                break;
-            }
-            match turn.checked_sub(1) {
-                None => measured.closed.push(rpc.closed(*quota)?),
-                Some(index) => {
-                    let rate = plan.points[index].rate(capacity);
-                    let offer = plan.offer(rate, seeds[index]);
-                    measured.points[index].take(rpc.open(&offer)?);
-                }
-            }
-            done += 1;
-            progress.step(done);
-        }
-    }
-    drop(progress);
-    measured.points.retain(PointReport::has_samples);
-    let after = jitter::probe(*cores, PROBE_TIME)?;
-    Ok(LoadReport::new(plan, capacity, measured, notes, [before, after]))
+    let each = plan.points.len();
+    let seeds: Vec<u64> = (0..each * *rounds as usize).map(|_| dice.roll()).collect();
+    let mut closed = Vec::new();
+    let mut opened: Vec<Opened> = plan.points.iter().map(|point| Opened::new(*point)).collect();
+    // The closed loop is one more point.
+    let jitters = plan.base.sweep(each + 1).run(session, |round, turn| {
+        let Some(index) = turn.checked_sub(1) else {
+            closed.push(rpc.closed(*quota)?);
+            return Ok(());
+        };
+        let rate = plan.points[index].rate(capacity);
+        let offer = plan.offer(rate, seeds[round as usize * each + index]);
+        opened[index].take(rpc.open(&offer)?);
+        Ok(())
+    })?;
+    opened.retain(|point| !point.rounds.is_empty());
+    Ok(report(plan, capacity, &closed, &opened, notes, jitters))
 }
 
 /// A client with its server, wherever that is.
@@ -253,23 +229,188 @@ impl<P: Provider> Loaded for Distant<P> {
     }
 }
 
-/// The order of a round: forwards, then backwards.
-fn turns(count: usize, round: u32) -> impl Iterator<Item = usize> {
-    (0..count).map(move |turn| if round.is_multiple_of(2) { turn } else { count - 1 - turn })
+/// What was measured at one rate.
+struct Opened {
+    point: Point,
+    /// How late the generator was, of every round.
+    lateness: Latency,
+    rounds: Vec<OpenRound>,
 }
 
-/// What the rounds came to.
-struct Measured {
-    closed: Vec<Round>,
-    points: Vec<PointReport>,
-}
+impl Opened {
+    fn new(point: Point) -> Opened {
+        Opened { point, lateness: Latency::new(), rounds: Vec::new() }
+    }
 
-impl Measured {
-    fn new(plan: &LoadPlan) -> Measured {
-        let points = plan.points.iter().map(|point| PointReport::new(*point)).collect();
-        Measured { closed: Vec::new(), points }
+    /// Takes a round in, unless it was ended before it began. The generator's lateness is kept of
+    /// all rounds together.
+    fn take(&mut self, mut round: OpenRound) {
+        if round.offered > 0 {
+            self.lateness.merge(&round.lateness);
+            round.lateness = Latency::new();
+            self.rounds.push(round);
+        }
+    }
+
+    /// From the intended start, every call of every round.
+    fn response(&self) -> Latency {
+        Latency::merged(self.rounds.iter().map(|round| &round.response))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let rounds: Vec<&Latency> = self.rounds.iter().map(|round| &round.response).collect();
+        let response = self.response();
+        let of = |name: &'static str, unit: Unit, better, one: fn(&OpenRound) -> f64| {
+            let rounds: Vec<f64> = self.rounds.iter().map(one).collect();
+            let value = match unit {
+                Unit::Count => rounds.iter().copied().fold(0.0, f64::max),
+                _ => median(rounds.iter().copied()),
+            };
+            Figure::new("rpc", name, value, unit, response.count()).better(better).rounds(rounds)
+        };
+        let mut figures = Figure::spread("rpc", "round_trip", &response, &rounds, 1.0);
+        let (rate, count) = (Unit::PerSecond, Unit::Count);
+        figures.extend([
+            of("offered", rate, Better::Neither, OpenRound::offered_rate),
+            of("achieved", rate, Better::Higher, OpenRound::achieved_rate),
+            of("achieved_share", Unit::Share, Better::Higher, achieved_share),
+            of("backlog.max", count, Better::Lower, |round| round.backlog_max as f64),
+            of("backlog.end", count, Better::Lower, |round| round.backlog_end as f64),
+            of("given_up", count, Better::Lower, |round| round.given_up as f64),
+        ]);
+        figures.extend(Figure::spread("generator", "late", &self.lateness, &[], 1.0));
+        figures.into_iter().map(|figure| figure.at(self.point.at())).collect()
+    }
+
+    /// The rounds as JSON has them.
+    fn detail(&self) -> Value {
+        let round = |round: &OpenRound| {
+            json!({
+                "offered": round.offered,
+                "completed": round.completed,
+                "given_up": round.given_up,
+                "backlog_max": round.backlog_max,
+                "backlog_end": round.backlog_end,
+                "time_ns": round.time_ns,
+                "elapsed_ns": round.elapsed_ns,
+                "preempted": round.preempted,
+            })
+        };
+        let At { axis, value, unit } = self.point.at();
+        let rounds: Vec<Value> = self.rounds.iter().map(round).collect();
+        json!({ "axis": axis, "value": value, "unit": unit, "rounds": rounds })
     }
 }
+
+/// What was achieved of what was offered, 0 to 1.
+fn achieved_share(round: &OpenRound) -> f64 {
+    let offered = round.offered_rate();
+    if offered > 0.0 { round.achieved_rate() / offered } else { 0.0 }
+}
+
+fn report(
+    plan: &LoadPlan,
+    capacity: f64,
+    closed: &[Round],
+    points: &[Opened],
+    notes: Vec<String>,
+    jitters: [[Jitter; 2]; 2],
+) -> Report {
+    let open = points.iter().flat_map(|point| &point.rounds);
+    let open = Lost::new("rpc", open.map(|one| (one.elapsed_ns, one.preempted)));
+    let lost = [Lost::of("closed", closed.iter()), open];
+    let scene = Scene::new(plan.base.cores, notes, jitters, &lost);
+    let own = json!({ "arrivals": plan.law.name(), "seed": plan.seed });
+    let settings = settings_of(&plan.base, "load", own);
+    let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
+    let (then, samples) =
+        (median(rates.iter().copied()), closed.iter().map(|round| round.completed).sum());
+    let mut figures = vec![
+        Figure::new("closed", "rate", then, Unit::PerSecond, samples).rounds(rates),
+        Figure::new("closed", "rate.before", capacity, Unit::PerSecond, samples),
+    ];
+    figures.extend(points.iter().flat_map(Opened::figures));
+    let row = |point: &Opened| {
+        let (labels, at) = (vec![title(point.point)], Some(point.point.at()));
+        Row { labels, of: "rpc".to_owned(), at }
+    };
+    let rows: Vec<Row> = points.iter().map(row).collect();
+    let mut report = Report::new("load", plan.sentence(), settings, scene, figures);
+    report.block(format!(
+        "closed loop  {} /s before, {} /s between the others (median of {} rounds); shares are of \
+         the first",
+        thousands(capacity),
+        thousands(then),
+        closed.len()
+    ));
+    report.block(Table::of(&["from due, us"], &rows, &RESPONSE, &report.figures));
+    report.block(Table::of(&["could not go"], &rows, &BACKLOG, &report.figures));
+    for point in points {
+        report.samples(format!("rpc@{}", point.point.at()), &point.response());
+    }
+    report.curves = curves(capacity, points, &report);
+    let points: Vec<Value> = points.iter().map(Opened::detail).collect();
+    report.detail(json!({ "capacity": capacity, "points": points }));
+    report
+}
+
+fn curves(capacity: f64, points: &[Opened], report: &Report) -> Vec<Curve> {
+    let value = |point: &Opened, name: &str| {
+        let figure = report.figure("rpc", Some(&point.point.at()), name);
+        figure.map_or(0.0, |figure| figure.value)
+    };
+    let line = |name: &str, x: &dyn Fn(&Opened) -> f64, figure: &str| {
+        Line::new(name, points.iter().map(|point| (x(point), value(point, figure))))
+    };
+    // Rates beside shares: as shares of the capacity.
+    let share = |point: &Opened| point.point.rate(capacity) / capacity.max(1.0);
+    let quantile = |name: &&str| line(name, &share, &format!("round_trip.{name}"));
+    let offered = |point: &Opened| value(point, "offered");
+    vec![
+        Curve {
+            title: "Latency from the intended start, by load".into(),
+            x: Axis::new("load", Unit::Share),
+            y: Axis::log("latency", Unit::Ns),
+            lines: ["p50", "p99", "p99.9", "p99.99"].iter().map(quantile).collect(),
+        },
+        Curve {
+            title: "What was achieved of what was offered".into(),
+            x: Axis::new("offered", Unit::PerSecond),
+            y: Axis::new("achieved", Unit::PerSecond),
+            lines: vec![line("rpc", &offered, "achieved"), line("all of it", &offered, "offered")],
+        },
+    ]
+}
+
+/// A point as a row names it.
+fn title(point: Point) -> String {
+    match point {
+        Point::Share(share) => format!("{:.4} %", share * 100.0).replace(".0000", ""),
+        Point::Rate(rate) => format!("{} /s", thousands(rate)),
+    }
+}
+
+const RESPONSE: [Column; 10] = [
+    Column::thousands("offered/s", "offered"),
+    Column::thousands("achieved", "achieved"),
+    Column::digits("share", "achieved_share", 4),
+    Column::scaled("p50", "round_trip.p50", 1e3, 2),
+    Column::scaled("p90", "round_trip.p90", 1e3, 2),
+    Column::scaled("p99", "round_trip.p99", 1e3, 2),
+    Column::scaled("p99.9", "round_trip.p99.9", 1e3, 2),
+    Column::scaled("p99.99", "round_trip.p99.99", 1e3, 2),
+    Column::scaled("max", "round_trip.max", 1e3, 1),
+    Column::samples("samples", "round_trip.p50"),
+];
+const BACKLOG: [Column; 7] = [
+    Column::digits("backlog max", "backlog.max", 0),
+    Column::digits("at the end", "backlog.end", 0),
+    Column::digits("given up", "given_up", 0),
+    Column::scaled("late p50", "late.p50", 1e3, 2).of("generator"),
+    Column::scaled("p99", "late.p99", 1e3, 2).of("generator"),
+    Column::scaled("p99.9", "late.p99.9", 1e3, 2).of("generator"),
+    Column::scaled("max, us", "late.max", 1e3, 1).of("generator"),
+];
 
 /// A share of the capacity: `70%` or `0.7`.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
@@ -387,11 +528,5 @@ mod tests {
         let counted = counted.expect("they fit together");
         assert_eq!(counted.offer(1e3, 0).count_max, 60);
         assert_eq!(counted.offer(1e3, 0).time, LONGEST);
-    }
-
-    #[test]
-    fn every_other_round_is_in_the_opposite_order() {
-        assert_eq!(turns(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(turns(3, 1).collect::<Vec<_>>(), [2, 1, 0]);
     }
 }

@@ -1,12 +1,11 @@
 //! The scene of a result: the machine, the program, and what disturbed it.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use crate::device::cores::CorePair;
 use crate::device::env::{self, Build, Machine};
 use crate::device::jitter::{self, Jitter};
+use crate::stats::meter::Round;
 use crate::stop;
 
 /// Where something was measured, and what disturbed it.
@@ -50,14 +49,15 @@ pub struct Lost {
 
 impl Lost {
     /// Sums up the rounds of a contender: how long each took, and how often it lost its core.
-    pub fn of_rounds(name: &'static str, rounds: impl Iterator<Item = (u64, u64)>) -> Lost {
-        rounds.fold(Lost { name, elapsed_ns: 0, preempted: 0 }, |sum, (elapsed_ns, preempted)| {
-            Lost {
-                elapsed_ns: sum.elapsed_ns + elapsed_ns,
-                preempted: sum.preempted + preempted,
-                ..sum
-            }
-        })
+    pub fn new(name: &'static str, rounds: impl Iterator<Item = (u64, u64)>) -> Lost {
+        let (elapsed_ns, preempted) =
+            rounds.fold((0, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
+        Lost { name, elapsed_ns, preempted }
+    }
+
+    /// The same of rounds of the closed loop.
+    pub fn of<'a>(name: &'static str, rounds: impl Iterator<Item = &'a Round>) -> Lost {
+        Lost::new(name, rounds.map(|round| (round.elapsed_ns, round.preempted)))
     }
 }
 
@@ -84,41 +84,36 @@ impl Scene {
     }
 
     /// What stands above the figures.
-    pub fn write_head(&self, out: &mut String) {
-        for text in self.machine.lines() {
-            line(out, format_args!("machine:     {text}"));
-        }
+    pub fn head(&self) -> Vec<String> {
         let Build { rpcrdma, rustc, profile, target, .. } = &self.build;
-        line(out, format_args!("program:     rpcrdma {rpcrdma}, {profile}, {target}, {rustc}"));
-        for note in &self.notes {
-            line(out, format_args!("with:        {note}"));
-        }
+        let mut lines: Vec<String> =
+            self.machine.lines().iter().map(|text| format!("machine:     {text}")).collect();
+        lines.push(format!("program:     rpcrdma {rpcrdma}, {profile}, {target}, {rustc}"));
+        lines.extend(self.notes.iter().map(|note| format!("with:        {note}")));
         for (when, probes) in [("before", &self.jitter_before), ("after", &self.jitter_after)] {
-            line(out, format_args!("jitter:      {when}: {}", probes.map(gaps).join("; ")));
+            lines.push(format!("jitter:      {when}: {}", probes.map(gaps).join("; ")));
         }
-        line(out, format_args!("clock:       exact to {:.1} ns", self.clock_step_ns));
+        lines.push(format!("clock:       exact to {:.1} ns", self.clock_step_ns));
+        lines
     }
 
     /// What stands below the figures: whether they are to be believed.
-    pub fn write_noise(&self, out: &mut String) {
-        line(out, format_args!(""));
+    pub fn foot(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.interrupted {
-            line(out, format_args!("INTERRUPTED: the figures are of what was measured so far."));
+            lines.push("INTERRUPTED: the figures are of what was measured so far.".to_owned());
         }
         if !self.build.is_optimised() {
-            line(out, format_args!("NOT A RELEASE BUILD: no figure above means anything."));
+            lines.push("NOT A RELEASE BUILD: no figure above means anything.".to_owned());
         }
         if self.noise.is_empty() {
-            line(out, format_args!("The machine was quiet."));
-            return;
+            lines.push("The machine was quiet.".to_owned());
+            return lines;
         }
-        line(
-            out,
-            format_args!("NOISY: ratios of medians still mean something, times and tails less so."),
-        );
-        for reason in &self.noise {
-            line(out, format_args!("  {reason}"));
-        }
+        let noisy = "NOISY: ratios of medians still mean something, times and tails less so.";
+        lines.push(noisy.to_owned());
+        lines.extend(self.noise.iter().map(|reason| format!("  {reason}")));
+        lines
     }
 }
 
@@ -142,11 +137,6 @@ fn gaps(probe: Jitter) -> String {
         longest_ns as f64 / 1e3,
         lost_share * 100.0
     )
-}
-
-/// Writes a line of a table.
-pub fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("writing to a string does not fail");
 }
 
 /// A thread that loses its core more often than this in a second has company.

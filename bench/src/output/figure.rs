@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::latency::Latency;
+use crate::stats::rounds::Ratio;
 
 /// One number of a result.
 ///
@@ -131,6 +132,25 @@ impl Figure {
         let whole = Figure::spread(of, "round_trip", latency, rounds, 1.0);
         let half = Figure::spread(of, "half_round_trip", latency, rounds, 0.5);
         whole.into_iter().chain(half).collect()
+    }
+
+    /// The quotient of all rounds of two contenders, and what neighbouring rounds say of it.
+    pub fn ratio(ratio: &Ratio) -> Vec<Figure> {
+        let of = format!("{}/{}", ratio.of, ratio.to);
+        let better = if ratio.figure == "median" { Better::Lower } else { Better::Higher };
+        let figure = |part: &str, value: f64| {
+            let name = format!("ratio.{}{part}", ratio.figure);
+            Figure::new(&of, name, value, Unit::Ratio, ratio.samples).better(better)
+        };
+        let added = |ns| Figure::new(&of, "added_per_side", ns, Unit::Ns, ratio.samples);
+        let mut figures = vec![
+            figure("", ratio.value).rounds(ratio.rounds.clone()),
+            figure(".paired", ratio.paired).rounds(ratio.rounds.clone()),
+            figure(".lowest", ratio.low),
+            figure(".highest", ratio.high),
+        ];
+        figures.extend(ratio.added_per_side_ns.map(added));
+        figures
     }
 
     /// At a point of a sweep.

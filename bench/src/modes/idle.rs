@@ -5,28 +5,32 @@
 //!                      └ pause ─ call ─▶ latency    └ both threads ─▶ processor time
 //! ```
 
-mod report;
-
 use std::time::Duration;
 
-pub use report::{IdleReport, PointReport};
+use rpcrdma_config::Config;
+use serde_json::json;
 
 use crate::args::{
     CallArgs, CoreArgs, DeviceArgs, EngineArgs, Idle, LengthArgs, OutputArgs, Over, SeedArgs, parse,
 };
-use crate::contenders::rpc::{Pauses, Rpc};
+use crate::contenders::call::Load;
+use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
 use crate::device::cores::CorePair;
-use crate::device::jitter;
+use crate::device::jitter::Jitter;
 use crate::device::site::{Fabrics, Site};
 use crate::device::verbs::Device;
 use crate::error::BenchError;
-use crate::modes::contest::{Load, PROBE_TIME};
-use crate::output::outcome::Outcome;
+use crate::modes::sweep::Sweep;
+use crate::output::figure::{At, Better, Figure, Unit};
+use crate::output::report::{Axis, Report};
+use crate::output::scene::{Lost, Scene};
 use crate::output::session::Session;
+use crate::output::table::{Column, Row, Table};
 use crate::settings::Need;
 use crate::stats::dice::Dice;
+use crate::stats::latency::Latency;
 use crate::stats::meter::End;
-use crate::stop;
+use crate::stats::rounds::median;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -88,7 +92,7 @@ impl IdlePlan {
                 [] => PAUSES_US.map(Duration::from_micros).to_vec(),
                 given => given.to_vec(),
             },
-            load: Load::one_by_one(&args.call)?,
+            load: args.call.one_by_one()?,
             engine: args.engine.clone(),
             device: args.device.clone(),
             call: args.call.clone(),
@@ -138,7 +142,7 @@ impl IdlePlan {
     /// A client and a server that idle in such a way.
     fn rpc<S: Site>(
         &self,
-        site: impl FnOnce(&rpcrdma_config::Config) -> Result<S, BenchError>,
+        site: impl FnOnce(&Config) -> Result<S, BenchError>,
         policy: Idle,
     ) -> Result<(Rpc<S::Provider>, Vec<String>), BenchError> {
         let data_len = self.load.shape.data_len();
@@ -159,7 +163,7 @@ impl IdlePlan {
 ///
 /// # Errors
 /// Whatever keeps the run from a result that can be believed.
-pub fn measure(args: &Args, session: &Session) -> Result<impl Outcome + use<>, BenchError> {
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = IdlePlan::new(args)?;
     session.announce(&plan.sentence())?;
     match args.device.provider {
@@ -171,42 +175,130 @@ pub fn measure(args: &Args, session: &Session) -> Result<impl Outcome + use<>, B
 fn measure_on<S: Site>(
     plan: &IdlePlan,
     session: &Session,
-    site: impl Fn(&rpcrdma_config::Config) -> Result<S, BenchError>,
-) -> Result<IdleReport, BenchError> {
-    let (mut contenders, mut notes) = (Vec::new(), Vec::new());
+    site: impl Fn(&Config) -> Result<S, BenchError>,
+) -> Result<Report, BenchError> {
+    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for policy in &plan.policies {
         let (rpc, of_one) = plan.rpc(&site, *policy)?;
         notes.extend(of_one.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         contenders.push(rpc);
+        let point = |pause: &Duration| Point { policy: *policy, pause: *pause, rounds: Vec::new() };
+        points.extend(plan.pauses.iter().map(point));
     }
-    let mut points: Vec<PointReport> = Vec::new();
-    for policy in &plan.policies {
-        points.extend(plan.pauses.iter().map(|pause| PointReport::new(*policy, *pause)));
-    }
-    let progress = session.progress(plan.rounds * points.len() as u32, plan.expected());
-    let before = jitter::probe(plan.cores, PROBE_TIME)?;
     let mut dice = Dice::new(plan.seed);
-    let mut done = 0;
-    for round in 0..plan.rounds {
-        let seed = dice.roll();
-        for turn in 0..points.len() {
-            if stop::is_wished() {
-                break;
-            }
-            let index = if round % 2 == 0 { turn } else { points.len() - 1 - turn };
-            let pause = plan.pauses[index % plan.pauses.len()];
-            let (calls, warm_up) = (plan.calls(pause), plan.warm_up);
-            let pauses = Pauses { length: pause, calls, warm_up, seed };
-            points[index].take(contenders[index / plan.pauses.len()].paused(&pauses)?);
-            done += 1;
-            progress.step(done);
-        }
-    }
-    drop(progress);
-    points.retain(PointReport::has_samples);
-    let after = jitter::probe(plan.cores, PROBE_TIME)?;
-    Ok(IdleReport::new(plan, points, notes, [before, after]))
+    let seeds: Vec<u64> = (0..plan.rounds).map(|_| dice.roll()).collect();
+    let IdlePlan { cores, rounds, .. } = *plan;
+    let sweep = Sweep { cores, rounds, points: points.len(), expected: plan.expected() };
+    let jitters = sweep.run(session, |round, index| {
+        let length = points[index].pause;
+        let (calls, warm_up) = (plan.calls(length), plan.warm_up);
+        let pauses = Pauses { length, calls, warm_up, seed: seeds[round as usize] };
+        points[index].rounds.push(contenders[index / plan.pauses.len()].paused(&pauses)?);
+        Ok(())
+    })?;
+    Ok(report(plan, &points, notes, jitters))
 }
+
+/// What was measured of one policy with one pause.
+struct Point {
+    policy: Idle,
+    pause: Duration,
+    rounds: Vec<PausedRound>,
+}
+
+impl Point {
+    fn at(&self) -> At {
+        At::new("pause", self.pause.as_nanos() as f64, Unit::Ns)
+    }
+
+    fn latency(&self) -> Latency {
+        Latency::merged(self.rounds.iter().map(|round| &round.latency))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let name = self.policy.name();
+        let rounds: Vec<&Latency> = self.rounds.iter().map(|round| &round.latency).collect();
+        let mut figures = Figure::round_trips(name, &self.latency(), &rounds);
+        for (side, figure) in ["cpu.client", "cpu.server"].into_iter().enumerate() {
+            // The share of a processor that a side had.
+            let shares: Vec<f64> = self.rounds.iter().map(|round| round.cpu[side]).collect();
+            let share = median(shares.iter().copied());
+            let cpu = Figure::new(name, figure, share, Unit::Share, self.rounds.len() as u64);
+            figures.push(cpu.rounds(shares).better(Better::Lower));
+        }
+        figures.into_iter().map(|figure| figure.at(self.at())).collect()
+    }
+}
+
+fn report(
+    plan: &IdlePlan,
+    points: &[Point],
+    notes: Vec<String>,
+    jitters: [[Jitter; 2]; 2],
+) -> Report {
+    // Threads that give their core away lose none: only those that spin count as disturbed.
+    let spinning = points.iter().filter(|point| point.policy == Idle::Spin);
+    let rounds = spinning.flat_map(|point| &point.rounds);
+    let lost = Lost::new("spin", rounds.map(|round| (round.elapsed_ns, round.preempted)));
+    let scene = Scene::new(plan.cores, notes, jitters, &[lost]);
+    let settings = json!({
+        "op": plan.load.shape.op.name(),
+        "placement": plan.load.placement.name(),
+        "request_data_bytes": plan.load.shape.request_data,
+        "reply_data_bytes": plan.load.shape.reply_data,
+        "cores": plan.cores,
+        "rounds": plan.rounds,
+        "warm_up": plan.warm_up,
+        "seed": plan.seed,
+    });
+    let figures: Vec<Figure> = points.iter().flat_map(Point::figures).collect();
+    let row = |point: &Point| Row {
+        labels: vec![point.policy.name().to_owned(), format!("{:?}", point.pause)],
+        of: point.policy.name().to_owned(),
+        at: Some(point.at()),
+    };
+    let rows: Vec<Row> = points.iter().map(row).collect();
+    let table = Table::of(&["policy", "pause"], &rows, &COLUMNS, &figures);
+    let mut report = Report::new("idle", plan.sentence(), settings, scene, figures);
+    for point in points {
+        let name = format!("{}@{}", point.policy.name(), point.at());
+        report.samples(name, &point.latency());
+    }
+    for (title, y, parts) in [
+        (
+            "Round trip after a pause",
+            Axis::log("round trip", Unit::Ns),
+            [("p50", "round_trip.p50"), ("p99", "round_trip.p99")],
+        ),
+        (
+            "Processor time of a thread",
+            Axis::new("processor time", Unit::Share),
+            [("client", "cpu.client"), ("server", "cpu.server")],
+        ),
+    ] {
+        let named = parts.iter().flat_map(|(part, figure)| {
+            let line = move |policy: &Idle| (format!("{}, {part}", policy.name()), policy.name());
+            plan.policies.iter().map(move |policy| (line(policy), *figure))
+        });
+        let named: Vec<((String, &str), &str)> = named.collect();
+        let lines: Vec<(&str, &str, &str)> =
+            named.iter().map(|((name, of), figure)| (&**name, *of, *figure)).collect();
+        report.curve(title, Axis::log("pause", Unit::Ns), y, &lines);
+    }
+    report.block(table);
+    report
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::scaled("p50, us", "round_trip.p50", 1e3, 2),
+    Column::scaled("p90", "round_trip.p90", 1e3, 2),
+    Column::scaled("p99", "round_trip.p99", 1e3, 2),
+    Column::scaled("p99.9", "round_trip.p99.9", 1e3, 2),
+    Column::scaled("max", "round_trip.max", 1e3, 1),
+    Column::samples("samples", "round_trip.p50"),
+    Column::scaled("cpu client, %", "cpu.client", 0.01, 1),
+    Column::scaled("server, %", "cpu.server", 0.01, 1),
+];
 
 /// A pause: 1 us to 10 s.
 fn pause(text: &str) -> Result<Duration, String> {

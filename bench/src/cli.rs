@@ -1,0 +1,226 @@
+//! The command line: a subcommand for every mode, each with options of its own beside shared ones.
+
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::args::OutputArgs;
+use crate::check;
+use crate::error::BenchError;
+use crate::modes::contest::{Contest, LatArgs};
+use crate::modes::{
+    churn, cmp, conns, contest, cores, cost, distance, idle, load, serve, soak, starve,
+};
+use crate::output::report::Report;
+use crate::output::session::Session;
+
+/// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
+///
+/// Two threads on two cores, a client and a server, over the software fabric or an RDMA device.
+/// Without a mode it runs `lat`: the round trip of a 64 byte echo.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "rpcrdma-bench", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    task: Option<Task>,
+    #[command(flatten)]
+    lat: contest::Args<LatArgs>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Task {
+    /// To measure.
+    #[command(flatten)]
+    Mode(Box<Mode>),
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// Which one
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the man page, of every mode and option
+    #[command(after_help = MAN_EXAMPLES)]
+    Man,
+}
+
+impl Cli {
+    /// What is to be done: `lat` if nothing is said.
+    pub fn task(self) -> Task {
+        self.task.unwrap_or_else(|| Task::Mode(Box::new(Mode::Contest(Contest::Lat(self.lat)))))
+    }
+
+    /// What is to be measured.
+    ///
+    /// # Panics
+    /// If it is another task: for tests and benches, which know what they ask for.
+    pub fn mode(self) -> Mode {
+        match self.task() {
+            Task::Mode(mode) => *mode,
+            other => panic!("{other:?} measures nothing"),
+        }
+    }
+}
+
+/// Each mode is a module with `Args`, which hold an `output: OutputArgs`, and with a function
+/// `measure(&Args, &Session)`, which returns a report.
+macro_rules! modes {
+    ($($(#[$about:meta])* $mode:ident($module:ident),)*) => {
+        /// What to measure, and how.
+        #[derive(Debug, Clone, Subcommand)]
+        pub enum Mode {
+            /// Contenders against each other.
+            #[command(flatten)]
+            Contest(Contest),
+            $($(#[$about])* $mode($module::Args),)*
+        }
+
+        impl Mode {
+            /// What becomes of the result.
+            pub fn output(&self) -> &OutputArgs {
+                match self {
+                    Mode::Contest(contest) => contest.output(),
+                    $(Mode::$mode(args) => &args.output,)*
+                }
+            }
+
+            /// Measures.
+            ///
+            /// # Errors
+            /// Whatever keeps the run from a result that can be believed.
+            pub fn measure(&self, session: &Session) -> Result<Report, BenchError> {
+                match self {
+                    Mode::Contest(contest) => contest::measure(contest, session),
+                    $(Mode::$mode(args) => $module::measure(args, session),)*
+                }
+            }
+        }
+    };
+}
+
+// One line for each mode; the comment is its line in the list of modes.
+modes! {
+    /// Two or more of these in turns, peers like UCX and sockets, or earlier results
+    Cmp(cmp),
+    /// The other end on another host, for clients with --connect
+    Serve(serve),
+    /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
+    Distance(distance),
+    /// Latency of calls that come when they come, at shares of the capacity: an open loop
+    Load(load),
+    /// The rate of one shard, of two, and so on, each with a client and cores of its own
+    Cores(cores),
+    /// Round trips and rate while connections come and go
+    Churn(churn),
+    /// What many connections on one shared receive queue cost: rate, round trip and memory
+    Conns(conns),
+    /// What a call takes after a pause, and what the pause costs, by idle policy
+    Idle(idle),
+    /// What an RPC costs each side: instructions, allocations, system calls, doorbells, completions
+    Cost(cost),
+    /// This host: what would spoil a measurement or a deployment, and the command that mends it
+    Check(check),
+    /// One load for minutes or hours: whether memory, descriptors or latency rise
+    Soak(soak),
+    /// More calls wanted than the server can grant, and some of them slow: who suffers
+    Starve(starve),
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench completions bash > /etc/bash_completion.d/rpcrdma-bench
+  rpcrdma-bench completions fish > ~/.config/fish/completions/rpcrdma-bench.fish";
+const MAN_EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench man | man -l -
+  rpcrdma-bench man > /usr/local/share/man/man1/rpcrdma-bench.1";
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench check                     what this machine can show, and what to mend first
+  rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
+  rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
+  rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections
+  rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
+  rpcrdma-bench distance                  round trips of reads and writes, and what they cost
+  rpcrdma-bench floor -w 32               what this machine can do at best
+  rpcrdma-bench lat --json - | jq .       for a program to read
+  rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
+  rpcrdma-bench --recipe quick            in a few seconds; thorough and nic are others
+  rpcrdma-bench lat --fail-if 'rpc/floor.ratio.median>1.35'   as a test: see exit codes
+
+Times are of closed loops: a request leaves when a reply has come. A run that another program
+disturbed is marked noisy; its ratios still mean something, its tails do not. Ctrl-C ends a run
+early and prints what was measured so far.
+
+Exit codes:
+  0  measured, and what was asked of it holds
+  1  not measured: options, device, file
+  2  a --fail-if holds, or the mode itself found a regression
+  3  noisy: a verdict was asked for (--fail-if, --strict), and the run does not count";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(options: &str) -> Result<Mode, clap::Error> {
+        let options = ["rpcrdma-bench"].into_iter().chain(options.split_whitespace());
+        Cli::try_parse_from(options).map(Cli::mode)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_mode_the_options_are_those_of_lat() {
+        let Mode::Contest(Contest::Lat(bare)) = parse("").expect("everything has a default") else {
+            panic!("not lat")
+        };
+        assert_eq!((bare.length.rounds, bare.length.warm_up), (10, None));
+        let Mode::Contest(Contest::Lat(args)) = parse("-r 3 -s 4KiB").expect("options of lat")
+        else {
+            panic!("not lat")
+        };
+        assert_eq!((args.length.rounds, args.contest.call.size), (3, Some(4096)));
+    }
+
+    #[test]
+    fn options_stand_behind_their_mode() {
+        assert!(parse("rate -r 3").is_ok());
+        assert!(parse("-r 3 rate").is_err(), "nobody would know whose they are");
+        assert!(parse("sideways").is_err());
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas() {
+        let Ok(Mode::Distance(args)) = parse("distance --delay 5us,50us") else { panic!("parses") };
+        assert_eq!(args.delay, [5, 50].map(Duration::from_micros));
+        let Ok(Mode::Contest(Contest::Rate(args))) = parse("rate --sends-per-post 1,4,16") else {
+            panic!("parses")
+        };
+        assert_eq!(args.more.sends_per_post, [1, 4, 16]);
+    }
+
+    #[test]
+    fn a_time_and_a_count_exclude_each_other() {
+        assert!(parse("-t 1 -n 5").is_err());
+        assert!(parse("-n 0").is_err());
+    }
+
+    #[test]
+    fn every_mode_has_help_with_examples() {
+        let command = Cli::command();
+        for mode in command.get_subcommands() {
+            let help = mode.clone().render_help().to_string();
+            let name = mode.get_name();
+            assert!(help.contains(&format!("  rpcrdma-bench {name}")), "{name}: {help}");
+        }
+        assert!(command.clone().render_help().to_string().contains("rpcrdma-bench rate -k 1024"));
+    }
+}

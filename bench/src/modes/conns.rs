@@ -1,0 +1,317 @@
+//! `conns`: what many connections on one shared receive queue cost.
+//!
+//! ```text
+//!   1, 4, 16, ... connections ──▶ every round: the rate with many under way, then one by one
+//!        └ resident memory before and after they connect
+//! ```
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::contenders::rpc::Rpc;
+use crate::device::at_site;
+use crate::device::jitter::Jitter;
+use crate::device::site::Site;
+use crate::error::BenchError;
+use crate::modes::contest::{ContestArgs, Plan, settings_of};
+use crate::modes::sweep::Sweep;
+use crate::output::figure::{At, Better, Figure, Unit};
+use crate::output::report::{Axis, Report};
+use crate::output::scene::{Lost, Scene};
+use crate::output::session::Session;
+use crate::output::table::{Column, Row, Table};
+use crate::stats::latency::Latency;
+use crate::stats::meter::Round;
+use crate::stats::rounds::{Ratio, Series};
+
+/// The options of the mode.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Numbers of connections, as in 1,32,1024; the first is what the others are compared with
+    /// [default: 1,4,16,64,256,1024,4096; verbs: 1,4,16,64]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub counts: Vec<u32>,
+    /// What is measured, and on what.
+    #[command(flatten)]
+    pub contest: ContestArgs,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// A run over numbers of connections, completely described.
+#[derive(Debug, Clone)]
+pub struct ConnsPlan {
+    /// One for each number, with an engine made for so many.
+    plans: Vec<Plan>,
+}
+
+impl ConnsPlan {
+    /// Fills in the defaults.
+    ///
+    /// # Errors
+    /// When options contradict each other, or the machine does not have the cores.
+    pub fn new(args: &Args) -> Result<ConnsPlan, BenchError> {
+        if args.contest.window.connections > 1 {
+            let text = "conns has a list of its own: --counts in place of --connections";
+            return Err(BenchError::Usage(text.into()));
+        }
+        let usual: &[u32] = match args.contest.device.provider {
+            Over::Fabric => &COUNTS,
+            Over::Verbs => &COUNTS_VERBS,
+        };
+        let counts = if args.counts.is_empty() { usual } else { &args.counts };
+        let plan = |count: &u32| {
+            let mut contest = args.contest.clone();
+            contest.window.connections = *count;
+            Plan::of_rate(&contest, &args.length, SECONDS, WARM_UP)
+        };
+        let plans = counts.iter().map(plan).collect::<Result<Vec<Plan>, BenchError>>()?;
+        Ok(ConnsPlan { plans })
+    }
+
+    fn first(&self) -> &Plan {
+        self.plans.first().expect("there is a list of its own for none")
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u32> {
+        self.plans.iter().map(|plan| plan.load.connections)
+    }
+
+    /// What is measured, as a sentence for people.
+    pub fn sentence(&self) -> String {
+        let Plan { load, cores, rounds, .. } = self.first();
+        let counts = self.counts().map(|count| count.to_string()).collect::<Vec<_>>();
+        format!(
+            "conns: {}, {} connections, {} calls under way and one by one, cores {cores}, {rounds} \
+             rounds",
+            load.what(),
+            counts.join(", "),
+            load.window
+        )
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// Whatever keeps the run from a result that can be believed.
+pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
+    let plan = &ConnsPlan::new(args)?;
+    session.announce(&plan.sentence())?;
+    let (device, config) = (&args.contest.device, &plan.first().config);
+    at_site!(device, config, open, |site| measure_on(site, plan, session))
+}
+
+fn measure_on<S: Site>(
+    site: &S,
+    plan: &ConnsPlan,
+    session: &Session,
+) -> Result<Report, BenchError> {
+    let first = plan.first();
+    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), site.notes());
+    for Plan { cores, config, load, .. } in &plan.plans {
+        let rpc = Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?;
+        notes.extend(rpc.notes().into_iter().next());
+        points.push(Point::new(load.connections, rpc.grown()));
+        contenders.push(rpc);
+    }
+    // Each point has two rounds.
+    let expected = first.expected(2 * contenders.len() as u32);
+    let sweep = Sweep { expected, ..first.sweep(contenders.len()) };
+    let jitters = sweep.run(session, |_, index| {
+        let rpc = &mut contenders[index];
+        points[index].rate.rounds.push(rpc.closed(first.quota)?);
+        points[index].single.rounds.push(rpc.one_by_one(first.quota)?);
+        Ok(())
+    })?;
+    Ok(report(plan, &points, notes, jitters))
+}
+
+/// What was measured with one number of connections.
+struct Point {
+    connections: u32,
+    /// By how many bytes the process grew when they connected.
+    grown: u64,
+    /// With many calls under way.
+    rate: Series,
+    /// One call after the other.
+    single: Series,
+}
+
+impl Point {
+    fn new(connections: u32, grown: u64) -> Point {
+        let series = |name| Series { name, rounds: Vec::new() };
+        Point { connections, grown, rate: series("rpc"), single: series("rpc") }
+    }
+
+    fn at(&self) -> At {
+        At::new("connections", self.connections.into(), Unit::Count)
+    }
+
+    /// Bytes for each connection and end. `None` of so few that pages of 4 KiB say nothing.
+    fn memory(&self) -> Option<f64> {
+        let ends = 2.0 * f64::from(self.connections);
+        (self.connections >= MANY).then(|| self.grown as f64 / ends)
+    }
+
+    fn figures(&self, first: &Point) -> Vec<Figure> {
+        let rates: Vec<f64> = self.rate.rounds.iter().map(Round::rate).collect();
+        let rounds: Vec<&Latency> = self.single.rounds.iter().map(|one| &one.latency).collect();
+        let mut figures = Figure::round_trips("rpc", &self.single.latency(), &rounds);
+        let (rate, calls) = (self.rate.rate(), self.rate.completed());
+        figures.push(Figure::new("rpc", "rate", rate, Unit::PerSecond, calls).rounds(rates));
+        if let Some(memory) = self.memory() {
+            let samples = self.connections.into();
+            let memory = Figure::new("rpc", "memory", memory, Unit::Bytes, samples);
+            figures.push(memory.better(Better::Lower));
+        }
+        if self.connections != first.connections {
+            let ratio = Ratio::of_rates(&self.rate, &first.rate);
+            figures.extend(Figure::ratio(&Ratio { to: "first", ..ratio }));
+        }
+        figures.into_iter().map(|figure| figure.at(self.at())).collect()
+    }
+}
+
+fn report(
+    plan: &ConnsPlan,
+    points: &[Point],
+    notes: Vec<String>,
+    jitters: [[Jitter; 2]; 2],
+) -> Report {
+    let first = plan.first();
+    let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
+    let scene = Scene::new(first.cores, notes, jitters, &[Lost::of("rpc", rounds)]);
+    let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
+    let settings = settings_of(first, "conns", own);
+    let figures: Vec<Figure> = points.iter().flat_map(|one| one.figures(&points[0])).collect();
+    let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
+    let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);
+    let mut report = Report::new("conns", plan.sentence(), settings, scene, figures);
+    for point in points {
+        report.samples(format!("rpc@{}", point.at()), &point.single.latency());
+    }
+    let x = || Axis::log("connections", Unit::Count);
+    let rate = Axis::new("rate", Unit::PerSecond);
+    report.curve("Rate by connections", x(), rate, &[("rpc", "rpc", "rate")]);
+    let times = [("p50", "rpc", "round_trip.p50"), ("p99", "rpc", "round_trip.p99")];
+    let round_trip = Axis::log("round trip", Unit::Ns);
+    report.curve("Round trip by connections", x(), round_trip, &times);
+    let memory = Axis::new("memory", Unit::Bytes);
+    let title = "Memory of a connection, each end";
+    report.curve(title, x(), memory, &[("rpc", "rpc", "memory")]);
+    report.block(table);
+    let grown =
+        |point: &Point| json!({ "connections": point.connections, "grown_bytes": point.grown });
+    report.detail(json!({ "memory": points.iter().map(grown).collect::<Vec<Value>>() }));
+    report
+}
+
+const COLUMNS: [Column; 10] = [
+    Column::thousands("rate/s", "rate"),
+    Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
+    Column::digits("lowest", "ratio.rate.lowest", 3).of("rpc/first").or("1.000"),
+    Column::digits("highest", "ratio.rate.highest", 3).of("rpc/first").or("1.000"),
+    Column::digits("p50, ns", "round_trip.p50", 0),
+    Column::digits("p99", "round_trip.p99", 0),
+    Column::digits("p99.9", "round_trip.p99.9", 0),
+    Column::digits("max", "round_trip.max", 0),
+    Column::samples("samples", "round_trip.p50"),
+    Column::digits("memory, B", "memory", 0),
+];
+/// Fewer connections take so few pages that chance decides about them.
+const MANY: u32 = 64;
+const COUNTS: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
+/// Queue pairs of a device are not so many, and take milliseconds each.
+const COUNTS_VERBS: [u32; 4] = [1, 4, 16, 64];
+/// For each number, once with many under way and once one by one.
+const SECONDS: Duration = Duration::from_secs(1);
+/// Twice as many as the most connections: each has carried something.
+const WARM_UP: u64 = 8192;
+
+const EXAMPLES: &str = "\
+Examples:
+  rpcrdma-bench conns                             from 1 to 4096 connections
+  rpcrdma-bench conns --counts 1,1024             the goal: 0.85 of the rate of one
+  rpcrdma-bench conns --counts 1,64 --op read -p send -w 64
+                                                  pages read, 64 under way
+  rpcrdma-bench conns --counts 1,1024 --fail-if 'rpc/first@connections=1024.ratio.rate<0.85'
+
+Each number has an engine of its own, set up for as many connections. Calls go to the connections in
+turn. Memory is only what the process has grown by when they connected, for each connection and end.
+Pools, and the tables that an engine makes for as many before, are not in it.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::plan_of;
+
+    fn plan(options: &str) -> Option<Result<ConnsPlan, BenchError>> {
+        plan_of(options, ConnsPlan::new)
+    }
+
+    #[test]
+    fn the_usual_counts_go_up_to_what_the_provider_has() {
+        let Some(usual) = plan("") else { return };
+        assert_eq!(usual.expect("they fit").counts().collect::<Vec<_>>(), COUNTS);
+        let verbs = plan("--provider verbs").expect("the machine is the same");
+        assert_eq!(verbs.expect("they fit").counts().collect::<Vec<_>>(), COUNTS_VERBS);
+    }
+
+    #[test]
+    fn every_count_has_an_engine_for_as_many() {
+        let Some(two) = plan("--counts 3,700 -w 5") else { return };
+        let two = two.expect("they fit together");
+        for plan in &two.plans {
+            assert!(plan.config.connections().max.value() >= plan.load.connections);
+        }
+        assert_eq!(two.first().load.window, 5);
+        assert!(two.sentence().contains("3, 700 connections, 5 calls"), "{}", two.sentence());
+    }
+
+    #[test]
+    fn the_option_of_other_modes_is_refused() {
+        let Some(refused) = plan("-k 5") else { return };
+        assert!(matches!(refused, Err(BenchError::Usage(_))));
+    }
+
+    fn point(connections: u32, rates: &[u64]) -> Point {
+        let round = |completed: &u64| Round {
+            latency: Latency::new(),
+            completed: *completed,
+            elapsed_ns: 1_000_000_000,
+            preempted: 0,
+        };
+        let mut point = Point::new(connections, 1 << 20);
+        point.rate.rounds = rates.iter().map(round).collect();
+        point
+    }
+
+    #[test]
+    fn the_ratio_is_to_the_first_number() {
+        let (one, many) = (point(1, &[100, 200, 300]), point(1024, &[90, 170, 270]));
+        let figures = many.figures(&one);
+        let of = |name: &str| figures.iter().find(|figure| figure.name == name);
+        let ratio = of("ratio.rate").expect("it is there");
+        assert_eq!(ratio.id(), "rpc/first@connections=1024.ratio.rate");
+        assert_eq!(ratio.value, 0.85);
+        assert_eq!(ratio.rounds, [0.9, 0.85, 0.9]);
+        assert_eq!(of("ratio.rate.paired").expect("it is there").value, 0.9);
+        assert!(!one.figures(&one).iter().any(|figure| figure.of == "rpc/first"));
+    }
+
+    #[test]
+    fn memory_is_of_one_end_of_a_connection_and_of_many_only() {
+        assert_eq!(point(1024, &[]).memory(), Some(512.0));
+        assert_eq!(point(MANY, &[]).memory(), Some((1 << 20) as f64 / 128.0));
+        assert_eq!(point(MANY - 1, &[]).memory(), None);
+    }
+}

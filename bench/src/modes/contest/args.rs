@@ -1,0 +1,201 @@
+//! The options of `floor`, `raw`, `lat`, `rate` and `bw`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use super::plan::{Kind, Plan};
+use crate::args::{
+    CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, OutputArgs, WindowArgs, parse,
+};
+use crate::error::BenchError;
+
+/// A contest with its options; the comment is its line in the list of modes.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Contest {
+    /// The machine alone: as many cache lines there and back as the RPC has bytes, no protocol
+    #[command(after_help = FLOOR)]
+    Floor(Args<NoMore>),
+    /// The provider without RPC: Sends of as many bytes there and back, beside the floor
+    #[command(after_help = RAW)]
+    Raw(Args<PostingArgs>),
+    /// The round trip of an RPC, beside raw and the floor
+    #[command(after_help = LAT)]
+    Lat(Args<LatArgs>),
+    /// RPCs per second with many under way, beside raw and the floor
+    #[command(after_help = RATE)]
+    Rate(Args<PostingArgs>),
+    /// Bytes per second of large reads or writes, beside raw and the floor
+    #[command(after_help = BW)]
+    Bw(Args<PostingArgs>),
+}
+
+/// The options of a contest, with those that not all contests have.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args<More: clap::Args> {
+    /// What is measured, and on what.
+    #[command(flatten)]
+    pub contest: ContestArgs,
+    /// What not all contests have.
+    #[command(flatten)]
+    pub more: More,
+    /// How long.
+    #[command(flatten)]
+    pub length: LengthArgs,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What is measured, and on what.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ContestArgs {
+    /// What one call does.
+    #[command(flatten)]
+    pub call: CallArgs,
+    /// How many are under way.
+    #[command(flatten)]
+    pub window: WindowArgs,
+    /// Where the threads run.
+    #[command(flatten)]
+    pub cores: CoreArgs,
+    /// What carries the messages.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// How the engine is set up.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// No options.
+#[derive(Debug, Clone, clap::Args)]
+pub struct NoMore {}
+
+/// How `raw` posts its Sends.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PostingArgs {
+    /// Sends of `raw` for one doorbell, as in 1,4,16: powers of two up to 32, a contender of each
+    /// [default: as many as there are to be sent]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse::per_post)]
+    pub sends_per_post: Vec<u32>,
+}
+
+/// The options that only `lat` has, and how `raw` posts.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LatArgs {
+    /// How `raw` posts.
+    #[command(flatten)]
+    pub posting: PostingArgs,
+    /// Beside the others, fstat(2) of a file: one GETATTR each on an NFS mount with `noac`
+    #[arg(long, value_name = "FILE")]
+    pub stat: Option<PathBuf>,
+}
+
+/// What a plan is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanArgs<'a> {
+    /// What is measured, and on what.
+    pub contest: &'a ContestArgs,
+    /// How long.
+    pub length: &'a LengthArgs,
+    /// How `raw` posts its Sends.
+    pub sends_per_post: &'a [u32],
+    /// A file that is looked at beside the other contenders.
+    pub stat: Option<&'a Path>,
+}
+
+impl<'a> PlanArgs<'a> {
+    /// Without what only some contests have.
+    pub fn new(contest: &'a ContestArgs, length: &'a LengthArgs) -> PlanArgs<'a> {
+        PlanArgs { contest, length, sends_per_post: &[], stat: None }
+    }
+}
+
+impl Contest {
+    /// Reads a contest: its name and its options.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(text: &str) -> Result<Contest, clap::Error> {
+        let words = ["rpcrdma-bench"].into_iter().chain(text.split_whitespace());
+        Alone::try_parse_from(words).map(|alone| alone.contest)
+    }
+
+    /// What becomes of the result.
+    pub fn output(&self) -> &OutputArgs {
+        match self {
+            Contest::Floor(args) => &args.output,
+            Contest::Raw(args) | Contest::Rate(args) | Contest::Bw(args) => &args.output,
+            Contest::Lat(args) => &args.output,
+        }
+    }
+
+    /// What its plan is made of.
+    pub fn args(&self) -> PlanArgs<'_> {
+        match self {
+            Contest::Floor(args) => PlanArgs::new(&args.contest, &args.length),
+            Contest::Raw(args) | Contest::Rate(args) | Contest::Bw(args) => PlanArgs {
+                sends_per_post: &args.more.sends_per_post,
+                ..PlanArgs::new(&args.contest, &args.length)
+            },
+            Contest::Lat(args) => PlanArgs {
+                sends_per_post: &args.more.posting.sends_per_post,
+                stat: args.more.stat.as_deref(),
+                ..PlanArgs::new(&args.contest, &args.length)
+            },
+        }
+    }
+
+    /// The options with every default filled in.
+    ///
+    /// # Errors
+    /// When options contradict each other.
+    pub fn plan(&self) -> Result<Plan, BenchError> {
+        let kind = match self {
+            Contest::Floor(_) => Kind::Floor,
+            Contest::Raw(_) => Kind::Raw,
+            Contest::Lat(_) => Kind::Lat,
+            Contest::Rate(_) => Kind::Rate,
+            Contest::Bw(_) => Kind::Bw,
+        };
+        Plan::new(kind, &self.args())
+    }
+}
+
+/// A contest as a command of its own.
+#[derive(Debug, Parser)]
+#[command(name = "rpcrdma-bench")]
+struct Alone {
+    #[command(subcommand)]
+    contest: Contest,
+}
+
+const FLOOR: &str = "\
+Examples:
+  rpcrdma-bench floor                   lines of a 64 byte echo there and back, one after the other
+  rpcrdma-bench floor -w 32             with 32 under way: what this machine can do at best
+  rpcrdma-bench floor --op read -s 4096 a page on the way back
+  rpcrdma-bench floor -c 2,3 -t 10      on cores 2 and 3, for 10 s";
+const RAW: &str = "\
+Examples:
+  rpcrdma-bench raw                                 Sends of a 64 byte echo, one after the other
+  rpcrdma-bench raw -w 32 --sends-per-post 1,4,16   what a doorbell costs
+  rpcrdma-bench raw --provider verbs -d mlx5_0      an RDMA device without a protocol";
+const LAT: &str = "\
+Examples:
+  rpcrdma-bench lat                                round trip of a 64 byte echo
+  rpcrdma-bench lat --op read -p send              4 KiB placed into a page of the client
+  rpcrdma-bench lat --op write -s 64KiB -p send    64 KiB placed into memory of the server
+  rpcrdma-bench lat --idle block                   with threads that sleep when there is nothing to do
+  rpcrdma-bench lat --provider verbs --stat FILE   beside the kernel's NFS client";
+const RATE: &str = "\
+Examples:
+  rpcrdma-bench rate                     32 calls under way
+  rpcrdma-bench rate -k 1024 -w 1024     one call under way on each of 1024 connections
+  rpcrdma-bench rate --hold 50us         short messages wait for others to share a doorbell
+  rpcrdma-bench rate --sends-per-post 1,4,16";
+const BW: &str = "\
+Examples:
+  rpcrdma-bench bw                          reads of 64 KiB, placed by Sends
+  rpcrdma-bench bw --op write -s 1MiB       large writes
+  rpcrdma-bench bw -p inline                the same copied through the payload stream";

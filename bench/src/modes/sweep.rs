@@ -1,0 +1,43 @@
+//! The runner of every mode that goes in rounds: all points in turns, between two looks at the
+//! machine.
+
+use std::time::Duration;
+
+use crate::device::cores::CorePair;
+use crate::device::jitter::{self, Jitter, PROBE_TIME};
+use crate::error::BenchError;
+use crate::output::session::Session;
+use crate::stats::rounds::in_turns;
+
+/// Rounds over points.
+#[derive(Debug, Clone, Copy)]
+pub struct Sweep {
+    /// Where the threads run.
+    pub cores: CorePair,
+    /// Rounds of each point.
+    pub rounds: u32,
+    /// How many points.
+    pub points: usize,
+    /// About how long it takes.
+    pub expected: Duration,
+}
+
+impl Sweep {
+    /// Runs every point in every round, forwards and then backwards; `run` is told the round and the
+    /// point. What a core that only spins saw before and after.
+    ///
+    /// # Errors
+    /// The first failure of a point.
+    pub fn run(
+        self,
+        session: &Session,
+        run: impl FnMut(u32, usize) -> Result<(), BenchError>,
+    ) -> Result<[[Jitter; 2]; 2], BenchError> {
+        let Sweep { cores, rounds, points, expected } = self;
+        let progress = session.progress(rounds * points as u32, expected);
+        let before = jitter::probe(cores, PROBE_TIME)?;
+        in_turns(rounds, points, |done| progress.step(done), run)?;
+        drop(progress);
+        Ok([before, jitter::probe(cores, PROBE_TIME)?])
+    }
+}

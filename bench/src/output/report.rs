@@ -1,0 +1,311 @@
+//! The report of a run: the one description of a result that every output shows.
+//!
+//! ```text
+//!   floor, lat, ..., distance, ... ──▶ Report ──▶ text, JSON, CSV, HdrHistogram, HTML, perftest
+//!                     a saved JSON ──▶ Report ──┘
+//! ```
+//! Modes know no output, and outputs know no mode: a figure has a name, a unit and a sample count,
+//! and comparing, drawing or judging figures needs no more.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::figure::{At, Figure, Unit};
+use super::scene::Scene;
+use crate::error::BenchError;
+use crate::stats::latency::Latency;
+
+/// A result, with all that is needed to believe it. In JSON: all of it but the text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    schema: u64,
+    /// The mode, as it is written on the command line.
+    pub mode: String,
+    /// What was measured, as a sentence.
+    pub what: String,
+    /// What was measured, in numbers.
+    pub settings: Value,
+    /// Where it was measured, and how quietly.
+    #[serde(flatten)]
+    pub scene: Scene,
+    /// Every number of the result.
+    #[serde(serialize_with = "finite")]
+    pub figures: Vec<Figure>,
+    /// Every sample of what was timed one by one: whole round trips.
+    #[serde(default)]
+    pub distributions: Vec<Distribution>,
+    /// What is worth drawing as lines.
+    #[serde(default)]
+    pub curves: Vec<Curve>,
+    /// What the mode adds in JSON.
+    #[serde(flatten)]
+    pub detail: Map<String, Value>,
+    /// Lines of the text above the scene.
+    #[serde(skip)]
+    pub preface: Vec<String>,
+    /// Tables and lines of the text, with an empty line above each.
+    #[serde(skip)]
+    pub blocks: Vec<String>,
+    /// Whether the text is the blocks alone, without the scene.
+    #[serde(skip)]
+    pub is_bare: bool,
+    /// Why the mode itself calls the result bad, whatever was asked of its figures: a leak, a
+    /// regression. Each in a line; the program then ends with 2.
+    #[serde(skip)]
+    pub failures: Vec<String>,
+    /// Whether the mode was asked for a verdict of its own, which a noisy run cannot have.
+    #[serde(skip)]
+    pub wants_verdict: bool,
+}
+
+/// All samples of one contender, or of one at one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Whose: `rpc`, or with a point as a figure names it, `rpc@load=0.7`.
+    pub name: String,
+    /// Whole round trips.
+    pub latency: Latency,
+}
+
+/// Lines over a common axis.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// What is to be seen.
+    pub title: String,
+    /// What was varied.
+    pub x: Axis,
+    /// What came of it.
+    pub y: Axis,
+    /// One for each contender.
+    pub lines: Vec<Line>,
+}
+
+/// An axis of a drawing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it shows.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Whether it is logarithmic.
+    pub log: bool,
+}
+
+/// A line in a drawing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Whose.
+    pub name: String,
+    /// In the order of the axis.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Report {
+    /// A result without samples, curves, detail and text.
+    pub fn new(
+        mode: &str,
+        what: String,
+        settings: Value,
+        scene: Scene,
+        figures: Vec<Figure>,
+    ) -> Report {
+        Report {
+            schema: SCHEMA,
+            mode: mode.to_owned(),
+            what,
+            settings,
+            scene,
+            figures,
+            distributions: Vec::new(),
+            curves: Vec::new(),
+            detail: Map::new(),
+            preface: Vec::new(),
+            blocks: Vec::new(),
+            is_bare: false,
+            failures: Vec::new(),
+            wants_verdict: false,
+        }
+    }
+
+    /// With the samples of one contender more.
+    pub fn samples(&mut self, name: impl Into<String>, latency: &Latency) {
+        let (name, latency) = (name.into(), latency.clone());
+        self.distributions.push(Distribution { name, latency });
+    }
+
+    /// With a table or lines more in the text.
+    pub fn block(&mut self, text: impl ToString) {
+        let text = text.to_string();
+        if !text.is_empty() {
+            self.blocks.push(text);
+        }
+    }
+
+    /// With what the mode adds in JSON: an object.
+    pub fn detail(&mut self, detail: Value) {
+        if let Value::Object(detail) = detail {
+            self.detail.extend(detail);
+        }
+    }
+
+    /// With lines over the points of a sweep: the name, the contender and the figure of each.
+    pub fn curve(&mut self, title: &str, x: Axis, y: Axis, lines: &[(&str, &str, &str)]) {
+        let line = |(name, of, figure): &(&str, &str, &str)| {
+            let swept = self.figures.iter().filter(|one| one.of == *of && one.name == *figure);
+            Line::new(*name, swept.filter_map(|one| Some((one.at.as_ref()?.value, one.value))))
+        };
+        let lines = lines.iter().map(line).collect();
+        self.curves.push(Curve { title: title.to_owned(), x, y, lines });
+    }
+
+    /// The figure of this contender and name, at this point.
+    pub fn figure(&self, of: &str, at: Option<&At>, name: &str) -> Option<&Figure> {
+        find(&self.figures, of, at, name)
+    }
+
+    /// All of it for people, but the sentence.
+    pub fn text(&self) -> String {
+        if self.is_bare {
+            return self.blocks.concat();
+        }
+        let head = [&self.preface[..], &self.scene.head()].concat().join("\n");
+        let foot = self.scene.foot().join("\n");
+        let blocks = self.blocks.iter().map(|block| block.trim_end_matches('\n'));
+        let parts: Vec<&str> = [&*head].into_iter().chain(blocks).chain([&*foot]).collect();
+        parts.join("\n\n") + "\n"
+    }
+
+    /// All of it for programs, and to be read back later.
+    pub fn json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("a result is strings and finite numbers with string keys") + "\n"
+    }
+
+    /// Reads a file that `--json` has written.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds something else.
+    pub fn read(path: &Path) -> Result<Report, BenchError> {
+        let read = |reason| BenchError::Read { path: path.to_owned(), reason };
+        let text = fs::read_to_string(path).map_err(|error| read(error.to_string()))?;
+        Report::parse(&text).map_err(read)
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Report, String> {
+        let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match whole.get("schema").and_then(Value::as_u64) {
+            Some(SCHEMA) => serde_json::from_value(whole).map_err(|error| error.to_string()),
+            Some(other) => Err(format!("schema {other}; this program reads {SCHEMA}")),
+            None => Err("no result of this program: it has no `schema`".into()),
+        }
+    }
+}
+
+impl Axis {
+    /// A linear axis.
+    pub fn new(name: &str, unit: Unit) -> Axis {
+        Axis { name: name.to_owned(), unit, log: false }
+    }
+
+    /// A logarithmic axis.
+    pub fn log(name: &str, unit: Unit) -> Axis {
+        Axis { log: true, ..Axis::new(name, unit) }
+    }
+}
+
+impl Line {
+    /// A line through these points, put in order.
+    pub fn new(name: impl Into<String>, points: impl Iterator<Item = (f64, f64)>) -> Line {
+        let mut points: Vec<(f64, f64)> = points.collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Line { name: name.into(), points }
+    }
+}
+
+/// The figure of this contender and name, at this point.
+pub fn find<'a>(
+    figures: &'a [Figure],
+    of: &str,
+    at: Option<&At>,
+    name: &str,
+) -> Option<&'a Figure> {
+    figures.iter().find(|one| one.of == of && one.at.as_ref() == at && one.name == name)
+}
+
+/// Figures that are numbers: a quotient of nothing is none.
+fn finite<S: Serializer>(figures: &[Figure], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(figures.iter().filter(|figure| figure.value.is_finite()))
+}
+
+/// The version of the JSON form: a later one reads an older one or says that it does not.
+const SCHEMA: u64 = 1;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::device::cores::CorePair;
+    use crate::device::jitter::Jitter;
+
+    /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run that
+    /// is noisy for these reasons.
+    pub(crate) fn odd(noise: &[&str]) -> Report {
+        let cores = CorePair { client: 0, server: 1 };
+        let quiet =
+            Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
+        let mut scene = Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]);
+        scene.noise = noise.iter().map(|reason| (*reason).into()).collect();
+        let figure = Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
+        let at = figure.clone().at(At::new("load", 0.5, Unit::Share));
+        let nothing = Figure::new("a/b", "ratio.rate", f64::NAN, Unit::Ratio, 0);
+        let (what, settings) = ("odd: of the test".into(), json!({ "window": 3 }));
+        let mut odd = Report::new("odd", what, settings, scene, vec![figure, at, nothing]);
+        odd.samples("a", &Latency::of([5, 7]));
+        odd.detail(json!({ "extra": [1, 2] }));
+        odd.block("a table");
+        odd
+    }
+
+    #[test]
+    fn a_saved_result_is_read_back_as_it_was_and_saved_again_the_same() {
+        let odd = odd(&[]);
+        let saved = Report::parse(&odd.json()).expect("what was written");
+        assert_eq!((&*saved.mode, &*saved.what), ("odd", "odd: of the test"));
+        assert_eq!(saved.scene, odd.scene);
+        assert_eq!(saved.settings["window"], 3);
+        assert_eq!(saved.figures, odd.figures[..2], "and no figure that is no number");
+        assert_eq!(saved.distributions, odd.distributions);
+        assert_eq!(saved.detail, odd.detail);
+        assert_eq!(saved.json(), odd.json());
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_with_a_reason() {
+        let other = odd(&[]).json().replacen("\"schema\": 1", "\"schema\": 9", 1);
+        for (text, reason) in
+            [("", "EOF"), ("{}", "no `schema`"), ("{\"schema\": 1}", "mode"), (&other, "schema 9")]
+        {
+            let error = Report::parse(text).expect_err("it is none");
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_text_has_the_scene_around_the_tables() {
+        let mut odd = odd(&["core 1 was away"]);
+        odd.preface.push("above".into());
+        let text = odd.text();
+        assert!(text.starts_with("above\nmachine:"), "{text}");
+        assert!(text.contains("with:        a note") && text.contains("\n\na table\n\n"), "{text}");
+        assert!(text.ends_with("  core 1 was away\n"), "{text}");
+        assert_eq!(Report { is_bare: true, ..odd }.text(), "a table");
+    }
+}

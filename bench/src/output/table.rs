@@ -1,0 +1,202 @@
+//! Tables of text: columns that name a figure, rows that name a contender and a point.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, presets};
+
+use super::figure::{At, Figure};
+use super::report::find;
+
+/// A table: text at the left of its column, numbers at the right.
+#[derive(Debug)]
+pub struct Table(comfy_table::Table);
+
+/// A column of figures.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    head: &'static str,
+    /// Whose, if not the row's.
+    of: Option<&'static str>,
+    figure: &'static str,
+    show: Show,
+    /// What stands where there is no figure.
+    missing: &'static str,
+}
+
+/// How a figure is written.
+#[derive(Debug, Clone, Copy)]
+enum Show {
+    /// Divided by this, with so many digits.
+    Fixed(f64, usize),
+    /// In thousands or millions.
+    Thousands,
+    /// How many samples it has.
+    Samples,
+}
+
+/// A row of figures.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// What stands at the left.
+    pub labels: Vec<String>,
+    /// Whose.
+    pub of: String,
+    /// At which point.
+    pub at: Option<At>,
+}
+
+impl Table {
+    /// A table with these heads; columns of text are named by their places.
+    pub fn new<H: ToString>(text: &[usize], heads: impl IntoIterator<Item = H>) -> Table {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(heads.into_iter().map(|head| head.to_string()));
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            if !text.contains(&at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        Table(table)
+    }
+
+    /// With a row more.
+    pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.0.add_row(cells.into_iter().map(|cell| cell.to_string()));
+    }
+
+    /// A table of figures: `names` are the heads of the labels.
+    pub fn of(names: &[&str], rows: &[Row], columns: &[Column], figures: &[Figure]) -> Table {
+        let heads = names.iter().copied().chain(columns.iter().map(|column| column.head));
+        let mut table = Table::new(&[0, 1][..names.len().min(2)], heads);
+        for row in rows {
+            let cells = columns.iter().map(|column| column.cell(row, figures));
+            table.row(row.labels.iter().cloned().chain(cells));
+        }
+        table
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.trim_fmt())
+    }
+}
+
+impl Column {
+    const fn new(head: &'static str, figure: &'static str, show: Show) -> Column {
+        Column { head, of: None, figure, show, missing: "-" }
+    }
+
+    /// Numbers with so many digits behind the point.
+    pub const fn digits(head: &'static str, figure: &'static str, digits: usize) -> Column {
+        Column::new(head, figure, Show::Fixed(1.0, digits))
+    }
+
+    /// Numbers divided by `scale`: 1e3 for nanoseconds in microseconds.
+    pub const fn scaled(
+        head: &'static str,
+        figure: &'static str,
+        scale: f64,
+        digits: usize,
+    ) -> Column {
+        Column::new(head, figure, Show::Fixed(scale, digits))
+    }
+
+    /// Numbers in thousands or millions.
+    pub const fn thousands(head: &'static str, figure: &'static str) -> Column {
+        Column::new(head, figure, Show::Thousands)
+    }
+
+    /// How many samples a figure has.
+    pub const fn samples(head: &'static str, figure: &'static str) -> Column {
+        Column::new(head, figure, Show::Samples)
+    }
+
+    /// Of this contender in every row.
+    pub const fn of(self, of: &'static str) -> Column {
+        Column { of: Some(of), ..self }
+    }
+
+    /// With this where there is no figure.
+    pub const fn or(self, missing: &'static str) -> Column {
+        Column { missing, ..self }
+    }
+
+    fn cell(&self, row: &Row, figures: &[Figure]) -> String {
+        let of = self.of.unwrap_or(&row.of);
+        let Some(figure) = find(figures, of, row.at.as_ref(), self.figure) else {
+            return self.missing.to_owned();
+        };
+        match self.show {
+            Show::Fixed(scale, digits) => format!("{:.digits$}", figure.value / scale),
+            Show::Thousands => thousands(figure.value),
+            Show::Samples => figure.samples.to_string(),
+        }
+    }
+}
+
+impl Row {
+    /// The row of a contender that has no points.
+    pub fn of(name: &str) -> Row {
+        Row { labels: vec![name.to_owned()], of: name.to_owned(), at: None }
+    }
+
+    /// A row for each point that a contender has figures at, with these labels.
+    pub fn swept(figures: &[Figure], of: &str, labels: impl Fn(&At) -> Vec<String>) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        for at in figures.iter().filter(|figure| figure.of == of).filter_map(|one| one.at.as_ref())
+        {
+            if rows.iter().all(|row| row.at.as_ref() != Some(at)) {
+                rows.push(Row { labels: labels(at), of: of.to_owned(), at: Some(at.clone()) });
+            }
+        }
+        rows
+    }
+}
+
+/// A number of things in thousands or millions.
+pub fn thousands(number: f64) -> String {
+    match number {
+        number if number >= 1e6 => format!("{:.3} M", number / 1e6),
+        number if number >= 1e3 => format!("{:.2} k", number / 1e3),
+        number => format!("{number:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::figure::Unit;
+
+    #[test]
+    fn counts_have_readable_units() {
+        assert_eq!(thousands(18_410_000.0), "18.410 M");
+        assert_eq!(thousands(41_900.0), "41.90 k");
+        assert_eq!(thousands(12.0), "12.0");
+    }
+
+    #[test]
+    fn a_cell_is_the_figure_of_its_row_and_column() {
+        let at = |count: u32| At::new("connections", count.into(), Unit::Count);
+        let rate =
+            |count, value| Figure::new("rpc", "rate", value, Unit::PerSecond, 7).at(at(count));
+        let ratio = Figure::new("rpc/first", "ratio.rate", 0.5, Unit::Ratio, 3).at(at(64));
+        let figures = [rate(1, 4e6), rate(64, 2e6), ratio];
+        let columns = [
+            Column::thousands("rate/s", "rate"),
+            Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
+            Column::scaled("in k", "rate", 1e3, 1),
+            Column::samples("samples", "rate"),
+            Column::digits("memory, B", "memory", 0),
+        ];
+        let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
+        let text = Table::of(&["connections"], &rows, &columns, &figures).to_string();
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["1", "4.000", "M", "1.000", "4000.0", "7", "-"], "{text}");
+        assert_eq!(lines[2], ["64", "2.000", "M", "0.500", "2000.0", "7", "-"], "{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
+        assert!(text.starts_with("connections "), "{text}");
+    }
+}

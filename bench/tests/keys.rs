@@ -1,0 +1,79 @@
+//! Every key of the JSON and every figure of each mode, by name: `keys.txt` says which there must be.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A command in brackets, and below it what its JSON has.
+const KEYS: &str = include_str!("keys.txt");
+
+#[test]
+fn no_key_and_no_figure_of_a_mode_is_lost() {
+    for part in KEYS.split("\n[").skip(1) {
+        let (options, lines) = part.split_once("]\n").expect("a command and its keys");
+        let Some(json) = json(options) else { return };
+        let mut found = BTreeSet::new();
+        keys(&json, &mut found);
+        let expected: BTreeSet<String> = lines.lines().map(str::to_owned).collect();
+        let lost: Vec<&String> = expected.difference(&found).collect();
+        assert!(lost.is_empty(), "{options}: {lost:#?}");
+        let more: Vec<&String> =
+            found.difference(&expected).filter(|key| !is_of_host(key)).collect();
+        assert!(more.is_empty(), "{options}: write them down in keys.txt: {more:#?}");
+    }
+}
+
+/// What a run prints; `None` on a machine with one core, which the program refuses.
+fn json(options: &str) -> Option<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(options.split_whitespace())
+        .args(["--json", "-"])
+        .output()
+        .expect("the program was built for this test");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("two threads that spin need two") {
+        return None;
+    }
+    assert!(output.status.success(), "{options}: {errors}");
+    Some(serde_json::from_slice(&output.stdout).expect("nothing but JSON"))
+}
+
+/// Paths of all keys, and the names of all figures, distributions and curves.
+fn keys(json: &Value, found: &mut BTreeSet<String>) {
+    let mut open = vec![(String::new(), json)];
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                open.extend(members.iter().map(|(key, value)| (format!("{path}.{key}"), value)));
+            }
+            Value::Array(items) => {
+                found.insert(format!("{path}[]"));
+                open.extend(items.iter().map(|item| (format!("{path}[]"), item)));
+                continue;
+            }
+            _ => {}
+        }
+        found.insert(path);
+    }
+    let list = |key: &str| json[key].as_array().expect("a list").iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for figure in list("figures") {
+        let axis =
+            figure["at"]["axis"].as_str().map_or_else(String::new, |axis| format!("@{axis}"));
+        let [of, name, unit, better] =
+            ["of", "name", "unit", "better"].map(|key| text(&figure[key]));
+        found.insert(format!("figure {of}{axis}.{name}, {unit}, {better}"));
+    }
+    found.extend(list("distributions").map(|one| format!("distribution {}", text(&one["name"]))));
+    for curve in list("curves") {
+        let lines = curve["lines"].as_array().expect("a list").iter();
+        let names: Vec<String> = lines.map(|line| text(&line["name"])).collect();
+        found.insert(format!("curve {}: {}", text(&curve["title"]), names.join("; ")));
+    }
+}
+
+/// Whether a key is there on some hosts only: what a finding is mended by, say.
+fn is_of_host(key: &str) -> bool {
+    key.contains(".fix.") || key.contains(".memlock_bytes") || key.contains(".governor")
+}
