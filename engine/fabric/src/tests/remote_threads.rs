@@ -35,7 +35,7 @@ fn a_dead_key_changes_nothing_however_hard_the_peer_writes() {
     let (key, round) = (AtomicU32::new(0), AtomicUsize::new(0));
     let addr = b.at(0);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let peer = scope.spawn(|| {
             for (at, (qp, _)) in qps.iter().enumerate() {
                 while round.load(Ordering::Acquire) <= at {
                     a.poll();
@@ -72,6 +72,7 @@ fn a_dead_key_changes_nothing_however_hard_the_peer_writes() {
             }
             assert_eq!(b.read(0, LEN as usize), [0xEE; LEN as usize]);
         }
+        peer.join().expect("its thread does not panic");
     });
 }
 
@@ -84,7 +85,7 @@ fn reads_bring_whole_messages_across_threads() {
     let rkey = b.bind(qb.qp, (0, LEN), Access::REMOTE_READ);
     let (addr, is_over) = (b.at(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let peer = scope.spawn(|| {
             for id in 0..if cfg!(miri) { 4 } else { 2000_u32 } {
                 let len = 1 + (id * 37) % LEN;
                 a.write(0, &[0; LEN as usize]);
@@ -102,6 +103,7 @@ fn reads_bring_whole_messages_across_threads() {
         while is_over.load(Ordering::Acquire) == 0 {
             b.poll();
         }
+        peer.join().expect("its thread does not panic");
     });
 }
 
@@ -113,7 +115,7 @@ fn the_memory_of_a_flushed_read_is_the_programs() {
         let rkey = b.expose(&b.sge(0, 64 << 10), Access::REMOTE_READ).unwrap();
         let (addr, is_over, start) = (b.at(0), AtomicUsize::new(0), Barrier::new(2));
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let peer = scope.spawn(|| {
                 start.wait();
                 for (at, (qp, _)) in qps.iter().enumerate() {
                     let sgl = [a.sge(0, 64 << 10)];
@@ -140,6 +142,7 @@ fn the_memory_of_a_flushed_read_is_the_programs() {
             while is_over.load(Ordering::Acquire) == 0 {
                 b.poll();
             }
+            peer.join().expect("its thread does not panic");
         });
     }
 }
@@ -159,7 +162,7 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
         b.recv(4, BIG as usize, 4096);
         let taken = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let peer = scope.spawn(|| {
                 let mut count = 0;
                 while count < 4 && b.events().is_empty() {
                     count += b.poll().len();
@@ -183,6 +186,7 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
                 done.extend(brief(&a.poll()));
             }
             assert_eq!(done, [1, 2, 3, 4].map(|id| (id, WcStatus::Success)));
+            peer.join().expect("its thread does not panic");
         });
     }
 }
@@ -195,7 +199,7 @@ fn nobody_writes_to_memory_that_was_deregistered() {
     let len = MEMORY as u32;
     let mut touched = Vec::new();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let peer = scope.spawn(|| {
             start.wait();
             while is_over.load(Ordering::Acquire) == 0 {
                 b.poll();
@@ -221,6 +225,7 @@ fn nobody_writes_to_memory_that_was_deregistered() {
             touched.push(memory.read(0, len as usize).iter().any(|byte| *byte != 0xEE));
         }
         is_over.store(1, Ordering::Release);
+        peer.join().expect("its thread does not panic");
     });
     assert_eq!(touched, [false; ROUNDS]);
 }
