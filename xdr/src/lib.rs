@@ -43,9 +43,9 @@ pub mod cursor;
 pub mod error;
 pub mod header;
 pub mod numbers;
+pub mod onc;
 pub mod private_data;
 pub mod property;
-pub mod rpc;
 pub mod rtr;
 #[cfg(feature = "text")]
 mod text;
@@ -55,12 +55,12 @@ pub use chunk::{ChunkLists, RdmaSegment, ReadList, ReadSegment, WriteChunk, Writ
 pub use cursor::{Reader, Writer};
 pub use error::{DecodeError, NoRoom};
 pub use header::{Body, Header, Optional, Prefix, RdmaError};
+pub use onc::{MsgType, RpcPrefix};
 pub use private_data::PrivateData;
 pub use property::{
     BackwardSupport, ConnProp, Known, MayChange, PropId, PropIds, PropSet, PropSubset, PropVal,
     PropValues, Property, ReqProp, RespProp, RtrSupport, UpdProp,
 };
-pub use rpc::{MsgType, RpcPrefix};
 pub use rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet, Tbsns};
 pub use rtr::report::{Mismatch, MsgId, OutOfRange, ReptErr, ReptInfo};
 pub use rtr::structure::{RecvStructure, Segment, SegmentAt, SegmentGroup, StructureError};

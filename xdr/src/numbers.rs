@@ -128,6 +128,62 @@ pub mod msg_type {
     pub const REPLY: u32 = 1;
 }
 
+/// ONC RPC (RFC 5531).
+pub mod onc {
+    /// `rpcvers`: the version of RPC (RFC 5531 9).
+    pub const VERSION: u32 = 2;
+
+    /// Values of `reply_stat` (RFC 5531 9).
+    pub mod reply_stat {
+        /// The call was accepted, which is not to say executed.
+        pub const ACCEPTED: u32 = 0;
+        /// The call was denied.
+        pub const DENIED: u32 = 1;
+    }
+
+    /// Values of `accept_stat` (RFC 5531 9).
+    pub mod accept_stat {
+        /// The call was executed.
+        pub const SUCCESS: u32 = 0;
+        /// The program is not offered.
+        pub const PROG_UNAVAIL: u32 = 1;
+        /// The version of the program is not offered.
+        pub const PROG_MISMATCH: u32 = 2;
+        /// The program has no such procedure.
+        pub const PROC_UNAVAIL: u32 = 3;
+        /// The arguments cannot be decoded.
+        pub const GARBAGE_ARGS: u32 = 4;
+        /// The server lacks something, such as memory.
+        pub const SYSTEM_ERR: u32 = 5;
+    }
+
+    /// Values of `reject_stat` (RFC 5531 9).
+    pub mod reject_stat {
+        /// The version of RPC is not spoken.
+        pub const RPC_MISMATCH: u32 = 0;
+        /// The caller is not authenticated.
+        pub const AUTH_ERROR: u32 = 1;
+    }
+
+    /// Values of `auth_stat` (RFC 5531 9), as far as they are said here.
+    pub mod auth_stat {
+        /// The credentials are broken.
+        pub const BADCRED: u32 = 1;
+        /// The verifier is broken.
+        pub const BADVERF: u32 = 3;
+    }
+
+    /// Values of `auth_flavor` (RFC 5531 8.2, 14; RFC 2203 5).
+    pub mod auth_flavor {
+        /// Nobody says who calls.
+        pub const NONE: u32 = 0;
+        /// User and groups, as the caller says.
+        pub const SYS: u32 = 1;
+        /// RPCSEC_GSS.
+        pub const GSS: u32 = 6;
+    }
+}
+
 /// The eight bytes of connection private data (RFC 8797 4).
 pub mod private_data {
     /// First word.
@@ -166,6 +222,12 @@ pub mod limit {
     pub const RECV_BUFFER_SIZE_MAX: u32 = 4 << 20;
     /// Transmission limit above which a stated one is taken as this (wire.md P16).
     pub const TRANSMISSIONS_MAX: u32 = 1024;
+    /// Bytes of credentials and of a verifier (RFC 5531 8.2).
+    pub const AUTH_BODY_MAX: u32 = 400;
+    /// Bytes of the machine's name in AUTH_SYS credentials (RFC 5531, Appendix A).
+    pub const AUTH_SYS_MACHINE_MAX: u32 = 255;
+    /// Groups in AUTH_SYS credentials beside the first (RFC 5531, Appendix A).
+    pub const AUTH_SYS_GROUPS_MAX: u32 = 16;
 }
 
 /// What holds until the peer says otherwise.

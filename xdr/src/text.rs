@@ -10,8 +10,8 @@ use core::fmt::{self, Display, Formatter, Write};
 
 use crate::chunk::{ChunkLists, RdmaSegment, ReadSegment, WriteChunk};
 use crate::header::{Body, Header, Optional, RdmaError};
+use crate::onc::MsgType;
 use crate::property::{BackwardSupport, Known, PropSet, PropSubset, PropVal, Property, RtrSupport};
-use crate::rpc::MsgType;
 use crate::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 use crate::rtr::report::{MsgId, ReptErr, ReptInfo};
 use crate::rtr::structure::RecvStructure;

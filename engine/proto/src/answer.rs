@@ -9,7 +9,7 @@
 //! A call that is given up keeps its xid, its credits and its receives until its peer is done with it
 //! (wire.md W26).
 
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 
 use crate::calls::{CallEntry, CallId, CallState, Ended, NO_MARK};
 use crate::connection::{Connection, Finished, ShardLedger};

@@ -1,8 +1,8 @@
 //! Commands: calls and replies are planned, and what they take is taken.
 
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+use rpcrdma_xdr::onc::MsgType;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
-use rpcrdma_xdr::rpc::MsgType;
 
 use crate::calls::{CallId, CallState, Ended};
 use crate::chunks::route::{Ends, check_exposed};

@@ -2,8 +2,8 @@
 
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::private_data::PrivateData;
-use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 
 use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;

@@ -3,8 +3,8 @@
 use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, Prefix, RdmaError};
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc, size};
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 
 use crate::calls::CallId;

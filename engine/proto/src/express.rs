@@ -4,7 +4,7 @@
 //! ways leave the connection in the same state, which a test compares.
 
 use rpcrdma_xdr::numbers::size;
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, Finished, ShardLedger};

@@ -14,7 +14,7 @@
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, proc};
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 
 use crate::error::Violation;
 

@@ -14,8 +14,8 @@
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, placement, proc, size};
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::calls::{CallId, CallState, NO_MARK};

@@ -4,8 +4,8 @@ use rpcrdma_xdr::error::DecodeError;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::opttype;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
-use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::rtr::report::MsgId;
 use rpcrdma_xdr::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 

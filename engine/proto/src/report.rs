@@ -4,7 +4,7 @@ use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::opttype;
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 use thiserror::Error;
 

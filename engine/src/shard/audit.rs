@@ -252,7 +252,7 @@ impl<P: Provider> Core<P> {
 fn audit_of(peer: &Peer, ledger: &ShardLedger) -> PeerAudit {
     let Peer { conn, lane, .. } = peer;
     let group = conn.open_group();
-    let is_call = group.is_some_and(|group| group.dir == rpcrdma_xdr::rpc::MsgType::Call);
+    let is_call = group.is_some_and(|group| group.dir == rpcrdma_xdr::onc::MsgType::Call);
     let mut audit = PeerAudit {
         id: peer.id,
         qp_num: peer.qp_num,

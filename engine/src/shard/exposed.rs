@@ -16,7 +16,7 @@ use rpcrdma_proto::{
     ShardLedger, Violation, payload_pieces,
 };
 use rpcrdma_xdr::chunk::RdmaSegment;
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 
 use super::layout::Opening;
 use super::message::{Bulk, PIECES_MAX};

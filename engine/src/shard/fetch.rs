@@ -12,7 +12,7 @@ use rpcrdma_proto::{
     Connection, Message, Part, Place, Placed, ReplyTo, Segments, Violation, payload_pieces,
 };
 use rpcrdma_xdr::chunk::RdmaSegment;
-use rpcrdma_xdr::rpc::MsgType;
+use rpcrdma_xdr::onc::MsgType;
 
 use super::message::{Body, REQUESTS_MAX};
 use super::peers::PeerId;

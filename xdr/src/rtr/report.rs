@@ -5,7 +5,7 @@ use core::fmt;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::report;
-use crate::rpc::MsgType;
+use crate::onc::MsgType;
 
 /// A transmission, named (`xms_id`, \[RTR\] 6.1; wire.md X7, X8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The reply to a call with chunks: whether there can be one, what goes to which, what is in line
 
 use rpcrdma_xdr::chunk::{WriteChunk, WriteList};
-use rpcrdma_xdr::rpc::RpcPrefix;
+use rpcrdma_xdr::onc::RpcPrefix;
 
 use crate::chunks::lists::ReplyLists;
 use crate::demand::{Exposed, ReplyDemand};

@@ -3,8 +3,8 @@
 use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::header::Body;
 use rpcrdma_xdr::numbers::VERSION_ONE;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::BackwardSupport;
-use rpcrdma_xdr::rpc::{MsgType, RpcPrefix};
 
 use crate::connection::{Connection, ShardLedger};
 use crate::error::Violation;
