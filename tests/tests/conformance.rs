@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 10] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
@@ -18,7 +18,6 @@ const PARTS: [(&str, &str); 11] = [
     ("tests", "tests"),
     ("block_store", "engine/examples/block_store"),
     ("nfs3", "engine/nfs3"),
-    ("nfs3_binding", "engine/examples/nfs3_binding"),
 ];
 
 /// What the rows of a document are numbered with.
