@@ -57,3 +57,11 @@ fn the_first_example_of_an_error_is_what_is_said() {
     let error = Config::parse("[receive]\ninline = \"8KB\"").expect_err("a foreign unit");
     assert!(PAGE.contains(&format!("\n{error}\n")), "{error}");
 }
+
+#[test]
+fn the_example_of_a_file_is_a_configuration() {
+    let (_, rest) = PAGE.split_once("```toml\n").expect("an example");
+    let (file, _) = rest.split_once("```").expect("its end");
+    let config = Config::parse(file).expect("it adds up");
+    assert_eq!(config.engine().shards.as_usize(), 2);
+}
