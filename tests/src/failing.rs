@@ -3,22 +3,21 @@
 //! ```text
 //!   program ──▶ Failing ──▶ device         call number n: an error, and the device hears nothing of it
 //! ```
-#![expect(unsafe_code, reason = "posting is unsafe")]
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::{
-    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken,
-    Waker, WcBatch, Window, WindowId,
+use rpcrdma_engine::provider::interposed::{
+    CmHooks, Exposure, Hooks, Interposed, Promised, QueueHooks,
 };
-use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
+use rpcrdma_engine::provider::{
+    Attached, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle, PostError,
+    Provider, QueueAttr, Queues, RecvWr, SendWr, Taken, WcBatch, Window, WindowId,
+};
+use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
 /// What a provider has given away and not got back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,50 +104,45 @@ impl Ledger {
     }
 }
 
-/// Any provider, of which one call fails.
-pub struct Failing<P> {
-    inner: P,
-    ledger: Arc<Ledger>,
-}
+/// Any provider, of which one call fails: made of a provider and its [`Ledger`].
+pub type Failing<P> = Interposed<P, Failures>;
 
-impl<P> Failing<P> {
-    /// Wraps a provider.
-    pub fn new(inner: P, ledger: Arc<Ledger>) -> Failing<P> {
-        Failing { inner, ledger }
+/// What lets a call of a provider fail.
+pub struct Failures(Arc<Ledger>);
+
+impl From<Arc<Ledger>> for Failures {
+    fn from(ledger: Arc<Ledger>) -> Failures {
+        Failures(ledger)
     }
 }
 
-impl<P: Provider> Provider for Failing<P> {
-    type Queues = FailingQueues<P::Queues>;
-    type Cm = FailingCm<P::Cm>;
+impl<P: Provider> Hooks<P> for Failures {
+    type Queues = QueueFailures;
+    type Cm = CmFailures;
 
-    fn caps(&self) -> &DeviceCaps {
-        self.inner.caps()
-    }
-
-    fn check(&self, config: &Config) -> Result<(), SetupError> {
-        self.inner.check(config)
-    }
-
-    fn registrar(&self) -> Arc<dyn Registrar> {
-        let (inner, ledger) = (self.inner.registrar(), Arc::clone(&self.ledger));
+    fn registrar(&self, inner: &P) -> Arc<dyn Registrar> {
+        let (inner, ledger) = (inner.registrar(), Arc::clone(&self.0));
         Arc::new(FailingRegistrar { inner, ledger })
     }
 
-    fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError> {
-        self.ledger.check("open_queues")?;
-        let inner = self.inner.open_queues(attr)?;
-        let ledger = Arc::clone(&self.ledger);
-        ledger.count(|given| given.queues += 1);
-        Ok(FailingQueues { inner, ledger, own: Given::default() })
+    fn open_queues(&self, inner: &P, attr: &QueueAttr) -> Result<P::Queues, SetupError> {
+        self.0.check("open_queues")?;
+        inner.open_queues(attr)
     }
 
-    fn open_cm(&self) -> Result<Self::Cm, SetupError> {
-        self.ledger.check("open_cm")?;
-        let inner = self.inner.open_cm()?;
-        let ledger = Arc::clone(&self.ledger);
-        ledger.count(|given| given.managers += 1);
-        Ok(FailingCm { inner, ledger })
+    fn queue_hooks(&self, _: &P, _: &QueueAttr) -> QueueFailures {
+        self.0.count(|given| given.queues += 1);
+        QueueFailures { ledger: Arc::clone(&self.0), own: Given::default() }
+    }
+
+    fn open_cm(&self, inner: &P) -> Result<P::Cm, SetupError> {
+        self.0.check("open_cm")?;
+        inner.open_cm()
+    }
+
+    fn cm_hooks(&self, _: &P) -> CmFailures {
+        self.0.count(|given| given.managers += 1);
+        CmFailures(Arc::clone(&self.0))
     }
 }
 
@@ -172,102 +166,82 @@ impl Registrar for FailingRegistrar {
     }
 }
 
-/// Queues of which one call fails.
-pub struct FailingQueues<Q> {
-    inner: Q,
+/// What lets a call of a set of queues fail.
+pub struct QueueFailures {
     ledger: Arc<Ledger>,
     /// What ends with them.
     own: Given,
 }
 
-impl<Q: Queues> Queues for FailingQueues<Q> {
-    type Qp = Q::Qp;
-    type Endpoint = Q::Endpoint;
-    type Handle = Q::Handle;
-
-    fn handle(&self) -> Q::Handle {
-        self.inner.handle()
-    }
-
-    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
+impl<Q: Queues> QueueHooks<Q> for QueueFailures {
+    fn attach(
+        &mut self,
+        inner: &mut Q,
+        endpoint: Q::Endpoint,
+    ) -> Result<Attached<Q::Qp>, SetupError> {
         self.ledger.check("attach")?;
-        let attached = self.inner.attach(endpoint)?;
+        let attached = inner.attach(endpoint)?;
         self.own.queue_pairs += 1;
         self.ledger.count(|given| given.queue_pairs += 1);
         Ok(attached)
     }
 
-    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+    fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
         let is_time = self.ledger.is_frightened.swap(false, Ordering::Relaxed);
         assert!(!is_time, "this test frightens it");
-        self.inner.poll_cq(out)
+        inner.poll_cq(out)
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
         if !self.ledger.passes("post_srq_recv") {
             return Taken::with_error(0, PostError::QueueFull);
         }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.post_srq_recv(wr) }
+        wr.post_srq_recv(inner)
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
         if !self.ledger.passes("post_send") {
             return Taken::with_error(0, PostError::QpGone);
         }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.post_send(qp, wr) }
+        wr.post_send(inner, qp)
     }
 
-    fn open_window(&mut self) -> Result<Window, SetupError> {
+    fn open_window(&mut self, inner: &mut Q) -> Result<Window, SetupError> {
         self.ledger.check("open_window")?;
-        let window = self.inner.open_window()?;
+        let window = inner.open_window()?;
         self.own.windows += 1;
         self.ledger.count(|given| given.windows += 1);
         Ok(window)
     }
 
-    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+    fn renew_window(&mut self, inner: &mut Q, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.ledger.check("renew_window")?;
-        self.inner.renew_window(id)
+        inner.renew_window(id)
     }
 
-    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        self.ledger.check_memory("expose", sge.length as usize)?;
-        // SAFETY: the caller's promise is passed on.
-        let key = unsafe { self.inner.expose(sge, access)? };
+    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+        self.ledger.check_memory("expose", exposure.sge().length as usize)?;
+        let key = exposure.expose(inner)?;
         self.own.exposures += 1;
         self.ledger.count(|given| given.exposures += 1);
         Ok(key)
     }
 
-    fn conceal(&mut self, rkey: u32) -> io::Result<()> {
-        self.inner.conceal(rkey)?;
+    fn conceal(&mut self, inner: &mut Q, rkey: u32) -> io::Result<()> {
+        inner.conceal(rkey)?;
         self.own.exposures -= 1;
         self.ledger.count(|given| given.exposures -= 1);
         Ok(())
     }
 
-    fn disconnect(&mut self, qp: Q::Qp) {
-        self.inner.disconnect(qp);
-    }
-
-    fn destroy(&mut self, qp: Q::Qp) {
-        self.inner.destroy(qp);
+    fn destroy(&mut self, inner: &mut Q, qp: Q::Qp) {
+        inner.destroy(qp);
         self.own.queue_pairs -= 1;
         self.ledger.count(|given| given.queue_pairs -= 1);
     }
-
-    fn next_event(&mut self) -> Option<QueueEvent> {
-        self.inner.next_event()
-    }
-
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        self.inner.wait(waker, timeout)
-    }
 }
 
-impl<Q> Drop for FailingQueues<Q> {
+impl Drop for QueueFailures {
     fn drop(&mut self) {
         let Given { queue_pairs, windows, exposures, .. } = self.own;
         self.ledger.count(|given| {
@@ -279,61 +253,41 @@ impl<Q> Drop for FailingQueues<Q> {
     }
 }
 
-/// A connection manager of which one call fails.
-pub struct FailingCm<C> {
-    inner: C,
-    ledger: Arc<Ledger>,
-}
+/// What lets a call of a connection manager fail.
+pub struct CmFailures(Arc<Ledger>);
 
-impl<C: ConnectionManager> ConnectionManager for FailingCm<C> {
-    type Queues = FailingQueues<C::Queues>;
-    type Request = C::Request;
-
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        self.ledger.check("listen")?;
-        self.inner.listen(at)
-    }
-
-    fn unlisten(&mut self, at: SocketAddr) {
-        self.inner.unlisten(at);
+impl<C: ConnectionManager> CmHooks<C> for CmFailures {
+    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.0.check("listen")?;
+        inner.listen(at)
     }
 
     fn connect(
         &mut self,
+        inner: &mut C,
         to: SocketAddr,
-        on: &Handle<Self>,
+        on: &Handle<C>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
-        self.ledger.check("connect")?;
-        self.inner.connect(to, on, param)
+        self.0.check("connect")?;
+        inner.connect(to, on, param)
     }
 
     fn accept(
         &mut self,
+        inner: &mut C,
         request: C::Request,
-        on: &Handle<Self>,
+        on: &Handle<C>,
         param: &ConnParam<'_>,
-    ) -> Result<Endpoint<Self>, SetupError> {
-        self.ledger.check("accept")?;
-        self.inner.accept(request, on, param)
-    }
-
-    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
-        self.inner.cancel(id)
-    }
-
-    fn reject(&mut self, request: C::Request, private: &[u8]) {
-        self.inner.reject(request, private);
-    }
-
-    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
-        self.inner.next(waker, timeout).map(CmEvent::passed_on)
+    ) -> Result<Endpoint<C>, SetupError> {
+        self.0.check("accept")?;
+        inner.accept(request, on, param)
     }
 }
 
-impl<C> Drop for FailingCm<C> {
+impl Drop for CmFailures {
     fn drop(&mut self) {
-        self.ledger.count(|given| given.managers -= 1);
+        self.0.count(|given| given.managers -= 1);
     }
 }
 

@@ -11,73 +11,84 @@
 //! counted in a [`Watch`], so that a test sees what has not come home.
 #![expect(unsafe_code, reason = "posting is unsafe; posted memory is written to and read")]
 
-mod cm;
 mod sent;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use rpcrdma_config::Config;
 use rpcrdma_engine::SetupError;
+use rpcrdma_engine::provider::interposed::{
+    Exposure, Hooks, Interposed, InterposedCm, InterposedQueues, Promised, QueueHooks,
+};
 use rpcrdma_engine::provider::{
-    Attached, Bind, CqError, DeviceCaps, PostError, Provider, QueueAttr, QueueEvent, Queues,
-    RecvWr, SendFlags, SendOp, SendWr, Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId,
+    Attached, Bind, ConnectionManager, CqError, DeviceCaps, PostError, Provider, QueueAttr, Queues,
+    RecvWr, SendFlags, SendOp, SendWr, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId,
     WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 use rpcrdma_xdr::{Body, Header, Optional};
 
-pub use self::cm::WatchedCm;
 use self::sent::Sent;
 use crate::script::POISON;
 pub use crate::watch::Watch;
 
-/// Any provider, watched.
-pub struct Watched<P> {
-    inner: P,
-    caps: DeviceCaps,
+/// Any provider, watched: made of a provider and a [`Watch`].
+pub type Watched<P> = Interposed<P, Guard>;
+
+/// Queues, watched.
+pub type WatchedQueues<Q> = InterposedQueues<Q, QueueGuard<Q>>;
+
+/// A connection manager for watched queues. It watches nothing itself.
+pub type WatchedCm<C> = InterposedCm<C, (), QueueGuard<<C as ConnectionManager>::Queues>>;
+
+/// What guards a provider.
+pub struct Guard {
+    /// If not those of the provider.
+    caps: Option<DeviceCaps>,
     watch: Arc<Watch>,
 }
 
-impl<P: Provider> Watched<P> {
-    /// Wraps a provider.
-    pub fn new(inner: P, watch: Arc<Watch>) -> Watched<P> {
-        let caps = inner.caps().clone();
-        Watched { inner, caps, watch }
+impl From<Arc<Watch>> for Guard {
+    fn from(watch: Arc<Watch>) -> Guard {
+        Guard { caps: None, watch }
     }
+}
 
+/// A device that can do less than it could.
+pub trait Weaken {
     /// The same as a device that can do less.
-    pub fn weaker(mut self, weaken: impl FnOnce(&mut DeviceCaps)) -> Watched<P> {
-        weaken(&mut self.caps);
+    fn weaker(self, weaken: impl FnOnce(&mut DeviceCaps)) -> Self;
+}
+
+impl<P: Provider> Weaken for Watched<P> {
+    fn weaker(mut self, weaken: impl FnOnce(&mut DeviceCaps)) -> Watched<P> {
+        let mut caps = self.caps().clone();
+        weaken(&mut caps);
+        self.hooks_mut().caps = Some(caps);
         self
     }
 }
 
-impl<P: Provider> Provider for Watched<P> {
-    type Queues = WatchedQueues<P::Queues>;
-    type Cm = WatchedCm<P::Cm>;
+impl<P: Provider> Hooks<P> for Guard {
+    type Queues = QueueGuard<P::Queues>;
+    type Cm = ();
 
-    fn caps(&self) -> &DeviceCaps {
-        &self.caps
+    fn caps<'a>(&'a self, inner: &'a P) -> &'a DeviceCaps {
+        self.caps.as_ref().unwrap_or_else(|| inner.caps())
     }
 
-    fn check(&self, config: &Config) -> Result<(), SetupError> {
-        self.inner.check(config)
-    }
-
-    fn registrar(&self) -> Arc<dyn Registrar> {
-        let (inner, watch) = (self.inner.registrar(), Arc::clone(&self.watch));
+    fn registrar(&self, inner: &P) -> Arc<dyn Registrar> {
+        let (inner, watch) = (inner.registrar(), Arc::clone(&self.watch));
         Arc::new(WatchedRegistrar { inner, watch })
     }
 
-    fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError> {
-        Ok(WatchedQueues {
-            inner: self.inner.open_queues(attr)?,
+    fn queue_hooks(&self, inner: &P, attr: &QueueAttr) -> QueueGuard<P::Queues> {
+        let caps = self.caps(inner);
+        QueueGuard {
             attr: attr.clone(),
-            inline_len: self.caps.inline_len,
-            read_sge: self.caps.read_sge,
+            inline_len: caps.inline_len,
+            read_sge: caps.read_sge,
             open: Vec::new(),
             groups: Vec::new(),
             bound: Vec::new(),
@@ -88,12 +99,10 @@ impl<P: Provider> Provider for Watched<P> {
             sends: HashMap::new(),
             refused: HashSet::new(),
             watch: Arc::clone(&self.watch),
-        })
+        }
     }
 
-    fn open_cm(&self) -> Result<Self::Cm, SetupError> {
-        Ok(WatchedCm(self.inner.open_cm()?))
-    }
+    fn cm_hooks(&self, _: &P) {}
 }
 
 /// Registrations, watched.
@@ -121,9 +130,8 @@ impl Registrar for WatchedRegistrar {
     }
 }
 
-/// Queues, watched.
-pub struct WatchedQueues<Q: Queues> {
-    inner: Q,
+/// What guards a set of queues.
+pub struct QueueGuard<Q: Queues> {
     attr: QueueAttr,
     inline_len: u32,
     read_sge: u32,
@@ -156,7 +164,7 @@ struct Open {
     sum: u64,
 }
 
-impl<Q: Queues> WatchedQueues<Q> {
+impl<Q: Queues> QueueGuard<Q> {
     /// The program calls: nobody but the device has written to what is the device's.
     fn enter(&mut self) {
         if std::mem::take(&mut self.is_guarding) {
@@ -312,27 +320,23 @@ impl<Q: Queues> WatchedQueues<Q> {
     }
 }
 
-impl<Q: Queues> Queues for WatchedQueues<Q> {
-    type Qp = Q::Qp;
-    type Endpoint = Q::Endpoint;
-    type Handle = Q::Handle;
-
-    fn handle(&self) -> Q::Handle {
-        self.inner.handle()
-    }
-
-    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
-        let attached = self.inner.attach(endpoint)?;
+impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
+    fn attach(
+        &mut self,
+        inner: &mut Q,
+        endpoint: Q::Endpoint,
+    ) -> Result<Attached<Q::Qp>, SetupError> {
+        let attached = inner.attach(endpoint)?;
         let old = self.sends.insert(attached.qp_num, (attached.qp, VecDeque::new()));
         assert!(old.is_none(), "two queue pairs of one number");
         Ok(attached)
     }
 
-    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+    fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
         self.enter();
         self.polls += 1;
         let before = out.len();
-        let result = self.inner.poll_cq(out);
+        let result = inner.poll_cq(out);
         for wc in &out[before..] {
             self.completed(wc);
         }
@@ -340,13 +344,13 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         result
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+    fn post_srq_recv(&mut self, inner: &mut Q, promised: Promised<'_, RecvWr<'_>>) -> Taken {
+        let wr = promised.requests();
         self.check_recv(wr);
         for sge in wr.iter().flat_map(|wr| wr.sgl) {
             fill(sge);
         }
-        // SAFETY: the caller keeps the promises of `post_srq_recv`.
-        let posted = unsafe { self.inner.post_srq_recv(wr) };
+        let posted = promised.post_srq_recv(inner);
         let (taken, _) = posted.of(wr.len());
         for wr in &wr[..taken] {
             if let Some(last) = self.last_receive.replace(wr.wr_id)
@@ -361,15 +365,16 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         posted
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, promised: Promised<'_, SendWr<'_>>) -> Taken {
+        let wr = promised.requests();
         self.check_send(qp, wr);
         wr.iter().for_each(|wr| self.check_invalidation(qp, wr));
         for wr in wr.iter().filter(|wr| matches!(wr.op, SendOp::Read(_))) {
             wr.sgl.iter().for_each(fill);
         }
         let posted: Vec<SendWr<'_>> = wr.iter().map(|wr| self.watch.posted(wr)).collect();
-        // SAFETY: the caller keeps the promises of `post_send`; its memory is what it named.
-        let result = unsafe { self.inner.post_send(qp, &posted) };
+        // SAFETY: the caller keeps the promises of `post_send` for `wr`; the memory is what it named.
+        let result = unsafe { inner.post_send(qp, &posted) };
         let (taken, why) = result.of(wr.len());
         assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
         self.refused.extend(wr[taken..].iter().map(|wr| wr.wr_id));
@@ -392,13 +397,9 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         result
     }
 
-    fn open_window(&mut self) -> Result<Window, SetupError> {
-        self.inner.open_window()
-    }
-
-    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+    fn renew_window(&mut self, inner: &mut Q, id: WindowId) -> Result<Option<Window>, SetupError> {
         self.enter();
-        let renewed = self.inner.renew_window(id);
+        let renewed = inner.renew_window(id);
         let mut dead: Vec<u32> = Vec::new();
         // What is not given back stays bound; nobody but the device can change that.
         self.bound.retain(|(window, rkey, _)| {
@@ -412,44 +413,32 @@ impl<Q: Queues> Queues for WatchedQueues<Q> {
         renewed
     }
 
-    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        // SAFETY: the caller's promise is passed on.
-        let rkey = unsafe { self.inner.expose(sge, access)? };
-        self.opens(rkey, None, *sge, access);
+    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+        let (sge, access) = (*exposure.sge(), exposure.access());
+        let rkey = exposure.expose(inner)?;
+        self.opens(rkey, None, sge, access);
         Ok(rkey)
     }
 
-    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+    fn conceal(&mut self, inner: &mut Q, rkey: u32) -> std::io::Result<()> {
         self.enter();
-        self.inner.conceal(rkey)?;
+        inner.conceal(rkey)?;
         self.closes(|open| open.rkey == rkey);
         Ok(())
     }
 
-    fn disconnect(&mut self, qp: Q::Qp) {
-        self.inner.disconnect(qp);
-    }
-
-    fn destroy(&mut self, qp: Q::Qp) {
+    fn destroy(&mut self, inner: &mut Q, qp: Q::Qp) {
         let num = self.sends.iter().find(|(_, (name, _))| *name == qp).map(|(num, _)| *num);
         self.sends.retain(|_, (name, _)| *name != qp);
         // Soft-RoCE does not let go of such a queue pair.
         let is_bound = self.bound.iter().any(|(.., on)| Some(*on) == num);
         assert!(!is_bound, "windows are renewed before their queue pair is destroyed");
-        self.inner.destroy(qp);
+        inner.destroy(qp);
         self.closes(|open| open.qp_num.is_some() && open.qp_num == num);
-    }
-
-    fn next_event(&mut self) -> Option<QueueEvent> {
-        self.inner.next_event()
-    }
-
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
-        self.inner.wait(waker, timeout)
     }
 }
 
-impl<Q: Queues> Drop for WatchedQueues<Q> {
+impl<Q: Queues> Drop for QueueGuard<Q> {
     fn drop(&mut self) {
         self.watch.receives.fetch_sub(self.receives.len() as i64, Ordering::Relaxed);
         self.closes(|_| true);

@@ -1,12 +1,13 @@
-//! The API suite on the software fabric: as it is, watched, by the clock, and with faults that change
-//! nothing.
+//! The API suite on the software fabric: as it is, interposed, watched, by the clock, and with faults
+//! that change nothing.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpcrdma_engine::Fabric;
-use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::interposed::Interposed;
 use rpcrdma_tests::opener::OnDevice;
 use rpcrdma_tests::watched::{Watch, Watched};
 
@@ -16,6 +17,18 @@ mod plain {
     fn open() -> impl Fn() -> Fabric {
         let fabric = Fabric::new();
         move || fabric.clone()
+    }
+
+    rpcrdma_tests::api_suite!(open());
+}
+
+/// With hooks that do nothing.
+mod interposed {
+    use super::*;
+
+    fn open() -> impl Fn() -> Interposed<Fabric, ()> {
+        let fabric = Fabric::new();
+        move || Interposed::new(fabric.clone(), ())
     }
 
     rpcrdma_tests::api_suite!(open());

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::fabric::fault::{FaultLog, FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallRefused, Fabric, PeerId};
 use rpcrdma_tests::script::{Order, Part, Place, Script};
 use rpcrdma_tests::watched::{Watch, Watched};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::fabric::fault::{FaultLog, FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_tests::script::{Order, Part, Script};

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, Fabric, PeerId};
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::suite::explicit;
-use rpcrdma_tests::watched::{Watch, Watched};
+use rpcrdma_tests::watched::{Watch, Watched, Weaken};
 use rpcrdma_tests::world::{Plan, World, is_passing};
 use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::{Array, Body, Header, Optional, XmtCont, XmtReq, XmtResp};

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::DeviceCaps;
+use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{CallError, CallRefused, CloseReason, Fabric, PeerId, Provider, Sink, Want};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
-use rpcrdma_tests::watched::{Watch, Watched};
+use rpcrdma_tests::watched::{Watch, Watched, Weaken};
 use rpcrdma_tests::world::{Plan, World, large};
 
 /// Bytes of an argument and of a result: more than any message takes in line.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::fabric::{FabricOptions, FabricUse};
 use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
     Admission, Answer, Bulk, Call, CallError, Client, CloseReason, Engine, Fabric, Handler, Loan,
     PeerId, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,

@@ -6,19 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rpcrdma_config::{Config, Raw};
+use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::FabricCm;
+use rpcrdma_engine::provider::interposed::{CmHooks, Hooks, Interposed};
 use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, DeviceCaps, Endpoint, Handle,
-    QueueAttr, Waker,
+    CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Handle, QueueAttr, Waker,
 };
 use rpcrdma_engine::{
     Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Completion,
     ConnectRequest, Engine, EngineThread, Fabric, Handler, Panicked, PeerId, PeerLimits, Provider,
     Reply, SetupError, Shard, ShardState, Turn,
 };
-use rpcrdma_mempool::Registrar;
 use rpcrdma_tests::world::{checked, small};
 
 /// Where a handler panics.
@@ -373,95 +371,51 @@ enum Fright {
     Listen,
 }
 
-/// A fabric whose connection manager panics when it is told to.
+/// Lets the connection manager of a provider panic when it is told to.
+#[derive(Clone)]
 struct Nervous {
-    fabric: Fabric,
     fright: Fright,
     is_frightened: Arc<AtomicBool>,
 }
 
-struct NervousCm {
-    inner: FabricCm,
-    fright: Fright,
-    is_frightened: Arc<AtomicBool>,
-}
-
-impl NervousCm {
+impl Nervous {
     fn at(&self, fright: Fright) {
         let is_time = self.fright == fright && self.is_frightened.load(Ordering::SeqCst);
         assert!(!is_time, "frightened at {fright:?}");
     }
 }
 
-impl Provider for Nervous {
-    type Queues = <Fabric as Provider>::Queues;
-    type Cm = NervousCm;
+impl<P: Provider> Hooks<P> for Nervous {
+    type Queues = ();
+    type Cm = Nervous;
 
-    fn caps(&self) -> &DeviceCaps {
-        self.fabric.caps()
-    }
+    fn queue_hooks(&self, _: &P, _: &QueueAttr) {}
 
-    fn check(&self, config: &Config) -> Result<(), SetupError> {
-        self.fabric.check(config)
-    }
-
-    fn registrar(&self) -> Arc<dyn Registrar> {
-        self.fabric.registrar()
-    }
-
-    fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError> {
-        self.fabric.open_queues(attr)
-    }
-
-    fn open_cm(&self) -> Result<NervousCm, SetupError> {
-        let (fright, is_frightened) = (self.fright, self.is_frightened.clone());
-        Ok(NervousCm { inner: self.fabric.open_cm()?, fright, is_frightened })
+    fn cm_hooks(&self, _: &P) -> Nervous {
+        self.clone()
     }
 }
 
-impl ConnectionManager for NervousCm {
-    type Queues = <Fabric as Provider>::Queues;
-    type Request = <FabricCm as ConnectionManager>::Request;
-
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+impl<C: ConnectionManager> CmHooks<C> for Nervous {
+    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         self.at(Fright::Listen);
-        self.inner.listen(at)
-    }
-
-    fn unlisten(&mut self, at: SocketAddr) {
-        self.inner.unlisten(at);
+        inner.listen(at)
     }
 
     fn connect(
         &mut self,
+        inner: &mut C,
         to: SocketAddr,
-        on: &Handle<Self>,
+        on: &Handle<C>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError> {
         self.at(Fright::Connect);
-        self.inner.connect(to, on, param)
+        inner.connect(to, on, param)
     }
 
-    fn accept(
-        &mut self,
-        request: Self::Request,
-        on: &Handle<Self>,
-        param: &ConnParam<'_>,
-    ) -> Result<Endpoint<Self>, SetupError> {
-        self.inner.accept(request, on, param)
-    }
-
-    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
-        self.inner.cancel(id)
-    }
-
-    fn reject(&mut self, request: Self::Request, private: &[u8]) {
-        self.inner.reject(request, private);
-    }
-
-    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
+    fn next(&mut self, inner: &mut C, waker: &Waker, timeout: Duration) -> Option<CmEvent<C>> {
         self.at(Fright::Next);
-        self.inner.next(waker, timeout).map(CmEvent::passed_on)
+        inner.next(waker, timeout)
     }
 }
 
@@ -470,8 +424,8 @@ fn a_control_thread_that_panics_leaves_nobody_waiting() {
     for fright in [Fright::Next, Fright::Connect, Fright::Listen] {
         println!("{fright:?}");
         let is_frightened = Arc::new(AtomicBool::new(false));
-        let device =
-            Nervous { fabric: Fabric::new(), fright, is_frightened: is_frightened.clone() };
+        let nervous = Nervous { fright, is_frightened: is_frightened.clone() };
+        let device = Interposed::<_, Nervous>::new(Fabric::new(), nervous);
         let mut engine = Engine::new(device, checked(&threaded())).expect("an engine");
         let (tell, told) = mpsc::channel();
         engine.on_failure(move |failure| drop(tell.send(failure.clone())));

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::fabric::fault::{FaultLog, FaultPlan, FaultyProvider};
+use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::watched::{Watch, Watched};

@@ -19,7 +19,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 
-use crate::apart::Apart;
+use crate::apart::apart;
 
 /// A kind of call, and how many of them are under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +71,8 @@ pub fn run(aside: Aside) {
         let fabric = fabric();
         match aside {
             Aside::Neither => Scene::new(fabric.clone(), fabric, case).run(),
-            Aside::Client => Scene::new(Apart(fabric.clone()), fabric, case).run(),
-            Aside::Server => Scene::new(fabric.clone(), Apart(fabric), case).run(),
+            Aside::Client => Scene::new(apart(fabric.clone()), fabric, case).run(),
+            Aside::Server => Scene::new(fabric.clone(), apart(fabric), case).run(),
         }
     }
 }

@@ -50,7 +50,6 @@ mod core;
 mod dma;
 mod doze;
 mod endpoint;
-pub mod fault;
 mod keys;
 mod lane;
 mod port;

@@ -76,25 +76,6 @@ pub enum CmEvent<C: ConnectionManager + ?Sized> {
     },
 }
 
-impl<C: ConnectionManager> CmEvent<C> {
-    /// The same event of a connection manager that wraps this one and hands on what it makes.
-    pub fn passed_on<D>(self) -> CmEvent<D>
-    where
-        D: ConnectionManager<Request = C::Request>,
-        D::Queues: Queues<Endpoint = Endpoint<C>>,
-    {
-        match self {
-            CmEvent::Request { request, from, private } => {
-                CmEvent::Request { request, from, private }
-            }
-            CmEvent::Connected { id, endpoint, private } => {
-                CmEvent::Connected { id, endpoint, private }
-            }
-            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
-        }
-    }
-}
-
 /// Connection private data, as large as a connection request carries.
 pub type PrivateBytes = ArrayVec<u8, 56>;
 

@@ -11,6 +11,8 @@
 
 mod cm;
 mod error;
+pub mod fault;
+pub mod interposed;
 mod queues;
 mod waker;
 mod work;

@@ -1,7 +1,7 @@
 //! The draw: what a run consists of, all of it from its seed.
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::fabric::fault::FaultPlan;
+use rpcrdma_engine::provider::fault::FaultPlan;
 
 use super::trouble::{Trouble, faults, worsen};
 use crate::script::{Order, Part, Random, Script};

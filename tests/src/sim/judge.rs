@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::fabric::fault::FaultLog;
+use rpcrdma_engine::provider::fault::FaultLog;
 use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CallError, CloseReason, PeerId};

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rpcrdma_config::Config;
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::provider::ConnectId;
+use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Engine, Fabric, PeerId, SetupError, Shard};
 
@@ -22,7 +22,7 @@ use super::program::Program;
 use super::trace::Event;
 use crate::script::{POISON, Random};
 use crate::setup::LAST_XIDS;
-use crate::watched::{Watch, Watched};
+use crate::watched::{Watch, Watched, Weaken};
 use crate::world::checked;
 
 /// The device of a simulation.

@@ -3,7 +3,7 @@
 //! A run is about nothing, mostly; or about one fault, which is frequent then and comes with what it
 //! needs to happen at all; or about all of them, each seldom.
 
-use rpcrdma_engine::fabric::fault::FaultPlan;
+use rpcrdma_engine::provider::fault::FaultPlan;
 
 use super::draw::Weather;
 use crate::script::Random;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::host::*;
-use crate::fault::{FaultPlan, Faulty, FaultyProvider};
 use crate::{Fabric, FabricQueues};
+use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
     QueueEvent, Queues, RecvWr, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
@@ -299,7 +299,7 @@ fn a_completion_queue_that_fails_stays_so() {
     for _ in 0..2 {
         let mut batch = WcBatch::new();
         assert_eq!(rig.b.queues.poll_cq(&mut batch), Err(CqError::Device(libc::EIO)));
-        rig.b.queues.set_plan(FaultPlan::default());
+        rig.b.queues.hooks_mut().set_plan(FaultPlan::default());
     }
 }
 
@@ -331,7 +331,7 @@ fn an_overrun_stays() {
     let mut rig = Rig::new(FaultPlan { overrun_ppm: ALWAYS, ..FaultPlan::default() });
     let mut out = WcBatch::new();
     assert_eq!(rig.b.queues.poll_cq(&mut out), Err(CqError::Overrun));
-    rig.b.queues.set_plan(FaultPlan::default());
+    rig.b.queues.hooks_mut().set_plan(FaultPlan::default());
     assert_eq!(rig.b.queues.poll_cq(&mut out), Err(CqError::Overrun));
 }
 

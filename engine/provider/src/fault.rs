@@ -11,34 +11,71 @@
 //! What happens depends on the seed and on the calls, and on nothing else: a run that is driven
 //! in the same order fails in the same way. A program that does not name these types has none of
 //! their code.
-#![expect(unsafe_code, reason = "posting is unsafe; a hostile peer writes into received messages")]
+#![expect(unsafe_code, reason = "Receives are posted late; a hostile peer writes into messages")]
 
 mod events;
 mod plan;
 mod posts;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_config::Config;
-use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
+use rpcrdma_mempool::{RegisterError, Sge};
 
 pub use self::plan::{FaultLog, FaultPlan};
 
 use self::plan::SplitMix;
-use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{
-    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
-    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, Taken, Waker,
-    WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+use crate::interposed::{Exposure, Hooks, Interposed, InterposedQueues, Promised, QueueHooks};
+use crate::{
+    Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken,
+    Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
-/// Queues with faults.
-pub struct Faulty<Q: Queues> {
-    inner: Q,
+/// A provider whose queues have faults; its connection managers have none of their own. Made of a
+/// provider and a [`FaultPlan`]; each of its queues gets the plan with a seed of its own.
+pub type FaultyProvider<P> = Interposed<P, Faults>;
+
+/// Queues with faults: made of queues and a [`FaultPlan`].
+pub type Faulty<Q> = InterposedQueues<Q, QueueFaults<Q>>;
+
+/// The faults of a provider.
+pub struct Faults {
+    plan: FaultPlan,
+    opened: AtomicU64,
+    log: Arc<FaultLog>,
+}
+
+impl From<FaultPlan> for Faults {
+    fn from(plan: FaultPlan) -> Faults {
+        Faults { plan, opened: AtomicU64::new(0), log: Arc::default() }
+    }
+}
+
+impl<P> FaultyProvider<P> {
+    /// What goes wrong in its queues.
+    pub fn log(&self) -> Arc<FaultLog> {
+        Arc::clone(&self.hooks().log)
+    }
+}
+
+impl<P: Provider> Hooks<P> for Faults {
+    type Queues = QueueFaults<P::Queues>;
+    type Cm = ();
+
+    fn queue_hooks(&self, _: &P, _: &QueueAttr) -> QueueFaults<P::Queues> {
+        let which = self.opened.fetch_add(1, Ordering::Relaxed);
+        let seed = SplitMix(self.plan.seed.wrapping_add(which)).next();
+        let (plan, log) = (FaultPlan { seed, ..self.plan }, Arc::clone(&self.log));
+        QueueFaults::logged(plan, log, which)
+    }
+
+    fn cm_hooks(&self, _: &P) {}
+}
+
+/// The faults of a set of queues.
+pub struct QueueFaults<Q: Queues> {
     plan: FaultPlan,
     random: SplitMix,
     log: Arc<FaultLog>,
@@ -75,15 +112,15 @@ struct Late {
     completion: WorkCompletion,
 }
 
-impl<Q: Queues> Faulty<Q> {
-    /// Wraps queues.
-    pub fn new(inner: Q, plan: FaultPlan) -> Faulty<Q> {
-        Faulty::logged(inner, plan, Arc::default(), 0)
+impl<Q: Queues> From<FaultPlan> for QueueFaults<Q> {
+    fn from(plan: FaultPlan) -> QueueFaults<Q> {
+        QueueFaults::logged(plan, Arc::default(), 0)
     }
+}
 
-    fn logged(inner: Q, plan: FaultPlan, log: Arc<FaultLog>, which: u64) -> Faulty<Q> {
-        Faulty {
-            inner,
+impl<Q: Queues> QueueFaults<Q> {
+    fn logged(plan: FaultPlan, log: Arc<FaultLog>, which: u64) -> QueueFaults<Q> {
+        QueueFaults {
             plan,
             random: SplitMix(plan.seed),
             log,
@@ -116,14 +153,15 @@ impl<Q: Queues> Faulty<Q> {
     }
 
     /// Hands withheld Receives on, in order, as many as the provider takes.
-    fn hand_on(&mut self) {
+    fn hand_on(&mut self, inner: &mut Q) {
         if self.polls < self.withheld_until {
             return;
         }
         while let Some(recv) = self.withheld.pop_front() {
             let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
-            // SAFETY: who posted it to us keeps the memory until the completion has been polled.
-            let (taken, _) = unsafe { self.inner.post_srq_recv(&[wr]) }.of(1);
+            // SAFETY: who posted it to us was told that it is taken, and keeps the memory until the
+            // completion has been polled.
+            let (taken, _) = unsafe { inner.post_srq_recv(&[wr]) }.of(1);
             if taken == 0 {
                 self.withheld.push_front(recv);
                 return;
@@ -217,32 +255,28 @@ impl<Q: Queues> Faulty<Q> {
     }
 }
 
-impl<Q: Queues> Queues for Faulty<Q> {
-    type Qp = Q::Qp;
-    type Endpoint = Q::Endpoint;
-    type Handle = Q::Handle;
-
-    fn handle(&self) -> Q::Handle {
-        self.inner.handle()
-    }
-
-    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
-        let attached = self.inner.attach(endpoint)?;
+impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
+    fn attach(
+        &mut self,
+        inner: &mut Q,
+        endpoint: Q::Endpoint,
+    ) -> Result<Attached<Q::Qp>, SetupError> {
+        let attached = inner.attach(endpoint)?;
         self.qps.push(attached);
         Ok(attached)
     }
 
-    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+    fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
         self.polls += 1;
         self.break_queue();
         if let Some(error) = self.broken {
             return Err(error);
         }
-        self.hand_on();
-        self.happen();
+        self.hand_on(inner);
+        self.happen(inner);
         self.release();
         let mut batch = WcBatch::new();
-        self.inner.poll_cq(&mut batch)?;
+        inner.poll_cq(&mut batch)?;
         for completion in batch {
             self.accept_completion(completion);
         }
@@ -251,21 +285,15 @@ impl<Q: Queues> Queues for Faulty<Q> {
         Ok(())
     }
 
-    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.post_receives(wr) }
+    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+        self.post_receives(inner, wr)
     }
 
-    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.post_sends(qp, wr) }
+    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
+        self.post_sends(inner, qp, wr)
     }
 
-    fn open_window(&mut self) -> Result<Window, SetupError> {
-        self.inner.open_window()
-    }
-
-    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+    fn renew_window(&mut self, inner: &mut Q, id: WindowId) -> Result<Option<Window>, SetupError> {
         if self.chance(self.plan.window_kept_ppm) {
             FaultLog::note(&self.log.windows_kept);
             return Err(SetupError::Invalid {
@@ -274,7 +302,7 @@ impl<Q: Queues> Queues for Faulty<Q> {
                 allowed: "none: the plan of faults takes it".to_owned(),
             });
         }
-        let renewed = self.inner.renew_window(id)?;
+        let renewed = inner.renew_window(id)?;
         if self.chance(self.plan.window_lost_ppm) {
             FaultLog::note(&self.log.windows_lost);
             // It is bound to nothing, and nobody can bind it again.
@@ -283,30 +311,29 @@ impl<Q: Queues> Queues for Faulty<Q> {
         Ok(renewed)
     }
 
-    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
         if self.chance(self.plan.expose_refused_ppm) {
             FaultLog::note(&self.log.exposures_refused);
             let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
-            return Err(RegisterError::Device { bytes: sge.length as usize, source });
+            return Err(RegisterError::Device { bytes: exposure.sge().length as usize, source });
         }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.expose(sge, access) }
+        exposure.expose(inner)
     }
 
-    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+    fn conceal(&mut self, inner: &mut Q, rkey: u32) -> std::io::Result<()> {
         if self.chance(self.plan.conceal_failed_ppm) {
             FaultLog::note(&self.log.exposures_kept);
             return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
         }
-        self.inner.conceal(rkey)
+        inner.conceal(rkey)
     }
 
-    fn disconnect(&mut self, qp: Q::Qp) {
+    fn disconnect(&mut self, inner: &mut Q, qp: Q::Qp) {
         self.has_failed(|attached| attached.qp == qp);
-        self.inner.disconnect(qp);
+        inner.disconnect(qp);
     }
 
-    fn destroy(&mut self, qp: Q::Qp) {
+    fn destroy(&mut self, inner: &mut Q, qp: Q::Qp) {
         self.has_failed(|attached| attached.qp == qp);
         if let Some(at) = self.lost.iter().position(|lost| lost.qp == qp) {
             let Attached { qp_num, .. } = self.lost.swap_remove(at);
@@ -317,7 +344,7 @@ impl<Q: Queues> Queues for Faulty<Q> {
             self.ready.retain(|completion| !is_dropped(completion));
             self.forget_events(qp_num);
         }
-        self.inner.destroy(qp);
+        inner.destroy(qp);
         if self.chance(self.plan.recv_taken_along_ppm)
             && let Some(Recv { wr_id, .. }) = self.withheld.pop_front()
         {
@@ -334,111 +361,16 @@ impl<Q: Queues> Queues for Faulty<Q> {
         }
     }
 
-    fn next_event(&mut self) -> Option<QueueEvent> {
-        self.next_of_all()
+    fn next_event(&mut self, inner: &mut Q) -> Option<QueueEvent> {
+        self.next_of_all(inner)
     }
 
-    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+    fn wait(&mut self, inner: &mut Q, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
         let is_busy = !self.withheld.is_empty() || !self.late.is_empty() || !self.ready.is_empty();
         if is_busy || !self.events.is_empty() {
             return Ok(());
         }
-        self.inner.wait(waker, timeout)
-    }
-}
-
-/// A provider whose queues have faults.
-pub struct FaultyProvider<P> {
-    inner: P,
-    plan: FaultPlan,
-    opened: AtomicU64,
-    log: Arc<FaultLog>,
-}
-
-impl<P: Provider> FaultyProvider<P> {
-    /// Wraps a provider. Each of its queues gets the plan with a seed of its own.
-    pub fn new(inner: P, plan: FaultPlan) -> FaultyProvider<P> {
-        FaultyProvider { inner, plan, opened: AtomicU64::new(0), log: Arc::default() }
-    }
-
-    /// What goes wrong in its queues.
-    pub fn log(&self) -> Arc<FaultLog> {
-        Arc::clone(&self.log)
-    }
-}
-
-impl<P: Provider> Provider for FaultyProvider<P> {
-    type Queues = Faulty<P::Queues>;
-    type Cm = FaultyCm<P::Cm>;
-
-    fn caps(&self) -> &DeviceCaps {
-        self.inner.caps()
-    }
-
-    fn check(&self, config: &Config) -> Result<(), SetupError> {
-        self.inner.check(config)
-    }
-
-    fn registrar(&self) -> Arc<dyn Registrar> {
-        self.inner.registrar()
-    }
-
-    fn open_queues(&self, attr: &QueueAttr) -> Result<Faulty<P::Queues>, SetupError> {
-        let inner = self.inner.open_queues(attr)?;
-        let which = self.opened.fetch_add(1, Ordering::Relaxed);
-        let seed = SplitMix(self.plan.seed.wrapping_add(which)).next();
-        let (plan, log) = (FaultPlan { seed, ..self.plan }, Arc::clone(&self.log));
-        Ok(Faulty::logged(inner, plan, log, which))
-    }
-
-    fn open_cm(&self) -> Result<FaultyCm<P::Cm>, SetupError> {
-        Ok(FaultyCm(self.inner.open_cm()?))
-    }
-}
-
-/// The connection manager of a [`FaultyProvider`]: it has no faults of its own.
-pub struct FaultyCm<C>(C);
-
-impl<C: ConnectionManager> ConnectionManager for FaultyCm<C> {
-    type Queues = Faulty<C::Queues>;
-    type Request = C::Request;
-
-    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        self.0.listen(at)
-    }
-
-    fn unlisten(&mut self, at: SocketAddr) {
-        self.0.unlisten(at);
-    }
-
-    fn connect(
-        &mut self,
-        to: SocketAddr,
-        on: &Handle<Self>,
-        param: &ConnParam<'_>,
-    ) -> Result<ConnectId, SetupError> {
-        self.0.connect(to, on, param)
-    }
-
-    fn accept(
-        &mut self,
-        request: C::Request,
-        on: &Handle<Self>,
-        param: &ConnParam<'_>,
-    ) -> Result<Endpoint<Self>, SetupError> {
-        self.0.accept(request, on, param)
-    }
-
-    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
-        self.0.cancel(id)
-    }
-
-    fn reject(&mut self, request: C::Request, private: &[u8]) {
-        self.0.reject(request, private);
-    }
-
-    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
-        self.0.next(waker, timeout).map(CmEvent::passed_on)
+        inner.wait(waker, timeout)
     }
 }
 

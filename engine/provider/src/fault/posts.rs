@@ -1,12 +1,10 @@
 //! What may become of a post: every outcome that a driver may produce.
-#![expect(unsafe_code, reason = "posting is unsafe")]
 
 use std::sync::atomic::AtomicU64;
 
-use super::{FaultLog, Faulty, Late, Recv};
-use rpcrdma_provider::{
-    PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId,
-};
+use super::{FaultLog, Late, QueueFaults, Recv};
+use crate::interposed::Promised;
+use crate::{PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId};
 
 /// How often a post ends in which way, in millionths.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +30,7 @@ struct Fate {
     has_ghost: bool,
 }
 
-impl<Q: Queues> Faulty<Q> {
+impl<Q: Queues> QueueFaults<Q> {
     /// What becomes of a post of `len` requests.
     fn fate(&mut self, len: usize, chances: Chances) -> Option<Fate> {
         let full = Some(PostError::QueueFull);
@@ -60,10 +58,12 @@ impl<Q: Queues> Faulty<Q> {
     }
 
     /// As [`Queues::post_send`], with faults.
-    ///
-    /// # Safety
-    /// That of [`Queues::post_send`].
-    pub(super) unsafe fn post_sends(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+    pub(super) fn post_sends(
+        &mut self,
+        inner: &mut Q,
+        qp: Q::Qp,
+        wr: Promised<'_, SendWr<'_>>,
+    ) -> Taken {
         let plan = &self.plan;
         let chances = Chances {
             refused: plan.send_refused_ppm,
@@ -78,25 +78,20 @@ impl<Q: Queues> Faulty<Q> {
                 [sends_refused, sends_cut, sends_failed, sends_gone, sends_silent, send_ghosts]
             },
         };
-        let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
-            // SAFETY: the caller's promise is passed on.
-            return unsafe { self.inner.post_send(qp, wr) };
+        let requests = wr.requests();
+        let Some(Fate { count, why, has_ghost }) = self.fate(requests.len(), chances) else {
+            return wr.post_send(inner, qp);
         };
         let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
         if has_ghost && let Some(qp_num) = known.map(|attached| attached.qp_num) {
             let status = self.ghost_status();
-            self.haunt(ghost(wr[count].wr_id, qp_num, (status, WcOpcode::Send)));
+            self.haunt(ghost(requests[count].wr_id, qp_num, (status, WcOpcode::Send)));
         }
-        // SAFETY: the caller's promise is passed on.
-        let posted = unsafe { self.inner.post_send(qp, &wr[..count]) };
-        outcome(posted, count, why)
+        outcome(wr.first(count).post_send(inner, qp), count, why)
     }
 
     /// As [`Queues::post_srq_recv`], with faults.
-    ///
-    /// # Safety
-    /// That of [`Queues::post_srq_recv`].
-    pub(super) unsafe fn post_receives(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+    pub(super) fn post_receives(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
         let plan = &self.plan;
         let chances = Chances {
             refused: plan.recv_refused_ppm,
@@ -111,38 +106,33 @@ impl<Q: Queues> Faulty<Q> {
                 [recvs_refused, recvs_cut, recvs_failed, recvs_gone, recvs_silent, recv_ghosts]
             },
         };
-        let Some(Fate { count, why, has_ghost }) = self.fate(wr.len(), chances) else {
-            // SAFETY: the caller's promise is passed on.
-            return unsafe { self.hand_in(wr) };
+        let requests = wr.requests();
+        let Some(Fate { count, why, has_ghost }) = self.fate(requests.len(), chances) else {
+            return self.hand_in(inner, wr);
         };
         if has_ghost {
             let status = self.ghost_status();
             let at = self.random.below(self.qps.len() as u64 + 1) as usize;
             let qp_num = self.qps.get(at).map_or(0, |attached| attached.qp_num);
-            self.haunt(ghost(wr[count].wr_id, qp_num, (status, WcOpcode::Recv)));
+            self.haunt(ghost(requests[count].wr_id, qp_num, (status, WcOpcode::Recv)));
         }
-        // SAFETY: the caller's promise is passed on.
-        let posted = unsafe { self.hand_in(&wr[..count]) };
-        outcome(posted, count, why)
+        outcome(self.hand_in(inner, wr.first(count)), count, why)
     }
 
     /// Hands Receives to the provider, or keeps them for later.
-    ///
-    /// # Safety
-    /// That of [`Queues::post_srq_recv`].
-    unsafe fn hand_in(&mut self, wr: &[RecvWr<'_>]) -> Taken {
-        let copies = wr.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
+    fn hand_in(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+        let requests = wr.requests();
+        let copies = requests.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
         if self.chance(self.plan.recv_withheld_ppm) {
             self.withheld_until = self.delay();
             FaultLog::note(&self.log.recvs_withheld);
         }
         if !self.withheld.is_empty() || self.polls < self.withheld_until {
             self.withheld.extend(copies);
-            return Taken::without_error(wr.len());
+            return Taken::without_error(requests.len());
         }
-        // SAFETY: the caller's promise is passed on.
-        let posted = unsafe { self.inner.post_srq_recv(wr) };
-        let (taken, _) = posted.of(wr.len());
+        let posted = wr.post_srq_recv(inner);
+        let (taken, _) = posted.of(requests.len());
         self.posted.extend(copies.take(taken));
         posted
     }

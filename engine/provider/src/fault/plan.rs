@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rpcrdma_provider::QueueEvent;
+use crate::QueueEvent;
 
 /// What goes wrong, and how often. Chances are in millionths; the default has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

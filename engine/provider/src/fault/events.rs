@@ -1,9 +1,9 @@
 //! What befalls queue pairs, queues, ports and devices, and when their program hears of it.
 
-use super::{FaultLog, Faulty};
-use rpcrdma_provider::{CqError, QueueEvent, Queues};
+use super::{FaultLog, QueueFaults};
+use crate::{CqError, QueueEvent, Queues};
 
-impl<Q: Queues> Faulty<Q> {
+impl<Q: Queues> QueueFaults<Q> {
     /// The completion queue may fail with this poll, for good.
     pub(super) fn break_queue(&mut self) {
         if self.broken.is_some() {
@@ -19,23 +19,23 @@ impl<Q: Queues> Faulty<Q> {
     }
 
     /// What happens with this poll beside completions.
-    pub(super) fn happen(&mut self) {
+    pub(super) fn happen(&mut self, inner: &mut Q) {
         if self.chance(self.plan.disconnect_ppm)
-            && let Some(qp_num) = self.lose_a_queue_pair()
+            && let Some(qp_num) = self.lose_a_queue_pair(inner)
         {
             FaultLog::note(&self.log.disconnected);
             self.events.push_back((self.polls, QueueEvent::Disconnected { qp_num }));
         }
         if self.chance(self.plan.flush_ppm) {
             let until = self.delay();
-            if let Some(qp_num) = self.lose_a_queue_pair() {
+            if let Some(qp_num) = self.lose_a_queue_pair(inner) {
                 FaultLog::note(&self.log.flushed);
                 self.events.push_back((until, QueueEvent::Disconnected { qp_num }));
             }
         }
         if self.chance(self.plan.qp_failed_ppm) {
             let until = self.delay() - 1;
-            if let Some(qp_num) = self.lose_a_queue_pair() {
+            if let Some(qp_num) = self.lose_a_queue_pair(inner) {
                 FaultLog::note(&self.log.qps_failed);
                 self.events.push_back((until, QueueEvent::Failed { qp_num }));
             }
@@ -61,7 +61,7 @@ impl<Q: Queues> Faulty<Q> {
     }
 
     /// Some queue pair fails: its number.
-    fn lose_a_queue_pair(&mut self) -> Option<u32> {
+    fn lose_a_queue_pair(&mut self, inner: &mut Q) -> Option<u32> {
         if self.qps.is_empty() {
             return None;
         }
@@ -69,17 +69,17 @@ impl<Q: Queues> Faulty<Q> {
         let lost = self.qps.swap_remove(at);
         self.lost.push(lost);
         self.release_all(lost.qp_num);
-        self.inner.disconnect(lost.qp);
+        inner.disconnect(lost.qp);
         Some(lost.qp_num)
     }
 
     /// The next event: of the plan, of whoever tells some, or of the queues themselves.
-    pub(super) fn next_of_all(&mut self) -> Option<QueueEvent> {
+    pub(super) fn next_of_all(&mut self, inner: &mut Q) -> Option<QueueEvent> {
         let polls = self.polls;
         let due = self.events.iter().position(|(when, _)| *when <= polls);
         let own = due.and_then(|at| self.events.remove(at)).map(|(_, event)| event);
         let own = own.or_else(|| self.log.told(self.which));
-        let event = own.or_else(|| self.inner.next_event())?;
+        let event = own.or_else(|| inner.next_event())?;
         match event {
             QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => {
                 self.has_failed(|attached| attached.qp_num == qp_num);

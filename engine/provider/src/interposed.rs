@@ -1,0 +1,442 @@
+//! A provider around another one: hooks take the calls that they are about, all others are passed on.
+//!
+//! ```text
+//!   program ──▶ Interposed<P, H> ───── H: Hooks ──────▶ P
+//!                 │ open_queues ──▶ InterposedQueues ── QueueHooks ──▶ P::Queues
+//!                 └ open_cm ──────▶ InterposedCm ────── CmHooks ─────▶ P::Cm
+//! ```
+//!
+//! A hook takes the place of a call. It is given what lies behind it, `inner`, and the arguments, and
+//! returns the result: it may change either, call more than once, or not call at all. Every hook has a
+//! default that passes the call on, and `()` has all the defaults. Names of queue pairs, endpoints,
+//! handles and requests are those of the inner provider.
+//!
+//! State is with the hooks: one value for the provider, one for each of its queues, one for each of
+//! its connection managers. Hooks of queues and of connection managers are dropped before what they
+//! are around.
+//!
+//! Hooks are a part of the provider, and what the seam asks of a provider is asked of it with its
+//! hooks. In particular, requests that a hook says are not taken are not with the device.
+#![expect(unsafe_code, reason = "posting is unsafe: the promise is passed on with the requests")]
+
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_mempool::{Access, RegisterError, Registrar, Sge};
+
+use crate::{
+    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
+    Endpoint, Handle, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendWr, SetupError, Taken,
+    Waker, WcBatch, Window, WindowId,
+};
+
+/// A provider with hooks.
+#[derive(Debug)]
+pub struct Interposed<P, H> {
+    hooks: H,
+    inner: P,
+}
+
+impl<P, H> Interposed<P, H> {
+    /// Puts hooks around a provider.
+    pub fn new(inner: P, hooks: impl Into<H>) -> Interposed<P, H> {
+        Interposed { hooks: hooks.into(), inner }
+    }
+
+    /// The hooks.
+    pub fn hooks_mut(&mut self) -> &mut H {
+        &mut self.hooks
+    }
+
+    /// The hooks.
+    pub fn hooks(&self) -> &H {
+        &self.hooks
+    }
+}
+
+/// What is done in place of the calls of a [`Provider`].
+pub trait Hooks<P: Provider>: Send + Sync + 'static {
+    /// The hooks of a set of queues.
+    type Queues: QueueHooks<P::Queues>;
+    /// The hooks of a connection manager.
+    type Cm: CmHooks<P::Cm>;
+
+    /// The hooks of queues that were just opened.
+    fn queue_hooks(&self, inner: &P, attr: &QueueAttr) -> Self::Queues;
+    /// The hooks of a connection manager that was just opened.
+    fn cm_hooks(&self, inner: &P) -> Self::Cm;
+
+    /// As [`Provider::caps`].
+    fn caps<'a>(&'a self, inner: &'a P) -> &'a DeviceCaps {
+        inner.caps()
+    }
+    /// As [`Provider::check`].
+    fn check(&self, inner: &P, config: &Config) -> Result<(), SetupError> {
+        inner.check(config)
+    }
+    /// As [`Provider::registrar`].
+    fn registrar(&self, inner: &P) -> Arc<dyn Registrar> {
+        inner.registrar()
+    }
+    /// As [`Provider::open_queues`].
+    fn open_queues(&self, inner: &P, attr: &QueueAttr) -> Result<P::Queues, SetupError> {
+        inner.open_queues(attr)
+    }
+    /// As [`Provider::open_cm`].
+    fn open_cm(&self, inner: &P) -> Result<P::Cm, SetupError> {
+        inner.open_cm()
+    }
+}
+
+impl<P: Provider> Hooks<P> for () {
+    type Queues = ();
+    type Cm = ();
+
+    fn queue_hooks(&self, _: &P, _: &QueueAttr) {}
+    fn cm_hooks(&self, _: &P) {}
+}
+
+impl<P: Provider, H: Hooks<P>> Provider for Interposed<P, H> {
+    type Queues = InterposedQueues<P::Queues, H::Queues>;
+    type Cm = InterposedCm<P::Cm, H::Cm, H::Queues>;
+
+    fn caps(&self) -> &DeviceCaps {
+        self.hooks.caps(&self.inner)
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.hooks.check(&self.inner, config)
+    }
+
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        self.hooks.registrar(&self.inner)
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError> {
+        let inner = self.hooks.open_queues(&self.inner, attr)?;
+        Ok(InterposedQueues { hooks: self.hooks.queue_hooks(&self.inner, attr), inner })
+    }
+
+    fn open_cm(&self) -> Result<Self::Cm, SetupError> {
+        let inner = self.hooks.open_cm(&self.inner)?;
+        Ok(InterposedCm { hooks: self.hooks.cm_hooks(&self.inner), inner, queues: PhantomData })
+    }
+}
+
+/// Queues with hooks.
+#[derive(Debug)]
+pub struct InterposedQueues<Q, H> {
+    // Dropped first.
+    hooks: H,
+    inner: Q,
+}
+
+impl<Q, H> InterposedQueues<Q, H> {
+    /// Puts hooks around queues.
+    pub fn new(inner: Q, hooks: impl Into<H>) -> InterposedQueues<Q, H> {
+        InterposedQueues { hooks: hooks.into(), inner }
+    }
+
+    /// The hooks.
+    pub fn hooks_mut(&mut self) -> &mut H {
+        &mut self.hooks
+    }
+}
+
+/// What is done in place of the calls of [`Queues`].
+///
+/// A hook that is given [`Promised`] requests or an [`Exposure`] passes on no others, and only to
+/// `inner` and for the queue pair that they are for.
+pub trait QueueHooks<Q: Queues>: Send {
+    /// As [`Queues::handle`].
+    fn handle(&self, inner: &Q) -> Q::Handle {
+        inner.handle()
+    }
+    /// As [`Queues::attach`].
+    fn attach(
+        &mut self,
+        inner: &mut Q,
+        endpoint: Q::Endpoint,
+    ) -> Result<Attached<Q::Qp>, SetupError> {
+        inner.attach(endpoint)
+    }
+    /// As [`Queues::poll_cq`].
+    fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
+        inner.poll_cq(out)
+    }
+    /// As [`Queues::post_srq_recv`].
+    fn post_srq_recv(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+        wr.post_srq_recv(inner)
+    }
+    /// As [`Queues::post_send`].
+    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
+        wr.post_send(inner, qp)
+    }
+    /// As [`Queues::open_window`].
+    fn open_window(&mut self, inner: &mut Q) -> Result<Window, SetupError> {
+        inner.open_window()
+    }
+    /// As [`Queues::renew_window`].
+    fn renew_window(&mut self, inner: &mut Q, id: WindowId) -> Result<Option<Window>, SetupError> {
+        inner.renew_window(id)
+    }
+    /// As [`Queues::expose`].
+    fn expose(&mut self, inner: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+        exposure.expose(inner)
+    }
+    /// As [`Queues::conceal`].
+    fn conceal(&mut self, inner: &mut Q, rkey: u32) -> std::io::Result<()> {
+        inner.conceal(rkey)
+    }
+    /// As [`Queues::disconnect`].
+    fn disconnect(&mut self, inner: &mut Q, qp: Q::Qp) {
+        inner.disconnect(qp);
+    }
+    /// As [`Queues::destroy`].
+    fn destroy(&mut self, inner: &mut Q, qp: Q::Qp) {
+        inner.destroy(qp);
+    }
+    /// As [`Queues::next_event`].
+    fn next_event(&mut self, inner: &mut Q) -> Option<QueueEvent> {
+        inner.next_event()
+    }
+    /// As [`Queues::wait`].
+    fn wait(&mut self, inner: &mut Q, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        inner.wait(waker, timeout)
+    }
+}
+
+impl<Q: Queues> QueueHooks<Q> for () {}
+
+impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
+    type Qp = Q::Qp;
+    type Endpoint = Q::Endpoint;
+    type Handle = Q::Handle;
+
+    fn handle(&self) -> Q::Handle {
+        self.hooks.handle(&self.inner)
+    }
+
+    fn attach(&mut self, endpoint: Q::Endpoint) -> Result<Attached<Q::Qp>, SetupError> {
+        self.hooks.attach(&mut self.inner, endpoint)
+    }
+
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.hooks.poll_cq(&mut self.inner, out)
+    }
+
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        self.hooks.post_srq_recv(&mut self.inner, Promised(wr))
+    }
+
+    unsafe fn post_send(&mut self, qp: Q::Qp, wr: &[SendWr<'_>]) -> Taken {
+        self.hooks.post_send(&mut self.inner, qp, Promised(wr))
+    }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.hooks.open_window(&mut self.inner)
+    }
+
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.hooks.renew_window(&mut self.inner, id)
+    }
+
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.hooks.expose(&mut self.inner, Exposure { sge, access })
+    }
+
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        self.hooks.conceal(&mut self.inner, rkey)
+    }
+
+    fn disconnect(&mut self, qp: Q::Qp) {
+        self.hooks.disconnect(&mut self.inner, qp);
+    }
+
+    fn destroy(&mut self, qp: Q::Qp) {
+        self.hooks.destroy(&mut self.inner, qp);
+    }
+
+    fn next_event(&mut self) -> Option<QueueEvent> {
+        self.hooks.next_event(&mut self.inner)
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        self.hooks.wait(&mut self.inner, waker, timeout)
+    }
+}
+
+/// Requests whose poster has promised what posting them asks for: they can be posted once, all or the
+/// first of them, without another promise. None but an unsafe function makes them.
+#[derive(Debug)]
+pub struct Promised<'a, W>(&'a [W]);
+
+impl<'a, W> Promised<'a, W> {
+    /// The requests.
+    pub fn requests(&self) -> &'a [W] {
+        self.0
+    }
+
+    /// The first `count` of them; the others are not posted.
+    #[must_use]
+    pub fn first(self, count: usize) -> Promised<'a, W> {
+        Promised(&self.0[..count])
+    }
+}
+
+impl Promised<'_, RecvWr<'_>> {
+    /// As [`Queues::post_srq_recv`].
+    pub fn post_srq_recv<Q: Queues>(self, on: &mut Q) -> Taken {
+        // SAFETY: `self` is made by `post_srq_recv` of `InterposedQueues` only, whose caller has made
+        // the promise, and lies within that call. What is posted completes through these queues.
+        unsafe { on.post_srq_recv(self.0) }
+    }
+}
+
+impl Promised<'_, SendWr<'_>> {
+    /// As [`Queues::post_send`].
+    pub fn post_send<Q: Queues>(self, on: &mut Q, qp: Q::Qp) -> Taken {
+        // SAFETY: as above, by the caller of `post_send`.
+        unsafe { on.post_send(qp, self.0) }
+    }
+}
+
+/// Bytes of which it was promised that peers may be given a right to them, once.
+#[derive(Debug)]
+pub struct Exposure<'a> {
+    sge: &'a Sge,
+    access: Access,
+}
+
+impl Exposure<'_> {
+    /// The bytes.
+    pub fn sge(&self) -> &Sge {
+        self.sge
+    }
+
+    /// What peers may do.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// As [`Queues::expose`].
+    pub fn expose<Q: Queues>(self, on: &mut Q) -> Result<u32, RegisterError> {
+        // SAFETY: `self` is made by `expose` of `InterposedQueues` only, whose caller has made the
+        // promise for these bytes and this right.
+        unsafe { on.expose(self.sge, self.access) }
+    }
+}
+
+/// A connection manager with hooks `H`, of queues with hooks `Q`.
+#[derive(Debug)]
+pub struct InterposedCm<C, H, Q> {
+    // Dropped first.
+    hooks: H,
+    inner: C,
+    queues: PhantomData<fn() -> Q>,
+}
+
+/// What is done in place of the calls of a [`ConnectionManager`].
+pub trait CmHooks<C: ConnectionManager>: Send {
+    /// As [`ConnectionManager::listen`].
+    fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        inner.listen(at)
+    }
+    /// As [`ConnectionManager::unlisten`].
+    fn unlisten(&mut self, inner: &mut C, at: SocketAddr) {
+        inner.unlisten(at);
+    }
+    /// As [`ConnectionManager::connect`].
+    fn connect(
+        &mut self,
+        inner: &mut C,
+        to: SocketAddr,
+        on: &Handle<C>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        inner.connect(to, on, param)
+    }
+    /// As [`ConnectionManager::accept`].
+    fn accept(
+        &mut self,
+        inner: &mut C,
+        request: C::Request,
+        on: &Handle<C>,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint<C>, SetupError> {
+        inner.accept(request, on, param)
+    }
+    /// As [`ConnectionManager::cancel`].
+    fn cancel(&mut self, inner: &mut C, id: ConnectId) -> Option<ConnectError> {
+        inner.cancel(id)
+    }
+    /// As [`ConnectionManager::reject`].
+    fn reject(&mut self, inner: &mut C, request: C::Request, private: &[u8]) {
+        inner.reject(request, private);
+    }
+    /// As [`ConnectionManager::next`].
+    fn next(&mut self, inner: &mut C, waker: &Waker, timeout: Duration) -> Option<CmEvent<C>> {
+        inner.next(waker, timeout)
+    }
+}
+
+impl<C: ConnectionManager> CmHooks<C> for () {}
+
+impl<C, H, Q> ConnectionManager for InterposedCm<C, H, Q>
+where
+    C: ConnectionManager,
+    H: CmHooks<C>,
+    Q: QueueHooks<C::Queues>,
+{
+    type Queues = InterposedQueues<C::Queues, Q>;
+    type Request = C::Request;
+
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.hooks.listen(&mut self.inner, at)
+    }
+
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.hooks.unlisten(&mut self.inner, at);
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        self.hooks.connect(&mut self.inner, to, on, param)
+    }
+
+    fn accept(
+        &mut self,
+        request: C::Request,
+        on: &Handle<Self>,
+        param: &ConnParam<'_>,
+    ) -> Result<Endpoint<Self>, SetupError> {
+        self.hooks.accept(&mut self.inner, request, on, param)
+    }
+
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        self.hooks.cancel(&mut self.inner, id)
+    }
+
+    fn reject(&mut self, request: C::Request, private: &[u8]) {
+        self.hooks.reject(&mut self.inner, request, private);
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
+        Some(match self.hooks.next(&mut self.inner, waker, timeout)? {
+            CmEvent::Request { request, from, private } => {
+                CmEvent::Request { request, from, private }
+            }
+            CmEvent::Connected { id, endpoint, private } => {
+                CmEvent::Connected { id, endpoint, private }
+            }
+            CmEvent::Refused { id, reason } => CmEvent::Refused { id, reason },
+        })
+    }
+}

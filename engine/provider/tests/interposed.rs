@@ -1,0 +1,445 @@
+//! What is passed on, what hooks take, and in what order things end.
+#![expect(unsafe_code, reason = "posting is unsafe; nothing is done with what is posted here")]
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rpcrdma_config::{Config, Raw};
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
+use rpcrdma_provider::interposed::{
+    CmHooks, Exposure, Hooks, Interposed, InterposedQueues, Promised, QueueHooks,
+};
+use rpcrdma_provider::{
+    Attached, CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, CqError, DeviceCaps,
+    PostError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, SendFlags, SendWr, SetupError,
+    Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
+};
+
+/// What was called, in order, with what arguments.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn note(&self, what: impl Debug) {
+        self.0.lock().expect("no test panics with it").push(format!("{what:?}"));
+    }
+
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("no test panics with it"))
+    }
+}
+
+/// A provider that writes down how it is called, and answers each call in a way of its own.
+struct Recorder {
+    log: Log,
+    caps: DeviceCaps,
+}
+
+impl Recorder {
+    fn new(log: &Log) -> Recorder {
+        let caps = DeviceCaps {
+            name: "recorder".into(),
+            send_sge: 1,
+            read_sge: 2,
+            recv_sge: 3,
+            srq_depth: 4,
+            cq_depth: 5,
+            send_depth: 6,
+            inline_len: 7,
+            message_len: 8,
+            windows: 9,
+            rd_atomic: 10,
+        };
+        Recorder { log: log.clone(), caps }
+    }
+}
+
+impl Registrar for Log {
+    fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
+        unreachable!("no region is made")
+    }
+
+    fn deregister(&self, keys: Keys) -> std::io::Result<()> {
+        self.note(("deregister", keys.lkey));
+        Ok(())
+    }
+}
+
+impl Provider for Recorder {
+    type Queues = RecorderQueues;
+    type Cm = RecorderCm;
+
+    fn caps(&self) -> &DeviceCaps {
+        &self.caps
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        self.log.note(("check", config.value_of("engine.provider")));
+        Err(SetupError::Stopped)
+    }
+
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        Arc::new(self.log.clone())
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<RecorderQueues, SetupError> {
+        self.log.note(("open_queues", attr));
+        Ok(RecorderQueues(self.log.clone()))
+    }
+
+    fn open_cm(&self) -> Result<RecorderCm, SetupError> {
+        self.log.note("open_cm");
+        Ok(RecorderCm { log: self.log.clone(), events: 0 })
+    }
+}
+
+struct RecorderQueues(Log);
+
+impl Drop for RecorderQueues {
+    fn drop(&mut self) {
+        self.0.note("queues dropped");
+    }
+}
+
+impl Queues for RecorderQueues {
+    type Qp = u8;
+    type Endpoint = u16;
+    type Handle = u32;
+
+    fn handle(&self) -> u32 {
+        77
+    }
+
+    fn attach(&mut self, endpoint: u16) -> Result<Attached<u8>, SetupError> {
+        self.0.note(("attach", endpoint));
+        Ok(Attached { qp: 3, qp_num: 33 })
+    }
+
+    fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        self.0.note(("poll_cq", out.len()));
+        out.push(WorkCompletion {
+            wr_id: WrId(4),
+            qp_num: 33,
+            status: WcStatus::Other(9),
+            opcode: WcOpcode::Bind,
+            byte_len: 5,
+            invalidated: Some(6),
+        });
+        Err(CqError::Device(8))
+    }
+
+    unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        self.0.note(("post_srq_recv", wr));
+        Taken::with_error(wr.len() - 1, PostError::Invalid)
+    }
+
+    unsafe fn post_send(&mut self, qp: u8, wr: &[SendWr<'_>]) -> Taken {
+        self.0.note(("post_send", qp, wr));
+        Taken::with_error(wr.len(), PostError::QpGone)
+    }
+
+    fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.0.note("open_window");
+        Ok(Window { id: WindowId(1), rkey: 2 })
+    }
+
+    fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.0.note(("renew_window", id));
+        Ok(Some(Window { id: WindowId(3), rkey: 4 }))
+    }
+
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        self.0.note(("expose", sge, access));
+        Ok(55)
+    }
+
+    fn conceal(&mut self, rkey: u32) -> std::io::Result<()> {
+        self.0.note(("conceal", rkey));
+        Err(std::io::Error::from_raw_os_error(16))
+    }
+
+    fn disconnect(&mut self, qp: u8) {
+        self.0.note(("disconnect", qp));
+    }
+
+    fn destroy(&mut self, qp: u8) {
+        self.0.note(("destroy", qp));
+    }
+
+    fn next_event(&mut self) -> Option<QueueEvent> {
+        self.0.note("next_event");
+        Some(QueueEvent::PortUp)
+    }
+
+    fn wait(&mut self, waker: &Waker, timeout: Duration) -> Result<(), CqError> {
+        self.0.note(("wait", waker.fd(), timeout));
+        Err(CqError::Overrun)
+    }
+}
+
+struct RecorderCm {
+    log: Log,
+    events: u64,
+}
+
+impl Drop for RecorderCm {
+    fn drop(&mut self) {
+        self.log.note("connection manager dropped");
+    }
+}
+
+impl ConnectionManager for RecorderCm {
+    type Queues = RecorderQueues;
+    type Request = &'static str;
+
+    fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.log.note(("listen", at));
+        Ok(SocketAddr::new(at.ip(), 4))
+    }
+
+    fn unlisten(&mut self, at: SocketAddr) {
+        self.log.note(("unlisten", at));
+    }
+
+    fn connect(
+        &mut self,
+        to: SocketAddr,
+        on: &u32,
+        param: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        self.log.note(("connect", to, on, param));
+        Ok(ConnectId(11))
+    }
+
+    fn accept(
+        &mut self,
+        request: &'static str,
+        on: &u32,
+        param: &ConnParam<'_>,
+    ) -> Result<u16, SetupError> {
+        self.log.note(("accept", request, on, param));
+        Ok(12)
+    }
+
+    fn cancel(&mut self, id: ConnectId) -> Option<ConnectError> {
+        self.log.note(("cancel", id));
+        Some(ConnectError::NoRoute)
+    }
+
+    fn reject(&mut self, request: &'static str, private: &[u8]) {
+        self.log.note(("reject", request, private));
+    }
+
+    fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>> {
+        self.log.note(("next", waker.fd(), timeout));
+        self.events += 1;
+        let private = [5, 6].into_iter().collect();
+        match self.events {
+            1 => Some(CmEvent::Request { request: "asks", from: address(), private }),
+            2 => Some(CmEvent::Connected { id: ConnectId(2), endpoint: 22, private }),
+            3 => Some(CmEvent::Refused { id: ConnectId(3), reason: ConnectError::Lost }),
+            _ => None,
+        }
+    }
+}
+
+fn address() -> SocketAddr {
+    "10.0.0.1:7".parse().expect("an address")
+}
+
+const ATTR: QueueAttr =
+    QueueAttr { srq_depth: 1, cq_depth: 2, qp_max: 3, send_depth: 4, send_sge: 5, recv_sge: 6 };
+const TIMEOUT: Duration = Duration::from_millis(13);
+const NOWHERE: Sge = Sge { addr: 64, length: 8, lkey: 9 };
+
+/// Makes every call of queues and writes down what it returns.
+fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
+    queues: &mut Q,
+    log: &Log,
+    waker: &Waker,
+) {
+    log.note(queues.handle());
+    log.note(queues.attach(21).map_err(|why| why.to_string()));
+    let mut out = WcBatch::new();
+    log.note((queues.poll_cq(&mut out), &out));
+    let sgl = [NOWHERE];
+    let received = [1, 2, 3].map(|id| RecvWr { wr_id: WrId(id), sgl: &sgl });
+    // SAFETY: the recorder does nothing with the memory.
+    log.note(unsafe { queues.post_srq_recv(&received) });
+    let sent = [4, 5, 6].map(|id| SendWr::send(WrId(id), &sgl, SendFlags::FENCE));
+    // SAFETY: as above.
+    log.note(unsafe { queues.post_send(3, &sent) });
+    log.note(queues.open_window().map_err(|why| why.to_string()));
+    log.note(queues.renew_window(WindowId(8)).map_err(|why| why.to_string()));
+    // SAFETY: as above.
+    log.note(unsafe { queues.expose(&NOWHERE, Access::REMOTE_READ) });
+    log.note(queues.conceal(55));
+    queues.disconnect(3);
+    queues.destroy(2);
+    log.note(queues.next_event());
+    log.note(queues.wait(waker, TIMEOUT));
+}
+
+/// Makes every call of a connection manager and writes down what it returns.
+fn drive_cm<C: ConnectionManager<Request = &'static str>>(
+    cm: &mut C,
+    on: &rpcrdma_provider::Handle<C>,
+    log: &Log,
+    waker: &Waker,
+) where
+    rpcrdma_provider::Endpoint<C>: Debug,
+{
+    let param = ConnParam { private: &[1, 2], rnr_retry: 6 };
+    log.note(cm.listen(address()).map_err(|why| why.to_string()));
+    cm.unlisten(address());
+    log.note(cm.connect(address(), on, &param).map_err(|why| why.to_string()));
+    log.note(cm.accept("accepted", on, &param).map_err(|why| why.to_string()));
+    log.note(cm.cancel(ConnectId(14)));
+    cm.reject("rejected", &[3]);
+    for _ in 0..4 {
+        match cm.next(waker, TIMEOUT) {
+            Some(CmEvent::Request { request, from, private }) => {
+                log.note((request, from, private));
+            }
+            Some(CmEvent::Connected { id, endpoint, private }) => {
+                log.note((id, endpoint, private));
+            }
+            Some(CmEvent::Refused { id, reason }) => log.note((id, reason)),
+            None => log.note("no event"),
+        }
+    }
+}
+
+/// Makes every call there is, and drops all that came of it.
+fn drive<P>(provider: P, log: &Log) -> Vec<String>
+where
+    P: Provider<Queues: Queues<Qp = u8, Endpoint = u16, Handle = u32>>,
+    P::Cm: ConnectionManager<Request = &'static str>,
+{
+    let (config, waker) = (Config::try_from(Raw::default()).expect("it adds up"), Waker::new());
+    let waker = waker.expect("a file descriptor");
+    log.note(provider.caps());
+    log.note(provider.check(&config).map_err(|why| why.to_string()));
+    provider.registrar().deregister(Keys { lkey: 1, rkey: 2 }).expect("it is done");
+    let mut queues = provider.open_queues(&ATTR).expect("queues");
+    drive_queues(&mut queues, log, &waker);
+    let mut cm = provider.open_cm().expect("a connection manager");
+    drive_cm(&mut cm, &queues.handle(), log, &waker);
+    drop((queues, cm, provider));
+    // The waker is another one each time.
+    let fd = format!("{}, ", waker.fd());
+    log.taken().into_iter().map(|line| line.replacen(&fd, "", 1)).collect()
+}
+
+#[test]
+fn without_hooks_every_call_is_passed_on_with_its_arguments_and_its_result() {
+    let log = Log::default();
+    let plain = drive(Recorder::new(&log), &log);
+    assert!(plain.len() > 40, "every call is written down");
+    let interposed: Interposed<_, ()> = Interposed::new(Recorder::new(&log), ());
+    assert_eq!(drive(interposed, &log), plain);
+    // Also around one that is interposed itself.
+    let interposed: Interposed<_, ()> = Interposed::new(Recorder::new(&log), ());
+    assert_eq!(drive(Interposed::<_, ()>::new(interposed, ()), &log), plain);
+}
+
+/// Hooks that change arguments and results, or let no call through; each notes its end.
+struct Meddler(Log);
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        self.0.note("hooks dropped");
+    }
+}
+
+impl<P: Provider> Hooks<P> for Log {
+    type Queues = Meddler;
+    type Cm = Meddler;
+
+    fn queue_hooks(&self, _: &P, attr: &QueueAttr) -> Meddler {
+        self.note(("hooks for", attr.qp_max));
+        Meddler(self.clone())
+    }
+
+    fn cm_hooks(&self, _: &P) -> Meddler {
+        Meddler(self.clone())
+    }
+}
+
+impl<Q: Queues> QueueHooks<Q> for Meddler {
+    fn post_srq_recv(&mut self, _: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
+        assert_eq!(wr.requests().len(), 3);
+        Taken::with_error(0, PostError::QueueFull)
+    }
+
+    fn post_send(&mut self, inner: &mut Q, qp: Q::Qp, wr: Promised<'_, SendWr<'_>>) -> Taken {
+        let (taken, _) = wr.first(2).post_send(inner, qp).of(2);
+        Taken::without_error(taken)
+    }
+
+    fn expose(&mut self, _: &mut Q, exposure: Exposure<'_>) -> Result<u32, RegisterError> {
+        assert_eq!((*exposure.sge(), exposure.access()), (NOWHERE, Access::REMOTE_READ));
+        Ok(0)
+    }
+
+    fn conceal(&mut self, inner: &mut Q, rkey: u32) -> std::io::Result<()> {
+        inner.conceal(rkey + 1).or(Ok(()))
+    }
+}
+
+impl<C: ConnectionManager> CmHooks<C> for Meddler {
+    fn next(&mut self, inner: &mut C, waker: &Waker, _: Duration) -> Option<CmEvent<C>> {
+        match inner.next(waker, Duration::ZERO)? {
+            CmEvent::Refused { id, .. } => {
+                Some(CmEvent::Refused { id, reason: ConnectError::TimedOut })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_hook_takes_the_place_of_its_call_and_of_no_other() {
+    let log = Log::default();
+    let plain = drive(Recorder::new(&log), &log);
+    let meddled = drive(Interposed::<_, Log>::new(Recorder::new(&log), log.clone()), &log);
+    let gone: Vec<&String> = plain.iter().filter(|line| !meddled.contains(line)).collect();
+    let added: Vec<&String> = meddled.iter().filter(|line| !plain.contains(line)).collect();
+    let has = |lines: &[&String], what: &str| lines.iter().any(|line| line.contains(what));
+    for taken in [
+        "\"post_srq_recv\"",
+        "\"post_send\"",
+        "\"expose\"",
+        "\"conceal\", 55",
+        "Ok(55)",
+        "\"asks\"",
+    ] {
+        assert!(has(&gone, taken), "{taken} in {gone:?}");
+    }
+    let two = "Taken { count: 2, why: None }";
+    for new in ["hooks for\", 3", two, "\"conceal\", 56", "Ok(0)", "TimedOut", "hooks dropped"] {
+        assert!(has(&added, new), "{new} in {added:?}");
+    }
+    assert!(!has(&added, "WrId(6)"), "of three Sends two are passed on: {added:?}");
+    for passed in ["attach", "poll_cq", "window", "listen", "accept", "reject", "Err(Overrun)"] {
+        assert!(!has(&gone, passed), "{passed} in {gone:?}");
+    }
+}
+
+#[test]
+fn hooks_end_before_what_they_are_around() {
+    let log = Log::default();
+    let provider: Interposed<_, Log> = Interposed::new(Recorder::new(&log), log.clone());
+    let (queues, cm) = (provider.open_queues(&ATTR), provider.open_cm());
+    log.taken();
+    drop(queues);
+    assert_eq!(log.taken(), ["\"hooks dropped\"", "\"queues dropped\""]);
+    drop(cm);
+    assert_eq!(log.taken(), ["\"hooks dropped\"", "\"connection manager dropped\""]);
+    let queues: InterposedQueues<_, Meddler> =
+        InterposedQueues::new(RecorderQueues(log.clone()), Meddler(log.clone()));
+    drop(queues);
+    assert_eq!(log.taken(), ["\"hooks dropped\"", "\"queues dropped\""]);
+}
