@@ -9,9 +9,9 @@ use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
 use rpcrdma_engine::{Call, TakeError};
 
+use crate::call::Part;
 use crate::drc::Ends;
 use crate::rpc::{Denial, Source};
-use crate::work::Part;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]

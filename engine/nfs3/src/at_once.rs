@@ -19,12 +19,12 @@ use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::nfs3;
 
 use crate::arguments::Arguments;
-use crate::attributes::{Attributes, some};
+use crate::attributes::some;
+use crate::call::{Outcome, Task};
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
-use crate::nodes::Node;
-use crate::procedures::{Outcome, cut, pack, packed};
-use crate::work::Task;
+use crate::node::Node;
+use crate::procedures::{cut, pack, packed};
 use crate::{data, files, names};
 
 /// Executes a call of which nothing waits; `None` if something may.
@@ -41,12 +41,12 @@ fn outcome(export: &Export, task: &mut Task) -> Option<Outcome> {
     match task.procedure {
         nfs3::GETATTR => {
             let arguments: GETATTR3args = decode(head)?;
-            let attributes = at_hand(export, &arguments.object, Attributes::of_linked)?;
+            let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
             packed(&files::told(&attributes)).ok()
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
-            let attributes = at_hand(export, &arguments.object, Attributes::of_linked)?;
+            let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
             packed(&files::granted(&attributes, who, arguments.access)).ok()
         }
         nfs3::LOOKUP => packed(&lookup(export, who, &decode(head)?)?).ok(),
@@ -61,7 +61,7 @@ fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> Optio
         names::ordinary(name).ok()?;
         // Whether this one may look there is the kernel's to say.
         let found = who.act(|| Ok(export.nodes().look_up_cached(directory, name))).ok()??;
-        Some((found, Attributes::of_linked(directory)?))
+        Some((found, directory.linked_attributes()?))
     })?;
     let dir_attributes = some(Some(dir_attributes.fattr()));
     Some(match found {
@@ -85,7 +85,7 @@ fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
     let (who, medium) = (&task.who, export.nodes().medium());
     let results = at_hand(export, &arguments.file, |node| {
         let count = medium.read(node.open_data()?, &mut into[..len], arguments.offset)?;
-        let attributes = Attributes::of_linked(node)?;
+        let attributes = node.linked_attributes()?;
         let is_whole = count == len || arguments.offset + count as u64 >= attributes.size();
         let found = data::may(&attributes, who, Want::Read).map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))

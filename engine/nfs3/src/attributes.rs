@@ -1,52 +1,34 @@
-//! Attributes: what the file system says as NFS says it, and what a client wants changed.
+//! Attributes: what the file system says, as NFS says it.
 
-use nfs3_types::nfs3::{
-    Nfs3Option, fattr3, ftype3, nfsstat3, nfstime3, post_op_attr, pre_op_attr, sattr3, set_atime,
-    set_mtime, specdata3, wcc_attr, wcc_data,
-};
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, UTIME_NOW,
-    UTIME_OMIT, Uid, chownat, ftruncate, statx, utimensat,
-};
-use rustix::io::Errno;
+use std::os::fd::AsFd;
+
+use nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, nfstime3, specdata3, wcc_attr};
+use nfs3_types::xdr_codec::{Pack, Unpack};
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, statx};
 
 use crate::credentials::{Identity, Want};
 use crate::handles::FileId;
-use crate::nodes::Node;
-
-/// `nfsstat3`.
-pub type Status = nfsstat3;
 
 /// The attributes of a file at one moment.
 #[derive(Debug, Clone)]
 pub struct Attributes(Statx);
 
 impl Attributes {
-    /// Of a file that is held.
-    pub fn of(node: &Node) -> Result<Attributes, Status> {
-        Attributes::at(node, c"", AtFlags::EMPTY_PATH)
-    }
-
-    /// Of a file that is held, unless it has lost its last name.
-    pub fn of_linked(node: &Node) -> Option<Attributes> {
-        Attributes::of(node).ok().filter(|attributes| attributes.links() > 0)
+    /// Of a descriptor.
+    ///
+    /// # Errors
+    /// If the file system does not say them.
+    pub fn of(fd: impl AsFd) -> rustix::io::Result<Attributes> {
+        statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(Attributes)
     }
 
     /// Of a name in a directory, not followed.
-    pub fn at(
-        directory: &Node,
-        name: impl rustix::path::Arg,
-        flags: AtFlags,
-    ) -> Result<Attributes, Status> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let flags = flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        statx(directory.fd(), name, flags, wanted).map(Attributes).map_err(status)
-    }
-
-    /// Of a descriptor.
-    pub fn of_fd(fd: impl std::os::fd::AsFd) -> rustix::io::Result<Attributes> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        statx(fd, c"", AtFlags::EMPTY_PATH, wanted).map(Attributes)
+    ///
+    /// # Errors
+    /// If there is no such name.
+    pub fn at(directory: impl AsFd, name: &[u8]) -> rustix::io::Result<Attributes> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        statx(directory, name, flags, WANTED).map(Attributes)
     }
 
     /// Which file it is.
@@ -134,134 +116,9 @@ impl Attributes {
     }
 }
 
-/// `post_op_attr` of a file that is held.
-pub fn after(node: &Node) -> post_op_attr {
-    some(Attributes::of(node).ok().map(|attributes| attributes.fattr()))
-}
-
-/// `pre_op_attr` of a file that is held.
-pub fn before(node: &Node) -> pre_op_attr {
-    some(Attributes::of(node).ok().map(|attributes| attributes.before()))
-}
-
-/// `wcc_data`: the attributes that were, and those that are.
-pub fn wcc(before: pre_op_attr, node: &Node) -> wcc_data {
-    wcc_data { before, after: after(node) }
-}
-
 /// `Option`, as XDR has it.
-pub fn some<T: nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec::Unpack>(
-    value: Option<T>,
-) -> Nfs3Option<T> {
+pub fn some<T: Pack + Unpack>(value: Option<T>) -> Nfs3Option<T> {
     value.map_or(Nfs3Option::None, Nfs3Option::Some)
-}
-
-/// An error of the system as NFS has it.
-pub fn status(error: Errno) -> Status {
-    match error {
-        Errno::PERM => Status::NFS3ERR_PERM,
-        Errno::NOENT => Status::NFS3ERR_NOENT,
-        Errno::NXIO => Status::NFS3ERR_NXIO,
-        // A mount point of the server's, or a symbolic link where a directory should be.
-        Errno::ACCESS | Errno::XDEV => Status::NFS3ERR_ACCES,
-        Errno::EXIST => Status::NFS3ERR_EXIST,
-        Errno::NODEV => Status::NFS3ERR_NODEV,
-        Errno::NOTDIR | Errno::LOOP => Status::NFS3ERR_NOTDIR,
-        Errno::ISDIR => Status::NFS3ERR_ISDIR,
-        Errno::INVAL => Status::NFS3ERR_INVAL,
-        Errno::FBIG => Status::NFS3ERR_FBIG,
-        Errno::NOSPC => Status::NFS3ERR_NOSPC,
-        Errno::ROFS => Status::NFS3ERR_ROFS,
-        Errno::MLINK => Status::NFS3ERR_MLINK,
-        Errno::NAMETOOLONG => Status::NFS3ERR_NAMETOOLONG,
-        Errno::NOTEMPTY => Status::NFS3ERR_NOTEMPTY,
-        Errno::DQUOT => Status::NFS3ERR_DQUOT,
-        Errno::STALE => Status::NFS3ERR_STALE,
-        Errno::OPNOTSUPP | Errno::NOSYS => Status::NFS3ERR_NOTSUPP,
-        // The client may ask again: descriptors and memory come back.
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::NFS3ERR_JUKEBOX,
-        _ => Status::NFS3ERR_IO,
-    }
-}
-
-/// Changes what a client wants changed, in the order in which one change does not undo another. What
-/// needs rights is done as `who`.
-pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
-    if let Nfs3Option::Some(size) = wanted.size {
-        let now = Attributes::of(node)?;
-        if !now.may(who, Want::Write) && !who.owns(now.owner()) {
-            return Err(Status::NFS3ERR_ACCES);
-        }
-        let file = node.data(true)?;
-        // The kernel takes the setuid bit away only if it is not root who changes the length.
-        who.act(|| ftruncate(file, size).map_err(status))?;
-    }
-    who.act(|| {
-        let (uid, gid) = (option(&wanted.uid), option(&wanted.gid));
-        if uid.is_some() || gid.is_some() {
-            if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-                return Err(Status::NFS3ERR_INVAL);
-            }
-            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            chownat(node.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(status)?;
-        }
-        if let Nfs3Option::Some(mode) = wanted.mode
-            && node.kind() != FileType::Symlink
-        {
-            let mode = Mode::from_raw_mode(mode & PERMISSIONS);
-            node.set_mode(mode).map_err(status)?;
-        }
-        let times = Timestamps {
-            last_access: match wanted.atime {
-                set_atime::DONT_CHANGE => moment(UTIME_OMIT),
-                set_atime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
-                set_atime::SET_TO_CLIENT_TIME(time) => timespec(time),
-            },
-            last_modification: match wanted.mtime {
-                set_mtime::DONT_CHANGE => moment(UTIME_OMIT),
-                set_mtime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
-                set_mtime::SET_TO_CLIENT_TIME(time) => timespec(time),
-            },
-        };
-        let is_unchanged = [times.last_access, times.last_modification]
-            .iter()
-            .all(|time| time.tv_nsec == UTIME_OMIT);
-        if !is_unchanged {
-            utimensat(CWD, node.path(), &times, AtFlags::empty()).map_err(status)?;
-        }
-        Ok(())
-    })
-}
-
-/// What a client says of the mode of something new.
-pub fn mode(wanted: &sattr3, otherwise: u32) -> Mode {
-    Mode::from_raw_mode(option(&wanted.mode).unwrap_or(otherwise) & PERMISSIONS)
-}
-
-/// What is left to be changed of something that was made with its mode.
-pub fn without_mode(wanted: &sattr3) -> sattr3 {
-    sattr3 { mode: Nfs3Option::None, ..wanted.clone() }
-}
-
-/// A time given by a client.
-pub fn timespec(time: nfstime3) -> Timespec {
-    // More nanoseconds than a second has are refused by the kernel; these two have a meaning there.
-    let nanoseconds = i64::from(time.nseconds);
-    let tv_nsec = if nanoseconds < 1_000_000_000 { nanoseconds } else { 999_999_999 };
-    Timespec { tv_sec: time.seconds.into(), tv_nsec }
-}
-
-fn option<T: nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec::Unpack + Copy>(
-    value: &Nfs3Option<T>,
-) -> Option<T> {
-    match value {
-        Nfs3Option::Some(value) => Some(*value),
-        Nfs3Option::None => None,
-    }
-}
-
-fn moment(special: rustix::fs::Nsecs) -> Timespec {
-    Timespec { tv_sec: 0, tv_nsec: special }
 }
 
 fn time(stamp: rustix::fs::StatxTimestamp) -> nfstime3 {
@@ -273,4 +130,5 @@ fn time(stamp: rustix::fs::StatxTimestamp) -> nfstime3 {
 }
 
 /// Bits of a mode that are not the type.
-const PERMISSIONS: u32 = 0o7777;
+pub const PERMISSIONS: u32 = 0o7777;
+const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);

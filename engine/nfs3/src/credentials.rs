@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::attributes::Status;
+use crate::status::Status;
 
 /// Who makes a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -15,11 +15,12 @@ use nfs3_types::xdr_codec::XdrCodec;
 use rustix::fs::FileType;
 use rustix::io::{Errno, pread, pwritev};
 
-use crate::attributes::{Attributes, Status, after, some, status};
+use crate::attributes::{Attributes, some};
+use crate::call::Part;
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
-use crate::nodes::Node;
-use crate::work::Part;
+use crate::node::Node;
+use crate::status::{Status, status};
 
 /// The arguments of WRITE in front of its data.
 #[derive(Debug, XdrCodec)]
@@ -59,7 +60,7 @@ pub fn read(
     let len = (arguments.count as usize).min(into.len());
     let found = permitted(&node, who, Want::Read)
         .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
-    told(found, Attributes::of(&node).ok(), arguments.offset)
+    told(found, node.attributes().ok(), arguments.offset)
 }
 
 /// The results of READ in front of the data: how many bytes were read, or why none.
@@ -89,7 +90,7 @@ pub fn write(export: &Export, who: &Identity, head: &WriteHead, data: &[Part]) -
         }
         Err(status) => (None, Err(status)),
     };
-    let after = node.map_or(Nfs3Option::None, |node| after(&node));
+    let after = node.map_or(Nfs3Option::None, |node| node.after());
     let file_wcc = wcc_data { before: Nfs3Option::None, after };
     match written {
         Ok((count, committed)) => {
@@ -111,7 +112,7 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> COMMIT3res {
         FileType::RegularFile => export.persist(&node),
         _ => Err(Status::NFS3ERR_INVAL),
     };
-    let file_wcc = wcc_data { before: Nfs3Option::None, after: after(&node) };
+    let file_wcc = wcc_data { before: Nfs3Option::None, after: node.after() };
     match persisted {
         Ok(()) => Nfs3Result::Ok(COMMIT3resok { file_wcc, verf: export.verifier() }),
         Err(status) => Nfs3Result::Err((status, COMMIT3resfail { file_wcc })),
@@ -120,7 +121,7 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> COMMIT3res {
 
 fn permitted(node: &Node, who: &Identity, want: Want) -> Result<(), Status> {
     match node.kind() {
-        FileType::RegularFile => may(&Attributes::of(node)?, who, want),
+        FileType::RegularFile => may(&node.attributes()?, who, want),
         FileType::Directory => Err(Status::NFS3ERR_ISDIR),
         _ => Err(Status::NFS3ERR_INVAL),
     }

@@ -1,52 +1,20 @@
-//! READDIR and READDIRPLUS: lists with cookies that stay good.
-//!
-//! The position in a directory that a file system gives out may shift when names go: a client that
-//! removes what it has listed so far would then miss others. So a cookie is a number made of the
-//! name, and a directory is listed in the order of these numbers: after any change, and after a
-//! restart, the list goes on behind the cookie where it would have gone on before. A list is made
-//! anew when one begins, and when the directory was changed.
-//!
-//! ```text
-//!   cookie:  0       1     2      8 ..                                2^63
-//!            begin   "."   ".."   names, by SipHash of the name
-//! ```
+//! READDIR and READDIRPLUS.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use nfs3_types::nfs3::{
     Nfs3Option, Nfs3Result, READDIR3args, READDIR3res, READDIR3resfail, READDIR3resok,
     READDIRPLUS3args, READDIRPLUS3res, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3,
-    dirlist3, dirlistplus3, entry3, entryplus3, nfs_fh3, nfstime3,
+    dirlist3, dirlistplus3, entry3, entryplus3, nfs_fh3,
 };
 use nfs3_types::xdr_codec::{List, Pack};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, openat};
+use rustix::fs::FileType;
 
-use crate::attributes::{Attributes, Status, after, status};
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
-use crate::handles::{FileId, Key};
-use crate::nodes::Node;
-
-/// The names of a directory at one moment, by cookie.
-#[derive(Debug)]
-pub struct Listing {
-    directory: FileId,
-    /// When it was changed last, before it was listed.
-    changed: (nfstime3, nfstime3),
-    names: Vec<Name>,
-}
-
-#[derive(Debug)]
-struct Name {
-    cookie: u64,
-    inode: u64,
-    name: Box<[u8]>,
-}
-
-/// The directories that were listed last.
-#[derive(Debug, Default)]
-pub struct Listings(Mutex<VecDeque<Arc<Listing>>>);
+use crate::listings::Listing;
+use crate::node::Node;
+use crate::status::Status;
 
 /// READDIR
 pub fn readdir(export: &Export, who: &Identity, arguments: &READDIR3args) -> READDIR3res<'static> {
@@ -59,7 +27,7 @@ pub fn readdir(export: &Export, who: &Identity, arguments: &READDIR3args) -> REA
         }
     };
     let mut room = Room::new(arguments.count.min(export.limits().list_max), u32::MAX);
-    let dir_attributes = after(&node);
+    let dir_attributes = node.after();
     let mut entries = Vec::new();
     let mut eof = true;
     for found in entries_behind(export, &node, &listing, from.cookie) {
@@ -98,7 +66,7 @@ pub fn readdirplus(
     };
     let maxcount = arguments.maxcount.min(export.limits().list_max);
     let mut room = Room::new(maxcount, arguments.dircount);
-    let dir_attributes = after(&node);
+    let dir_attributes = node.after();
     let mut entries = Vec::new();
     let mut eof = true;
     for (cookie, fileid, name) in entries_behind(export, &node, &listing, from.cookie) {
@@ -137,7 +105,7 @@ type Opened = Result<(Arc<Node>, Arc<Listing>), (Status, nfs3_types::nfs3::post_
 
 fn open(export: &Export, who: &Identity, from: &From<'_>) -> Opened {
     let node = export.find(from.handle).map_err(|status| (status, Nfs3Option::None))?;
-    let listed = Attributes::of(&node).and_then(|attributes| {
+    let listed = node.attributes().and_then(|attributes| {
         if node.kind() != FileType::Directory {
             return Err(Status::NFS3ERR_NOTDIR);
         }
@@ -160,7 +128,7 @@ fn open(export: &Export, who: &Identity, from: &From<'_>) -> Opened {
     });
     match listed {
         Ok(listing) => Ok((node, listing)),
-        Err(status) => Err((status, after(&node))),
+        Err(status) => Err((status, node.after())),
     }
 }
 
@@ -196,9 +164,9 @@ fn with_attributes(
         name_handle: Nfs3Option::None,
     };
     let node = match name {
-        b"." => Attributes::of(directory),
-        b".." => export.nodes().above(directory).and_then(|above| Attributes::of(&above)),
-        name => Attributes::at(directory, name, AtFlags::empty()),
+        b"." => directory.attributes(),
+        b".." => export.nodes().above(directory).and_then(|above| above.attributes()),
+        name => directory.attributes_of(name),
     };
     // What is mounted there is not exported, and what is gone has nothing.
     if let Ok(attributes) = node
@@ -213,65 +181,6 @@ fn with_attributes(
         entry.name_handle = Nfs3Option::Some(export.key().handle(id));
     }
     entry
-}
-
-impl Listing {
-    fn make(node: &Node, attributes: &Attributes, key: &Key) -> Result<Listing, Status> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
-        let mut buffer = Vec::with_capacity(LIST_LEN);
-        let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
-        let mut names = Vec::new();
-        while let Some(entry) = entries.next() {
-            let entry = entry.map_err(status)?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                let cookie = (key.number(name) >> 1).max(COOKIE_MIN);
-                names.push(Name { cookie, inode: entry.ino(), name: name.into() });
-            }
-        }
-        Ok(Listing {
-            directory: attributes.id(),
-            changed: attributes.changed(),
-            names: order(names),
-        })
-    }
-
-    /// The names behind a cookie, whether its own is still there or not.
-    fn behind(&self, cookie: u64) -> &[Name] {
-        let first = self.names.partition_point(|name| name.cookie <= cookie);
-        &self.names[first..]
-    }
-}
-
-/// Brings names in the order of their cookies, each with a cookie of its own.
-fn order(mut names: Vec<Name>) -> Vec<Name> {
-    names.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
-    let mut last = 0;
-    for name in &mut names {
-        name.cookie = name.cookie.max(last + 1);
-        last = name.cookie;
-    }
-    names
-}
-
-impl Listings {
-    /// The list of a directory, if it was not changed since.
-    fn find(&self, attributes: &Attributes) -> Option<Arc<Listing>> {
-        let listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (id, changed) = (attributes.id(), attributes.changed());
-        let found = listings.iter().find(|listing| listing.directory == id)?;
-        (found.changed == changed).then(|| found.clone())
-    }
-
-    fn keep(&self, listing: Arc<Listing>) {
-        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        listings.retain(|other| other.directory != listing.directory);
-        if listings.len() == LISTINGS_MAX {
-            listings.pop_back();
-        }
-        listings.push_front(listing);
-    }
 }
 
 /// Room in a list.
@@ -300,51 +209,12 @@ impl Room {
     }
 }
 
-/// Lists that are kept: continued by clients that have not seen their end.
-const LISTINGS_MAX: usize = 16;
-/// Below are those of "." and "..".
-const COOKIE_MIN: u64 = 8;
 /// Status, attributes, verifier, and the two words at the end.
 const AROUND: usize = 4 + 88 + 8 + 8;
-const LIST_LEN: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(cookie: u64, name: &str) -> Name {
-        Name { cookie, inode: 1, name: name.as_bytes().into() }
-    }
-
-    fn listing(names: Vec<Name>) -> Listing {
-        let zero = nfstime3::default();
-        Listing {
-            directory: FileId { inode: 1, birth: 0 },
-            changed: (zero, zero),
-            names: order(names),
-        }
-    }
-
-    #[test]
-    fn a_list_goes_on_behind_a_cookie_whose_name_is_gone() {
-        let all = listing(vec![name(30, "c"), name(10, "a"), name(20, "b")]);
-        let names = |list: &Listing, cookie| {
-            let names = list.behind(cookie).iter();
-            names.map(|name| String::from_utf8_lossy(&name.name).into_owned()).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&all, 2), ["a", "b", "c"]);
-        assert_eq!(names(&all, 20), ["c"]);
-        let less = listing(vec![name(30, "c"), name(10, "a")]);
-        assert_eq!(names(&less, 20), ["c"]);
-        assert_eq!(names(&less, 30), [""; 0]);
-    }
-
-    #[test]
-    fn two_names_of_one_number_have_two_cookies() {
-        let list = listing(vec![name(10, "b"), name(10, "a"), name(11, "c")]);
-        let cookies: Vec<u64> = list.names.iter().map(|name| name.cookie).collect();
-        assert_eq!(cookies, [10, 11, 12]);
-    }
 
     #[test]
     fn room_is_counted_with_what_is_around() {

@@ -12,14 +12,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::ulb::nfs3;
 
+use crate::call::Outcome;
 use crate::credentials::Caller;
-use crate::procedures::Outcome;
-use crate::work::Waiter;
+use crate::locks::lock;
 
 /// What makes a call the same call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl Ends {
 /// The calls that were executed last, and those that are being executed. All shards share it: a
 /// client may come back to another.
 #[derive(Debug)]
-pub struct Drc<W = Waiter> {
+pub struct Drc<W> {
     calls: Mutex<Calls<W>>,
     hasher: RandomState,
     capacity: usize,
@@ -182,10 +182,6 @@ pub fn concerns(procedure: u32) -> bool {
     // A WRITE that comes late would put back what was overwritten since.
     let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
     changes.contains(&procedure)
-}
-
-fn lock<W>(calls: &Mutex<Calls<W>>) -> MutexGuard<'_, Calls<W>> {
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Repetitions that wait for one answer: all but the newest are of connections that their client gave up.

@@ -3,18 +3,20 @@
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nfs3_types::nfs3::{nfs_fh3, writeverf3};
 use rpcrdma_engine::Config;
 use rustix::fs::{FileType, fdatasync, fsync};
 
-use crate::attributes::{Status, status};
 use crate::credentials::{Policy, Squash};
-use crate::directory::Listings;
 use crate::handles::Key;
-use crate::nodes::{Node, Nodes};
+use crate::listings::Listings;
+use crate::locks::lock;
+use crate::node::Node;
+use crate::nodes::Nodes;
+use crate::status::{Status, status};
 
 /// What is exported and how.
 #[derive(Debug, Clone)]
@@ -222,10 +224,6 @@ impl Export {
 
 fn stripe(node: &Node) -> usize {
     (node.id().inode % STRIPES as u64) as usize
-}
-
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const STRIPES: usize = 64;

@@ -13,14 +13,16 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::{Void, XdrCodec};
 use rustix::fs::{FileType, fstatvfs, readlinkat_raw};
 
-use crate::attributes::{Attributes, Status, after, apply, before, some, status, wcc};
+use crate::attributes::{Attributes, some};
+use crate::changes::apply;
 use crate::credentials::{Identity, Want};
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
+use crate::status::{Status, status};
 
 /// GETATTR
 pub fn getattr(export: &Export, arguments: &GETATTR3args) -> GETATTR3res {
-    let attributes = export.find(&arguments.object).and_then(|node| Attributes::of(&node));
+    let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
     match attributes {
         Ok(attributes) => told(&attributes),
         Err(status) => Nfs3Result::Err((status, Void)),
@@ -39,8 +41,8 @@ pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SET
         Err(status) => return Nfs3Result::Err((status, SETATTR3resfail::default())),
     };
     let _alone = export.change(&node);
-    let obj_before = before(&node);
-    let changed = Attributes::of(&node).and_then(|now| {
+    let obj_before = node.before();
+    let changed = node.attributes().and_then(|now| {
         if let Nfs3Option::Some(guard) = arguments.guard
             && guard != now.changed().1
         {
@@ -49,7 +51,7 @@ pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SET
         apply(&node, &arguments.new_attributes, who)?;
         export.settle(&node)
     });
-    let obj_wcc = wcc(obj_before, &node);
+    let obj_wcc = node.wcc(obj_before);
     match changed {
         Ok(()) => Nfs3Result::Ok(SETATTR3resok { obj_wcc }),
         Err(status) => Nfs3Result::Err((status, SETATTR3resfail { obj_wcc })),
@@ -58,7 +60,7 @@ pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SET
 
 /// ACCESS
 pub fn access(export: &Export, who: &Identity, arguments: &ACCESS3args) -> ACCESS3res {
-    let attributes = export.find(&arguments.object).and_then(|node| Attributes::of(&node));
+    let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
     match attributes {
         Ok(attributes) => granted(&attributes, who, arguments.access),
         Err(status) => Nfs3Result::Err((status, ACCESS3resfail::default())),
@@ -102,7 +104,7 @@ pub fn readlink(
         FileType::Symlink => readlinkat_raw(node.fd(), c"", into).map_err(status),
         _ => Err(Status::NFS3ERR_INVAL),
     };
-    let symlink_attributes = after(&node);
+    let symlink_attributes = node.after();
     match read {
         Ok(len) => (Nfs3Result::Ok(ReadlinkHead { symlink_attributes }), len),
         Err(status) => (Nfs3Result::Err((status, READLINK3resfail { symlink_attributes })), 0),
@@ -171,7 +173,7 @@ pub fn pathconf(export: &Export, arguments: &PATHCONF3args) -> PATHCONF3res {
 }
 
 fn seen(export: &Export, handle: &nfs_fh3) -> Result<post_op_attr, Status> {
-    export.find(handle).map(|node| after(&node))
+    export.find(handle).map(|node| node.after())
 }
 
 /// Names that a file can have at least.

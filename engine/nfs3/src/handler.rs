@@ -8,17 +8,17 @@ use rpcrdma_engine::{Answer, Call, CloseReason, Handler, PeerId, Reply, ShardHan
 
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
+use crate::call::{Outcome, Task};
 use crate::drc::{self, Drc, Said, Verdict};
 use crate::export::Export;
-use crate::procedures::Outcome;
 use crate::rpc::{CallHeader, Denial, EXECUTED, Program};
-use crate::work::{Desk, Done, Job, Queue, Task, Waiter};
+use crate::work::{Desk, Done, Job, Queue, Waiter};
 
 /// Serves an export on one shard.
 #[derive(Debug)]
 pub struct NfsHandler {
     export: Arc<Export>,
-    drc: Arc<Drc>,
+    drc: Arc<Drc<Waiter>>,
     queue: Arc<Queue>,
     desk: Arc<Desk>,
     /// Jobs that wait for registered memory, which only a turn can give.
@@ -32,7 +32,7 @@ impl NfsHandler {
     pub fn new(
         shard: ShardHandle,
         export: Arc<Export>,
-        drc: Arc<Drc>,
+        drc: Arc<Drc<Waiter>>,
         queue: Arc<Queue>,
     ) -> NfsHandler {
         NfsHandler {

@@ -11,9 +11,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use crate::attributes::Attributes;
 use crate::handles::FileId;
-use crate::nodes::Node;
+use crate::node::Node;
 
 /// The files that are held.
 #[derive(Debug, Default)]
@@ -33,7 +32,7 @@ impl Held {
             let entry = files.get(&id)?;
             entry.is_fresh().then(|| entry.node.clone())
         };
-        let found = found.filter(|node| Attributes::of_linked(node).is_some());
+        let found = found.filter(|node| node.linked_attributes().is_some());
         if found.is_none() {
             self.forget(id);
         }

@@ -12,6 +12,8 @@
 mod arguments;
 mod at_once;
 mod attributes;
+mod call;
+mod changes;
 mod credentials;
 mod data;
 mod directory;
@@ -21,14 +23,18 @@ mod files;
 mod handler;
 mod handles;
 mod held;
+mod listings;
+mod locks;
 mod medium;
 mod mount;
 mod mount_calls;
 mod names;
+mod node;
 mod nodes;
 mod procedures;
 mod rpc;
 mod searches;
+mod status;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -15,10 +15,10 @@ use nfs3_types::mount::{
 use nfs3_types::xdr_codec::{List, Opaque, Pack};
 use rustix::fs::FileType;
 
-use crate::attributes::Status;
 use crate::export::Export;
-use crate::nodes::Node;
+use crate::node::Node;
 use crate::rpc::{CallHeader, Denial, EXECUTED, Program, Source};
+use crate::status::Status;
 
 /// Who has mounted what, as far as is remembered: nothing depends on it.
 #[derive(Debug, Default)]

@@ -18,12 +18,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::attributes::{
-    Attributes, Status, after, apply, before, mode, status, timespec, wcc, without_mode,
-};
+use crate::attributes::Attributes;
+use crate::changes::{apply, mode, timespec, without_mode};
 use crate::credentials::Identity;
 use crate::export::Export;
-use crate::nodes::Node;
+use crate::node::Node;
+use crate::status::{Status, status};
 
 /// LOOKUP
 pub fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> LOOKUP3res {
@@ -36,11 +36,11 @@ pub fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> L
         b".." if directory.kind() == FileType::Directory => export.nodes().above(&directory),
         name => sound(name).and_then(|()| who.act(|| export.nodes().look_up(&directory, name))),
     };
-    let dir_attributes = after(&directory);
+    let dir_attributes = directory.after();
     match found {
         Ok(node) => Nfs3Result::Ok(LOOKUP3resok {
             object: export.handle(&node),
-            obj_attributes: after(&node),
+            obj_attributes: node.after(),
             dir_attributes,
         }),
         Err(status) => Nfs3Result::Err((status, LOOKUP3resfail { dir_attributes })),
@@ -63,7 +63,7 @@ pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> C
     match made {
         (Ok(node), dir_wcc) => Nfs3Result::Ok(CREATE3resok {
             obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: after(&node),
+            obj_attributes: node.after(),
             dir_wcc,
         }),
         (Err(status), dir_wcc) => Nfs3Result::Err((status, CREATE3resfail { dir_wcc })),
@@ -80,7 +80,7 @@ pub fn mkdir(export: &Export, who: &Identity, arguments: &MKDIR3args<'_>) -> MKD
     match made {
         (Ok(node), dir_wcc) => Nfs3Result::Ok(MKDIR3resok {
             obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: after(&node),
+            obj_attributes: node.after(),
             dir_wcc,
         }),
         (Err(status), dir_wcc) => Nfs3Result::Err((status, MKDIR3resfail { dir_wcc })),
@@ -100,7 +100,7 @@ pub fn symlink(export: &Export, who: &Identity, arguments: &SYMLINK3args<'_>) ->
     match made {
         (Ok(node), dir_wcc) => Nfs3Result::Ok(SYMLINK3resok {
             obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: after(&node),
+            obj_attributes: node.after(),
             dir_wcc,
         }),
         (Err(status), dir_wcc) => Nfs3Result::Err((status, SYMLINK3resfail { dir_wcc })),
@@ -129,7 +129,7 @@ pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> MKN
     match made {
         (Ok(node), dir_wcc) => Nfs3Result::Ok(MKNOD3resok {
             obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: after(&node),
+            obj_attributes: node.after(),
             dir_wcc,
         }),
         (Err(status), dir_wcc) => Nfs3Result::Err((status, MKNOD3resfail { dir_wcc })),
@@ -160,7 +160,7 @@ pub fn rename(export: &Export, who: &Identity, arguments: &RENAME3args<'_, '_>) 
         (Err(status), _) | (_, Err(status)) => return fail(status),
     };
     let _alone = export.change_both(&from, &to);
-    let (from_before, to_before) = (before(&from), before(&to));
+    let (from_before, to_before) = (from.before(), to.before());
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
         let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
@@ -176,7 +176,7 @@ pub fn rename(export: &Export, who: &Identity, arguments: &RENAME3args<'_, '_>) 
         export.settle(&from)?;
         if from.id() == to.id() { Ok(()) } else { export.settle(&to) }
     });
-    let (fromdir_wcc, todir_wcc) = (wcc(from_before, &from), wcc(to_before, &to));
+    let (fromdir_wcc, todir_wcc) = (from.wcc(from_before), to.wcc(to_before));
     match renamed {
         Ok(()) => Nfs3Result::Ok(RENAME3resok { fromdir_wcc, todir_wcc }),
         Err(status) => Nfs3Result::Err((status, RENAME3resfail { fromdir_wcc, todir_wcc })),
@@ -196,7 +196,7 @@ pub fn link(export: &Export, who: &Identity, arguments: &LINK3args<'_>) -> LINK3
         }
     };
     let _alone = export.change(&directory);
-    let linkdir_before = before(&directory);
+    let linkdir_before = directory.before();
     let name = arguments.link.name.as_ref();
     let linked = fresh(name).and_then(|()| {
         let flags = AtFlags::SYMLINK_FOLLOW;
@@ -205,7 +205,7 @@ pub fn link(export: &Export, who: &Identity, arguments: &LINK3args<'_>) -> LINK3
         export.nodes().note(node.id().inode, &directory, name);
         export.settle(&directory)
     });
-    let (file_attributes, linkdir_wcc) = (after(&node), wcc(linkdir_before, &directory));
+    let (file_attributes, linkdir_wcc) = (node.after(), directory.wcc(linkdir_before));
     match linked {
         Ok(()) => Nfs3Result::Ok(LINK3resok { file_attributes, linkdir_wcc }),
         Err(status) => Nfs3Result::Err((status, LINK3resfail { file_attributes, linkdir_wcc })),
@@ -235,7 +235,7 @@ fn make(
         Err(status) => return (Err(status), wcc_data::default()),
     };
     let _alone = export.change(&directory);
-    let dir_before = before(&directory);
+    let dir_before = directory.before();
     let name = place.name.as_ref();
     let made = fresh(name).and_then(|()| {
         let Rest(attributes) = how(&directory, name)?;
@@ -244,7 +244,7 @@ fn make(
         export.settle(&directory)?;
         Ok(node)
     });
-    (made, wcc(dir_before, &directory))
+    (made, directory.wcc(dir_before))
 }
 
 /// Makes an empty file that was not there.
@@ -299,7 +299,7 @@ fn exclusive(
             Ok(Rest(sattr3::default()))
         }
         Err(Errno::EXIST) => {
-            let there = Attributes::at(directory, name, AtFlags::empty())?;
+            let there = directory.attributes_of(name)?;
             let [accessed, modified] = stamps.map(i64::from);
             let is_ours = there.kind() == FileType::RegularFile
                 && there.size() == 0
@@ -321,7 +321,7 @@ fn take_away(
         Err(status) => return (Err(status), wcc_data::default()),
     };
     let _alone = export.change(&directory);
-    let dir_before = before(&directory);
+    let dir_before = directory.before();
     let name = place.name.as_ref();
     let removed = ordinary(name).and_then(|()| {
         let there = seen_at(&directory, name);
@@ -331,11 +331,11 @@ fn take_away(
         }
         export.settle(&directory)
     });
-    (removed, wcc(dir_before, &directory))
+    (removed, directory.wcc(dir_before))
 }
 
 fn seen_at(directory: &Node, name: &[u8]) -> Option<Attributes> {
-    Attributes::at(directory, name, AtFlags::empty()).ok()
+    directory.attributes_of(name).ok()
 }
 
 /// A name that can be in a directory at all.

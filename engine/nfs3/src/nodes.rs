@@ -12,141 +12,25 @@
 //! of the file system, which `open_by_handle_at` does, and a handle cannot lead out of the export,
 //! which one opened by that call can, once somebody on the server has moved its file away.
 
-use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, chmodat, open, openat, openat2,
-    statat,
+    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, open, openat, openat2, statat,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
-use crate::attributes::{Attributes, Status, status};
+use crate::attributes::Attributes;
 use crate::handles::FileId;
 use crate::held::Held;
+use crate::locks::lock;
 use crate::medium::Medium;
+use crate::node::Node;
 use crate::searches::{Search, Searches};
+use crate::status::{Status, status};
 use crate::tree::{Place, Tree};
-
-/// A file that is held by a descriptor that can neither read nor write it, and by one that can when
-/// that was asked for.
-#[derive(Debug)]
-pub struct Node {
-    fd: OwnedFd,
-    id: FileId,
-    kind: FileType,
-    reading: OnceLock<OwnedFd>,
-    writing: OnceLock<OwnedFd>,
-}
-
-impl Node {
-    fn new(fd: OwnedFd, attributes: &Attributes) -> Node {
-        let (id, kind) = (attributes.id(), attributes.kind());
-        Node { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
-    }
-
-    /// Which file it is.
-    pub fn id(&self) -> FileId {
-        self.id
-    }
-
-    /// What it is.
-    pub fn kind(&self) -> FileType {
-        self.kind
-    }
-
-    /// A descriptor that names it.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// A path to it, for calls that have no other way: valid in this process as long as it is held.
-    pub fn path(&self) -> CString {
-        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        CString::new(path).unwrap_or_default()
-    }
-
-    /// A descriptor to read its data, if one is open already.
-    pub fn open_data(&self) -> Option<BorrowedFd<'_>> {
-        self.reading.get().map(AsFd::as_fd)
-    }
-
-    /// A descriptor for its data: of a regular file, or to list a directory.
-    ///
-    /// # Errors
-    /// If it is something else, or the server may not open it.
-    pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
-        let slot = if to_write { &self.writing } else { &self.reading };
-        if let Some(fd) = slot.get() {
-            return Ok(fd.as_fd());
-        }
-        let flags = match (self.kind, to_write) {
-            (FileType::RegularFile, false) => OFlags::RDONLY,
-            (FileType::RegularFile, true) => OFlags::WRONLY,
-            (FileType::Directory, false) => OFlags::RDONLY | OFlags::DIRECTORY,
-            (FileType::Directory, true) => return Err(Status::NFS3ERR_ISDIR),
-            _ => return Err(Status::NFS3ERR_INVAL),
-        };
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-        let opened = openat(CWD, self.path(), flags, Mode::empty());
-        let opened = match opened {
-            Err(Errno::ACCESS) if self.kind == FileType::RegularFile => self.open_own(flags),
-            opened => opened,
-        };
-        let fd = opened.map_err(status)?;
-        // Another thread may have been faster; one of the two descriptors is closed.
-        Ok(slot.get_or_init(|| fd).as_fd())
-    }
-
-    /// Sets its mode, as the calling thread.
-    ///
-    /// # Errors
-    /// If it is somebody else's.
-    pub fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
-        let _alone = lock(&MODES);
-        chmodat(CWD, self.path(), mode, AtFlags::empty())
-    }
-
-    /// Opens a file whose mode forbids it, if it is the server's own: the owner may always read and write
-    /// the data, since a client asks for rights when it opens a file, which may have made it without
-    /// (RFC 1813 4.4). Root needs no mode for that; any other server takes the rights for a moment.
-    #[cold]
-    fn open_own(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let path = self.path();
-        let _alone = lock(&MODES);
-        let now = statat(CWD, &path, AtFlags::empty())?;
-        let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
-        let right = if flags.contains(OFlags::WRONLY) { Mode::WUSR } else { Mode::RUSR };
-        let open = || openat(CWD, &path, flags, Mode::empty());
-        let (opened, back) = with_right(mode, right, open, |mode| {
-            retry_on_intr(|| chmodat(CWD, &path, mode, AtFlags::empty()))
-        })?;
-        // Who owns it had this right to its data in any case, and by it the next call needs none of this.
-        back.inspect_err(|error| {
-            let (inode, mode, stays) = (self.id.inode, mode.bits(), (mode | right).bits());
-            eprintln!("nfs3: inode {inode}: its mode was {mode:o} and stays {stays:o}: {error}");
-        })?;
-        opened
-    }
-}
-
-/// Opens a file whose mode has one more right of its owner meanwhile. What came of that, and of setting
-/// the mode back, which is tried whatever came of it.
-fn with_right<T>(
-    mode: Mode,
-    right: Mode,
-    open: impl FnOnce() -> T,
-    set: impl Fn(Mode) -> rustix::io::Result<()>,
-) -> rustix::io::Result<(T, rustix::io::Result<()>)> {
-    // Only its owner can do that.
-    set(mode | right).map_err(|_| Errno::ACCESS)?;
-    Ok((open(), set(mode)))
-}
-
-/// Nobody else changes a mode while one is changed for a moment only.
-static MODES: Mutex<()> = Mutex::new(());
 
 /// All files of the export that are held, and where the others are.
 #[derive(Debug)]
@@ -169,7 +53,7 @@ impl Nodes {
     pub fn open(directory: &std::path::Path) -> rustix::io::Result<Nodes> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty())?;
-        let attributes = Attributes::of_fd(&fd)?;
+        let attributes = Attributes::of(&fd)?;
         let medium = Medium::of(&fd);
         let root = Arc::new(Node::new(fd, &attributes));
         Ok(Nodes {
@@ -204,7 +88,7 @@ impl Nodes {
     /// `NFS3ERR_STALE` if there is none in the export any more, `NFS3ERR_JUKEBOX` if it is not known
     /// now whether there is.
     pub fn find(&self, id: FileId) -> Result<Arc<Node>, Status> {
-        if id == self.root.id {
+        if id == self.root.id() {
             return Ok(self.root.clone());
         }
         if let Some(node) = self.held.get(id) {
@@ -240,7 +124,7 @@ impl Nodes {
     /// Looks at a file of this number, if it is held: for a shard, which cannot wait. Whether it is still
     /// there is to be seen by its attributes.
     pub fn at_hand<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
-        if id == self.root.id { look(&self.root) } else { self.held.with(id, look) }
+        if id == self.root.id() { look(&self.root) } else { self.held.with(id, look) }
     }
 
     /// As [`Nodes::look_up`], with what the kernel has in its cache: `None` if that does not say it. The
@@ -258,7 +142,7 @@ impl Nodes {
             Err(Errno::NOENT) => return Some(Err(Status::NFS3ERR_NOENT)),
             Err(_) => return None,
         };
-        let attributes = Attributes::of_fd(&fd).ok()?;
+        let attributes = Attributes::of(&fd).ok()?;
         if attributes.device() != self.device {
             return Some(Err(Status::NFS3ERR_ACCES));
         }
@@ -269,7 +153,7 @@ impl Nodes {
     /// Holds a file that was looked up, if that takes no time.
     pub fn hold_at_once(&self, node: Node) {
         if let Ok(mut searches) = self.searches.try_lock() {
-            searches.was_found(node.id);
+            searches.was_found(node.id());
             drop(searches);
             self.held.keep_at_once(node);
         }
@@ -280,16 +164,16 @@ impl Nodes {
     /// # Errors
     /// If it is not in the export any more.
     pub fn above(&self, directory: &Node) -> Result<Arc<Node>, Status> {
-        if directory.id == self.root.id {
+        if directory.id() == self.root.id() {
             return Ok(self.root.clone());
         }
-        let place = lock(&self.tree).place(directory.id.inode).map(|place| place.parent);
+        let place = lock(&self.tree).place(directory.id().inode).map(|place| place.parent);
         let above = place.ok_or(Status::NFS3ERR_STALE)?;
-        if above == self.root.id.inode {
+        if above == self.root.id().inode {
             return Ok(self.root.clone());
         }
         let fd = self.open_place(above)?.ok_or(Status::NFS3ERR_STALE)?;
-        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        let attributes = Attributes::of(&fd).map_err(status)?;
         // Something else may have its name by now.
         let is_same = attributes.id().inode == above
             && attributes.kind() == FileType::Directory
@@ -302,15 +186,15 @@ impl Nodes {
 
     /// Takes note of a name that was seen.
     pub fn note(&self, inode: u64, directory: &Node, name: &[u8]) {
-        if inode != self.root.id.inode {
-            lock(&self.tree).note(inode, Place { parent: directory.id.inode, name: name.into() });
+        if inode != self.root.id().inode {
+            lock(&self.tree).note(inode, Place { parent: directory.id().inode, name: name.into() });
         }
     }
 
     /// Takes note that a name is no more, and of what was there before.
     pub fn forget(&self, there: &Attributes, directory: &Node, name: &[u8]) {
         let id = there.id();
-        lock(&self.tree).forget(id.inode, directory.id.inode, name);
+        lock(&self.tree).forget(id.inode, directory.id().inode, name);
         if there.kind() == FileType::Directory || there.links() == 1 {
             lock(&self.searches).was_removed(id);
         }
@@ -319,7 +203,7 @@ impl Nodes {
 
     /// Takes in what was opened by its name.
     fn admit(&self, fd: OwnedFd, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
-        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        let attributes = Attributes::of(&fd).map_err(status)?;
         if attributes.device() != self.device {
             return Err(Status::NFS3ERR_ACCES);
         }
@@ -332,20 +216,20 @@ impl Nodes {
     }
 
     fn hold(&self, node: Node) -> Arc<Node> {
-        lock(&self.searches).was_found(node.id);
+        lock(&self.searches).was_found(node.id());
         self.held.keep(node)
     }
 
     /// Opens a file where it was seen last, if it is still there.
     fn at_its_place(&self, id: FileId) -> Result<Option<Arc<Node>>, Status> {
         let Some(fd) = self.open_place(id.inode)? else { return Ok(None) };
-        let attributes = Attributes::of_fd(&fd).map_err(status)?;
+        let attributes = Attributes::of(&fd).map_err(status)?;
         let is_same = attributes.id() == id && attributes.device() == self.device;
         Ok(is_same.then(|| self.hold(Node::new(fd, &attributes))))
     }
 
     fn open_place(&self, inode: u64) -> Result<Option<OwnedFd>, Status> {
-        let Some(paths) = lock(&self.tree).paths(inode, self.root.id.inode) else {
+        let Some(paths) = lock(&self.tree).paths(inode, self.root.id().inode) else {
             return Ok(None);
         };
         let mut reached: Option<OwnedFd> = None;
@@ -366,11 +250,11 @@ impl Nodes {
     fn search(&self, wanted: FileId) {
         let began = Instant::now();
         let mut found = lock(&self.tree).begin_search(wanted.inode);
-        let mut waiting = vec![self.root.id.inode];
+        let mut waiting = vec![self.root.id().inode];
         let mut buffer = Vec::with_capacity(LIST_LEN);
         while let Some(directory) = waiting.pop() {
-            let paths = found.paths(directory, self.root.id.inode).unwrap_or_default();
-            if paths.is_empty() && directory != self.root.id.inode {
+            let paths = found.paths(directory, self.root.id().inode).unwrap_or_default();
+            if paths.is_empty() && directory != self.root.id().inode {
                 continue;
             }
             let Some(fd) = self.open_listing(&paths) else { continue };
@@ -415,11 +299,6 @@ fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
         .is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is a memory of what was seen: at worst it is looked for again.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Below the directory that one starts from, through no link, on its file system.
@@ -429,32 +308,3 @@ const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV);
 /// Bytes of a listing at a time.
 const LIST_LEN: usize = 64 << 10;
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use super::*;
-
-    /// What came of it, and the modes that were set, when setting one of them fails.
-    fn tried(refused: Option<u32>) -> (Result<(bool, bool), Errno>, Vec<u32>) {
-        let tried = RefCell::new(Vec::new());
-        let outcome = with_right(
-            Mode::from_raw_mode(0o240),
-            Mode::RUSR,
-            || tried.borrow().len() == 1,
-            |mode| {
-                tried.borrow_mut().push(mode.bits());
-                if refused == Some(mode.bits()) { Err(Errno::IO) } else { Ok(()) }
-            },
-        );
-        (outcome.map(|(opened, back)| (opened, back.is_ok())), tried.into_inner())
-    }
-
-    #[test]
-    fn a_right_that_cannot_be_taken_back_is_said_and_one_that_cannot_be_given_leaves_the_mode() {
-        assert_eq!(tried(None), (Ok((true, true)), vec![0o640, 0o240]));
-        assert_eq!(tried(Some(0o240)), (Ok((true, false)), vec![0o640, 0o240]));
-        assert_eq!(tried(Some(0o640)), (Err(Errno::ACCESS), vec![0o640]));
-    }
-}

@@ -6,48 +6,13 @@ use rpcrdma_engine::Loan;
 use rpcrdma_engine::ulb::nfs3;
 
 use crate::arguments::Arguments;
-use crate::attributes::Status;
+use crate::call::{Outcome, Part, Task};
 use crate::credentials::Identity;
 use crate::data::{self, ReadHead, WriteHead};
 use crate::export::Export;
 use crate::rpc::Denial;
-use crate::work::{Part, Task};
+use crate::status::Status;
 use crate::{directory, files, names};
-
-/// What became of a call.
-#[derive(Debug)]
-pub enum Outcome {
-    /// It was executed; its results.
-    Results {
-        /// In front of the data.
-        head: Vec<u8>,
-        /// Data that may be placed: the last result of its procedure.
-        data: Option<Loan>,
-    },
-    /// It was not.
-    Denied(Denial),
-}
-
-impl Outcome {
-    /// Whether something may have been done. If not, the call may be executed when it comes again.
-    pub fn was_executed(&self) -> bool {
-        match self {
-            Outcome::Results { head, .. } => {
-                !head.starts_with(&(Status::NFS3ERR_JUKEBOX as u32).to_be_bytes())
-            }
-            // Busy is said of a call in which the server has made a mistake, at whatever point.
-            Outcome::Denied(denial) => matches!(denial, Denial::Busy),
-        }
-    }
-
-    /// The same for a call that was repeated. There are never data in it.
-    pub fn repeated(&self) -> Outcome {
-        match self {
-            Outcome::Results { head, .. } => Outcome::Results { head: head.clone(), data: None },
-            Outcome::Denied(denial) => Outcome::Denied(*denial),
-        }
-    }
-}
 
 /// Executes a call.
 pub fn execute(export: &Export, task: Task) -> Outcome {

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::attributes::Status;
 use crate::handles::FileId;
+use crate::status::Status;
 
 /// What is known of files that are not where they were seen last.
 #[derive(Debug, Default)]

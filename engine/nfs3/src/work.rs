@@ -14,49 +14,17 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_engine::{Loan, PeerId, ShardHandle, Ticket};
+use rpcrdma_engine::{PeerId, ShardHandle, Ticket};
 
-use crate::credentials::Identity;
+use crate::call::{Outcome, Part, Task};
 use crate::drc::{Drc, Fingerprint};
 use crate::export::Export;
-use crate::procedures::{self, Outcome};
+use crate::locks::lock;
+use crate::procedures;
 use crate::rpc::Denial;
-
-/// A piece of the data of a WRITE.
-#[derive(Debug)]
-pub enum Part {
-    /// Where it landed.
-    Loan(Loan),
-    /// It was short, or could not be taken.
-    Copy(Vec<u8>),
-}
-
-impl Part {
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Part::Loan(loan) => loan,
-            Part::Copy(bytes) => bytes,
-        }
-    }
-
-    /// How many they are.
-    pub fn len(&self) -> usize {
-        self.bytes().len()
-    }
-
-    /// Forgets what is behind `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        match self {
-            Part::Loan(loan) if len < loan.len() => loan.truncate(len),
-            Part::Loan(_) => {}
-            Part::Copy(bytes) => bytes.truncate(len),
-        }
-    }
-}
 
 /// A call that a shard has let go of.
 #[derive(Debug)]
@@ -72,7 +40,7 @@ pub struct Job {
 impl Job {
     /// Whether somebody still waits for it, though some are gone: whoever has repeated a call is the one
     /// who waits for it then.
-    pub fn is_wanted(&mut self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc) -> bool {
+    pub fn is_wanted(&mut self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc<Waiter>) -> bool {
         if !is_gone(&self.waiter) {
             return true;
         }
@@ -88,21 +56,6 @@ impl Job {
         };
         self.task.head.len() + self.task.data.iter().map(len).sum::<usize>()
     }
-}
-
-/// What is to be done.
-#[derive(Debug)]
-pub struct Task {
-    /// The procedure.
-    pub procedure: u32,
-    /// As whom.
-    pub who: Identity,
-    /// Its arguments, without data.
-    pub head: Vec<u8>,
-    /// The data of a WRITE.
-    pub data: Vec<Part>,
-    /// Registered memory for the data of a READ, or the path of a READLINK.
-    pub into: Option<Loan>,
 }
 
 /// The right to answer a call, and the desk of the shard where answers are left.
@@ -188,7 +141,7 @@ struct Jobs {
 
 impl Queue {
     /// Hands a job over; if there is no room for what it has copied, its client is told to ask again.
-    pub fn put(&self, job: Job, drc: &Drc) {
+    pub fn put(&self, job: Job, drc: &Drc<Waiter>) {
         let mut jobs = lock(&self.jobs);
         let copied = jobs.copied + job.copied();
         if copied > COPIED_MAX && !jobs.waiting.is_empty() {
@@ -202,7 +155,7 @@ impl Queue {
     }
 
     /// Drops the jobs that nobody waits for any more, when some are gone. What was begun is not among them.
-    pub fn withdraw(&self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc) {
+    pub fn withdraw(&self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc<Waiter>) {
         // All under the lock: a job that another shard's waiter has now is found by that shard.
         let mut jobs = lock(&self.jobs);
         jobs.waiting.retain_mut(|job| job.is_wanted(&is_gone, drc));
@@ -245,7 +198,7 @@ impl Workers {
         count: usize,
         queue: &Arc<Queue>,
         export: &Arc<Export>,
-        drc: &Arc<Drc>,
+        drc: &Arc<Drc<Waiter>>,
     ) -> std::io::Result<Workers> {
         let mut workers = Workers { queue: queue.clone(), threads: Vec::with_capacity(count) };
         for _ in 0..count {
@@ -277,7 +230,7 @@ impl Drop for Workers {
     }
 }
 
-fn run(job: Job, export: &Export, drc: &Drc) {
+fn run(job: Job, export: &Export, drc: &Drc<Waiter>) {
     let Job { waiter, repeat, task } = job;
     // A mistake of ours costs one call, and not all that wait behind it.
     let executed = catch_unwind(AssertUnwindSafe(|| procedures::execute(export, task)));
@@ -285,17 +238,13 @@ fn run(job: Job, export: &Export, drc: &Drc) {
 }
 
 /// Answers whoever waits for a call.
-fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc) {
+fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc<Waiter>) {
     if let Some(fingerprint) = repeat {
         for other in drc.finish(&fingerprint, &outcome) {
             other.answer(outcome.repeated());
         }
     }
     waiter.answer(outcome);
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes that calls which wait may have copied. Data that came by themselves lie in registered memory and

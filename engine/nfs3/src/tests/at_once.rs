@@ -12,9 +12,9 @@ use rpcrdma_engine::ulb::nfs3;
 use super::client::name;
 use super::{Running, Scratch};
 use crate::at_once::execute;
+use crate::call::Task;
 use crate::credentials::{Credentials, Identity};
 use crate::export::{Export, Limits};
-use crate::work::Task;
 
 /// Whether the file system of the tests is one that is known to tell attributes at once.
 fn tells(scratch: &Scratch) -> bool {

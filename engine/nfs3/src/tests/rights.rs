@@ -14,7 +14,6 @@ use rustix::thread::set_thread_res_uid;
 use super::client::{Client, handle, name};
 use super::files::create;
 use super::{Running, Scratch};
-use crate::attributes::Attributes;
 use crate::nodes::Nodes;
 
 fn make(client: &mut Client, dir: &nfs_fh3, file: &str) -> CREATE3res {
@@ -124,7 +123,7 @@ fn a_mode_that_is_set_while_a_file_is_opened_stays() {
             let mode = [0o400, 0o004][round % 2];
             look_up().set_mode(Mode::from_raw_mode(0o040)).expect("ours");
             // One that no descriptor for its data was opened of.
-            nodes.forget(&Attributes::of(&look_up()).expect("there"), nodes.root(), b"file");
+            nodes.forget(&look_up().attributes().expect("there"), nodes.root(), b"file");
             let node = look_up();
             std::thread::scope(|scope| {
                 scope.spawn(|| node.data(true).map(drop).expect("the owner may"));

@@ -1,0 +1,91 @@
+//! What a client wants changed of a file: `sattr3`.
+
+use nfs3_types::nfs3::{Nfs3Option, nfstime3, sattr3, set_atime, set_mtime};
+use nfs3_types::xdr_codec::{Pack, Unpack};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chownat,
+    ftruncate, utimensat,
+};
+
+use crate::attributes::PERMISSIONS;
+use crate::credentials::{Identity, Want};
+use crate::node::Node;
+use crate::status::{Status, status};
+
+/// Changes what a client wants changed, in the order in which one change does not undo another. What
+/// needs rights is done as `who`.
+pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
+    if let Nfs3Option::Some(size) = wanted.size {
+        let now = node.attributes()?;
+        if !now.may(who, Want::Write) && !who.owns(now.owner()) {
+            return Err(Status::NFS3ERR_ACCES);
+        }
+        let file = node.data(true)?;
+        // The kernel takes the setuid bit away only if it is not root who changes the length.
+        who.act(|| ftruncate(file, size).map_err(status))?;
+    }
+    who.act(|| {
+        let (uid, gid) = (option(&wanted.uid), option(&wanted.gid));
+        if uid.is_some() || gid.is_some() {
+            if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+                return Err(Status::NFS3ERR_INVAL);
+            }
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            chownat(node.fd(), c"", uid, gid, AtFlags::EMPTY_PATH).map_err(status)?;
+        }
+        if let Nfs3Option::Some(mode) = wanted.mode
+            && node.kind() != FileType::Symlink
+        {
+            let mode = Mode::from_raw_mode(mode & PERMISSIONS);
+            node.set_mode(mode).map_err(status)?;
+        }
+        let times = Timestamps {
+            last_access: match wanted.atime {
+                set_atime::DONT_CHANGE => moment(UTIME_OMIT),
+                set_atime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
+                set_atime::SET_TO_CLIENT_TIME(time) => timespec(time),
+            },
+            last_modification: match wanted.mtime {
+                set_mtime::DONT_CHANGE => moment(UTIME_OMIT),
+                set_mtime::SET_TO_SERVER_TIME => moment(UTIME_NOW),
+                set_mtime::SET_TO_CLIENT_TIME(time) => timespec(time),
+            },
+        };
+        let is_unchanged = [times.last_access, times.last_modification]
+            .iter()
+            .all(|time| time.tv_nsec == UTIME_OMIT);
+        if !is_unchanged {
+            utimensat(CWD, node.path(), &times, AtFlags::empty()).map_err(status)?;
+        }
+        Ok(())
+    })
+}
+
+/// What a client says of the mode of something new.
+pub fn mode(wanted: &sattr3, otherwise: u32) -> Mode {
+    Mode::from_raw_mode(option(&wanted.mode).unwrap_or(otherwise) & PERMISSIONS)
+}
+
+/// What is left to be changed of something that was made with its mode.
+pub fn without_mode(wanted: &sattr3) -> sattr3 {
+    sattr3 { mode: Nfs3Option::None, ..wanted.clone() }
+}
+
+/// A time given by a client.
+pub fn timespec(time: nfstime3) -> Timespec {
+    // More nanoseconds than a second has are refused by the kernel; these two have a meaning there.
+    let nanoseconds = i64::from(time.nseconds);
+    let tv_nsec = if nanoseconds < 1_000_000_000 { nanoseconds } else { 999_999_999 };
+    Timespec { tv_sec: time.seconds.into(), tv_nsec }
+}
+
+fn option<T: Pack + Unpack + Copy>(value: &Nfs3Option<T>) -> Option<T> {
+    match value {
+        Nfs3Option::Some(value) => Some(*value),
+        Nfs3Option::None => None,
+    }
+}
+
+fn moment(special: rustix::fs::Nsecs) -> Timespec {
+    Timespec { tv_sec: 0, tv_nsec: special }
+}

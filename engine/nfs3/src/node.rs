@@ -1,0 +1,198 @@
+//! A file that is held by descriptors.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, OnceLock};
+
+use nfs3_types::nfs3::{post_op_attr, pre_op_attr, wcc_data};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, chmodat, openat, statat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::attributes::{Attributes, some};
+use crate::handles::FileId;
+use crate::locks::lock;
+use crate::status::{Status, status};
+
+/// A file that is held by a descriptor that can neither read nor write it, and by one that can when
+/// that was asked for.
+#[derive(Debug)]
+pub struct Node {
+    fd: OwnedFd,
+    id: FileId,
+    kind: FileType,
+    reading: OnceLock<OwnedFd>,
+    writing: OnceLock<OwnedFd>,
+}
+
+impl Node {
+    /// Holds what a descriptor names.
+    pub fn new(fd: OwnedFd, attributes: &Attributes) -> Node {
+        let (id, kind) = (attributes.id(), attributes.kind());
+        Node { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
+    }
+
+    /// Which file it is.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FileType {
+        self.kind
+    }
+
+    /// A descriptor that names it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A path to it, for calls that have no other way: valid in this process as long as it is held.
+    pub fn path(&self) -> CString {
+        let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        CString::new(path).unwrap_or_default()
+    }
+
+    /// Its attributes.
+    ///
+    /// # Errors
+    /// If the file system does not say them.
+    pub fn attributes(&self) -> Result<Attributes, Status> {
+        Attributes::of(&self.fd).map_err(status)
+    }
+
+    /// Its attributes, unless it has lost its last name.
+    pub fn linked_attributes(&self) -> Option<Attributes> {
+        self.attributes().ok().filter(|attributes| attributes.links() > 0)
+    }
+
+    /// The attributes of a name in it, not followed.
+    ///
+    /// # Errors
+    /// If there is no such name.
+    pub fn attributes_of(&self, name: &[u8]) -> Result<Attributes, Status> {
+        Attributes::at(&self.fd, name).map_err(status)
+    }
+
+    /// `post_op_attr`
+    pub fn after(&self) -> post_op_attr {
+        some(self.attributes().ok().map(|attributes| attributes.fattr()))
+    }
+
+    /// `pre_op_attr`
+    pub fn before(&self) -> pre_op_attr {
+        some(self.attributes().ok().map(|attributes| attributes.before()))
+    }
+
+    /// `wcc_data`: the attributes that were, and those that are.
+    pub fn wcc(&self, before: pre_op_attr) -> wcc_data {
+        wcc_data { before, after: self.after() }
+    }
+
+    /// A descriptor to read its data, if one is open already.
+    pub fn open_data(&self) -> Option<BorrowedFd<'_>> {
+        self.reading.get().map(AsFd::as_fd)
+    }
+
+    /// A descriptor for its data: of a regular file, or to list a directory.
+    ///
+    /// # Errors
+    /// If it is something else, or the server may not open it.
+    pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
+        let slot = if to_write { &self.writing } else { &self.reading };
+        if let Some(fd) = slot.get() {
+            return Ok(fd.as_fd());
+        }
+        let flags = match (self.kind, to_write) {
+            (FileType::RegularFile, false) => OFlags::RDONLY,
+            (FileType::RegularFile, true) => OFlags::WRONLY,
+            (FileType::Directory, false) => OFlags::RDONLY | OFlags::DIRECTORY,
+            (FileType::Directory, true) => return Err(Status::NFS3ERR_ISDIR),
+            _ => return Err(Status::NFS3ERR_INVAL),
+        };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let opened = openat(CWD, self.path(), flags, Mode::empty());
+        let opened = match opened {
+            Err(Errno::ACCESS) if self.kind == FileType::RegularFile => self.open_own(flags),
+            opened => opened,
+        };
+        let fd = opened.map_err(status)?;
+        // Another thread may have been faster; one of the two descriptors is closed.
+        Ok(slot.get_or_init(|| fd).as_fd())
+    }
+
+    /// Sets its mode, as the calling thread.
+    ///
+    /// # Errors
+    /// If it is somebody else's.
+    pub fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
+        let _alone = lock(&MODES);
+        chmodat(CWD, self.path(), mode, AtFlags::empty())
+    }
+
+    /// Opens a file whose mode forbids it, if it is the server's own: the owner may always read and write
+    /// the data, since a client asks for rights when it opens a file, which may have made it without
+    /// (RFC 1813 4.4). Root needs no mode for that; any other server takes the rights for a moment.
+    #[cold]
+    fn open_own(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = self.path();
+        let _alone = lock(&MODES);
+        let now = statat(CWD, &path, AtFlags::empty())?;
+        let mode = Mode::from_raw_mode(now.st_mode & 0o7777);
+        let right = if flags.contains(OFlags::WRONLY) { Mode::WUSR } else { Mode::RUSR };
+        let open = || openat(CWD, &path, flags, Mode::empty());
+        let (opened, back) = with_right(mode, right, open, |mode| {
+            retry_on_intr(|| chmodat(CWD, &path, mode, AtFlags::empty()))
+        })?;
+        // Who owns it had this right to its data in any case, and by it the next call needs none of this.
+        back.inspect_err(|error| {
+            let (inode, mode, stays) = (self.id.inode, mode.bits(), (mode | right).bits());
+            eprintln!("nfs3: inode {inode}: its mode was {mode:o} and stays {stays:o}: {error}");
+        })?;
+        opened
+    }
+}
+
+/// Opens a file whose mode has one more right of its owner meanwhile. What came of that, and of setting
+/// the mode back, which is tried whatever came of it.
+fn with_right<T>(
+    mode: Mode,
+    right: Mode,
+    open: impl FnOnce() -> T,
+    set: impl Fn(Mode) -> rustix::io::Result<()>,
+) -> rustix::io::Result<(T, rustix::io::Result<()>)> {
+    // Only its owner can do that.
+    set(mode | right).map_err(|_| Errno::ACCESS)?;
+    Ok((open(), set(mode)))
+}
+
+/// Nobody else changes a mode while one is changed for a moment only.
+static MODES: Mutex<()> = Mutex::new(());
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// What came of it, and the modes that were set, when setting one of them fails.
+    fn tried(refused: Option<u32>) -> (Result<(bool, bool), Errno>, Vec<u32>) {
+        let tried = RefCell::new(Vec::new());
+        let outcome = with_right(
+            Mode::from_raw_mode(0o240),
+            Mode::RUSR,
+            || tried.borrow().len() == 1,
+            |mode| {
+                tried.borrow_mut().push(mode.bits());
+                if refused == Some(mode.bits()) { Err(Errno::IO) } else { Ok(()) }
+            },
+        );
+        (outcome.map(|(opened, back)| (opened, back.is_ok())), tried.into_inner())
+    }
+
+    #[test]
+    fn a_right_that_cannot_be_taken_back_is_said_and_one_that_cannot_be_given_leaves_the_mode() {
+        assert_eq!(tried(None), (Ok((true, true)), vec![0o640, 0o240]));
+        assert_eq!(tried(Some(0o240)), (Ok((true, false)), vec![0o640, 0o240]));
+        assert_eq!(tried(Some(0o640)), (Err(Errno::ACCESS), vec![0o640]));
+    }
+}
