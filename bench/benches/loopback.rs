@@ -6,6 +6,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_bench::contenders::call::Traffic;
 use rpcrdma_bench::contenders::raw::Ends;
 use rpcrdma_bench::contenders::rpc::Rpc;
+use rpcrdma_bench::device::site::Fabrics;
 use rpcrdma_bench::modes::contest::Contest;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
@@ -59,10 +60,8 @@ fn rpc(c: &mut Criterion) {
         let contest = Contest::parse(options).expect("options of the command");
         // No plan on a machine with one core: its options name two.
         let Ok(plan) = contest.plan() else { continue };
-        let any = "127.0.0.1:0".parse().expect("an address");
         let (config, load) = (&plan.config, &plan.load);
-        let fabric = Fabric::from_config(config).expect("a fabric");
-        let mut rpc = Rpc::new("rpc", fabric, any, plan.cores, config, load, false)
+        let mut rpc = Rpc::on(&Fabrics::new(config), "rpc", plan.cores, config, load, false)
             .expect("the engine has room");
         let window = u64::from(load.window);
         group.throughput(Throughput::Elements(window));

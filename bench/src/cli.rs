@@ -86,9 +86,6 @@ macro_rules! modes {
             }
 
             /// Measures.
-            ///
-            /// # Errors
-            /// Whatever keeps the run from a result that can be believed.
             pub fn measure(&self, session: &Session) -> Result<Report, BenchError> {
                 match self {
                     Mode::Contest(contest) => contest::measure(contest, session),

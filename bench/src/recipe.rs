@@ -21,10 +21,6 @@ use toml::de::{DeTable, DeValue};
 use crate::error::BenchError;
 
 /// The arguments of the program, with those of the recipe that they name, if they name one.
-///
-/// # Errors
-/// What is wrong with the recipe: file, line and key. What is wrong with the arguments is left to
-/// whoever parses them.
 pub fn applied(command: &Command, arguments: Vec<OsString>) -> Result<Vec<OsString>, BenchError> {
     let Ok(matches) = command.clone().try_get_matches_from(&arguments) else {
         return Ok(arguments);

@@ -38,9 +38,6 @@ pub struct Need {
 ///
 /// Without a wish it is `latency` for data of up to a page, and `storage` cut down to one program
 /// for more.
-///
-/// # Errors
-/// When the file cannot be read, or what is needed exceeds what can be configured.
 pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
     let mut raw = match (&wish.file, &wish.profile) {
         (Some(path), _) => Config::load(path)?.raw().clone(),

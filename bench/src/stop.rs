@@ -14,9 +14,6 @@ pub fn is_wished() -> bool {
 }
 
 /// Makes the first Ctrl-C, or SIGTERM, a wish, and the second one the end.
-///
-/// # Errors
-/// If the system does not let it.
 pub fn on_ctrl_c() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
         // In this order: the second signal finds the flag set that the first one has left.

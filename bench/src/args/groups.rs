@@ -45,9 +45,6 @@ pub struct CallArgs {
 impl CallArgs {
     /// What one call carries; `usual` is the operation of a mode, and `size` its size if it has one
     /// of its own.
-    ///
-    /// # Errors
-    /// When the options contradict each other.
     pub fn shape(&self, usual: Op, size: Option<usize>) -> Result<Shape, BenchError> {
         let op = self.op.unwrap_or(usual);
         if self.reply.is_some() && op != Op::Echo {
@@ -64,9 +61,6 @@ impl CallArgs {
     }
 
     /// Echoes one after the other over one connection.
-    ///
-    /// # Errors
-    /// When the options contradict each other.
     pub fn one_by_one(&self) -> Result<Load, BenchError> {
         Ok(Load {
             shape: self.shape(Op::Echo, None)?,
@@ -130,9 +124,6 @@ impl DeviceArgs {
     }
 
     /// Options of a device are for a device.
-    ///
-    /// # Errors
-    /// When they are given for the fabric.
     pub fn check(&self) -> Result<(), BenchError> {
         if self.provider == Over::Fabric && (self.device.is_some() || self.address.is_some()) {
             let text = "--device and --address are for --provider verbs";
@@ -169,9 +160,6 @@ pub struct EngineArgs {
 
 impl EngineArgs {
     /// The configuration that the options ask for, with limits raised to what is needed.
-    ///
-    /// # Errors
-    /// When it is not to be had.
     pub fn config(
         &self,
         need: Need,

@@ -5,9 +5,6 @@ use std::time::Duration;
 use rpcrdma_config::units::{Length, parse_duration, parse_length};
 
 /// A length: bytes, or a number with `KiB` or `MiB` as in a configuration file.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn length(text: &str) -> Result<usize, String> {
     let bytes = match text.parse::<u64>() {
         Ok(bytes) => bytes,
@@ -18,9 +15,6 @@ pub fn length(text: &str) -> Result<usize, String> {
 }
 
 /// A time in seconds, with a fraction or without.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds, as in 2 or 0.5")?;
     if !(0.001..=3600.0).contains(&seconds) {
@@ -30,9 +24,6 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A time from one side to the other, in whole microseconds.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn delay(text: &str) -> Result<Duration, String> {
     let delay = parse_duration(text).map_err(|error| error.to_string())?;
     if delay > DELAY_MAX || !delay.subsec_nanos().is_multiple_of(1000) {
@@ -42,9 +33,6 @@ pub fn delay(text: &str) -> Result<Duration, String> {
 }
 
 /// A time within bounds.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     let bounds = || format!("{least:?} to {most:?}");
@@ -52,9 +40,6 @@ pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration,
 }
 
 /// Sends for one doorbell.
-///
-/// # Errors
-/// What is wrong with the text.
 pub fn per_post(text: &str) -> Result<u32, String> {
     let count = text.parse().ok().filter(|count: &u32| count.is_power_of_two() && *count <= 32);
     count.ok_or_else(|| "1, 2, 4, 8, 16 or 32".into())

@@ -46,9 +46,6 @@ pub struct Args {
 }
 
 /// Looks at the host.
-///
-/// # Errors
-/// If the configuration is none, or options contradict each other.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.device.check()?;
     let wanted = wanted(args)?;
@@ -63,9 +60,6 @@ pub fn look(args: &Args, wanted: &Wanted) -> Checkup {
 }
 
 /// What the options ask of the host.
-///
-/// # Errors
-/// If the configuration is none.
 pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     let source = match (&args.config, &args.profile) {
         (Some(path), _) => Source::File(path.clone()),

@@ -41,9 +41,6 @@ pub enum Source {
 
 impl Wanted {
     /// What somebody has who asks for nothing: profile `latency`, any device.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is not a configuration, or a profile is not there.
     pub fn new(source: Source) -> Result<Wanted, ConfigError> {
         let config = match &source {
             Source::Default => Config::profile("latency")?,

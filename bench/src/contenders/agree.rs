@@ -53,9 +53,6 @@ impl Wish {
     }
 
     /// The engine that is wished for, with the device that `own` names.
-    ///
-    /// # Errors
-    /// Why the server cannot do it.
     pub fn config(&self, own: &Raw) -> Result<Config, String> {
         if self.bench != PROTOCOL {
             return Err(format!(
@@ -101,9 +98,6 @@ impl Lines {
     }
 
     /// Writes a line.
-    ///
-    /// # Errors
-    /// If the connection does not take it.
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
@@ -111,9 +105,6 @@ impl Lines {
     }
 
     /// Reads what is there. Whether it waits is a matter of the connection's timeout.
-    ///
-    /// # Errors
-    /// If the line is none of this protocol, or too long.
     pub fn hear<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Read1<T>> {
         if let Some(line) = self.take_line()? {
             return Ok(Read1::Line(line));

@@ -19,9 +19,6 @@ pub struct Far {
 
 impl Far {
     /// Asks a server to answer such calls. Returns where it listens over RDMA.
-    ///
-    /// # Errors
-    /// If nobody is there, or it refuses: why.
     pub fn ask(
         server: SocketAddr,
         load: &Load,
@@ -55,9 +52,6 @@ impl Far {
     }
 
     /// Watches over it for a round, until the other thread stops.
-    ///
-    /// # Errors
-    /// If it goes, or has failed: why.
     pub fn watch(&mut self, stop: &Stop) -> Result<(), BenchError> {
         self.quick().map_err(|error| failed(&error))?;
         while !stop.is_set() {
@@ -80,9 +74,6 @@ impl Far {
 }
 
 /// The address of a server: `HOST`, `HOST:PORT`.
-///
-/// # Errors
-/// If the name is not known.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);

@@ -36,15 +36,9 @@ pub struct Offer {
 /// What makes calls and takes their ends.
 pub trait System {
     /// Makes a call with such a mark. False if it cannot be made now.
-    ///
-    /// # Errors
-    /// If it will never be made.
     fn begin(&mut self, mark: u64) -> Result<bool, BenchError>;
 
     /// Takes in what has come, and tells `ended` the mark of every call that has ended.
-    ///
-    /// # Errors
-    /// If a call has failed.
     fn poll(&mut self, ended: impl FnMut(u64)) -> Result<(), BenchError>;
 
     /// Calls that have begun and not ended.
@@ -114,9 +108,6 @@ impl OpenRound {
 ///
 /// Neither allocates nor enters the kernel while it runs, as far as `system` and
 /// `clock_ns` do not.
-///
-/// # Errors
-/// What the system fails with.
 pub fn drive<S: System>(
     system: &mut S,
     offer: &Offer,
@@ -185,9 +176,6 @@ impl Filled {
 }
 
 /// Makes calls for such a time as often as the system takes one: what it can do at most.
-///
-/// # Errors
-/// What the system fails with.
 pub fn fill<S: System>(
     system: &mut S,
     time: Duration,

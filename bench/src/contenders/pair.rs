@@ -40,9 +40,6 @@ pub struct Outcome<C, S> {
 /// Runs both closures on threads of their own, pinned, started together. The end of either sets
 /// [`Stop`] for the other.
 ///
-/// # Errors
-/// A core that cannot be had, or what a closure failed with, the server's failure first.
-///
 /// # Panics
 /// If a closure panics.
 pub fn run<C: Send, S: Send>(

@@ -24,9 +24,6 @@ pub struct Stat {
 
 impl Stat {
     /// Of this file.
-    ///
-    /// # Errors
-    /// If it cannot be opened.
     pub fn new(path: &Path, cores: CorePair) -> Result<Stat, BenchError> {
         let file = File::open(path).map_err(|error| failed(&path.display(), &error))?;
         Ok(Stat { file, cores })

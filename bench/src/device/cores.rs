@@ -42,9 +42,6 @@ impl CorePair {
     }
 
     /// So many pairs whose cores are all different, the first as in [`CorePair::choose`].
-    ///
-    /// # Errors
-    /// When there are not as many cores, or the first pair is not to be had.
     pub fn several(wish: Option<CorePair>, count: usize) -> Result<Vec<CorePair>, BenchError> {
         let (mut left, topology) = (allowed_cores(), Topology::detect());
         let all = left.len();
@@ -89,9 +86,6 @@ impl fmt::Display for CorePair {
 }
 
 /// Keeps the calling thread on a core from now on.
-///
-/// # Errors
-/// When the core cannot be had.
 pub fn pin(core: u32) -> Result<(), BenchError> {
     pin_to(core).map_err(|error| BenchError::Core { core, reason: error.to_string() })
 }

@@ -42,9 +42,6 @@ impl Jitter {
 }
 
 /// Probes both cores at the same time.
-///
-/// # Errors
-/// When a core cannot be had.
 pub fn probe(cores: CorePair, time: Duration) -> Result<[Jitter; 2], BenchError> {
     let outcome =
         pair::run(cores, |_| Ok(watch(cores.client, time)), |_| Ok(watch(cores.server, time)))?;

@@ -14,9 +14,6 @@ pub trait Site {
     type Provider: Provider;
 
     /// A device for one more contender.
-    ///
-    /// # Errors
-    /// If it is not to be had.
     fn open(&self) -> Result<Self::Provider, BenchError>;
 
     /// Where servers listen; a free port is taken.

@@ -23,9 +23,6 @@ pub struct Device {
 impl Device {
     /// Opens the device that the configuration names, in which these options have named theirs
     /// ([`DeviceArgs::name_in`]).
-    ///
-    /// # Errors
-    /// If there is none, its libraries are missing, or it has no address to listen on.
     pub fn open(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
         if args.connect.is_some() {
             let text = "this mode runs both ends itself: --connect is for lat, rate, bw and load";
@@ -35,9 +32,6 @@ impl Device {
     }
 
     /// The same for a client whose server may be on another host.
-    ///
-    /// # Errors
-    /// If there is none, its libraries are missing, or it has no address.
     pub fn towards(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
         let address = config.verbs().address;
         let verbs = Verbs::from_config(config)?;

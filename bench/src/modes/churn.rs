@@ -71,9 +71,6 @@ pub struct ChurnPlan {
 
 impl ChurnPlan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<ChurnPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if length.iterations.is_some() {
@@ -136,9 +133,6 @@ fn with_room(config: &Config, load: &Load, standing: u32) -> Result<Config, Benc
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ChurnPlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -154,7 +148,7 @@ fn measure_on<S: Site>(
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
     let mut contenders = Vec::new();
     for name in SIDES {
-        contenders.push(Rpc::new(name, site.open()?, site.at(), *cores, config, load, false)?);
+        contenders.push(Rpc::on(site, name, *cores, config, load, false)?);
     }
     let notes = site.notes().into_iter().chain(contenders[0].notes()).collect();
     let first = contenders[0].closed(Quota { end: End::Time(plan.time()), ..*quota })?;

@@ -55,9 +55,6 @@ pub struct ConnsPlan {
 
 impl ConnsPlan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<ConnsPlan, BenchError> {
         if args.contest.window.connections > 1 {
             let text = "conns has a list of its own: --counts in place of --connections";
@@ -100,9 +97,6 @@ impl ConnsPlan {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ConnsPlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -118,7 +112,7 @@ fn measure_on<S: Site>(
     let first = plan.first();
     let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), site.notes());
     for Plan { cores, config, load, .. } in &plan.plans {
-        let rpc = Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?;
+        let rpc = Rpc::on(site, "rpc", *cores, config, load, false)?;
         notes.extend(rpc.notes().into_iter().next());
         points.push(Point::new(load.connections, rpc.grown()));
         contenders.push(rpc);

@@ -50,9 +50,6 @@ pub struct CoresPlan {
 
 impl CoresPlan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<CoresPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if contest.window.connections > 1 {
@@ -105,9 +102,6 @@ fn limit(most: usize) -> Option<String> {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &CoresPlan::new(args)?;
     session.announce(&plan.sentence())?;

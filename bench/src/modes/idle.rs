@@ -80,9 +80,6 @@ pub struct IdlePlan {
 
 impl IdlePlan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<IdlePlan, BenchError> {
         args.device.check()?;
         let quota = args.length.quota(SECONDS, WARM_UP);
@@ -150,8 +147,7 @@ impl IdlePlan {
         let engine = EngineArgs { idle: Some(policy), ..self.engine.clone() };
         let config = engine.config(need, self.call.continuation, &self.device)?;
         let site = site(&config)?;
-        let (provider, at) = (site.open()?, site.at());
-        let rpc = Rpc::new(policy.name(), provider, at, self.cores, &config, &self.load, true)?;
+        let rpc = Rpc::on(&site, policy.name(), self.cores, &config, &self.load, true)?;
         let spin = config.engine().idle.spin;
         let mut notes = site.notes();
         notes.push(format!("{}: polls for {spin:?} before it does otherwise", policy.name()));
@@ -160,9 +156,6 @@ impl IdlePlan {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = IdlePlan::new(args)?;
     session.announce(&plan.sentence())?;

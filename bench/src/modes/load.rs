@@ -8,13 +8,12 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::Provider;
 use serde_json::{Value, json};
 
 use crate::args::{LengthArgs, OutputArgs, SeedArgs};
 use crate::contenders::arrivals::Law;
 use crate::contenders::open::{Offer, OpenRound};
-use crate::contenders::rpc::{Distant, Rpc};
+use crate::contenders::rpc::Rpc;
 use crate::device::at_site;
 use crate::device::jitter::Jitter;
 use crate::device::site::Site;
@@ -27,7 +26,7 @@ use crate::output::session::Session;
 use crate::output::table::{Column, Row, Table, thousands};
 use crate::stats::dice::Dice;
 use crate::stats::latency::Latency;
-use crate::stats::meter::{End, Quota, Round};
+use crate::stats::meter::{End, Round};
 use crate::stats::rounds::median;
 
 /// The options of the mode.
@@ -98,9 +97,6 @@ pub struct LoadPlan {
 
 impl LoadPlan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<LoadPlan, BenchError> {
         let Args { contest, length, .. } = args;
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
@@ -149,9 +145,6 @@ impl LoadPlan {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &LoadPlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -161,10 +154,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
 
 fn measure_on<S: Site>(site: &S, plan: &LoadPlan, session: &Session) -> Result<Report, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
-    let mut rpc: Box<dyn Loaded> = match site.far() {
-        Some(server) => Box::new(Distant::new(site.open()?, server, *cores, config, load, false)?),
-        None => Box::new(Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, false)?),
-    };
+    let mut rpc = Rpc::on(site, "rpc", *cores, config, load, false)?;
     let notes = site.notes().into_iter().chain(rpc.notes()).collect();
     let first = (0..(*rounds).min(FIRST_ROUNDS)).map(|_| rpc.closed(*quota));
     let first = first.collect::<Result<Vec<Round>, BenchError>>()?;
@@ -187,46 +177,6 @@ fn measure_on<S: Site>(site: &S, plan: &LoadPlan, session: &Session) -> Result<R
     })?;
     opened.retain(|point| !point.rounds.is_empty());
     Ok(report(plan, capacity, &closed, &opened, notes, jitters))
-}
-
-/// A client with its server, wherever that is.
-trait Loaded {
-    /// A round of the closed loop.
-    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError>;
-
-    /// A round of the open loop.
-    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError>;
-
-    /// What it uses.
-    fn notes(&self) -> Vec<String>;
-}
-
-impl<P: Provider> Loaded for Rpc<P> {
-    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        Rpc::closed(self, quota)
-    }
-
-    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
-        Rpc::open(self, offer)
-    }
-
-    fn notes(&self) -> Vec<String> {
-        Rpc::notes(self)
-    }
-}
-
-impl<P: Provider> Loaded for Distant<P> {
-    fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        Distant::closed(self, quota)
-    }
-
-    fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
-        Distant::open(self, offer)
-    }
-
-    fn notes(&self) -> Vec<String> {
-        Distant::notes(self)
-    }
 }
 
 /// What was measured at one rate.

@@ -25,9 +25,6 @@ pub struct Sweep {
 impl Sweep {
     /// Runs every point in every round, forwards and then backwards; `run` is told the round and the
     /// point. What a core that only spins saw before and after.
-    ///
-    /// # Errors
-    /// The first failure of a point.
     pub fn run(
         self,
         session: &Session,

@@ -29,9 +29,6 @@ pub fn format(args: &OutputArgs) -> Format {
 }
 
 /// Tries the files that are wished, before anything is measured for nothing.
-///
-/// # Errors
-/// The first that cannot be written.
 pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
     for (path, _) in files(args) {
         let was_there = path.exists();
@@ -46,9 +43,6 @@ pub fn try_files(args: &OutputArgs) -> Result<(), BenchError> {
 }
 
 /// Prints a report, and writes the files that are wished.
-///
-/// # Errors
-/// What cannot be written, or a form that the report does not have.
 pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     for (path, text) in files(args) {
         fs::write(path, text(report))

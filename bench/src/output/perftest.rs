@@ -12,9 +12,6 @@ use super::report::Report;
 use crate::error::BenchError;
 
 /// What is printed.
-///
-/// # Errors
-/// If the report has no such form: it is of a sweep, or was not timed and has no rate.
 pub fn text(report: &Report) -> Result<String, BenchError> {
     let figures = &report.figures;
     let rate = figures.iter().rfind(|figure| figure.name == "rate" && figure.at.is_none());

@@ -185,9 +185,6 @@ impl Report {
     }
 
     /// Reads a file that `--json` has written.
-    ///
-    /// # Errors
-    /// If it cannot be read, or holds something else.
     pub fn read(path: &Path) -> Result<Report, BenchError> {
         let read = |reason| BenchError::Read { path: path.to_owned(), reason };
         let text = fs::read_to_string(path).map_err(|error| read(error.to_string()))?;
@@ -195,9 +192,6 @@ impl Report {
     }
 
     /// Reads the text of such a file.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Report, String> {
         let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match whole.get("schema").and_then(Value::as_u64) {

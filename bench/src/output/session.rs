@@ -27,9 +27,6 @@ impl Session {
     }
 
     /// Says what is going to be measured, before it is.
-    ///
-    /// # Errors
-    /// If nobody reads the standard output any more.
     pub fn announce(&self, sentence: &str) -> Result<(), BenchError> {
         if self.announces { say(&format!("{sentence}\n")) } else { Ok(()) }
     }
@@ -42,9 +39,6 @@ impl Session {
 
 /// Writes to the standard output; a reader that has gone away, as `head` does, is an error and not
 /// a panic.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn say(text: &str) -> Result<(), BenchError> {
     let mut out = stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -59,9 +59,6 @@ struct Suffix {
 
 /// Judges a report by the conditions under which it fails and by what its mode says itself; `strict`
 /// if noise is a failure, too.
-///
-/// # Errors
-/// If a condition is on a figure that the report does not have, or in another unit.
 pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Verdict, BenchError> {
     let mut failures = report.failures.clone();
     for condition in fail_if {

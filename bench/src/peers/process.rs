@@ -26,9 +26,6 @@ pub struct Commands {
 }
 
 /// Runs a server and a client, and returns what the client printed.
-///
-/// # Errors
-/// If either cannot be started, fails, or takes longer than `patience`: with what it printed.
 pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<String, BenchError> {
     let who = commands.who;
     let deadline = Instant::now() + patience;
@@ -53,9 +50,6 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
 }
 
 /// A port of this host that nobody listens on at this moment.
-///
-/// # Errors
-/// If there is none.
 pub fn free_port(who: &'static str) -> Result<u16, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());

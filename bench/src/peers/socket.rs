@@ -84,10 +84,6 @@ pub struct Sockets {
 
 impl Sockets {
     /// Connects two sockets. Round trips are timed when `timed` and only one is under way.
-    ///
-    /// # Errors
-    /// If the host has no such sockets, or both sides would block with more than one under way:
-    /// each could wait for the other to read.
     pub fn new(
         kind: Kind,
         cores: CorePair,

@@ -20,9 +20,6 @@ pub trait Kind {
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
 
     /// What its client printed.
-    ///
-    /// # Errors
-    /// The line that is not as it should be.
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape>;
 
     /// How it was run, and what is weak about its figures.
@@ -97,9 +94,6 @@ pub struct Tool {
 
 impl Tool {
     /// A tool that is there and can do what is wanted.
-    ///
-    /// # Errors
-    /// What is missing, and how it is had.
     pub fn new(kind: Box<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
         if !kind.can(task.wanted) {
             let text = format!(
@@ -132,9 +126,6 @@ impl Tool {
     }
 
     /// Runs it for about as long as a round.
-    ///
-    /// # Errors
-    /// If it fails, or prints what nobody knows.
     pub fn round(&mut self, quota: Quota) -> Result<Told, BenchError> {
         let (count, time) = match quota.end {
             End::Count(count) => (count, Duration::ZERO),
@@ -180,9 +171,6 @@ pub fn absence(kind: &dyn Kind) -> Option<String> {
 }
 
 /// Bytes of a message, as options give them.
-///
-/// # Errors
-/// If it is none.
 pub fn length(text: &str) -> Result<usize, String> {
     let bytes = match text.parse::<u64>() {
         Ok(bytes) => bytes,

@@ -17,9 +17,6 @@ pub trait Contender {
     /// A short name for tables.
     fn name(&self) -> &'static str;
     /// Runs one round. What was set up before the first round is kept.
-    ///
-    /// # Errors
-    /// Whatever keeps it from a result that can be believed, wrong bytes among it.
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError>;
 
     /// What its sides had the device do so far; empty for one that has none.
@@ -167,9 +164,6 @@ impl Ratio {
 
 /// Runs `rounds` rounds of every contender, each round in the opposite order of the one before.
 /// `tick` is told the number of rounds of single contenders done so far.
-///
-/// # Errors
-/// The first failure of a contender.
 pub fn interleave<C: Contender>(
     contenders: &mut [C],
     rounds: u32,
@@ -190,9 +184,6 @@ pub fn interleave<C: Contender>(
 /// Runs one of `count` contenders after the other, each round in the opposite order of the one
 /// before, until a run is asked to end. `run` is told the round and the contender, `tick` the number
 /// of rounds of single contenders done so far.
-///
-/// # Errors
-/// The first failure of a contender.
 pub fn in_turns(
     rounds: u32,
     count: usize,

@@ -65,9 +65,6 @@ pub struct Raw<P: Provider> {
 impl<P: Provider> Raw<P> {
     /// Sets both ends up and connects them. Round trips are timed when `timed` and only one is
     /// under way; else they are counted.
-    ///
-    /// # Errors
-    /// When the provider has not enough of something, or the connection is not to be had.
     pub fn new(
         provider: &P,
         at: SocketAddr,
@@ -130,9 +127,6 @@ pub struct Ends<Q: Queues> {
 
 impl<Q: Queues> Ends<Q> {
     /// Opens queues for both, connects them and gives each its memory.
-    ///
-    /// # Errors
-    /// When the provider has not enough of something, or the connection is not to be had.
     pub fn connect<P: Provider<Queues = Q>>(
         provider: &P,
         at: SocketAddr,

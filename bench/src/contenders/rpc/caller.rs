@@ -70,9 +70,6 @@ struct Replies {
 
 impl<P: Provider> Caller<P> {
     /// A client for a load, with its connections made.
-    ///
-    /// # Errors
-    /// When data are to be placed and there is no registered buffer for them.
     pub fn new(
         mut client: Client<P>,
         peers: Vec<PeerId>,

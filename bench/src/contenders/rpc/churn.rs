@@ -15,8 +15,7 @@ use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{PeerId, Provider};
 
 use super::caller::Caller;
-use super::idle::Idling;
-use super::{PATIENCE, Rpc, device, serve};
+use super::{PATIENCE, Rpc, device};
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
 use crate::contenders::pair::{self, Stop};
 use crate::error::BenchError;
@@ -74,16 +73,13 @@ pub struct ChurnRound {
 impl<P: Provider> Rpc<P> {
     /// Keeps the window full for such a time, and then offers calls; connections come and go
     /// meanwhile if `churn` says so, and have gone at the end.
-    ///
-    /// # Errors
-    /// When a call fails, or connections do not go.
     pub fn churned(
         &mut self,
         time: Duration,
         offer: &Offer,
         churn: Option<Churn>,
     ) -> Result<ChurnRound, BenchError> {
-        let Rpc { cores, config, caller, server, address, .. } = self;
+        let Rpc { cores, config, caller, opposite, address, .. } = self;
         let (idle, to) = (config.engine().idle, *address);
         let outcome = pair::run(
             *cores,
@@ -97,7 +93,7 @@ impl<P: Provider> Rpc<P> {
                 let open = drive(&mut busy, offer, now_ns)?;
                 Ok(ChurnRound { filled, open, churned: busy.leave()? })
             },
-            move |stop| serve(server, Idling::new(idle), stop),
+            move |stop| opposite.attend(idle, stop),
         )?;
         let mut round = outcome.client;
         round.open.preempted = outcome.preempted;

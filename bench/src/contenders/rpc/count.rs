@@ -66,7 +66,7 @@ impl Counted {
 
 impl PerCall {
     /// What client and server have counted since `before`, over so many calls.
-    pub(super) fn new(before: &[Snapshot; 2], after: &[Snapshot; 2], calls: u64) -> PerCall {
+    pub(super) fn new(before: &[Snapshot], after: &[Snapshot], calls: u64) -> PerCall {
         let each = |side: usize, counter: fn(&Snapshot) -> u64| {
             let count = counter(&after[side]).saturating_sub(counter(&before[side]));
             count as f64 / calls.max(1) as f64
@@ -91,9 +91,6 @@ impl PerCall {
 }
 
 /// Makes calls one after the other in virtual time, over a fabric with the configuration's delay.
-///
-/// # Errors
-/// When the engine cannot be set up, or a call fails or does not end.
 pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchError> {
     let delay_ns = u64::try_from(config.fabric().delay.as_nanos()).unwrap_or(u64::MAX);
     let (time, step_ns) = (Arc::new(AtomicU64::new(0)), (delay_ns / 10).max(1));

@@ -9,12 +9,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
+use rpcrdma_config::section::Idle;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
 
 use crate::contenders::call::Load;
+use crate::contenders::far::Far;
 use crate::contenders::pair::{self, Stop};
 use crate::device::cores::{CorePair, pin};
+use crate::device::site::Site;
 use crate::error::BenchError;
 use crate::stats::meter::{Meter, Quota, Round};
 use crate::stats::rounds::{Contender, Spent};
@@ -33,7 +36,7 @@ mod ways;
 use caller::Caller;
 pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
 pub use count::{Counted, PerCall, count};
-pub use distant::{Answering, Distant};
+pub use distant::Answering;
 use idle::Idling;
 pub use memory::resident;
 use server::Server;
@@ -48,11 +51,11 @@ pub struct Rpc<P: Provider> {
     load: Load,
     timed: bool,
     caller: Caller<P>,
-    server: Shard<P, Server>,
-    /// Where it listens.
+    opposite: Opposite<P>,
+    /// Where the server listens.
     address: SocketAddr,
-    /// What both sides had counted before the first call.
-    before: [Snapshot; 2],
+    /// What the sides of this program had counted before the first call.
+    before: Vec<Snapshot>,
     /// By how many bytes the process grew when they connected.
     grown: u64,
     // Last, so that the control plane outlives the shards.
@@ -60,19 +63,33 @@ pub struct Rpc<P: Provider> {
 }
 
 impl<P: Provider> Rpc<P> {
-    /// Sets both up, each on its core, and connects them. Round trips are timed when `timed` and
-    /// only one is under way; else they are counted.
-    ///
-    /// # Errors
-    /// When the engine cannot be set up, or a connection is not to be had.
-    pub fn new(
+    /// A client, and a server where the site says: here, or on another host. Round trips are timed
+    /// when `timed` and only one is under way; else they are counted.
+    pub fn on<S: Site<Provider = P>>(
+        site: &S,
+        name: &'static str,
+        cores: CorePair,
+        config: &Config,
+        load: &Load,
+        timed: bool,
+    ) -> Result<Rpc<P>, BenchError> {
+        let provider = site.open()?;
+        let mut rpc = match site.far() {
+            Some(server) => Rpc::distant(provider, server, cores, config, load)?,
+            None => Rpc::new(name, provider, site.at(), cores, config, load)?,
+        };
+        rpc.timed = timed && load.window == 1;
+        Ok(rpc)
+    }
+
+    /// Sets both up, each on its core, and connects them. Calls are counted.
+    fn new(
         name: &'static str,
         provider: P,
         at: SocketAddr,
         cores: CorePair,
         config: &Config,
         load: &Load,
-        timed: bool,
     ) -> Result<Rpc<P>, BenchError> {
         let engine = Arc::new(Engine::new(provider, config.clone())?);
         let address = engine.listen(at)?;
@@ -84,7 +101,6 @@ impl<P: Provider> Rpc<P> {
         let ends = Ends { client, server, peers, cores };
         let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
         rpc.grown = memory::resident().saturating_sub(resident);
-        rpc.timed = timed && load.window == 1;
         Ok(rpc)
     }
 
@@ -100,20 +116,18 @@ impl<P: Provider> Rpc<P> {
         let config = engine.config().clone();
         let until = Instant::now() + config.fabric().delay * SETTLE_TRIPS;
         settle(&mut client, &mut server, || Instant::now() < until);
-        let before = [client.handle().stats(), server.handle().stats()];
-        let caller = Caller::new(client, peers, load)?;
-        let (load, timed, grown) = (*load, false, 0);
+        let before = vec![client.handle().stats(), server.handle().stats()];
         Ok(Rpc {
             name,
             cores,
             config,
-            load,
-            timed,
-            caller,
-            server,
+            load: *load,
+            timed: false,
+            caller: Caller::new(client, peers, load)?,
+            opposite: Opposite::Here(Box::new(server)),
             address,
             before,
-            grown,
+            grown: 0,
             _engine: engine,
         })
     }
@@ -126,27 +140,24 @@ impl<P: Provider> Rpc<P> {
 
     /// What both shards have counted of each call so far, on average.
     pub fn per_call(&self) -> PerCall {
-        let after = self.counters();
-        PerCall::new(&self.before, &after, self.caller.received())
+        PerCall::new(&self.before, &self.counters(), self.caller.received())
     }
 
     /// Makes `count` calls with both sides polled by the calling thread, in turns: software alone,
     /// no cache line travels. The window is kept full. For benches that count instructions, in
     /// `client_turn` and `server_turn`.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn on_this_thread(&mut self, count: u64) -> Result<(), BenchError> {
-        let until = self.caller.sent() + count;
-        while self.caller.received() < until {
-            client_turn(&mut self.caller, until)?;
-            server_turn(&mut self.server);
+        let Rpc { caller, opposite, .. } = self;
+        let (until, server) = (caller.sent() + count, opposite.here());
+        while caller.received() < until {
+            client_turn(caller, until)?;
+            server_turn(server);
         }
-        self.server.handler().failure()
+        server.handler().failure()
     }
 
     fn measure(&mut self, quota: Quota, timed: bool) -> Result<Round, BenchError> {
-        let Rpc { cores, config, caller, server, .. } = self;
+        let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
         let outcome = pair::run(
             *cores,
@@ -158,14 +169,18 @@ impl<P: Provider> Rpc<P> {
                     caller.window(meter, Idling::new(idle), stop)
                 }
             },
-            move |stop| serve(server, Idling::new(idle), stop),
+            move |stop| opposite.attend(idle, stop),
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
     }
 
-    /// What both shards have counted so far, the client's first.
-    pub fn counters(&self) -> [Snapshot; 2] {
-        [self.caller.counters(), self.server.handle().stats()]
+    /// What the shards of this program have counted so far, the client's first.
+    pub fn counters(&self) -> Vec<Snapshot> {
+        let server = match &self.opposite {
+            Opposite::Here(server) => Some(server.handle().stats()),
+            Opposite::There(_) => None,
+        };
+        [self.caller.counters()].into_iter().chain(server).collect()
     }
 
     /// What is not at home in the pools of both shards: slots, messages, segments, buffers, windows;
@@ -179,7 +194,7 @@ impl<P: Provider> Rpc<P> {
             let lent = lent.into_iter().map(|one| one.total.saturating_sub(one.home));
             held.chain(lent).sum::<usize>() + audit.receives.saturating_sub(receives)
         };
-        (out(self.caller.audit()) + out(self.server.audit())) as u64
+        (out(self.caller.audit()) + out(self.opposite.here().audit())) as u64
     }
 
     /// Calls that have ended since the connections were made.
@@ -189,16 +204,13 @@ impl<P: Provider> Rpc<P> {
 
     /// As [`Rpc::closed`], with `around` called on the thread of each side, `client` and `server`,
     /// to run its part of the round, and to count whatever it does meanwhile.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn counted<T: Send>(
         &mut self,
         quota: Quota,
         around: impl Fn(&'static str, &mut dyn FnMut()) -> T + Sync,
     ) -> Result<(Round, [T; 2]), BenchError> {
-        let Rpc { cores, config, caller, server, .. } = self;
-        let idle = config.engine().idle;
+        let Rpc { cores, config, caller, opposite, .. } = self;
+        let (idle, server) = (config.engine().idle, opposite.here());
         let around = &around;
         let outcome = pair::run(
             *cores,
@@ -229,19 +241,26 @@ impl<P: Provider> Rpc<P> {
 
     /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
-        let structure = self.config.recv_structure();
-        let idle = self.config.engine().idle.policy;
-        let mut notes = vec![format!(
-            "{}: {} connection(s), {} Receives of {} + {} bytes, {} send slots, idle policy {idle:?}",
-            self.name,
-            self.load.connections,
-            self.config.receive().buffers.value(),
-            structure.leading_len(),
-            structure.total_len() - structure.leading_len(),
-            self.config.send().slots.value(),
-        )];
-        notes.push(format!("{}: {}", self.name, self.server.handle().obtained()));
-        notes
+        let (name, config, structure) = (self.name, &self.config, self.config.recv_structure());
+        let (leading, whole) = (structure.leading_len(), structure.total_len());
+        let receives = format!(
+            "{} Receives of {leading} + {} bytes, {} send slots",
+            config.receive().buffers.value(),
+            whole - leading,
+            config.send().slots.value(),
+        );
+        let (connections, idle) = (self.load.connections, config.engine().idle.policy);
+        match &self.opposite {
+            Opposite::Here(server) => vec![
+                format!("{name}: {connections} connection(s), {receives}, idle policy {idle:?}"),
+                format!("{name}: {}", server.handle().obtained()),
+            ],
+            Opposite::There(_) => vec![
+                format!("{name}: the server is at {}, set up as this client is", self.address),
+                format!("{name}: {receives} on each side"),
+                format!("{name}: {}", self.caller.obtained()),
+            ],
+        }
     }
 }
 
@@ -255,17 +274,42 @@ impl<P: Provider> Contender for Rpc<P> {
     }
 
     fn spent(&self) -> Vec<Spent> {
-        let after = self.counters();
-        let spent = |side: usize| {
-            let (before, after) = (&self.before[side], &after[side]);
+        let sides = self.before.iter().zip(self.counters()).zip(["client", "server"]);
+        let spent = |((before, after), side): ((&Snapshot, Snapshot), &'static str)| {
             let spent = [
                 after.doorbells - before.doorbells,
                 after.sent - before.sent,
                 after.completions - before.completions,
             ];
-            Spent::new(self.name, ["client", "server"][side], spent, self.caller.received())
+            Spent::new(self.name, side, spent, self.caller.received())
         };
-        vec![spent(0), spent(1)]
+        sides.map(spent).collect()
+    }
+}
+
+/// The other end of the client.
+enum Opposite<P: Provider> {
+    /// A server of this program.
+    Here(Box<Shard<P, Server>>),
+    /// A server on another host.
+    There(Far),
+}
+
+impl<P: Provider> Opposite<P> {
+    /// Serves for the length of a round, or watches whether that is done elsewhere.
+    fn attend(&mut self, idle: Idle, stop: &Stop) -> Result<(), BenchError> {
+        match self {
+            Opposite::Here(server) => serve(server, Idling::new(idle), stop),
+            Opposite::There(far) => far.watch(stop),
+        }
+    }
+
+    /// The server of this program.
+    fn here(&mut self) -> &mut Shard<P, Server> {
+        match self {
+            Opposite::Here(server) => server,
+            Opposite::There(_) => panic!("a mode of both ends refuses --connect"),
+        }
     }
 }
 
@@ -408,6 +452,7 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
+    use crate::device::site::Fabrics;
     use crate::modes::contest::{Contest, Plan};
     use crate::stats::meter::End;
 
@@ -418,16 +463,13 @@ mod tests {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };
-        let at = "127.0.0.1:0".parse().expect("an address");
-        let (config, load) = (&plan.config, &plan.load);
-        let timed = plan.is_timed();
-        let fabric = Fabric::from_config(config).expect("a fabric");
-        let rpc = Rpc::new("rpc", fabric, at, plan.cores, config, load, timed);
+        let (config, site) = (&plan.config, Fabrics::new(&plan.config));
+        let rpc = Rpc::on(&site, "rpc", plan.cores, config, &plan.load, plan.is_timed());
         let mut rpc = rpc.expect("the engine has room");
         spoil(&mut rpc);
         let quota = Quota { warm_up: 3, end: End::Count(600) };
         let rounds = (0..2).map(|_| rpc.round(quota)).collect::<Result<Vec<_>, _>>();
-        let stats = rpc.server.handle().stats();
+        let stats = rpc.opposite.here().handle().stats();
         Some(Outcome { rounds, calls: stats.calls_in, sent: stats.sent, plan })
     }
 
@@ -523,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_server_with_other_data_is_found_out() {
-        let spoil = |rpc: &mut Rpc<Fabric>| rpc.server.handler().spoil_file();
+        let spoil = |rpc: &mut Rpc<Fabric>| rpc.opposite.here().handler().spoil_file();
         let Some(outcome) = calls("lat --op read --touch all", spoil) else { return };
         assert!(matches!(outcome.rounds, Err(BenchError::WrongBytes { .. })));
     }

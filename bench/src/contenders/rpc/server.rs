@@ -45,9 +45,6 @@ impl Server {
     }
 
     /// Fills a registered buffer with what is read.
-    ///
-    /// # Errors
-    /// When there is none that is long enough.
     pub fn serve_from(&mut self, bulk: Option<Loan>) -> Result<(), BenchError> {
         self.registered = Some(filled(bulk, &self.file)?);
         Ok(())
@@ -62,9 +59,6 @@ impl Server {
     }
 
     /// What went wrong, once.
-    ///
-    /// # Errors
-    /// The first call that could not be answered as it should have been.
     pub fn failure(&mut self) -> Result<(), BenchError> {
         let number = self.answered;
         self.failure.take().map_or(Ok(()), |detail| {

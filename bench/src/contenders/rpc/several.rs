@@ -17,9 +17,6 @@ use crate::stats::meter::{Quota, Round};
 impl<P: Provider> Rpc<P> {
     /// One engine with a shard and a client for each pair of cores. Each client has a connection to
     /// a shard of its own.
-    ///
-    /// # Errors
-    /// When the engine cannot be set up, or two clients get to the same shard.
     pub fn several(
         name: &'static str,
         provider: P,
@@ -61,9 +58,6 @@ impl<P: Provider> Rpc<P> {
 }
 
 /// Runs a round of all of them at the same time, each with its window full.
-///
-/// # Errors
-/// The first failure of any.
 ///
 /// # Panics
 /// If one of the threads panics.
@@ -129,9 +123,10 @@ mod tests {
         let quota = Quota { warm_up: 0, end: End::Count(50) };
         let rounds = together(&mut all, quota).expect("every call ends");
         assert!(rounds.iter().all(|round| round.completed >= 50), "{rounds:?}");
-        for rpc in &all {
-            assert_eq!(rpc.server.handle().connections(), 1);
-            assert!(rpc.server.handle().stats().calls_in >= 50);
+        for rpc in &mut all {
+            let server = rpc.opposite.here().handle();
+            assert_eq!(server.connections(), 1);
+            assert!(server.stats().calls_in >= 50);
         }
     }
 }

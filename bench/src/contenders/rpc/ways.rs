@@ -6,9 +6,9 @@ use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Rpc;
 use super::caller::Caller;
 use super::idle::Idling;
-use super::{Rpc, serve};
 use crate::contenders::open::{Offer, OpenRound, System, drive};
 use crate::contenders::pair::{self, Stop};
 use crate::error::BenchError;
@@ -44,48 +44,36 @@ pub struct PausedRound {
 
 impl<P: Provider> Rpc<P> {
     /// Keeps the window full for one round and counts: what it can do at most.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn closed(&mut self, quota: Quota) -> Result<Round, BenchError> {
         self.measure(quota, false)
     }
 
     /// Times calls one after the other for one round, whatever the window.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn one_by_one(&mut self, quota: Quota) -> Result<Round, BenchError> {
         self.measure(quota, true)
     }
 
     /// Offers calls for one round, whether or not others have come back, up to the window.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn open(&mut self, offer: &Offer) -> Result<OpenRound, BenchError> {
-        let Rpc { cores, config, caller, server, .. } = self;
+        let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
         let outcome = pair::run(
             *cores,
             move |stop| offered(caller, offer, stop),
-            move |stop| serve(server, Idling::new(idle), stop),
+            move |stop| opposite.attend(idle, stop),
         )?;
         Ok(OpenRound { preempted: outcome.preempted, ..outcome.client })
     }
 
     /// Makes calls with pauses before them for one round, both threads idle as the configuration
     /// says.
-    ///
-    /// # Errors
-    /// When a call fails.
     pub fn paused(&mut self, pauses: &Pauses) -> Result<PausedRound, BenchError> {
-        let Rpc { cores, config, caller, server, .. } = self;
+        let Rpc { cores, config, caller, opposite, .. } = self;
         let idle = config.engine().idle;
         let outcome = pair::run(
             *cores,
             move |stop| with_cpu(|| caller.paused(pauses, Idling::new(idle), stop)),
-            move |stop| with_cpu(|| serve(server, Idling::new(idle), stop)),
+            move |stop| with_cpu(|| opposite.attend(idle, stop)),
         )?;
         let ((round, client_cpu), ((), server_cpu)) = (outcome.client, outcome.server);
         let cpu = [client_cpu, server_cpu];
@@ -94,7 +82,7 @@ impl<P: Provider> Rpc<P> {
 }
 
 /// Offers calls on the calling thread.
-pub(super) fn offered<P: Provider>(
+fn offered<P: Provider>(
     caller: &mut Caller<P>,
     offer: &Offer,
     stop: &Stop,

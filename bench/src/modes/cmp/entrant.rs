@@ -69,9 +69,6 @@ impl Entrant {
     }
 
     /// Runs one round.
-    ///
-    /// # Errors
-    /// Whatever keeps it from a result that can be believed.
     pub fn round(&mut self, quota: Quota) -> Result<(), BenchError> {
         match &mut self.runner {
             Runner::Ours { contender, rounds, .. } => rounds.push(contender.round(quota)?),

@@ -67,9 +67,6 @@ pub struct Args {
 }
 
 /// Compares.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let LineUp { sides, absent } = LineUp::new(&args.sides)?;
     let example = example(&sides)?;

@@ -60,9 +60,6 @@ pub struct Ours {
 
 impl Side {
     /// Reads a side: a mode with its options, a file, or the name of a peer with its options.
-    ///
-    /// # Errors
-    /// If it is none of these.
     pub fn parse(asked: &str) -> Result<Side, BenchError> {
         let asked = asked.trim();
         let mut words = asked.split_whitespace();
@@ -114,9 +111,6 @@ impl Side {
     }
 
     /// Sets it up. A peer does what `example` does.
-    ///
-    /// # Errors
-    /// If it is not to be had.
     pub fn enter(
         &self,
         label: String,
@@ -176,9 +170,6 @@ impl What {
 
 impl Ours {
     /// The round trip of an RPC: what peers are compared with if nobody says otherwise.
-    ///
-    /// # Errors
-    /// If this machine has no two cores.
     pub fn usual() -> Result<Ours, BenchError> {
         ours("lat")
     }

@@ -113,9 +113,6 @@ impl<'a> PlanArgs<'a> {
 
 impl Contest {
     /// Reads a contest: its name and its options.
-    ///
-    /// # Errors
-    /// What is wrong with them.
     pub fn parse(text: &str) -> Result<Contest, clap::Error> {
         let words = ["rpcrdma-bench"].into_iter().chain(text.split_whitespace());
         Alone::try_parse_from(words).map(|alone| alone.contest)
@@ -147,9 +144,6 @@ impl Contest {
     }
 
     /// The options with every default filled in.
-    ///
-    /// # Errors
-    /// When options contradict each other.
     pub fn plan(&self) -> Result<Plan, BenchError> {
         let kind = match self {
             Contest::Floor(_) => Kind::Floor,

@@ -13,13 +13,11 @@ pub use args::{Args, Contest, ContestArgs, LatArgs, PlanArgs};
 pub use plan::{Kind, Plan, SECONDS, Settings, WARM_UP, settings_of};
 pub use report::{ContenderReport, RoundReport};
 
-use std::net::SocketAddr;
-
 use crate::args::DeviceArgs;
 use crate::contenders::call::Load;
 use crate::contenders::floor::Floor;
 use crate::contenders::raw::{Posting, Raw};
-use crate::contenders::rpc::{Distant, Rpc};
+use crate::contenders::rpc::Rpc;
 use crate::contenders::stat::Stat;
 use crate::device::at_site;
 use crate::device::site::Site;
@@ -29,9 +27,6 @@ use crate::output::session::Session;
 use crate::stats::rounds::{Contender, Series};
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchError> {
     let plan = &contest.plan()?;
     session.announce(&plan.sentence())?;
@@ -52,9 +47,6 @@ fn measure_on<S: Site>(site: &S, plan: &Plan, session: &Session) -> Result<Repor
 }
 
 /// The contender that a contest is about, without those it is measured against, and what it uses.
-///
-/// # Errors
-/// If it is not to be had.
 pub fn alone(
     plan: &Plan,
     device: &DeviceArgs,
@@ -73,10 +65,7 @@ fn alone_on<S: Site>(
     match plan.kind {
         Kind::Floor => field.add_floor(plan),
         Kind::Raw => field.add_raw(plan, plan.postings[0], site)?,
-        Kind::Lat | Kind::Rate | Kind::Bw => match site.far() {
-            Some(server) => field.add_distant(plan, server, site)?,
-            None => field.add_rpc("rpc", plan, &plan.load, site)?,
-        },
+        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, site)?,
     }
     let Field { mut contenders, notes } = field;
     Ok((contenders.pop().expect("one was added above"), notes))
@@ -90,10 +79,10 @@ struct Field {
 
 fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
-    if let Some(server) = site.far() {
+    if site.far().is_some() {
         // Its other end is not in this program: neither has the floor one, nor raw.
         field.notes.extend(site.notes());
-        field.add_distant(plan, server, site)?;
+        field.add_rpc("rpc", plan, &plan.load, site)?;
         return Ok(field);
     }
     if plan.load.shape.data_len() > LONG {
@@ -140,19 +129,6 @@ impl Field {
         Ok(())
     }
 
-    fn add_distant<S: Site>(
-        &mut self,
-        plan: &Plan,
-        server: SocketAddr,
-        site: &S,
-    ) -> Result<(), BenchError> {
-        let Plan { cores, config, load, .. } = plan;
-        let rpc = Distant::new(site.open()?, server, *cores, config, load, plan.is_timed())?;
-        self.notes.extend(rpc.notes());
-        self.contenders.push(Box::new(rpc));
-        Ok(())
-    }
-
     fn add_rpc<S: Site>(
         &mut self,
         name: &'static str,
@@ -160,8 +136,8 @@ impl Field {
         load: &Load,
         site: &S,
     ) -> Result<(), BenchError> {
-        let (cores, timed) = (plan.cores, plan.is_timed());
-        let rpc = Rpc::new(name, site.open()?, site.at(), cores, &plan.config, load, timed)?;
+        let Plan { cores, config, .. } = plan;
+        let rpc = Rpc::on(site, name, *cores, config, load, plan.is_timed())?;
         self.notes.extend(rpc.notes());
         self.contenders.push(Box::new(rpc));
         Ok(())

@@ -69,10 +69,6 @@ impl Kind {
 
 impl Plan {
     /// Fills in the defaults of the mode.
-    ///
-    /// # Errors
-    /// When options contradict each other, the configuration is not to be had, or the machine does
-    /// not have the cores.
     pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
         let PlanArgs { contest, length, .. } = args;
         contest.device.check()?;
@@ -148,9 +144,6 @@ impl Plan {
     }
 
     /// A plan of a mode that measures many calls under way, for rounds of such a length.
-    ///
-    /// # Errors
-    /// When options contradict each other, or the machine does not have the cores.
     pub fn of_rate(
         contest: &ContestArgs,
         length: &LengthArgs,

@@ -27,9 +27,6 @@ pub enum Place {
 }
 
 /// Runs a program under strace and counts the system calls between the marks of each side.
-///
-/// # Errors
-/// Why they could not be counted, for people.
 pub fn count<const N: usize>(
     program: &Path,
     args: &[String],

@@ -8,9 +8,6 @@ use std::path::Path;
 
 /// How many of the executed instructions were locked: addresses of the program's file, and how
 /// often each was executed.
-///
-/// # Errors
-/// Why that cannot be known, for people.
 pub fn count(program: &Path, executed: &[(u64, u64)]) -> Result<u64, String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Err("known on x86_64 only".into());

@@ -72,9 +72,6 @@ pub enum Inside {
 }
 
 /// Counts.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let length = LengthArgs {
         seconds: None,
@@ -98,8 +95,7 @@ fn measure_on<S: Site>(
     // Nobody looks at the jitter of a part that another program watches.
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
-    let mut rpc =
-        Rpc::new("rpc", site.open()?, site.at(), plan.cores, &plan.config, &plan.load, false)?;
+    let mut rpc = Rpc::on(site, "rpc", plan.cores, &plan.config, &plan.load, false)?;
     let sides = match args.inside {
         Some(Inside::Strace) => under_strace(&mut rpc, args)?,
         Some(Inside::Callgrind) => under_callgrind(&mut rpc, args)?,

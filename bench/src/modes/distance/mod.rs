@@ -14,7 +14,6 @@
 mod report;
 mod way;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rpcrdma_engine::Fabric;
@@ -24,6 +23,7 @@ use crate::contenders::call::Shape;
 use crate::contenders::rpc::{self, PerCall, Rpc};
 use crate::device::cores::CorePair;
 use crate::device::jitter::{self, PROBE_TIME};
+use crate::device::site::Fabrics;
 use crate::error::BenchError;
 use crate::output::report::Report;
 use crate::output::session::Session;
@@ -78,9 +78,6 @@ pub struct Plan {
 
 impl Plan {
     /// Fills in the defaults.
-    ///
-    /// # Errors
-    /// When options contradict the mode, or the machine does not have the cores.
     pub fn new(args: &Args) -> Result<Plan, BenchError> {
         if matches!(args.op, Some(Op::Null | Op::Echo)) || args.size == Some(0) {
             let text = "distance carries reads and writes: calls whose data go one way";
@@ -140,9 +137,6 @@ impl Plan {
 }
 
 /// Measures every way, and counts the round trips of each.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &Plan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -222,9 +216,8 @@ fn contender(
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
     let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
-    let fabric = Fabric::from_config(&config)?;
-    let at = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    Rpc::new(way.name(), fabric, at, plan.cores, &config, &way.load(shape, plan.touch), true)
+    let (site, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
+    Rpc::on(&site, way.name(), plan.cores, &config, &load, true)
 }
 
 /// The data went the way that the name says: what was meant to be compared was compared.

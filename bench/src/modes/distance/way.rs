@@ -68,9 +68,6 @@ impl Way {
     }
 
     /// The engine for calls with data of such a length, over such a distance.
-    ///
-    /// # Errors
-    /// When the data are longer than can be configured.
     pub fn config(
         self,
         data_len: usize,

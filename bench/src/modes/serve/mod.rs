@@ -53,9 +53,6 @@ pub struct Args {
 }
 
 /// Serves until it is asked to end.
-///
-/// # Errors
-/// If there is no device, or the port is taken.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     if args.device.provider == Over::Fabric {
         return Err(BenchError::Usage(NO_FABRIC.into()));

@@ -8,7 +8,7 @@ use super::*;
 use crate::args::{Op, Over, Placement, Touch};
 use crate::contenders::call::{Load, Shape};
 use crate::contenders::far::Far;
-use crate::contenders::rpc::Distant;
+use crate::contenders::rpc::Rpc;
 use crate::settings::{self, Need};
 use crate::stats::meter::{End, Quota};
 use crate::stats::rounds::Contender;
@@ -35,6 +35,29 @@ impl Port {
         let here = Here { at: Ipv4Addr::LOCALHOST.into(), core, own: &own };
         let (stream, from) = next_client(&self.listener).expect("a socket").expect("a client");
         here.serve(fabric.clone(), &self.listener, stream, from)
+    }
+}
+
+/// A fabric on which a server is asked to answer there.
+struct Elsewhere<'a>(&'a Fabric, SocketAddr);
+
+impl Site for Elsewhere<'_> {
+    type Provider = Fabric;
+
+    fn open(&self) -> Result<Fabric, BenchError> {
+        Ok(self.0.clone())
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.1
+    }
+
+    fn far(&self) -> Option<SocketAddr> {
+        Some(self.1)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -66,8 +89,14 @@ fn a_client_elsewhere_is_answered_with_whatever_it_calls() {
         let load = load(op, len, placement, window);
         let served = thread::scope(|scope| {
             let server = scope.spawn(|| port.serve_one(&fabric, cores.server));
-            let client =
-                Distant::new(fabric.clone(), port.at, cores, &config_for(&load), &load, true);
+            let client = Rpc::on(
+                &Elsewhere(&fabric, port.at),
+                "rpc",
+                cores,
+                &config_for(&load),
+                &load,
+                true,
+            );
             let mut client = client.expect("the server does what it is asked");
             let quota = Quota { warm_up: 5, end: End::Count(100) };
             for _ in 0..2 {

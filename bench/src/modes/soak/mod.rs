@@ -52,9 +52,6 @@ pub struct Args {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let interval = interval(args.time, args.interval)?;
     let length = LengthArgs { seconds: None, iterations: None, warm_up: Some(0), rounds: 1 };
@@ -86,7 +83,7 @@ fn soak<S: Site>(
 ) -> Result<Soaked, BenchError> {
     let Plan { cores, config, load, .. } = plan;
     let timed = load.window == 1;
-    let mut rpc = Rpc::new("rpc", site.open()?, site.at(), *cores, config, load, timed)?;
+    let mut rpc = Rpc::on(site, "rpc", *cores, config, load, timed)?;
     let notes = site.notes().into_iter().chain(rpc.notes()).collect();
     let before = jitter::probe(*cores, PROBE_TIME)?;
     let looks = looks(time, interval);

@@ -116,9 +116,6 @@ impl Args {
 }
 
 /// Measures.
-///
-/// # Errors
-/// Whatever keeps the run from a result that can be believed.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.check()?;
     let cores = CorePair::choose(args.cores.cores)?;

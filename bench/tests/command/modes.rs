@@ -1,36 +1,8 @@
-//! The modes `load`, `idle`, `conns`, `cores` and `churn` as a person types them: short runs, and what comes of them.
-
-use std::process::{Command, Output};
+//! The modes beside the contests: short runs, and what comes of them.
 
 use serde_json::Value;
 
-fn bench(options: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
-        .args(options.split_whitespace())
-        .output()
-        .expect("the program was built for this test")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("the program prints text")
-}
-
-/// A short run's standard output; `None` on a machine with one core, which the program refuses.
-fn good(options: &str) -> Option<String> {
-    let output = bench(options);
-    let errors = text(&output.stderr);
-    if errors.contains("two threads that spin need two") {
-        return None;
-    }
-    assert!(output.status.success(), "{options}: {errors}");
-    assert_eq!(errors, "", "nothing of the progress goes into a pipe");
-    Some(text(&output.stdout))
-}
-
-fn json(options: &str) -> Option<Value> {
-    let json = good(&format!("{options} --json -"))?;
-    Some(serde_json::from_str(&json).expect("nothing but JSON"))
-}
+use crate::{good, has, json};
 
 /// The figure of such a name, at such a value of its axis if it has one.
 fn figure(json: &Value, of: &str, at: Option<f64>, name: &str) -> Value {
@@ -49,9 +21,7 @@ fn value(json: &Value, of: &str, at: Option<f64>, name: &str) -> f64 {
 fn a_load_is_offered_at_shares_of_the_capacity() {
     let Some(table) = good("load -n 600 -r 2 --warm-up 10") else { return };
     assert!(table.starts_with("load: echo of 64 bytes, poisson arrivals at 10 rates"), "{table}");
-    for part in ["closed loop", "from due, us", "backlog max", "late p50", "\n10 %", "\n95 %"] {
-        assert!(table.contains(part), "no {part} in\n{table}");
-    }
+    has(&table, &["closed loop", "from due, us", "backlog max", "late p50", "\n10 %", "\n95 %"]);
 }
 
 #[test]
@@ -159,26 +129,63 @@ fn connections_come_and_go_beside_a_load() {
 }
 
 #[test]
-fn options_that_make_no_sense_end_with_a_reason() {
-    for (options, reason) in [
-        ("load --load 0", "a share of the capacity"),
-        ("load --rate fast", "calls per second"),
-        ("load --arrivals sometimes", "sometimes"),
-        ("idle --pause 11s", "1µs to 10s"),
-        ("cores --shards 1024", "need 2048 cores"),
-        ("cores -k 3", "--connections"),
-        ("churn -n 5", "--seconds"),
-        ("churn --churn 0", "calls per second"),
-        ("conns --counts 0", "0 is not in 1..=4096"),
-        ("conns --address 127.0.0.1", "--provider verbs"),
-        ("idle --device rxe0", "--provider verbs"),
+fn what_an_rpc_costs_is_counted_by_whoever_is_there() {
+    let Some(table) = good("cost -n 500 --warm-up 100") else { return };
+    assert!(table.starts_with("cost: echo of 64 bytes, window 32, 500 calls counted"), "{table}");
+    let figure = |name: &str| {
+        let row = table.lines().find(|line| line.starts_with(name));
+        let row = row.unwrap_or_else(|| panic!("no {name} in\n{table}"));
+        let words: Vec<&str> = row[name.len()..].split_whitespace().take(2).collect();
+        words.iter().map(|word| word.parse::<f64>()).collect::<Result<Vec<_>, _>>()
+    };
+    assert_eq!(figure("sends "), Ok(vec![1.0, 1.0]));
+    // The thread's own handful of them for the round, and none for a call.
+    let allocations = figure("allocations ").expect("always counted");
+    assert!(allocations.iter().all(|each| *each < 0.2), "{table}");
+    match figure("instructions ") {
+        Ok(sides) => assert!(sides.iter().all(|each| *each > 100.0), "{table}"),
+        Err(_) => assert!(table.contains("valgrind is missing"), "{table}"),
+    }
+    match figure("system calls ") {
+        Ok(sides) => assert!(sides.iter().all(|each| *each < 0.2), "{table}"),
+        Err(_) => assert!(table.contains("strace"), "{table}"),
+    }
+}
+
+#[test]
+fn a_soak_tells_what_rises_in_time() {
+    let Some(table) = good("soak -t 1s --interval 50ms") else { return };
+    assert!(table.starts_with("soak: echo of 64 bytes, window 1, 1 s"), "{table}");
+    has(&table, &["looked at 20 times", "memory ", "descriptors ", "out ", "p99 ", "at least"]);
+    assert!(!table.contains("leak: descriptors") && !table.contains("leak: out"), "{table}");
+}
+
+#[test]
+fn a_soak_that_is_too_short_for_a_trend_says_so() {
+    let Some(table) = good("soak -t 100ms --interval 50ms -w 8 --judge") else { return };
+    assert!(table.contains("too short") && table.contains("looked at 2 times"), "{table}");
+    assert!(!table.contains("p99 "), "calls of a window are counted, not timed\n{table}");
+}
+
+#[test]
+fn starving_shows_three_ways_to_be_slow_and_loses_nothing() {
+    let Some(table) = good("starve -t 0.2 -r 2 --slow 0.01 --slow-time 100us") else { return };
+    assert!(table.contains("want 512 calls under way, the server grants 128"), "{table}");
+    has(&table, &["even ", "tickets / even, rate", "blocking / even, rate", "waited for a credit"]);
+    assert!(table.contains("message without a Receive: 0"), "{table}");
+}
+
+#[test]
+fn starving_names_every_figure_for_programs() {
+    let Some(json) = json("starve -t 0.1 -r 2") else { return };
+    let figures = json["figures"].as_array().expect("a list");
+    for (of, name) in [
+        ("tickets/even", "ratio.rate"),
+        ("tickets", "stall.max"),
+        ("tickets", "recovery.longest"),
+        ("even", "lost"),
+        ("all", "connections_lost"),
     ] {
-        let output = bench(options);
-        let errors = text(&output.stderr);
-        if errors.contains("two threads that spin need two") {
-            continue;
-        }
-        assert!(!output.status.success(), "{options}: {errors}");
-        assert!(errors.contains(reason), "{options}: {errors}");
+        assert!(figures.iter().any(|one| one["of"] == of && one["name"] == name), "{of}.{name}");
     }
 }

@@ -1,12 +1,13 @@
 //! Every key of the JSON and every figure of each mode, by name: `keys.txt` says which there must be.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use serde_json::Value;
 
+use crate::json;
+
 /// A command in brackets, and below it what its JSON has.
-const KEYS: &str = include_str!("keys.txt");
+const KEYS: &str = include_str!("../keys.txt");
 
 #[test]
 fn no_key_and_no_figure_of_a_mode_is_lost() {
@@ -22,21 +23,6 @@ fn no_key_and_no_figure_of_a_mode_is_lost() {
             found.difference(&expected).filter(|key| !is_of_host(key)).collect();
         assert!(more.is_empty(), "{options}: write them down in keys.txt: {more:#?}");
     }
-}
-
-/// What a run prints; `None` on a machine with one core, which the program refuses.
-fn json(options: &str) -> Option<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
-        .args(options.split_whitespace())
-        .args(["--json", "-"])
-        .output()
-        .expect("the program was built for this test");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if errors.contains("two threads that spin need two") {
-        return None;
-    }
-    assert!(output.status.success(), "{options}: {errors}");
-    Some(serde_json::from_slice(&output.stdout).expect("nothing but JSON"))
 }
 
 /// Paths of all keys, and the names of all figures, distributions and curves.

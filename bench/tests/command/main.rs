@@ -1,0 +1,69 @@
+//! The command as a person types it: what it prints, where, and how it ends.
+
+mod cmp;
+mod contests;
+mod keys;
+mod modes;
+mod outputs;
+mod verdicts;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs the program with these options.
+fn bench(options: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(options.split_whitespace())
+        .output()
+        .expect("the program was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program prints text")
+}
+
+/// What it says of why it ends; `None` on a machine with one core, which it refuses.
+fn errors(output: &Output) -> Option<String> {
+    let errors = text(&output.stderr);
+    (!errors.contains("two threads that spin need two")).then_some(errors)
+}
+
+/// The standard output of a run that ends well and says nothing else; `None` on a machine with one
+/// core.
+fn good(options: &str) -> Option<String> {
+    let output = bench(options);
+    let errors = errors(&output)?;
+    assert!(output.status.success(), "{options}: {errors}");
+    assert_eq!(errors, "", "nothing of the progress goes into a pipe");
+    Some(text(&output.stdout))
+}
+
+/// The same of a short run.
+fn short(options: &str) -> Option<String> {
+    good(&format!("{options} -n 300 -r 2 --warm-up 10"))
+}
+
+/// The JSON of a run.
+fn json(options: &str) -> Option<Value> {
+    let json = good(&format!("{options} --json -"))?;
+    Some(serde_json::from_str(&json).expect("nothing but JSON"))
+}
+
+/// The JSON of a short run.
+fn short_json(options: &str) -> Option<Value> {
+    json(&format!("{options} -n 300 -r 2 --warm-up 10"))
+}
+
+/// The output has all of these parts.
+fn has(table: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+}
+
+/// A file for one test.
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("rpcrdma-bench-{}-{name}", std::process::id()))
+}
