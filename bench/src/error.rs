@@ -1,5 +1,6 @@
 //! Why a benchmark could not be run.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -90,4 +91,12 @@ pub enum BenchError {
         /// Why not.
         source: io::Error,
     },
+}
+
+impl BenchError {
+    /// The device of a contender, or the memory for it, failed so.
+    #[cold]
+    pub fn device(who: &'static str, what: impl fmt::Display) -> BenchError {
+        BenchError::Device { who, what: what.to_string() }
+    }
 }

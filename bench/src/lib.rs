@@ -1,9 +1,10 @@
 //! The parts of `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor.
 //!
 //! ```text
-//!   args ──▶ contest: floor, raw, lat, rate, bw ──▶ rounds (interleaved) ──┬▶ outcome ──▶ output
-//!     └────▶ distance: explicit RDMA beside Sends, at several delays ──────┘
-//!                         └ pair: two pinned threads; meter: warm-up, samples, enough
+//!   cli ──▶ modes ──▶ contenders (floor, raw verbs, RPC, …), peers, check
+//!             │           └ pair: two pinned threads; meter: warm-up, samples, enough
+//!             ├──▶ stats: rounds in turns, histograms, bootstrap
+//!             └──▶ output: one report ──▶ text, JSON, CSV, HTML, conditions
 //! ```
 //! Made for the command and for the criterion benches beside it, and for nobody else.
 

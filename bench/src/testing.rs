@@ -2,7 +2,10 @@
 
 use clap::Parser;
 
+use crate::device::jitter::Jitter;
 use crate::error::BenchError;
+use crate::stats::latency::Latency;
+use crate::stats::meter::Round;
 
 /// The options of a mode as a command of their own.
 #[derive(Parser)]
@@ -20,8 +23,35 @@ pub(crate) fn parsed<A: clap::Args>(options: &str) -> A {
     args
 }
 
+/// A core that was not disturbed.
+pub(crate) const QUIET: Jitter =
+    Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
+
+/// A round of so many calls in a second, each of which took so long if it was timed.
+pub(crate) fn round(completed: u64, times_ns: &[u64]) -> Round {
+    let latency = Latency::of(times_ns.iter().copied());
+    Round { latency, completed, elapsed_ns: 1_000_000_000, preempted: 0 }
+}
+
+/// Whether the options are refused, or the machine has one core, which refuses everything.
+pub(crate) fn is_refused<A: clap::Args, P>(
+    options: &str,
+    new: impl FnOnce(&A) -> Result<P, BenchError>,
+) -> bool {
+    plan_of(options, new).is_none_or(|plan| matches!(plan, Err(BenchError::Usage(_))))
+}
+
+/// The plan that `new` makes of the options, which fit together; `None` on a machine with one core.
+pub(crate) fn good_plan<A: clap::Args, P>(
+    options: &str,
+    new: impl FnOnce(&A) -> Result<P, BenchError>,
+) -> Option<P> {
+    let plan = plan_of(options, new)?;
+    Some(plan.unwrap_or_else(|error| panic!("{options}: {error}")))
+}
+
 /// The plan that `new` makes of the options; `None` on a machine with one core, which has none.
-pub(crate) fn plan_of<A: clap::Args, P>(
+fn plan_of<A: clap::Args, P>(
     options: &str,
     new: impl FnOnce(&A) -> Result<P, BenchError>,
 ) -> Option<Result<P, BenchError>> {

@@ -1,39 +1,16 @@
 //! The generator of the open loop allocates nothing while it runs, however many calls are due or
 //! wait.
-#![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
 
-use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 use std::time::Duration;
 
+use rpcrdma_bench::alloc::{Counting, count};
 use rpcrdma_bench::contenders::arrivals::Law;
 use rpcrdma_bench::contenders::open::{Offer, OpenRound, System, drive};
 use rpcrdma_bench::error::BenchError;
 
-/// Counts the allocations of each thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the allocator of the system.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller owes the same.
-        unsafe { Heap.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller owes the same.
-        unsafe { Heap.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static GLOBAL: Counting = Counting;
+static ALLOCATOR: Counting = Counting;
 
 /// Answers each call in the poll after next, and none while it is told to stall.
 struct Server<'a> {
@@ -67,9 +44,8 @@ fn round(count_max: u64, stalls: std::ops::Range<u64>) -> (OpenRound, u64) {
     let mut server = Server { time: &time, under_way: [None; 4], stalls };
     let (warm_up, time_max) = (Duration::ZERO, Duration::from_secs(10));
     let offer = Offer { law: Law::Poisson, rate: 1e6, seed: 3, warm_up, time: time_max, count_max };
-    let before = ALLOCATIONS.get();
-    let round = drive(&mut server, &offer, || time.get()).expect("nothing fails");
-    (round, ALLOCATIONS.get() - before)
+    let (round, allocations) = count(|| drive(&mut server, &offer, || time.get()));
+    (round.expect("nothing fails"), allocations.made + allocations.freed)
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! RDMA devices: are there any, and may this program use them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::{Host, Library};
 use super::wanted::Wanted;
+use crate::device::verbs::mapped;
 
 /// A device as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,11 +95,6 @@ impl Port {
             roce: mapped.iter().filter_map(|(gid, _)| kind(gid)).collect(),
         }
     }
-}
-
-/// The IPv4 address that a GID stands for.
-fn mapped(gid: &str) -> Option<IpAddr> {
-    gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped().map(IpAddr::from)
 }
 
 /// Libraries, drivers, devices and the permission to use them.

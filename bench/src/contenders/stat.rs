@@ -6,7 +6,6 @@
 //! and waking a sleeping thread on each side.
 
 use std::fs::File;
-use std::io;
 use std::path::Path;
 
 use crate::contenders::pair;
@@ -25,7 +24,8 @@ pub struct Stat {
 impl Stat {
     /// Of this file.
     pub fn new(path: &Path, cores: CorePair) -> Result<Stat, BenchError> {
-        let file = File::open(path).map_err(|error| failed(&path.display(), &error))?;
+        let file = File::open(path)
+            .map_err(|error| BenchError::device(WHO, format!("{}: {error}", path.display())))?;
         Ok(Stat { file, cores })
     }
 }
@@ -44,7 +44,8 @@ impl Contender for Stat {
                 let mut meter = Meter::new(Quota { warm_up: quota.warm_up.min(WARM_UP), ..quota });
                 loop {
                     let from = meter.now();
-                    file.metadata().map_err(|error| failed(&"fstat", &error))?;
+                    file.metadata()
+                        .map_err(|error| BenchError::device(WHO, format!("fstat: {error}")))?;
                     if !meter.timed(from, meter.now()) {
                         return Ok(meter.finish());
                     }
@@ -54,10 +55,6 @@ impl Contender for Stat {
         )?;
         Ok(Round { preempted: outcome.preempted, ..outcome.client })
     }
-}
-
-fn failed(what: &dyn std::fmt::Display, error: &io::Error) -> BenchError {
-    BenchError::Device { who: WHO, what: format!("{what}: {error}") }
 }
 
 const WHO: &str = "fstat";

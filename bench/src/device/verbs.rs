@@ -79,7 +79,7 @@ fn address_of(device: &str) -> Option<IpAddr> {
 }
 
 /// The IPv4 address that a GID stands for.
-fn mapped(gid: &str) -> Option<IpAddr> {
+pub(crate) fn mapped(gid: &str) -> Option<IpAddr> {
     gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped().map(IpAddr::from)
 }
 

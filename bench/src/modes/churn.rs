@@ -333,16 +333,15 @@ two cores it takes time of theirs, and the table shows it.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plan_of;
+    use crate::testing::{good_plan, is_refused};
 
-    fn plan(options: &str) -> Option<Result<ChurnPlan, BenchError>> {
-        plan_of(options, ChurnPlan::new)
+    fn plan(options: &str) -> Option<ChurnPlan> {
+        good_plan(options, ChurnPlan::new)
     }
 
     #[test]
     fn there_is_room_for_those_that_come_before_others_have_gone() {
         let Some(plan) = plan("-k 5 --standing 100") else { return };
-        let plan = plan.expect("the options fit together");
         assert!(plan.base.config.connections().max.value() >= 5 + 100 + 2 * PENDING_MAX as u32);
         assert_eq!(plan.base.load.connections, 5);
         assert!(plan.sentence().contains("over 5 connection(s)"), "{}", plan.sentence());
@@ -351,7 +350,6 @@ mod tests {
     #[test]
     fn each_half_of_a_round_has_half_of_its_time() {
         let Some(plan) = plan("-t 2 -r 10 --load 25%") else { return };
-        let plan = plan.expect("the options fit together");
         assert_eq!(plan.time(), Duration::from_millis(100));
         let offer = plan.offer(1e6, 3);
         assert_eq!((offer.rate, offer.seed), (250e3, 3));
@@ -360,7 +358,6 @@ mod tests {
 
     #[test]
     fn a_number_of_calls_is_refused() {
-        let Some(refused) = plan("-n 5") else { return };
-        assert!(matches!(refused, Err(BenchError::Usage(_))));
+        assert!(is_refused("-n 5", ChurnPlan::new));
     }
 }

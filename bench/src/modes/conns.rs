@@ -246,24 +246,23 @@ Pools, and the tables that an engine makes for as many before, are not in it.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plan_of;
+    use crate::testing::{good_plan, is_refused, round};
 
-    fn plan(options: &str) -> Option<Result<ConnsPlan, BenchError>> {
-        plan_of(options, ConnsPlan::new)
+    fn plan(options: &str) -> Option<ConnsPlan> {
+        good_plan(options, ConnsPlan::new)
     }
 
     #[test]
     fn the_usual_counts_go_up_to_what_the_provider_has() {
         let Some(usual) = plan("") else { return };
-        assert_eq!(usual.expect("they fit").counts().collect::<Vec<_>>(), COUNTS);
+        assert_eq!(usual.counts().collect::<Vec<_>>(), COUNTS);
         let verbs = plan("--provider verbs").expect("the machine is the same");
-        assert_eq!(verbs.expect("they fit").counts().collect::<Vec<_>>(), COUNTS_VERBS);
+        assert_eq!(verbs.counts().collect::<Vec<_>>(), COUNTS_VERBS);
     }
 
     #[test]
     fn every_count_has_an_engine_for_as_many() {
         let Some(two) = plan("--counts 3,700 -w 5") else { return };
-        let two = two.expect("they fit together");
         for plan in &two.plans {
             assert!(plan.config.connections().max.value() >= plan.load.connections);
         }
@@ -273,19 +272,12 @@ mod tests {
 
     #[test]
     fn the_option_of_other_modes_is_refused() {
-        let Some(refused) = plan("-k 5") else { return };
-        assert!(matches!(refused, Err(BenchError::Usage(_))));
+        assert!(is_refused("-k 5", ConnsPlan::new));
     }
 
     fn point(connections: u32, rates: &[u64]) -> Point {
-        let round = |completed: &u64| Round {
-            latency: Latency::new(),
-            completed: *completed,
-            elapsed_ns: 1_000_000_000,
-            preempted: 0,
-        };
         let mut point = Point::new(connections, 1 << 20);
-        point.rate.rounds = rates.iter().map(round).collect();
+        point.rate.rounds = rates.iter().map(|rate| round(*rate, &[])).collect();
         point
     }
 

@@ -241,12 +241,7 @@ Times of many shards depend on which cores share a cache: --cores names the firs
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::latency::Latency;
-    use crate::testing::plan_of;
-
-    fn plan(options: &str) -> Option<Result<CoresPlan, BenchError>> {
-        plan_of(options, CoresPlan::new)
-    }
+    use crate::testing::{good_plan, is_refused, round};
 
     #[test]
     fn numbers_double_up_to_the_most() {
@@ -265,26 +260,19 @@ mod tests {
     #[test]
     fn more_shards_than_cores_are_refused() {
         let too_many = CorePair::most() + 1;
-        let Some(refused) = plan(&format!("--shards {too_many}")) else { return };
-        assert!(matches!(refused, Err(BenchError::Usage(_))));
-        let Some(one) = plan("--shards 1") else { return };
-        assert_eq!(one.expect("a pair is there").counts().collect::<Vec<_>>(), [1]);
+        assert!(is_refused(&format!("--shards {too_many}"), CoresPlan::new));
+        let Some(one) = good_plan("--shards 1", CoresPlan::new) else { return };
+        assert_eq!(one.counts().collect::<Vec<_>>(), [1]);
     }
 
     #[test]
     fn many_connections_are_refused() {
-        let Some(refused) = plan("-k 2") else { return };
-        assert!(matches!(refused, Err(BenchError::Usage(_))));
+        assert!(is_refused("-k 2", CoresPlan::new));
     }
 
     fn point(shards: u32, rates: &[&[u64]]) -> Point {
         let pair = |index| CorePair { client: 2 * index, server: 2 * index + 1 };
-        let round = |completed: &u64| Round {
-            latency: Latency::new(),
-            completed: *completed,
-            elapsed_ns: 1_000_000_000,
-            preempted: 0,
-        };
+        let round = |rate: &u64| round(*rate, &[]);
         let rounds = rates.iter().map(|rates| rates.iter().map(round).collect()).collect();
         Point { pairs: (0..shards).map(pair).collect(), rounds }
     }

@@ -320,30 +320,27 @@ server's over pauses and calls together: 1 is a core for itself.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plan_of;
+    use crate::testing::good_plan;
 
-    fn plan(options: &str) -> Option<Result<IdlePlan, BenchError>> {
-        plan_of(options, IdlePlan::new)
+    fn plan(options: &str) -> Option<IdlePlan> {
+        good_plan(options, IdlePlan::new)
     }
 
     #[test]
     fn every_policy_meets_every_pause_unless_told_otherwise() {
         let Some(usual) = plan("") else { return };
-        let usual = usual.expect("the defaults fit together");
         assert_eq!((usual.policies.len(), usual.pauses.len()), (3, 5));
         let one = plan("--idle block --pause 5ms").expect("the machine is the same");
-        let one = one.expect("they fit together");
         assert_eq!((one.policies, one.pauses), (vec![Idle::Block], vec![Duration::from_millis(5)]));
     }
 
     #[test]
     fn a_round_has_as_many_calls_as_its_time_allows_and_one_at_least() {
         let Some(usual) = plan("-t 1 -r 10") else { return };
-        let usual = usual.expect("they fit together");
         let calls = |us| usual.calls(Duration::from_micros(us));
         assert_eq!([calls(1), calls(1_000), calls(10_000)], [CALLS_MAX, 88, 8]);
         assert_eq!([calls(100_000), calls(1_000_000)], [1, 1]);
-        let counted = plan("-n 30 -r 10").expect("the machine is the same").expect("they fit");
+        let counted = plan("-n 30 -r 10").expect("the machine is the same");
         assert_eq!(counted.calls(Duration::from_secs(1)), 3);
     }
 

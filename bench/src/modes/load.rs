@@ -414,16 +414,15 @@ it was while no backlog existed is shown, so that one can be told from the other
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::plan_of;
+    use crate::testing::good_plan;
 
-    fn plan(options: &str) -> Option<Result<LoadPlan, BenchError>> {
-        plan_of(options, LoadPlan::new)
+    fn plan(options: &str) -> Option<LoadPlan> {
+        good_plan(options, LoadPlan::new)
     }
 
     #[test]
     fn without_options_it_is_a_sweep_to_95_percent() {
         let Some(usual) = plan("") else { return };
-        let usual = usual.expect("the defaults fit together");
         assert_eq!(usual.points, SWEEP.map(Point::Share));
         assert_eq!((usual.law, usual.base.load.window), (Law::Poisson, 32));
         let sentence = usual.sentence();
@@ -434,7 +433,7 @@ mod tests {
     #[test]
     fn shares_and_rates_are_points() {
         let Some(plan) = plan("--load 70%,1.2 --rate 200k") else { return };
-        let points = plan.expect("they fit together").points;
+        let points = plan.points;
         assert_eq!(points, [Point::Share(0.7), Point::Share(1.2), Point::Rate(200e3)]);
         let rates: Vec<f64> = points.iter().map(|point| point.rate(1e6)).collect();
         assert_eq!(rates, [0.7e6, 1.2e6, 0.2e6]);
@@ -463,19 +462,16 @@ mod tests {
     #[test]
     fn a_warm_up_is_a_number_of_calls_and_no_more_than_a_tenth_unless_told() {
         let Some(usual) = plan("-t 1 -r 10") else { return };
-        let usual = usual.expect("they fit together");
         assert_eq!(usual.offer(1e6, 0).warm_up, Duration::from_millis(2));
         assert_eq!(usual.offer(1e3, 0).warm_up, Duration::from_millis(10));
         assert_eq!(usual.offer(1e3, 0).time, Duration::from_millis(100));
         let told = plan("-t 1 -r 10 --warm-up 500").expect("the machine is the same");
-        let told = told.expect("they fit together");
         assert_eq!(told.offer(1e3, 0).warm_up, Duration::from_millis(500));
     }
 
     #[test]
     fn a_number_of_calls_is_without_its_warm_up() {
         let Some(counted) = plan("-n 100 -r 2 --warm-up 10") else { return };
-        let counted = counted.expect("they fit together");
         assert_eq!(counted.offer(1e3, 0).count_max, 60);
         assert_eq!(counted.offer(1e3, 0).time, LONGEST);
     }

@@ -214,35 +214,6 @@ impl Unit {
             Unit::Share => "share",
         }
     }
-
-    /// A number with its unit, for people.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Unit::Ns => scaled(value, &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")]),
-            Unit::PerSecond => scaled(value, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")]),
-            Unit::Bytes => scaled(value, &[(1.0, "B"), (1024.0, "KiB"), (1_048_576.0, "MiB")]),
-            Unit::Share => format!("{:.2} %", value * 100.0),
-            Unit::Ratio => format!("{value:.3}"),
-            Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            Unit::Count => format!("{value:.3}"),
-            Unit::GbPerSecond | Unit::PerCall | Unit::Instructions => {
-                format!("{value:.3} {}", self.symbol())
-            }
-        }
-    }
-}
-
-/// In the largest of some multiples of a unit that leaves a number over one.
-fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
-    let step = steps.iter().rev().find(|(least, _)| value.abs() >= *least);
-    let (scale, name) = step.or(steps.first()).copied().unwrap_or((1.0, ""));
-    let value = value / scale;
-    let digits = match value.abs() {
-        value if value >= 100.0 => 1,
-        value if value >= 10.0 => 2,
-        _ => 3,
-    };
-    format!("{value:.digits$} {name}")
 }
 
 /// One figure of a distribution.
@@ -290,25 +261,6 @@ mod tests {
             Unit::Share,
         ] {
             assert_eq!(serde_json::to_value(unit).expect("a string"), unit.symbol());
-        }
-    }
-
-    #[test]
-    fn numbers_are_shown_in_the_unit_that_suits_them() {
-        for (unit, value, shown) in [
-            (Unit::Ns, 0.0, "0.000 ns"),
-            (Unit::Ns, 999.0, "999.0 ns"),
-            (Unit::Ns, -5300.0, "-5.300 us"),
-            (Unit::Ns, 12.3e6, "12.30 ms"),
-            (Unit::Ns, 2e12, "2000.0 s"),
-            (Unit::PerSecond, 18.41e6, "18.41 M/s"),
-            (Unit::Bytes, 4096.0, "4.000 KiB"),
-            (Unit::Share, 0.125, "12.50 %"),
-            (Unit::Ratio, 1.35, "1.350"),
-            (Unit::Count, 21.0, "21"),
-            (Unit::PerCall, 0.25, "0.250 per call"),
-        ] {
-            assert_eq!(unit.show(value), shown);
         }
     }
 

@@ -10,6 +10,7 @@ pub mod report;
 pub mod scene;
 pub mod session;
 pub mod table;
+mod value;
 pub mod verdict;
 
 use std::fs::{self, OpenOptions};

@@ -247,15 +247,13 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::device::cores::CorePair;
-    use crate::device::jitter::Jitter;
+    use crate::testing::QUIET;
 
     /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run that
     /// is noisy for these reasons.
     pub(crate) fn odd(noise: &[&str]) -> Report {
         let cores = CorePair { client: 0, server: 1 };
-        let quiet =
-            Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
-        let mut scene = Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]);
+        let mut scene = Scene::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
         scene.noise = noise.iter().map(|reason| (*reason).into()).collect();
         let figure = Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
         let at = figure.clone().at(At::new("load", 0.5, Unit::Share));

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use super::figure::{Figure, Unit};
 use super::report::Report;
+use super::value;
 use crate::error::BenchError;
 
 /// How a run is judged.
@@ -108,7 +109,7 @@ impl Condition {
         if !value.is_finite() {
             return Err(BenchError::Usage(format!("--fail-if {self}: there is nothing in it")));
         }
-        let shown = unit.show(*value);
+        let shown = value::text(*value, *unit);
         Ok(holds.then(|| format!("{self} holds: it is {shown} of {samples} samples")))
     }
 }

@@ -1,6 +1,6 @@
 //! `fi_pingpong` of libfabric: what it is run as, and what it prints.
 
-use super::tool::{Kind, Line, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// The options behind `fi_pingpong`.
@@ -26,12 +26,8 @@ impl FiPingpong {
 }
 
 impl Kind for FiPingpong {
-    fn name(&self) -> &'static str {
-        "fi_pingpong"
-    }
-
-    fn program(&self) -> &'static str {
-        "fi_pingpong"
+    fn what(&self) -> Name {
+        Name { name: "fi_pingpong", program: "fi_pingpong", package: "libfabric-bin" }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
@@ -71,7 +67,7 @@ impl Kind for FiPingpong {
         Ok(Told { figures, count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<Line> {
+    fn notes(&self, task: &Task) -> Vec<String> {
         let (provider, endpoint) = (&self.provider, self.endpoint());
         let size = self.size.unwrap_or(task.data_len);
         vec![
@@ -82,10 +78,6 @@ impl Kind for FiPingpong {
              median, no quantile, no maximum, so that means are compared"
                 .to_owned(),
         ]
-    }
-
-    fn package(&self) -> &'static str {
-        "libfabric-bin"
     }
 
     fn can(&self, wanted: Wanted) -> bool {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::tool::{Kind, Line, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
@@ -18,12 +18,8 @@ pub struct IbSendLat {
 }
 
 impl Kind for IbSendLat {
-    fn name(&self) -> &'static str {
-        "ib_send_lat"
-    }
-
-    fn program(&self) -> &'static str {
-        "ib_send_lat"
+    fn what(&self) -> Name {
+        Name { name: "ib_send_lat", program: "ib_send_lat", package: "perftest" }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
@@ -76,7 +72,7 @@ impl Kind for IbSendLat {
         Ok(Told { figures: figures.map(telling).to_vec(), count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<Line> {
+    fn notes(&self, task: &Task) -> Vec<String> {
         let size = self.size(task);
         vec![
             format!("{size} bytes, which are all there is on the wire: no protocol above Send"),
@@ -84,10 +80,6 @@ impl Kind for IbSendLat {
              two longest round trips, so that its maximum is the third longest"
                 .to_owned(),
         ]
-    }
-
-    fn package(&self) -> &'static str {
-        "perftest"
     }
 
     fn can(&self, wanted: Wanted) -> bool {

@@ -39,7 +39,10 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
         let [_, server_errors] = server.output();
         let why = [errors.trim(), out.trim(), server_errors.trim()];
         let why = why.into_iter().find(|text| !text.is_empty()).unwrap_or("without a word");
-        return Err(failed(who, &format!("its client ended with {status}: {}", shortened(why))));
+        return Err(BenchError::device(
+            who,
+            format!("its client ended with {status}: {}", shortened(why)),
+        ));
     }
     // It ends by itself when its client has gone, and what it thinks of that does not matter.
     let parting = Instant::now() + PARTING;
@@ -53,7 +56,7 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
 pub fn free_port(who: &'static str) -> Result<u16, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());
-    port.map_err(|error| failed(who, &format!("no free port: {error}")))
+    port.map_err(|error| BenchError::device(who, format!("no free port: {error}")))
 }
 
 /// Where a program is found, if it is installed.
@@ -83,7 +86,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawn = || {
             pin(core)?;
-            command.spawn().map_err(|error| failed(who, &format!("{program}: {error}")))
+            command.spawn().map_err(|error| BenchError::device(who, format!("{program}: {error}")))
         };
         let mut child = thread::scope(|scope| scope.spawn(spawn).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -93,7 +96,7 @@ impl Running {
     }
 
     fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
-        self.child.try_wait().map_err(|error| failed(self.who, &error))
+        self.child.try_wait().map_err(|error| BenchError::device(self.who, error))
     }
 
     /// Waits for its end, and kills it at the deadline.
@@ -106,7 +109,10 @@ impl Running {
                 self.kill();
                 let [out, errors] = self.output();
                 let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
-                return Err(failed(self.who, &format!("it did not end in time; {said}")));
+                return Err(BenchError::device(
+                    self.who,
+                    format!("it did not end in time; {said}"),
+                ));
             }
             thread::sleep(LOOK);
         }
@@ -143,10 +149,13 @@ fn await_listener(
         if let Some(status) = server.ended()? {
             let [out, errors] = server.output();
             let said = shortened(if errors.trim().is_empty() { &out } else { &errors });
-            return Err(failed(who, &format!("its server ended with {status}: {said}")));
+            return Err(BenchError::device(who, format!("its server ended with {status}: {said}")));
         }
         if Instant::now() > deadline {
-            return Err(failed(who, &format!("its server does not listen on port {port}")));
+            return Err(BenchError::device(
+                who,
+                format!("its server does not listen on port {port}"),
+            ));
         }
         thread::sleep(LOOK);
     }
@@ -190,10 +199,6 @@ fn shortened(text: &str) -> String {
         lines.push("...");
     }
     lines.join("\n")
-}
-
-fn failed(who: &'static str, what: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Device { who, what: what.to_string() }
 }
 
 /// TCP_LISTEN in the kernel's tables.

@@ -95,8 +95,9 @@ impl Sockets {
         if kind.waiting == Waiting::Block && window > 1 {
             return Err(BenchError::Usage(format!("{who} has one call under way, as `lat` has")));
         }
-        let [client, server] = connected(kind).map_err(|error| failed(who, &error))?;
-        let shutter = |end: &Stream| end.try_clone().map_err(|error| failed(who, &error));
+        let [client, server] = connected(kind).map_err(|error| BenchError::device(who, error))?;
+        let shutter =
+            |end: &Stream| end.try_clone().map_err(|error| BenchError::device(who, error));
         Ok(Sockets {
             shutters: [shutter(&client)?, shutter(&server)?],
             kind,
@@ -287,7 +288,7 @@ impl End {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if is_for_now(&error) => {}
-                Err(error) => return Err(failed(self.who, &error)),
+                Err(error) => return Err(BenchError::device(self.who, error)),
             }
         }
         Ok(())
@@ -319,7 +320,7 @@ impl End {
                 Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
                 Ok(count) => self.written += count as u64,
                 Err(error) if is_for_now(&error) => return Ok(false),
-                Err(error) => return Err(failed(self.who, &error)),
+                Err(error) => return Err(BenchError::device(self.who, error)),
             }
         }
         Ok(true)
@@ -331,7 +332,7 @@ impl End {
             Ok(0) => return Err(BenchError::PeerGone { who: self.who }),
             Ok(count) => self.filled += count,
             Err(error) if is_for_now(&error) => return Ok(0),
-            Err(error) => return Err(failed(self.who, &error)),
+            Err(error) => return Err(BenchError::device(self.who, error)),
         }
         let complete = self.filled / self.in_len;
         for (index, message) in self.inbox.chunks_exact(self.in_len).take(complete).enumerate() {
@@ -428,10 +429,6 @@ impl Stream {
 
 fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-fn failed(who: &'static str, what: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Device { who, what: what.to_string() }
 }
 
 /// Bytes of a message's number.

@@ -10,11 +10,8 @@ use crate::stats::meter::{End, Quota};
 
 /// What one tool has of its own.
 pub trait Kind {
-    /// As it is written in a comparison.
-    fn name(&self) -> &'static str;
-
-    /// Its program.
-    fn program(&self) -> &'static str;
+    /// What it is called.
+    fn what(&self) -> Name;
 
     /// The arguments of its server and of its client.
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
@@ -23,10 +20,7 @@ pub trait Kind {
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape>;
 
     /// How it was run, and what is weak about its figures.
-    fn notes(&self, task: &Task) -> Vec<Line>;
-
-    /// The package of Debian and its descendants that has it.
-    fn package(&self) -> &'static str;
+    fn notes(&self, task: &Task) -> Vec<String>;
 
     /// Whether it can do what is wanted.
     fn can(&self, _wanted: Wanted) -> bool {
@@ -39,8 +33,16 @@ pub trait Kind {
     }
 }
 
-/// A note of a result.
-pub type Line = String;
+/// What a tool is called.
+#[derive(Debug, Clone, Copy)]
+pub struct Name {
+    /// As it is written in a comparison.
+    pub name: &'static str,
+    /// Its program.
+    pub program: &'static str,
+    /// The package of Debian and its descendants that has it.
+    pub package: &'static str,
+}
 
 /// One run of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,12 +100,12 @@ impl Tool {
         if !kind.can(task.wanted) {
             let text = format!(
                 "{} has one message under way: compare it with `lat`, `raw` or `floor`",
-                kind.name()
+                kind.what().name
             );
             return Err(BenchError::Usage(text));
         }
         match absence(&*kind) {
-            Some(absence) => Err(BenchError::Usage(format!("{}: {absence}", kind.name()))),
+            Some(absence) => Err(BenchError::Usage(format!("{}: {absence}", kind.what().name))),
             None => Ok(Tool { kind, task, cores, device: None, address: None, each_ns: None }),
         }
     }
@@ -116,13 +118,13 @@ impl Tool {
 
     /// Its name.
     pub fn name(&self) -> &'static str {
-        self.kind.name()
+        self.kind.what().name
     }
 
     /// How it is run, and what is weak about its figures.
-    pub fn notes(&self) -> Vec<Line> {
+    pub fn notes(&self) -> Vec<String> {
         let notes = self.kind.notes(&self.task).into_iter();
-        notes.map(|note| format!("{}: {note}", self.kind.name())).collect()
+        notes.map(|note| format!("{}: {note}", self.kind.what().name)).collect()
     }
 
     /// Runs it for about as long as a round.
@@ -144,11 +146,11 @@ impl Tool {
     }
 
     fn run(&mut self, count: u64, time: Duration) -> Result<Told, BenchError> {
-        let who = self.kind.name();
+        let who = self.kind.what().name;
         let port = process::free_port(who)?;
         let run = Run { port, count, device: self.device.clone(), address: self.address };
         let [server, client] = self.kind.arguments(&self.task, &run);
-        let program = self.kind.program();
+        let program = self.kind.what().program;
         let commands = process::Commands { who, program, server, client, port };
         let out = process::run(&commands, self.cores, patience(time))?;
         let told = self.kind.parse(&self.task, &out);
@@ -160,7 +162,7 @@ impl Tool {
 
 /// Why a tool cannot be run here, and what can be done about it; `None` if it can.
 pub fn absence(kind: &dyn Kind) -> Option<String> {
-    let (program, package) = (kind.program(), kind.package());
+    let Name { program, package, .. } = kind.what();
     if !process::is_installed(program) {
         return Some(format!(
             "{program} is not installed: `apt-get install {package}` on Debian and Ubuntu, or the \
@@ -202,12 +204,8 @@ mod tests {
     struct Fake(&'static str);
 
     impl Kind for Fake {
-        fn name(&self) -> &'static str {
-            "fake"
-        }
-
-        fn program(&self) -> &'static str {
-            self.0
+        fn what(&self) -> Name {
+            Name { name: "fake", program: self.0, package: "fake-utils" }
         }
 
         fn arguments(&self, _task: &Task, _run: &Run) -> [Vec<String>; 2] {
@@ -218,12 +216,8 @@ mod tests {
             Err(Shape::Short)
         }
 
-        fn notes(&self, _task: &Task) -> Vec<Line> {
+        fn notes(&self, _task: &Task) -> Vec<String> {
             vec!["a note".into()]
-        }
-
-        fn package(&self) -> &'static str {
-            "fake-utils"
         }
 
         fn can(&self, wanted: Wanted) -> bool {
@@ -277,7 +271,7 @@ mod tests {
             (pingpong(), TASK, Measure::Mean),
         ];
         for (kind, task, measure) in kinds {
-            let name = kind.name();
+            let name = kind.what().name;
             if absence(&*kind).is_some() {
                 continue;
             }

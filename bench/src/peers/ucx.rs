@@ -1,6 +1,6 @@
 //! `ucx_perftest` of UCX: what it is run as, and what it prints.
 
-use super::tool::{Kind, Line, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// Which of its tests.
@@ -37,12 +37,8 @@ impl Ucx {
 }
 
 impl Kind for Ucx {
-    fn name(&self) -> &'static str {
-        "ucx"
-    }
-
-    fn program(&self) -> &'static str {
-        "ucx_perftest"
+    fn what(&self) -> Name {
+        Name { name: "ucx", program: "ucx_perftest", package: "ucx-utils" }
     }
 
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2] {
@@ -89,7 +85,7 @@ impl Kind for Ucx {
         Ok(Told { figures, count })
     }
 
-    fn notes(&self, task: &Task) -> Vec<Line> {
+    fn notes(&self, task: &Task) -> Vec<String> {
         let transports = std::env::var("UCX_TLS");
         let transports = transports.map_or_else(
             |_| "picks its transports itself: UCX_TLS sets them".to_owned(),
@@ -110,10 +106,6 @@ impl Kind for Ucx {
                 .to_owned(),
         });
         notes
-    }
-
-    fn package(&self) -> &'static str {
-        "ucx-utils"
     }
 }
 

@@ -210,10 +210,15 @@ pub fn in_turns(
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    match values.len() {
+    median_of(&values)
+}
+
+/// The same of values in order.
+pub fn median_of(sorted: &[f64]) -> f64 {
+    match sorted.len() {
         0 => 0.0,
-        count if count % 2 == 1 => values[count / 2],
-        count => f64::midpoint(values[count / 2 - 1], values[count / 2]),
+        count if count % 2 == 1 => sorted[count / 2],
+        count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
     }
 }
 

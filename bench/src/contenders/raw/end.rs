@@ -194,7 +194,9 @@ impl<Q: Queues> End<Q> {
     #[inline]
     pub fn poll(&mut self) -> Result<u64, BenchError> {
         self.completions.clear();
-        self.queues.poll_cq(&mut self.completions).map_err(device)?;
+        self.queues
+            .poll_cq(&mut self.completions)
+            .map_err(|error| BenchError::device(WHO, error))?;
         self.polled += self.completions.len() as u64;
         let before = self.received;
         for index in 0..self.completions.len() {
@@ -320,28 +322,24 @@ fn send_depth(window: u32) -> u32 {
     (window * 2).next_power_of_two().max(64)
 }
 
-#[cold]
-fn device(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Device { who: WHO, what: error.to_string() }
-}
-
 /// What it posts there is room for.
 #[inline]
 fn all_taken(posted: Taken, requests: usize) -> Result<(), BenchError> {
     match posted.of(requests) {
         (_, None) => Ok(()),
-        (_, Some(why)) => Err(device(why)),
+        (_, Some(why)) => Err(BenchError::device(WHO, why)),
     }
 }
 
 #[cold]
 fn failed(completion: WorkCompletion) -> BenchError {
-    device(format!("work request {:#x} ended with {:?}", completion.wr_id.0, completion.status))
+    let WorkCompletion { wr_id, status, .. } = completion;
+    BenchError::device(WHO, format!("work request {:#x} ended with {status:?}", wr_id.0))
 }
 
 #[cold]
 fn memory(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Device { who: WHO, what: format!("memory: {error}") }
+    BenchError::device(WHO, format!("memory: {error}"))
 }
 
 #[cold]

@@ -35,7 +35,7 @@ pub(super) fn connect<P: Provider>(
         called = called.or(accepted(&mut listener, server, &param)?);
         calling = calling.or(connected(&mut caller)?);
         if Instant::now() > deadline {
-            return Err(BenchError::Device { who: WHO, what: "no connection in time".into() });
+            return Err(BenchError::device(WHO, "no connection in time"));
         }
     }
     let endpoint = "the loop ends with both";
@@ -63,15 +63,13 @@ fn accepted<C: ConnectionManager>(
 fn connected<C: ConnectionManager>(caller: &mut C) -> Result<Option<Endpoint<C>>, BenchError> {
     match caller.next(&Waker::new().map_err(waker)?, GLANCE) {
         Some(CmEvent::Connected { endpoint, .. }) => Ok(Some(endpoint)),
-        Some(CmEvent::Refused { reason, .. }) => {
-            Err(BenchError::Device { who: WHO, what: reason.to_string() })
-        }
+        Some(CmEvent::Refused { reason, .. }) => Err(BenchError::device(WHO, reason)),
         _ => Ok(None),
     }
 }
 
 fn waker(error: std::io::Error) -> BenchError {
-    BenchError::Device { who: WHO, what: format!("no file descriptor for a waker: {error}") }
+    BenchError::device(WHO, format!("no file descriptor for a waker: {error}"))
 }
 
 /// How long one look for an event takes.

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
+use rpcrdma_engine::{Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
 use super::idle::Idling;
 use super::server::Server;
-use super::{Opposite, PATIENCE, Rpc, device, make_server, on_core, serve};
+use super::{Opposite, Rpc, connect, make_server, on_core, serve};
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
 use crate::contenders::pair::Stop;
@@ -30,7 +30,13 @@ impl<P: Provider> Rpc<P> {
         let engine = Arc::new(Engine::new(provider, config.clone())?);
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let (far, at) = Far::ask(server, load, config)?;
-        let peers = connect(&mut client, at, load.connections)?;
+        let peers = connect(&mut client, at, load.connections, |_| {})?;
+        // Credits and properties are still on their way.
+        let (until, clock) = (Instant::now() + SETTLE, Clock::new());
+        while Instant::now() < until {
+            client.poll(clock.now(), |_| {});
+            thread::yield_now();
+        }
         Ok(Rpc {
             name: "rpc",
             cores,
@@ -81,38 +87,6 @@ impl<P: Provider> Answering<P> {
     pub fn counters(&self) -> Snapshot {
         self.shard.handle().stats()
     }
-}
-
-/// Connects as often as wished with a server that somebody else polls.
-fn connect<P: Provider>(
-    client: &mut Client<P>,
-    to: SocketAddr,
-    connections: u32,
-) -> Result<Vec<PeerId>, BenchError> {
-    let clock = Clock::new();
-    let mut peers = Vec::new();
-    for _ in 0..connections {
-        let attempt = client.begin_connect(to)?;
-        let deadline = Instant::now() + PATIENCE;
-        let peer = loop {
-            client.poll(clock.now(), |_| {});
-            if let Some(outcome) = client.connected(attempt) {
-                break outcome.map_err(|reason| device(&reason))?;
-            }
-            if Instant::now() > deadline {
-                return Err(device(&"no connection in time"));
-            }
-            thread::yield_now();
-        };
-        peers.push(peer);
-    }
-    // Credits and properties are still on their way.
-    let until = Instant::now() + SETTLE;
-    while Instant::now() < until {
-        client.poll(clock.now(), |_| {});
-        thread::yield_now();
-    }
-    Ok(peers)
 }
 
 /// For control messages after the last connection.

@@ -95,9 +95,10 @@ impl<P: Provider> Rpc<P> {
         let address = engine.listen(at)?;
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let connections = load.connections;
         let resident = memory::resident();
-        let peers = connect(&mut client, &mut server, address, connections, thread::yield_now)?;
+        let peers = connect(&mut client, address, load.connections, |now| {
+            server.poll_once(now);
+        })?;
         let ends = Ends { client, server, peers, cores };
         let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
         rpc.grown = memory::resident().saturating_sub(resident);
@@ -375,13 +376,12 @@ fn serve<P: Provider>(
     }
 }
 
-/// Connects as often as wished, polling both sides, with `idle` after each turn of both.
-fn connect<P: Provider>(
+/// Connects as often as wished. `turn` is called after each poll of the client: it polls the server.
+pub(crate) fn connect<P: Provider>(
     client: &mut Client<P>,
-    server: &mut Shard<P, Server>,
     to: SocketAddr,
     connections: u32,
-    mut idle: impl FnMut(),
+    mut turn: impl FnMut(u64),
 ) -> Result<Vec<PeerId>, BenchError> {
     let clock = Clock::new();
     let mut peers = Vec::new();
@@ -391,14 +391,14 @@ fn connect<P: Provider>(
         let peer = loop {
             let now = clock.now();
             client.poll(now, |_| {});
-            server.poll_once(now);
+            turn(now);
             if let Some(outcome) = client.connected(attempt) {
                 break outcome.map_err(|reason| device(&reason))?;
             }
             if Instant::now() > deadline {
                 return Err(device(&"no connection in time"));
             }
-            idle();
+            thread::yield_now();
         };
         peers.push(peer);
     }
@@ -433,7 +433,7 @@ fn on_core<T: Send>(
 }
 
 fn device(what: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Device { who: WHO, what: what.to_string() }
+    BenchError::device(WHO, what)
 }
 
 const WHO: &str = "rpc";

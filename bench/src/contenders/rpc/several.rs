@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
+use rpcrdma_engine::{Client, Engine, Provider, Shard};
 
 use super::server::Server;
 use super::{Ends, Rpc, WHO, connect, make_server, on_core};
@@ -32,17 +32,11 @@ impl<P: Provider> Rpc<P> {
         let mut connected = Vec::new();
         for pair in pairs {
             let mut client: Client<P> = on_core(pair.client, || Ok(engine.client()?))?;
-            let peers = {
-                let (first, others) = servers.split_first_mut().expect("a server for each pair");
-                let clock = Clock::new();
-                connect(&mut client, first, address, 1, || {
-                    let now = clock.now();
-                    for server in others.iter_mut() {
-                        server.poll_once(now);
-                    }
-                    thread::yield_now();
-                })?
-            };
+            let peers = connect(&mut client, address, 1, |now| {
+                for server in &mut servers {
+                    server.poll_once(now);
+                }
+            })?;
             connected.push((client, peers, pair.client, newest(&servers, &connected)?));
         }
         let mut servers: Vec<Option<Shard<P, Server>>> = servers.into_iter().map(Some).collect();

@@ -9,7 +9,7 @@
 use serde::Serialize;
 
 use crate::stats::dice::Dice;
-use crate::stats::rounds::median;
+use crate::stats::rounds::{median, median_of};
 
 /// A ratio and what it may as well be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -87,15 +87,10 @@ impl Drawn {
                 self.to.extend((0..to.len()).map(|_| to[draw.below(to.len())]));
             }
         }
-        middle(&mut self.of) / middle(&mut self.to)
+        self.of.sort_unstable_by(f64::total_cmp);
+        self.to.sort_unstable_by(f64::total_cmp);
+        median_of(&self.of) / median_of(&self.to)
     }
-}
-
-/// The median of values that may be put in order.
-fn middle(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
 }
 
 /// The value that the share `at` of sorted values lies below, interpolated.

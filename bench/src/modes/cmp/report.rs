@@ -137,10 +137,10 @@ const COLUMNS: [(&str, &str, f64); 6] = [
 mod tests {
     use super::*;
     use crate::device::cores::CorePair;
-    use crate::device::jitter::Jitter;
     use crate::modes::cmp::compare::Order;
     use crate::output::figure::Unit;
     use crate::stats::latency::Latency;
+    use crate::testing::QUIET;
 
     fn measured(label: &str, rounds: &[f64]) -> Measured {
         let figure = |name: &'static str| {
@@ -166,8 +166,7 @@ mod tests {
 
     fn report(compared: &Compared) -> Report {
         let cores = CorePair { client: 0, server: 1 };
-        let quiet = Jitter { core: 0, gaps_per_second: 9.0, lost_share: 0.0, longest_ns: 9 };
-        let scene = Scene::new(cores, vec!["a note".into()], [[quiet; 2]; 2], &[]);
+        let scene = Scene::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
         compared.report("cmp: a beside others".into(), json!({}), scene)
     }
 

@@ -154,7 +154,7 @@ impl What {
                 path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }
             What::Sockets(kind, _) => kind.name().to_owned(),
-            tool => tool.tool().expect("everything else is above").name().to_owned(),
+            tool => tool.tool().expect("everything else is above").what().name.to_owned(),
         }
     }
 

@@ -258,24 +258,17 @@ const PARTS: [(&str, &str, &str, usize); 8] = [
 mod tests {
     use super::super::args::Contest;
     use super::*;
+    use crate::testing::{QUIET, round};
 
     fn series(name: &'static str, times_ns: &[u64]) -> Series {
-        let round = |ns: &u64| Round {
-            latency: Latency::of([*ns]),
-            completed: 1,
-            elapsed_ns: 1_000_000_000,
-            preempted: 0,
-        };
-        Series { name, rounds: times_ns.iter().map(round).collect() }
+        Series { name, rounds: times_ns.iter().map(|ns| round(1, &[*ns])).collect() }
     }
 
     /// The report of an echo of 64 bytes; `None` on a machine with one core, which has no plan.
     fn summed(series: &[Series]) -> Option<Report> {
         let plan = Contest::parse("lat").expect("it parses").plan().ok()?;
-        let quiet =
-            Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
         let spent = [Spent::new("raw", "client", [4, 16, 17], 16)];
-        Some(report(&plan, vec!["pages of 4 KiB".into()], series, &spent, [[quiet; 2]; 2]))
+        Some(report(&plan, vec!["pages of 4 KiB".into()], series, &spent, [[QUIET; 2]; 2]))
     }
 
     #[test]

@@ -190,7 +190,7 @@ const ALLOCATOR: &str = "allocator";
 mod tests {
     use super::*;
     use crate::device::cores::CorePair;
-    use crate::device::jitter::Jitter;
+    use crate::testing::QUIET;
 
     fn side(calls: u64) -> Side {
         let before = Snapshot { doorbells: 10, sent: 20, completions: 30, ..Snapshot::default() };
@@ -202,14 +202,13 @@ mod tests {
 
     fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {
         let cores = CorePair::choose(None).ok()?;
-        let jitter = Jitter { core: 0, gaps_per_second: 0.0, longest_ns: 0, lost_share: 0.0 };
         let instructions = [1, 2].map(|side| InstructionCount {
             calls: 10,
             count: Count { own: 1000 * side, library: 50, library_calls: 20 },
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
         let plan = super::super::tests::plan(&crate::testing::parsed(""));
-        let scene = Scene::new(cores, Vec::new(), [[jitter; 2]; 2], &[]);
+        let scene = Scene::new(cores, Vec::new(), [[QUIET; 2]; 2], &[]);
         let counted =
             Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
         Some(counted.report(&plan, "cost".into(), scene))

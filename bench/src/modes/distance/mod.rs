@@ -275,10 +275,10 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
-    use crate::testing::plan_of;
+    use crate::testing::{good_plan, is_refused};
 
-    fn plan(options: &str) -> Option<Result<Plan, BenchError>> {
-        plan_of(options, Plan::new)
+    fn plan(options: &str) -> Option<Plan> {
+        good_plan(options, Plan::new)
     }
 
     fn counted(op: Op, size: usize, way: Way, delay_us: u64) -> rpc::Counted {
@@ -346,7 +346,6 @@ mod tests {
     #[test]
     fn everything_has_a_default_and_can_be_narrowed() {
         let Some(usual) = plan("") else { return };
-        let usual = usual.expect("the defaults fit together");
         assert_eq!((usual.shapes().len(), usual.delays.len()), (8, 4));
         assert!(usual.expected(128) < Duration::from_secs(45), "about a minute in all");
         let sentence = usual.sentence();
@@ -354,7 +353,6 @@ mod tests {
                      0, 5, 50 and 500 us one way";
         assert!(sentence.starts_with(start), "{sentence}");
         let one = plan("--op read -s 4KiB --delay 7us").expect("the machine is the same");
-        let one = one.expect("the options fit together");
         assert_eq!(
             (one.shapes(), one.farthest()),
             (vec![Shape::new(Op::Read, 4096, 0)], Duration::from_micros(7))
@@ -364,8 +362,7 @@ mod tests {
     #[test]
     fn calls_whose_data_go_both_ways_or_none_are_refused() {
         for option in ["--op echo", "--op null", "-s 0"] {
-            let Some(refused) = plan(option) else { return };
-            assert!(matches!(refused, Err(BenchError::Usage(_))), "{option}");
+            assert!(is_refused(option, Plan::new), "{option}");
         }
     }
 

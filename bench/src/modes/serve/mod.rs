@@ -63,7 +63,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let at = device.at().ip();
     let listener = TcpListener::bind(SocketAddr::new(at, args.port))
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|error| failed(&format!("{at}:{}: {error}", args.port)))?;
+        .map_err(|error| BenchError::device(WHO, format!("{at}:{}: {error}", args.port)))?;
     let what = format!("serve: clients connect to {at}:{}, core {}", args.port, cores.server);
     session.announce(&what)?;
     let before = jitter::probe(cores, PROBE_TIME)?;
@@ -153,7 +153,7 @@ fn next_client(listener: &TcpListener) -> Result<Option<(TcpStream, SocketAddr)>
         match accepted(listener) {
             Ok(Some(client)) => return Ok(Some(client)),
             Ok(None) => thread::sleep(LOOK),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(BenchError::device(WHO, error)),
         }
     }
     Ok(None)
@@ -243,10 +243,7 @@ fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
     config.map_err(|error| BenchError::Usage(error.to_string()))
 }
 
-fn failed(what: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Device { who: "serve", what: what.to_string() }
-}
-
+const WHO: &str = "serve";
 /// What a client gets to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told that this end is not ready yet.

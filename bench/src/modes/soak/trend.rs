@@ -3,6 +3,8 @@
 //! The median of these slopes (Theil and Sen) does not move when a quarter of the samples are wild,
 //! as tails of latency are. Its interval comes from the same slopes, by their ranks (Kendall).
 
+use crate::stats::rounds::median_of;
+
 /// How much a figure changes from the first sample to the last.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
@@ -29,12 +31,12 @@ impl Trend {
             slopes.extend(later.map(|(then, other)| (other - value) / (then - at)));
         }
         slopes.sort_by(f64::total_cmp);
-        let (time, slope) = (last - first, middle(&slopes));
+        let (time, slope) = (last - first, median_of(&slopes));
         let (low, high) = interval(&slopes, samples.len());
         let mut starts: Vec<f64> =
             samples.iter().map(|(at, value)| value - slope * (at - first)).collect();
         starts.sort_by(f64::total_cmp);
-        let start = middle(&starts);
+        let start = median_of(&starts);
         Some(Trend { start, change: slope * time, low: low * time, high: high * time })
     }
 
@@ -56,16 +58,6 @@ fn interval(slopes: &[f64], samples: usize) -> (f64, f64) {
     let low = ((pairs - spread) / 2.0).floor().max(0.0) as usize;
     let high = ((pairs + spread) / 2.0).ceil().min(pairs - 1.0) as usize;
     (slopes[low], slopes[high])
-}
-
-/// The median of sorted numbers, of which there is one.
-fn middle(sorted: &[f64]) -> f64 {
-    let half = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) {
-        f64::midpoint(sorted[half - 1], sorted[half])
-    } else {
-        sorted[half]
-    }
 }
 
 /// Fewer samples than this have no interval worth its name.

@@ -14,13 +14,14 @@ mod report;
 mod server;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Client, Clock, Engine, Provider, Shard};
+use rpcrdma_engine::{Clock, Engine, Provider, Shard};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
 use crate::contenders::pair::{self, Stop};
+use crate::contenders::rpc;
 use crate::device::at_site;
 use crate::device::cores::CorePair;
 use crate::device::site::Site;
@@ -197,9 +198,9 @@ impl<P: Provider> Crowd<P> {
         let mut callers = Vec::new();
         for _ in 0..args.clients {
             let mut client = engine.client()?;
-            let peers = (0..args.connections)
-                .map(|_| connect(&mut client, &mut server, address))
-                .collect::<Result<Vec<_>, BenchError>>()?;
+            let peers = rpc::connect(&mut client, address, args.connections, |now| {
+                server.poll_once(now);
+            })?;
             callers.push(Caller::new(client, &peers, args.credits));
         }
         Ok(Crowd { cores, credits: args.credits, orders, server, callers, _engine: engine })
@@ -291,29 +292,6 @@ fn serve<P: Provider>(server: &mut Shard<P, Server>, stop: &Stop) {
         if stop.is_set() {
             return;
         }
-    }
-}
-
-fn connect<P: Provider>(
-    client: &mut Client<P>,
-    server: &mut Shard<P, Server>,
-    to: SocketAddr,
-) -> Result<rpcrdma_engine::PeerId, BenchError> {
-    let failed = |what: String| BenchError::Device { who: WHO, what };
-    let clock = Clock::new();
-    let attempt = client.begin_connect(to)?;
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let now = clock.now();
-        client.poll(now, |_| {});
-        server.poll_once(now);
-        if let Some(outcome) = client.connected(attempt) {
-            return outcome.map_err(|why| failed(why.to_string()));
-        }
-        if Instant::now() > deadline {
-            return Err(failed("no connection in time".into()));
-        }
-        std::thread::yield_now();
     }
 }
 

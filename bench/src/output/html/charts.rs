@@ -2,9 +2,9 @@
 
 use super::plot::{Form, Plot, Series, Shape};
 use super::scale::Scale;
-use super::value;
 use crate::output::figure::{Figure, Unit};
 use crate::output::report::{Axis, Curve, Distribution, Line, Report};
+use crate::output::value;
 use crate::stats::latency::Latency;
 
 /// How the times are spread: as a histogram, and by percentiles.

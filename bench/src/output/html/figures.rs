@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::charts::words;
 use super::page::escape;
 use super::ratios::{Quotient, first_of_each, quotients};
-use super::value;
 use crate::output::figure::{Figure, Unit};
+use crate::output::value;
 
 /// One card for each contender with its main figure, and one for each quotient.
 pub fn write_headline(out: &mut String, figures: &[Figure]) {

@@ -14,7 +14,6 @@ mod plot;
 mod ratios;
 mod scale;
 mod scene;
-mod value;
 
 use crate::output::report::Report;
 

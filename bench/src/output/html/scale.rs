@@ -2,7 +2,7 @@
 
 use crate::output::figure::Unit;
 
-use super::value;
+use crate::output::value;
 
 /// An axis from one value to another.
 #[derive(Debug, Clone, PartialEq)]
