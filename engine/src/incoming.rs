@@ -384,12 +384,22 @@ impl<'a> PayloadReader<'a> {
 
     /// At most `max` bytes, as many as lie together; at least one.
     pub fn some(&mut self, max: usize) -> Result<&'a [u8], EndOfMessage> {
-        while self.slice.is_empty() {
-            self.slice = self.stream.next().ok_or(EndOfMessage)?;
-            self.seen += self.slice.len();
-        }
-        let (now, later) = self.slice.split_at(max.min(self.slice.len()));
+        let (now, later) = match self.together() {
+            [] => return Err(EndOfMessage),
+            slice => slice.split_at(max.min(slice.len())),
+        };
         self.slice = later;
         Ok(now)
+    }
+
+    /// All bytes that lie together from here on, to be looked at; none at the end.
+    #[inline]
+    pub(crate) fn together(&mut self) -> &'a [u8] {
+        while self.slice.is_empty() {
+            let Some(slice) = self.stream.next() else { break };
+            self.slice = slice;
+            self.seen += slice.len();
+        }
+        self.slice
     }
 }

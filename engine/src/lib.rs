@@ -19,6 +19,7 @@ pub mod failure;
 pub mod incoming;
 mod io;
 mod obtained;
+pub mod onc;
 pub mod payload;
 mod rdma_target;
 pub mod server;

@@ -2,13 +2,13 @@
 //! places without right is found.
 
 use rpcrdma_config::Raw;
-use rpcrdma_engine::ulb::{
-    BindError, Bound, CallHeader, HeaderError, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4,
-};
+use rpcrdma_engine::onc::{CallHeader, HeaderError, HeaderRoom};
+use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4};
 use rpcrdma_engine::{Answer, Bulk, Call, CallError, Loan, Reply, Want};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::pair::{Pair, Respond};
 use rpcrdma_tests::script::Random;
+use rpcrdma_xdr::DecodeError;
 
 fn bind(procedure: u32, protection: Protection) -> Bound {
     nfs3::BINDING.bind(procedure, protection).expect("the procedure exists")
@@ -492,20 +492,21 @@ fn what_is_wanted_of_one_operation_is_not_used_up_by_another() {
 
 /// Answers with how the header of the call was read.
 fn header<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
-    let mut reader = call.reader();
-    let words = match CallHeader::read(&mut reader) {
-        Ok(CallHeader { program, version, procedure, flavor, protection }) => {
+    let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
+    let words = match reader.call_header(&mut room) {
+        Ok(CallHeader { program, version, procedure, credentials, .. }) => {
             assert_eq!(reader.u32(), Ok(0xa26), "it ends where the arguments begin");
-            let protection = match protection {
+            let protection = match Protection::of(&credentials) {
                 Protection::None => 1,
                 Protection::Integrity => 2,
                 Protection::Privacy => 3,
             };
-            [program, version, procedure, flavor, protection]
+            [program, version, procedure, credentials.flavor(), protection]
         }
         Err(HeaderError::RpcVersion { given }) => [given, 0, 0, 0, 100],
-        Err(HeaderError::AuthBody { len }) => [len, 0, 0, 0, 101],
-        Err(HeaderError::End(_)) => [0, 0, 0, 0, 102],
+        Err(HeaderError::Credentials(DecodeError::TooMany { count, .. })) => [count, 0, 0, 0, 101],
+        Err(HeaderError::Credentials(_)) => [0, 0, 0, 0, 102],
+        Err(other) => panic!("{other}"),
     };
     for word in words {
         reply.payload().put_u32(word);

@@ -2,7 +2,8 @@
 //! WRITE say does not depend on it.
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::ulb::{BindError, BoundCall, CallHeader, Items, Protection, nfs3};
+use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};
+use rpcrdma_engine::ulb::{BindError, BoundCall, Items, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, Loan, Reply, Sink, Want};
 use rpcrdma_tests::pair::Pair;
 
@@ -35,10 +36,11 @@ struct Seen {
 
 /// A file that holds the pattern, and a link: each WRITE is compared with what is there.
 fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-    let mut reader = call.reader();
-    let header = CallHeader::read(&mut reader).expect("a call of RPC");
+    let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
+    let header = reader.call_header(&mut room).expect("a call of RPC");
     assert_eq!((header.program, header.version), (nfs3::PROGRAM, nfs3::BINDING.version));
-    let bound = nfs3::BINDING.bind(header.procedure, header.protection).expect("it exists");
+    let protection = Protection::of(&header.credentials);
+    let bound = nfs3::BINDING.bind(header.procedure, protection).expect("it exists");
     let mut arguments = bound.arguments(&call, reader);
     if header.procedure != nfs3::NULL {
         let mut handle = [0; HANDLE.len()];
@@ -49,8 +51,8 @@ fn serve<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Answer<
     let (words, data) = execute(header.procedure, &mut arguments, stock);
     arguments.end().expect("nothing else was placed");
     let mut reply = bound.reply(reply);
-    let accepted = [0, 0, 0, 0];
-    accepted.iter().chain(&words).for_each(|word| reply.payload().put_u32(*word));
+    reply.payload().put_fixed(&ReplyHeader::SUCCESS);
+    words.iter().for_each(|word| reply.payload().put_u32(*word));
     data.map_or(Ok(()), |data| reply.result(data)).expect("the results have such an item");
     reply.send()
 }
@@ -105,9 +107,8 @@ fn exchange<T>(
 ) -> (T, bool) {
     let bound = nfs3::BINDING.bind(procedure, Protection::None).expect("it exists");
     let mut call = bound.call(pair.begin());
-    for word in [2, nfs3::PROGRAM, nfs3::BINDING.version, procedure, 0, 0, 0, 0] {
-        call.payload().put_u32(word);
-    }
+    let version = nfs3::BINDING.version;
+    call.payload().put_fixed(&CallHeader::plain(nfs3::PROGRAM, version, procedure));
     if procedure != nfs3::NULL {
         call.payload().put_opaque(HANDLE);
     }
@@ -115,7 +116,9 @@ fn exchange<T>(
     call.submit().expect("there is a way");
     pair.complete(|done| {
         let mut items = bound.results(done.result().expect("an answer"));
-        skip(&mut items, 4);
+        let mut room = HeaderRoom::new();
+        let header = items.reader().reply_header(&mut room);
+        assert_eq!(header, Ok(ReplyHeader::accepted(AcceptStatus::Success)));
         let value = results(&mut items);
         items.end().expect("nothing was placed that may not be");
         (value, done.take_sink(0).is_some())

@@ -1,8 +1,8 @@
 //! The tables: programs, procedures, and the items that may leave the stream.
 
 use super::call::BoundCall;
-use super::header::Protection;
 use super::items::Items;
+use super::protection::Protection;
 use super::reply::BoundReply;
 use crate::client::call::CallBuilder;
 use crate::error::CallRefused;
@@ -113,7 +113,7 @@ impl Bound {
     }
 
     /// Reads a call of this procedure: `reader` stands behind the header of `call`, where
-    /// [`CallHeader::read`](super::CallHeader::read) left it.
+    /// [`PayloadReader::call_header`] left it.
     pub fn arguments<'a>(&self, call: &'a Incoming<'a>, reader: PayloadReader<'a>) -> Items<'a> {
         Items::new(call, reader, self.procedure.arguments, self.protection)
     }

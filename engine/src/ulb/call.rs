@@ -1,7 +1,8 @@
 //! A call under construction, by its binding.
 
+use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
+
 use super::binding::{BindError, Bound, Order, ReplyMax};
-use super::header::{REPLY_HEADER_LEN, REPLY_MISMATCH_LEN};
 use crate::client::call::{CallBuilder, CallHandle, Want};
 use crate::client::sink::Sink;
 use crate::client::unsent::Unsent;
@@ -163,7 +164,7 @@ impl<'a> BoundCall<'a> {
             (ReplyMax::Stated, Some(asked)) => padded(asked),
             (ReplyMax::Asked(_) | ReplyMax::Stated, None) => return Err(unknown),
         };
-        let behind = results.max(REPLY_MISMATCH_LEN);
+        let behind = results.max(ReplyHeader::VERSIONS_LEN as u32);
         Ok(REPLY_HEADER_LEN.saturating_add(behind).saturating_add(self.reply_more))
     }
 
@@ -262,3 +263,6 @@ pub(super) fn put(
 fn padded(len: u32) -> u32 {
     len.checked_next_multiple_of(4).unwrap_or(u32::MAX)
 }
+
+/// Bytes of a reply in front of the results, without a verifier.
+const REPLY_HEADER_LEN: u32 = (RpcPrefix::LEN + ReplyHeader::SUCCESS_LEN) as u32;

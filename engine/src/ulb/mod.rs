@@ -35,17 +35,17 @@
 mod binding;
 mod call;
 mod data;
-mod header;
 mod items;
 pub mod nfs2;
 pub mod nfs3;
 pub mod nfs4;
 pub mod none;
+mod protection;
 mod reply;
 
 pub use binding::{BindError, Binding, Bound, Item, Procedure, ReplyMax};
 pub use call::BoundCall;
 pub use data::{Data, Slices};
-pub use header::{CallHeader, HeaderError, Protection};
 pub use items::{ItemError, Items};
+pub use protection::Protection;
 pub use reply::BoundReply;
