@@ -20,12 +20,16 @@
 //! ```
 
 use arrayvec::ArrayVec;
-use rpcrdma_xdr::cursor::Reader;
 use rpcrdma_xdr::error::DecodeError;
 
 use crate::incoming::PayloadReader;
 
-pub use rpcrdma_xdr::onc::{AcceptStatus, Auth, AuthSys, CallHeader, HeaderError, ReplyHeader};
+pub use rpcrdma_xdr::cursor::Reader;
+pub use rpcrdma_xdr::numbers::limit::AUTH_SYS_GROUPS_MAX;
+pub use rpcrdma_xdr::numbers::onc::{auth_flavor, auth_stat};
+pub use rpcrdma_xdr::onc::{
+    AcceptStatus, Auth, AuthSys, CallHeader, HeaderError, MsgType, ReplyHeader, RpcPrefix,
+};
 
 /// Room for a header whose bytes do not lie together.
 pub type HeaderRoom = ArrayVec<u8, { CallHeader::LEN_MAX }>;

@@ -9,6 +9,7 @@
 use std::io;
 
 use arrayvec::ArrayVec;
+use rpcrdma_engine::onc::{AUTH_SYS_GROUPS_MAX, AuthSys};
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -76,25 +77,10 @@ pub enum Want {
 }
 
 impl Credentials {
-    /// Reads the body of AUTH_SYS credentials; `None` if it is not what it should be.
-    pub fn read(body: &[u8]) -> Option<Credentials> {
-        let mut words = body
-            .chunks_exact(4)
-            .map(|word| word.first_chunk().map_or(0, |word| u32::from_be_bytes(*word)));
-        let _stamp = words.next()?;
-        let machine = words.next()?;
-        if machine > MACHINE_MAX {
-            return None;
-        }
-        for _word in 0..machine.div_ceil(4) {
-            words.next()?;
-        }
-        let (uid, gid, count) = (words.next()?, words.next()?, words.next()?);
-        if count as usize > GROUPS_MAX {
-            return None;
-        }
-        let groups: ArrayVec<u32, GROUPS_MAX> = words.by_ref().take(count as usize).collect();
-        (groups.len() == count as usize).then_some(Credentials { uid, gid, groups })
+    /// What AUTH_SYS credentials say.
+    pub fn of(user: &AuthSys<'_>) -> Credentials {
+        let groups = user.groups.iter().take(GROUPS_MAX).collect();
+        Credentials { uid: user.uid, gid: user.gid, groups }
     }
 
     /// The same without anything of root's: neither the user nor the group.
@@ -203,9 +189,7 @@ impl Drop for Assumed {
     }
 }
 
-/// RFC 5531 appendix A.
-const GROUPS_MAX: usize = 16;
-const MACHINE_MAX: u32 = 255;
+const GROUPS_MAX: usize = AUTH_SYS_GROUPS_MAX as usize;
 /// "nobody" everywhere.
 const ANONYMOUS: u32 = 65_534;
 

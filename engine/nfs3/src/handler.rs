@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
 use rpcrdma_engine::{Answer, Call, CloseReason, Handler, PeerId, Reply, ShardHandle, Turn};
 
@@ -11,7 +12,7 @@ use crate::at_once;
 use crate::call::{Outcome, Task};
 use crate::drc::{self, Drc, Said, Verdict};
 use crate::export::Export;
-use crate::rpc::{CallHeader, Denial, EXECUTED, Program};
+use crate::rpc::{Called, Denial, Program};
 use crate::work::{Desk, Done, Job, Queue, Waiter};
 
 /// Serves an export on one shard.
@@ -49,19 +50,19 @@ impl NfsHandler {
     fn serve<'a>(
         &mut self,
         mut call: Call<'a>,
-        header: &CallHeader,
+        called: &Called,
         arguments: Arguments,
         reply: Reply<'a>,
     ) -> Answer<'a> {
-        let procedure = header.procedure;
-        let who = self.export.policy().identity(&header.caller);
+        let procedure = called.procedure;
+        let who = self.export.policy().identity(&called.caller);
         let Arguments { head, data } = arguments;
         let mut task = Task { procedure, who, head, data: Vec::new(), into: None };
         if let Some(outcome) = at_once::execute(&self.export, &mut task) {
             return send(reply, procedure, outcome);
         }
         let fingerprint = drc::concerns(procedure).then(|| {
-            let (caller, head) = (&header.caller, &task.head[..]);
+            let (caller, head) = (&called.caller, &task.head[..]);
             let data = data.as_ref().map(|data| data.ends(&call)).unwrap_or_default();
             let said = Said { caller, procedure, head, data: &data };
             self.drc.fingerprint(call.xid(), call.address().ip(), &said)
@@ -117,20 +118,21 @@ impl NfsHandler {
 
 impl Handler for NfsHandler {
     fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-        let mut reader = call.reader();
-        let header = match CallHeader::read(&mut reader, &PROGRAM) {
-            Ok(header) => header,
+        let (mut reader, mut room) = (call.reader(), HeaderRoom::new());
+        let header = reader.call_header(&mut room).map_err(Denial::from);
+        let called = match header.and_then(|header| Called::of(&header, &PROGRAM)) {
+            Ok(called) => called,
             Err(denial) => return deny(reply, denial),
         };
-        let Some(bound) = bound(header.procedure) else {
+        let Some(bound) = bound(called.procedure) else {
             return deny(reply, Denial::Procedure);
         };
-        let arguments = Arguments::read(header.procedure, &mut bound.arguments(&call, reader));
+        let arguments = Arguments::read(called.procedure, &mut bound.arguments(&call, reader));
         match arguments {
-            Ok(_) if header.procedure == nfs3::NULL => {
+            Ok(_) if called.procedure == nfs3::NULL => {
                 send(reply, nfs3::NULL, Outcome::Results { head: Vec::new(), data: None })
             }
-            Ok(arguments) => self.serve(call, &header, arguments, reply),
+            Ok(arguments) => self.serve(call, &called, arguments, reply),
             Err(Unusable::Garbage) => deny(reply, Denial::Garbage),
             Err(Unusable::Misplaced) => reply.refuse(),
         }
@@ -172,7 +174,7 @@ fn send(mut reply: Reply<'_>, procedure: u32, outcome: Outcome) -> Answer<'_> {
         Outcome::Denied(denial) => return deny(reply, denial),
     };
     let Some(bound) = bound(procedure) else { return deny(reply, Denial::Procedure) };
-    EXECUTED.iter().for_each(|word| reply.payload().put_u32(*word));
+    reply.payload().put_fixed(&ReplyHeader::SUCCESS);
     reply.payload().put_fixed(&head);
     let mut reply = bound.reply(reply);
     match data.map_or(Ok(()), |data| reply.result(data)) {
@@ -182,7 +184,7 @@ fn send(mut reply: Reply<'_>, procedure: u32, outcome: Outcome) -> Answer<'_> {
 }
 
 fn deny(mut reply: Reply<'_>, denial: Denial) -> Answer<'_> {
-    denial.words().iter().for_each(|word| reply.payload().put_u32(*word));
+    reply.payload().put_fixed(&denial.reply().bytes());
     reply.send()
 }
 

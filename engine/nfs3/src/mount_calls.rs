@@ -13,11 +13,12 @@ use nfs3_types::mount::{
     mountstat3, name,
 };
 use nfs3_types::xdr_codec::{List, Opaque, Pack};
+use rpcrdma_engine::onc::{CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, auth_flavor};
 use rustix::fs::FileType;
 
 use crate::export::Export;
 use crate::node::Node;
-use crate::rpc::{CallHeader, Denial, EXECUTED, Program, Source};
+use crate::rpc::{Called, Denial, Program, Source};
 use crate::status::Status;
 
 /// Who has mounted what, as far as is remembered: nothing depends on it.
@@ -31,25 +32,21 @@ pub fn answer(
     from: SocketAddr,
     record: &[u8],
 ) -> Option<Vec<u8>> {
-    let mut source = record;
-    let xid = source.word().ok()?;
-    if source.word() != Ok(CALL) {
-        return None;
-    }
+    let prefix = RpcPrefix::decode(record).ok().filter(|prefix| prefix.kind == MsgType::Call)?;
+    let mut reader = Reader::new(record.get(RpcPrefix::LEN..)?);
+    let header = CallHeader::decode(&mut reader).map_err(Denial::from);
+    let executed = header
+        .and_then(|header| Called::of(&header, &PROGRAM))
+        .and_then(|called| execute(export, mounts, from.ip(), called.procedure, reader.rest()));
     let mut reply = Vec::with_capacity(64);
-    reply.extend(xid.to_be_bytes());
-    reply.extend(REPLY.to_be_bytes());
-    let words = |reply: &mut Vec<u8>, words: &[u32]| {
-        words.iter().for_each(|word| reply.extend(word.to_be_bytes()));
-    };
-    let executed = CallHeader::read(&mut source, &PROGRAM)
-        .and_then(|header| execute(export, mounts, from.ip(), header.procedure, &mut source));
+    reply.extend(prefix.xid.to_be_bytes());
+    reply.extend((MsgType::Reply as u32).to_be_bytes());
     match executed {
         Ok(results) => {
-            words(&mut reply, &EXECUTED);
+            reply.extend(ReplyHeader::SUCCESS);
             reply.extend(results);
         }
-        Err(denial) => words(&mut reply, &denial.words()),
+        Err(denial) => reply.extend(denial.reply().bytes()),
     }
     Some(reply)
 }
@@ -59,11 +56,12 @@ fn execute(
     mounts: &mut Mounts,
     from: IpAddr,
     procedure: u32,
-    source: &mut &[u8],
+    mut arguments: &[u8],
 ) -> Result<Vec<u8>, Denial> {
+    let arguments = &mut arguments;
     match procedure {
         MNT => {
-            let path = path(source)?;
+            let path = path(arguments)?;
             let results = match find(export, &path) {
                 Ok(node) => {
                     mounts.note(from, &path);
@@ -76,7 +74,7 @@ fn execute(
         }
         DUMP => packed(&mounts.list()),
         UMNT => {
-            let path = path(source)?;
+            let path = path(arguments)?;
             mounts.0.retain(|(by, what)| (*by, &what[..]) != (from, &path[..]));
             Ok(Vec::new())
         }
@@ -155,12 +153,10 @@ const UMNT: u32 = 3;
 const UMNTALL: u32 = 4;
 const EXPORT: u32 = 5;
 /// AUTH_SYS and AUTH_NONE.
-const FLAVORS: [u32; 2] = [1, 0];
+const FLAVORS: [u32; 2] = [auth_flavor::SYS, auth_flavor::NONE];
 /// MNTPATHLEN
 const PATH_MAX: usize = 1024;
 /// Mounts that are remembered.
 const MOUNTS_MAX: usize = 256;
 /// Of them by one host.
 const MOUNTS_OF_HOST_MAX: usize = 16;
-const CALL: u32 = 0;
-const REPLY: u32 = 1;

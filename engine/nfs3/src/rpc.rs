@@ -1,7 +1,10 @@
-//! The header of an RPC call, and the answers that come before any procedure (RFC 5531).
+//! What an RPC header calls of our programs, and the answers that come before any procedure.
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::PayloadReader;
+use rpcrdma_engine::onc::{
+    AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, auth_flavor, auth_stat,
+};
 
 use crate::credentials::{Caller, Credentials};
 
@@ -50,9 +53,9 @@ impl Source for &[u8] {
     }
 }
 
-/// The header of a call to one of our programs, up to its arguments.
+/// A call to one of our programs, by its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallHeader {
+pub struct Called {
     /// The procedure.
     pub procedure: u32,
     /// Who calls, as it says.
@@ -73,10 +76,10 @@ pub struct Program {
 /// A call that is answered without being executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// Another version of RPC.
-    RpcVersion,
-    /// The credentials are not to be taken: `auth_stat`.
-    Credentials(u32),
+    /// A header that cannot be used.
+    Header(HeaderError),
+    /// The credentials are not to be taken.
+    Credentials,
     /// Another program.
     Program,
     /// Another version of the program; this one there is.
@@ -89,81 +92,59 @@ pub enum Denial {
     Busy,
 }
 
-impl CallHeader {
-    /// Reads the header of a call from behind transaction id and message type.
+impl Called {
+    /// What a header calls of a program.
     ///
     /// # Errors
     /// What is to be answered.
-    pub fn read(source: &mut impl Source, program: &Program) -> Result<CallHeader, Denial> {
-        if source.word()? != RPC_VERSION {
-            return Err(Denial::RpcVersion);
-        }
-        let (number, version, procedure) = (source.word()?, source.word()?, source.word()?);
-        let flavor = source.word()?;
-        let mut body = ArrayVec::<u8, AUTH_BODY_MAX>::new();
-        source.opaque(&mut body).map_err(|_| Denial::Credentials(AUTH_BADCRED))?;
-        let _verifier_flavor = source.word()?;
-        let mut verifier = ArrayVec::<u8, AUTH_BODY_MAX>::new();
-        source.opaque(&mut verifier).map_err(|_| Denial::Credentials(AUTH_BADVERF))?;
-        if number != program.number {
+    pub fn of(header: &CallHeader<'_>, program: &Program) -> Result<Called, Denial> {
+        if header.program != program.number {
             return Err(Denial::Program);
         }
-        if version != program.version {
+        if header.version != program.version {
             return Err(Denial::Version(program.version));
         }
-        if procedure >= program.procedures {
+        if header.procedure >= program.procedures {
             return Err(Denial::Procedure);
         }
-        let caller = match flavor {
-            AUTH_NONE => Caller::Nobody,
-            AUTH_SYS => {
-                Caller::Says(Credentials::read(&body).ok_or(Denial::Credentials(AUTH_BADCRED))?)
+        let caller = match header.credentials.flavor() {
+            auth_flavor::NONE => Caller::Nobody,
+            auth_flavor::SYS => {
+                let user = AuthSys::decode(header.credentials.body());
+                Caller::Says(Credentials::of(&user.map_err(|_| Denial::Credentials)?))
             }
-            _ => return Err(Denial::Credentials(AUTH_BADCRED)),
+            _ => return Err(Denial::Credentials),
         };
-        Ok(CallHeader { procedure, caller })
+        Ok(Called { procedure: header.procedure, caller })
+    }
+}
+
+impl From<HeaderError> for Denial {
+    fn from(why: HeaderError) -> Denial {
+        Denial::Header(why)
     }
 }
 
 impl Denial {
-    /// The answer, from behind transaction id and message type.
-    pub fn words(self) -> ArrayVec<u32, 6> {
-        let accepted = |words: &[u32]| {
-            let head = [ACCEPTED, AUTH_NONE, 0];
-            head.iter().chain(words).copied().collect()
+    /// The answer.
+    pub fn reply(self) -> ReplyHeader<'static> {
+        let status = match self {
+            Denial::Header(why) => return why.reply(),
+            Denial::Credentials => return ReplyHeader::AuthError { why: auth_stat::BADCRED },
+            Denial::Program => AcceptStatus::ProgramUnavailable,
+            Denial::Version(only) => AcceptStatus::ProgramMismatch { low: only, high: only },
+            Denial::Procedure => AcceptStatus::ProcedureUnavailable,
+            Denial::Garbage => AcceptStatus::GarbageArguments,
+            Denial::Busy => AcceptStatus::SystemError,
         };
-        match self {
-            Denial::RpcVersion => {
-                [DENIED, RPC_MISMATCH, RPC_VERSION, RPC_VERSION].into_iter().collect()
-            }
-            Denial::Credentials(status) => [DENIED, AUTH_ERROR, status].into_iter().collect(),
-            Denial::Program => accepted(&[1]),
-            Denial::Version(only) => accepted(&[2, only, only]),
-            Denial::Procedure => accepted(&[3]),
-            Denial::Garbage => accepted(&[4]),
-            Denial::Busy => accepted(&[5]),
-        }
+        ReplyHeader::accepted(status)
     }
 }
-
-/// In front of the results of a procedure that was executed: MSG_ACCEPTED, no verifier, SUCCESS.
-pub const EXECUTED: [u32; 4] = [ACCEPTED, AUTH_NONE, 0, 0];
-
-const RPC_VERSION: u32 = 2;
-const AUTH_NONE: u32 = 0;
-const AUTH_SYS: u32 = 1;
-/// RFC 5531 8.2.
-const AUTH_BODY_MAX: usize = 400;
-const ACCEPTED: u32 = 0;
-const DENIED: u32 = 1;
-const RPC_MISMATCH: u32 = 0;
-const AUTH_ERROR: u32 = 1;
-const AUTH_BADCRED: u32 = 1;
-const AUTH_BADVERF: u32 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpcrdma_engine::onc::Reader;
 
     const PROGRAM: Program = Program { number: 100_003, version: 3, procedures: 22 };
 
@@ -171,48 +152,44 @@ mod tests {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    fn read(words: &[u32]) -> Result<CallHeader, Denial> {
-        CallHeader::read(&mut &header(words)[..], &PROGRAM)
+    fn read(words: &[u32]) -> Result<Called, Denial> {
+        let bytes = header(words);
+        Called::of(&CallHeader::decode(&mut Reader::new(&bytes))?, &PROGRAM)
     }
 
     #[test]
     fn a_call_of_nobody_is_read() {
-        let expected = CallHeader { procedure: 0, caller: Caller::Nobody };
+        let expected = Called { procedure: 0, caller: Caller::Nobody };
         assert_eq!(read(&[2, 100_003, 3, 0, 0, 0, 0, 0]), Ok(expected));
     }
 
     #[test]
     fn a_call_says_who_makes_it() {
         let words = [2, 100_003, 3, 1, 1, 32, 7, 1, 0x6100_0000, 1000, 100, 2, 4, 5, 0, 0];
-        let header = read(&words).expect("it is whole");
-        let Caller::Says(who) = header.caller else { panic!("AUTH_SYS says who") };
+        let called = read(&words).expect("it is whole");
+        let Caller::Says(who) = called.caller else { panic!("AUTH_SYS says who") };
         assert_eq!((who.uid, who.gid, who.groups.as_slice()), (1000, 100, &[4, 5][..]));
     }
 
     #[test]
     fn every_other_header_has_its_answer() {
-        for (words, denial) in [
-            (&[3, 100_003, 3, 0, 0, 0, 0, 0][..], Denial::RpcVersion),
-            (&[2, 100_004, 3, 0, 0, 0, 0, 0], Denial::Program),
-            (&[2, 100_003, 4, 0, 0, 0, 0, 0], Denial::Version(3)),
-            (&[2, 100_003, 3, 22, 0, 0, 0, 0], Denial::Procedure),
-            (&[2, 100_003, 3, 1, 6, 0, 0, 0], Denial::Credentials(1)),
+        for (words, answer) in [
+            (&[3, 100_003, 3, 0, 0, 0, 0, 0][..], &[1, 0, 2, 2][..]),
+            (&[2, 100_004, 3, 0, 0, 0, 0, 0], &[0, 0, 0, 1]),
+            (&[2, 100_003, 4, 0, 0, 0, 0, 0], &[0, 0, 0, 2, 3, 3]),
+            (&[2, 100_003, 3, 22, 0, 0, 0, 0], &[0, 0, 0, 3]),
+            (&[2, 100_003, 3, 1, 6, 0, 0, 0], &[1, 1, 1]),
             // AUTH_SYS without a body, with more groups than there are, and one that is cut off.
-            (&[2, 100_003, 3, 1, 1, 0, 0, 0], Denial::Credentials(1)),
-            (&[2, 100_003, 3, 1, 1, 20, 7, 0, 0, 0, 17, 0, 0], Denial::Credentials(1)),
-            (&[2, 100_003, 3, 1, 1, 401], Denial::Credentials(1)),
-            (&[2, 100_003, 3, 1, 0, 0, 0, u32::MAX], Denial::Credentials(3)),
-            (&[2, 100_003], Denial::Garbage),
-            (&[], Denial::Garbage),
+            (&[2, 100_003, 3, 1, 1, 0, 0, 0], &[1, 1, 1]),
+            (&[2, 100_003, 3, 1, 1, 20, 7, 0, 0, 0, 17, 0, 0], &[1, 1, 1]),
+            (&[2, 100_003, 3, 1, 1, 401], &[1, 1, 1]),
+            (&[2, 100_003, 3, 1, 0, 0, 0, u32::MAX], &[1, 1, 3]),
+            (&[2, 100_003], &[0, 0, 0, 4]),
+            (&[], &[0, 0, 0, 4]),
         ] {
-            assert_eq!(read(words), Err(denial), "{words:?}");
+            let denial = read(words).expect_err("it is not executed");
+            assert_eq!(denial.reply().bytes()[..], header(answer), "{words:?}");
         }
-    }
-
-    #[test]
-    fn an_answer_says_which_versions_there_are() {
-        assert_eq!(Denial::Version(3).words()[..], [0, 0, 0, 2, 3, 3]);
-        assert_eq!(Denial::RpcVersion.words()[..], [1, 0, 2, 2]);
-        assert_eq!(Denial::Credentials(1).words()[..], [1, 1, 1]);
+        assert_eq!(Denial::Busy.reply().bytes()[..], header(&[0, 0, 0, 5]));
     }
 }

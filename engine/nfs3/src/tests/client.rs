@@ -8,8 +8,11 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::{Pack, Unpack};
 
+use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader, auth_flavor};
 use rpcrdma_engine::ulb::{Bound, BoundCall, Items, Protection, nfs3};
-use rpcrdma_engine::{CallError, CallRefused, Clock, Config, Engine, Fabric, PeerId, Raw, Want};
+use rpcrdma_engine::{
+    CallError, CallRefused, Clock, Config, Engine, Fabric, PayloadReader, PeerId, Raw, Want,
+};
 
 use crate::data::{ReadHead, WriteHead};
 use crate::files::ReadlinkHead;
@@ -149,8 +152,7 @@ impl Client {
     pub fn turn(&mut self) {
         self.client.poll(self.clock.now(), |done| {
             let mut reader = done.result().expect("an answer").reader();
-            let accepted: Vec<u32> = (0..4).map(|_| reader.u32().expect("a header")).collect();
-            assert_eq!(accepted, [0, 0, 0, 0], "it was executed");
+            executed(&mut reader);
             self.statuses.push(reader.u32().expect("a status"));
         });
     }
@@ -169,14 +171,18 @@ impl Client {
         arguments: &impl Pack,
     ) -> Result<BoundCall<'_>, CallRefused> {
         let mut call = bound(procedure).call(self.client.call(self.peer, 0)?);
-        for word in [2, nfs3::PROGRAM, 3, procedure] {
-            call.payload().put_u32(word);
-        }
-        let credentials: &[u32] = match self.user {
-            Some((uid, gid)) => &[1, 20, 0, 0, uid, gid, 0],
-            None => &[0, 0],
+        // Stamp, machine, user, group, groups.
+        let (uid, gid) = self.user.unwrap_or_default();
+        let user = [0, 0, uid, gid, 0].map(u32::to_be_bytes);
+        let says = self.user.and_then(|_| Auth::new(auth_flavor::SYS, user.as_flattened()));
+        let header = CallHeader {
+            program: nfs3::PROGRAM,
+            version: nfs3::BINDING.version,
+            procedure,
+            credentials: says.unwrap_or(Auth::NONE),
+            verifier: Auth::NONE,
         };
-        credentials.iter().chain(&[0, 0]).for_each(|word| call.payload().put_u32(*word));
+        call.payload().put_fixed(&header.bytes());
         let mut bytes = Vec::new();
         arguments.pack(&mut bytes).expect("it is short");
         call.payload().put_fixed(&bytes);
@@ -216,9 +222,7 @@ impl Client {
             self.client.poll(self.clock.now(), |done| {
                 let reply = done.result().expect("an answer");
                 let mut items = bound.results(reply);
-                let accepted: Vec<u32> =
-                    (0..4).map(|_| items.reader().u32().expect("a header")).collect();
-                assert_eq!(accepted, [0, 0, 0, 0], "it was executed");
+                executed(items.reader());
                 let read = read.take().expect("one answer");
                 let stream = read(&mut items);
                 let (results, len) = R::unpack(&mut &stream[..]).expect("results");
@@ -275,4 +279,11 @@ fn head(items: &mut Items<'_>, len: usize) -> Vec<u8> {
         bytes.extend(items.reader().u32().expect("results").to_be_bytes());
     }
     bytes
+}
+
+/// Reads the header of a reply to a call that was executed.
+fn executed(reader: &mut PayloadReader<'_>) {
+    let mut room = HeaderRoom::new();
+    let header = reader.reply_header(&mut room);
+    assert_eq!(header, Ok(ReplyHeader::accepted(AcceptStatus::Success)), "it was executed");
 }
