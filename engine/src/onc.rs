@@ -20,11 +20,11 @@
 //! ```
 
 use arrayvec::ArrayVec;
-use rpcrdma_xdr::error::DecodeError;
 
 use crate::incoming::PayloadReader;
 
 pub use rpcrdma_xdr::cursor::Reader;
+pub use rpcrdma_xdr::error::DecodeError;
 pub use rpcrdma_xdr::numbers::limit::AUTH_SYS_GROUPS_MAX;
 pub use rpcrdma_xdr::numbers::onc::{auth_flavor, auth_stat};
 pub use rpcrdma_xdr::onc::{

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use arrayvec::ArrayVec;
+use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
 
 use crate::rpc;
@@ -156,8 +157,9 @@ pub fn status(error: &io::Error) -> i32 {
 
 /// An answer without bulk.
 fn answer(status: i32, results: &[u32]) -> Finished {
-    let words = rpc::reply_words(status).into_iter().chain(results.iter().copied());
-    Finished { head: words.flat_map(u32::to_be_bytes).collect(), ..Finished::default() }
+    let words = [status.cast_unsigned()].into_iter().chain(results.iter().copied());
+    let head = ReplyHeader::SUCCESS.into_iter().chain(words.flat_map(u32::to_be_bytes));
+    Finished { head: head.collect(), ..Finished::default() }
 }
 
 fn work(jobs: &Receiver<Job>, store: &Store, shard: &OnceLock<ShardHandle>) {

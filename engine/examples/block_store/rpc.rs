@@ -9,9 +9,9 @@
 //! ```
 //! A status is 0 or the error number of the system. The data of WRITE and READ are placed.
 
-use arrayvec::ArrayVec;
 use rpcrdma_engine::Payload;
 use rpcrdma_engine::incoming::{EndOfMessage, PayloadReader};
+use rpcrdma_engine::onc::{AcceptStatus, CallHeader, DecodeError, HeaderRoom, ReplyHeader};
 
 /// From the range that RFC 5531 leaves to users.
 pub const PROGRAM: u32 = 0x2000_b10c;
@@ -35,24 +35,15 @@ pub enum Procedure {
     Commit,
 }
 
-/// Why a call is not executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denial {
-    /// Another version of RPC than 2.
-    RpcVersion,
-    /// Another program.
-    Program,
-    /// Another version of the program.
-    ProgramVersion,
-    /// No such procedure.
-    Procedure,
-    /// The arguments cannot be decoded.
-    Garbage,
-}
+/// Why a call is not executed: the header of its reply.
+pub type Denial = ReplyHeader<'static>;
 
-/// A call header as it came.
+/// The arguments cannot be decoded.
+pub const GARBAGE: Denial = ReplyHeader::accepted(AcceptStatus::GarbageArguments);
+
+/// A call as its header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallHeader {
+pub struct Called {
     /// What is called.
     pub procedure: Procedure,
     /// Where the arguments begin, from the start of the RPC message.
@@ -65,14 +56,15 @@ pub enum ReplyError {
     /// It ends too early.
     #[error("the reply is cut off")]
     Truncated(#[from] EndOfMessage),
+    /// Its header is none.
+    #[error("the header of the reply: {0}")]
+    Header(#[from] DecodeError),
     /// The server did not execute the call.
-    #[error("the server denied the call: reply_stat {reply_stat}, reason {reason}")]
-    Denied {
-        /// 0 accepted, 1 denied.
-        reply_stat: u32,
-        /// accept_stat or reject_stat.
-        reason: u32,
-    },
+    #[error("the server accepted the call and did not execute it: {0:?}")]
+    NotExecuted(AcceptStatus),
+    /// The server denied the call.
+    #[error("the server denied the call")]
+    Denied,
     /// The server's file could not be written or read.
     #[error("the server's file: {}", std::io::Error::from_raw_os_error(*.0))]
     Status(i32),
@@ -81,56 +73,26 @@ pub enum ReplyError {
 /// Writes a call header with AUTH_NONE.
 pub fn put_call(payload: &mut Payload<'_>, procedure: Procedure) {
     let number = PROCEDURES.iter().position(|known| *known == procedure).unwrap_or_default();
-    for word in [RPC_VERSION, PROGRAM, VERSION, number as u32] {
-        payload.put_u32(word);
-    }
-    for _credential_and_verifier in 0..2 {
-        payload.put_u32(AUTH_NONE);
-        payload.put_opaque(&[]);
-    }
+    payload.put_fixed(&CallHeader::plain(PROGRAM, VERSION, number as u32));
 }
 
-/// Reads a call header. Credential and verifier are passed over, whatever they are.
-pub fn read_call(reader: &mut PayloadReader<'_>) -> Result<CallHeader, Denial> {
-    let mut words = [0; 4];
-    for word in &mut words {
-        *word = reader.u32().map_err(|_| Denial::Garbage)?;
-    }
-    let [rpc_version, program, version, procedure] = words;
-    let mut arguments = POSITION_OF_BODY + 16;
-    for _credential_and_verifier in 0..2 {
-        let len = skip_auth(reader).map_err(|_| Denial::Garbage)?.ok_or(Denial::Garbage)?;
-        arguments += 8 + len;
-    }
-    match (rpc_version, program, version, PROCEDURES.get(procedure as usize)) {
-        (RPC_VERSION, PROGRAM, VERSION, Some(&procedure)) => {
-            Ok(CallHeader { procedure, arguments })
+/// Reads a call header. Credentials and verifier are passed over, whatever they are.
+///
+/// # Errors
+/// The reply to a call of anything else.
+pub fn read_call(reader: &mut PayloadReader<'_>) -> Result<Called, Denial> {
+    let mut room = HeaderRoom::new();
+    let header = reader.call_header(&mut room).map_err(|why| why.reply())?;
+    let known = PROCEDURES.get(header.procedure as usize);
+    let status = match (header.program, header.version, known) {
+        (PROGRAM, VERSION, Some(&procedure)) => {
+            return Ok(Called { procedure, arguments: reader.position() as u32 });
         }
-        (RPC_VERSION, PROGRAM, VERSION, None) => Err(Denial::Procedure),
-        (RPC_VERSION, PROGRAM, ..) => Err(Denial::ProgramVersion),
-        (RPC_VERSION, ..) => Err(Denial::Program),
-        _ => Err(Denial::RpcVersion),
-    }
-}
-
-/// The words of a reply that accepts a call and carries on with a status: 0 or an error number.
-pub fn reply_words(status: i32) -> [u32; 5] {
-    [ACCEPTED, AUTH_NONE, 0, 0, status.cast_unsigned()]
-}
-
-/// The words of a reply that denies a call.
-pub fn denial_words(denial: Denial) -> ArrayVec<u32, 6> {
-    let accepted = |words: &[u32]| {
-        let head = [ACCEPTED, AUTH_NONE, 0];
-        head.iter().chain(words).copied().collect()
+        (PROGRAM, VERSION, None) => AcceptStatus::ProcedureUnavailable,
+        (PROGRAM, ..) => AcceptStatus::ProgramMismatch { low: VERSION, high: VERSION },
+        _ => AcceptStatus::ProgramUnavailable,
     };
-    match denial {
-        Denial::RpcVersion => [DENIED, 0, RPC_VERSION, RPC_VERSION].into_iter().collect(),
-        Denial::Program => accepted(&[1]),
-        Denial::ProgramVersion => accepted(&[2, VERSION, VERSION]),
-        Denial::Procedure => accepted(&[3]),
-        Denial::Garbage => accepted(&[4]),
-    }
+    Err(ReplyHeader::accepted(status))
 }
 
 /// Reads a reply up to behind its status.
@@ -138,14 +100,12 @@ pub fn denial_words(denial: Denial) -> ArrayVec<u32, 6> {
 /// # Errors
 /// If the call was denied, or its status is not 0.
 pub fn read_reply(reader: &mut PayloadReader<'_>) -> Result<(), ReplyError> {
-    let reply_stat = reader.u32()?;
-    if reply_stat != ACCEPTED {
-        return Err(ReplyError::Denied { reply_stat, reason: reader.u32()? });
-    }
-    skip_auth(reader)?.ok_or(EndOfMessage)?;
-    let accept_stat = reader.u32()?;
-    if accept_stat != 0 {
-        return Err(ReplyError::Denied { reply_stat, reason: accept_stat });
+    match reader.reply_header(&mut HeaderRoom::new())? {
+        ReplyHeader::Accepted { status: AcceptStatus::Success, .. } => {}
+        ReplyHeader::Accepted { status, .. } => return Err(ReplyError::NotExecuted(status)),
+        ReplyHeader::RpcMismatch { .. } | ReplyHeader::AuthError { .. } => {
+            return Err(ReplyError::Denied);
+        }
     }
     match reader.u32()?.cast_signed() {
         0 => Ok(()),
@@ -153,26 +113,6 @@ pub fn read_reply(reader: &mut PayloadReader<'_>) -> Result<(), ReplyError> {
     }
 }
 
-/// Passes over a credential or a verifier and returns its padded length; `None` if it is longer
-/// than RFC 5531 section 8.2 allows.
-fn skip_auth(reader: &mut PayloadReader<'_>) -> Result<Option<u32>, EndOfMessage> {
-    let _flavor = reader.u32()?;
-    let len = reader.u32()?;
-    if len > AUTH_LEN_MAX {
-        return Ok(None);
-    }
-    let padded = len.next_multiple_of(4);
-    reader.skip(padded as usize)?;
-    Ok(Some(padded))
-}
-
 /// By number.
 const PROCEDURES: [Procedure; 5] =
     [Procedure::Null, Procedure::Write, Procedure::Read, Procedure::Resize, Procedure::Commit];
-const RPC_VERSION: u32 = 2;
-const AUTH_NONE: u32 = 0;
-const AUTH_LEN_MAX: u32 = 400;
-const ACCEPTED: u32 = 0;
-const DENIED: u32 = 1;
-/// Behind transaction id and message type.
-const POSITION_OF_BODY: u32 = 8;

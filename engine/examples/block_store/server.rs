@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrayvec::ArrayVec;
+use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Answer, Call, Handler, Incoming, Reply, TakeError, Ticket, Turn};
 
 use crate::disk::{Disk, Job, Segments, Task, status};
-use crate::rpc::{self, BLOCK_MAX, Denial, Procedure};
+use crate::rpc::{self, BLOCK_MAX, Denial, GARBAGE, Procedure};
 use crate::store::Slices;
 
 /// Serves one file. The shard moves segments and tickets; bytes move between the network, the
@@ -62,13 +62,10 @@ impl BlockServer {
         } else {
             gather_inline(&call, len, &mut slices)
         };
-        let Some(()) = gathered else { return deny(Denial::Garbage, reply) };
-        let words = match self.disk.store().write(&slices, offset) {
-            Ok(()) => rpc::reply_words(0),
-            Err(error) => rpc::reply_words(status(&error)),
-        };
-        put_words(&mut reply, &words);
-        if words[4] == 0 {
+        let Some(()) = gathered else { return deny(GARBAGE, reply) };
+        let written = self.disk.store().write(&slices, offset);
+        put_status(&mut reply, written.as_ref().map_or_else(status, |()| 0));
+        if written.is_ok() {
             reply.payload().put_u32(len as u32);
         }
         reply.send()
@@ -92,11 +89,11 @@ impl Handler for BlockServer {
         };
         let task = match request {
             Request::Null => {
-                put_words(&mut reply, &rpc::reply_words(0)[..4]);
+                reply.payload().put_fixed(&ReplyHeader::SUCCESS);
                 return reply.send();
             }
             Request::TooLong => {
-                put_words(&mut reply, &rpc::reply_words(libc::EMSGSIZE));
+                put_status(&mut reply, libc::EMSGSIZE);
                 return reply.send();
             }
             Request::Write(write) => return self.write(call, &write, reply),
@@ -142,24 +139,24 @@ enum Request {
 impl Request {
     fn read(call: &Incoming<'_>) -> Result<Request, Denial> {
         let mut reader = call.reader();
-        let header = rpc::read_call(&mut reader)?;
-        let mut hyper = || reader.u64().map_err(|_| Denial::Garbage);
-        let (offset, len) = match header.procedure {
+        let called = rpc::read_call(&mut reader)?;
+        let mut hyper = || reader.u64().map_err(|_| GARBAGE);
+        let (offset, len) = match called.procedure {
             Procedure::Null => return Ok(Request::Null),
             Procedure::Commit => return Ok(Request::Commit),
             Procedure::Resize => return Ok(Request::Resize { len: hyper()? }),
             Procedure::Write | Procedure::Read => {
-                (hyper()?, reader.u32().map_err(|_| Denial::Garbage)? as usize)
+                (hyper()?, reader.u32().map_err(|_| GARBAGE)? as usize)
             }
         };
         if len > BLOCK_MAX {
             return Ok(Request::TooLong);
         }
-        if header.procedure == Procedure::Read {
+        if called.procedure == Procedure::Read {
             return Ok(Request::Read { offset, len });
         }
         // Behind offset and count the data would be, had they not been placed.
-        let data_position = header.arguments + 12;
+        let data_position = called.arguments + 12;
         let mut placed = call.placed();
         let placed = match (placed.next(), placed.next()) {
             (None, _) => false,
@@ -168,7 +165,7 @@ impl Request {
             {
                 true
             }
-            _ => return Err(Denial::Garbage),
+            _ => return Err(GARBAGE),
         };
         Ok(Request::Write(Write { offset, len, placed }))
     }
@@ -214,11 +211,12 @@ fn gather_inline<'a>(call: &'a Call<'_>, len: usize, slices: &mut Slices<'a>) ->
 }
 
 fn deny<'a>(denial: Denial, mut reply: Reply<'a>) -> Answer<'a> {
-    let words: ArrayVec<u32, 6> = rpc::denial_words(denial);
-    put_words(&mut reply, &words);
+    reply.payload().put_fixed(&denial.bytes());
     reply.send()
 }
 
-fn put_words(reply: &mut Reply<'_>, words: &[u32]) {
-    words.iter().for_each(|word| reply.payload().put_u32(*word));
+/// The header of a reply, and a status: 0 or an error number.
+fn put_status(reply: &mut Reply<'_>, status: i32) {
+    reply.payload().put_fixed(&ReplyHeader::SUCCESS);
+    reply.payload().put_u32(status.cast_unsigned());
 }

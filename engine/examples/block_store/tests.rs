@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::client::ClientError;
 use crate::files::{Input, Target};
 use crate::passes::{self, Blocks};
-use crate::rpc::{self, BLOCK_MAX, Denial, Procedure};
+use crate::rpc::{self, BLOCK_MAX, Procedure};
 use crate::setup::{Pair, Shape};
 use crate::store::Temporary;
 
@@ -139,14 +139,14 @@ fn calls_that_are_not_of_the_program_are_denied() {
     let (mut pair, _target, _remove) = pair(&file, true);
     let (program, version) = (rpc::PROGRAM, rpc::VERSION);
     for (words, denial) in [
-        ([3, program, version, 0], Denial::RpcVersion),
-        ([2, program + 1, version, 0], Denial::Program),
-        ([2, program, version + 1, 0], Denial::ProgramVersion),
-        ([2, program, version, 5], Denial::Procedure),
-        ([2, program, version, 2], Denial::Garbage),
+        ([3, program, version, 0], &[1, 0, 2, 2][..]),
+        ([2, program + 1, version, 0], &[0, 0, 0, 1]),
+        ([2, program, version + 1, 0], &[0, 0, 0, 2, version, version]),
+        ([2, program, version, 5], &[0, 0, 0, 3]),
+        ([2, program, version, 2], &[0, 0, 0, 4]),
     ] {
         let reply = pair.session.raw(|call| header(call.payload(), words));
-        assert_eq!(reply, rpc::denial_words(denial).to_vec(), "{denial:?}");
+        assert_eq!(reply, denial, "{words:?}");
     }
     let reply = pair.session.raw(|call| header(call.payload(), [2, program, version, 0]));
     assert_eq!(reply, [0; 4], "procedure 0 has no results");
