@@ -13,6 +13,7 @@ use std::time::Duration;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
+use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use rpcrdma_engine::{
     Answer, Call, CallBuilder, Client, Engine, Fabric, Handler, PeerId, Provider, Reply, Shard,
     Want,
@@ -291,19 +292,11 @@ fn settings(case: Case) -> Raw {
     raw
 }
 
-/// RPC version 2, a program, a version, a procedure, AUTH_NONE twice (RFC 5531).
-const CALL_HEADER: [u8; 32] = {
-    let mut header = [0; 32];
-    header[3] = 2;
-    header[4] = 0x20;
-    header[11] = 1;
-    header[15] = 1;
-    header
-};
-/// MSG_ACCEPTED, AUTH_NONE, SUCCESS.
-const REPLY_HEADER: [u8; 16] = [0; 16];
+/// A program, a version, a procedure.
+const CALL_HEADER: [u8; CallHeader::PLAIN_LEN] = CallHeader::plain(0x2000_0000, 1, 1);
+const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
 /// Transaction id and message type, which the engine writes.
-const PREFIX_LEN: usize = 8;
+const PREFIX_LEN: usize = RpcPrefix::LEN;
 const ECHO_LEN: usize = 64;
 const WRITE_LEN: usize = 4096;
 const READ_LEN: usize = 65_536;

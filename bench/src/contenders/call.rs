@@ -11,6 +11,7 @@
 //!
 //! RFC 5531 headers with AUTH_NONE; data is an XDR opaque of variable length.
 
+use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use serde::{Deserialize, Serialize};
 
 use crate::args::values::{Op, Placement, Touch};
@@ -114,9 +115,9 @@ pub struct Traffic {
 }
 
 /// Bytes of the header of an RPC call with AUTH_NONE (RFC 5531).
-pub const CALL_HEADER_LEN: usize = 40;
+pub const CALL_HEADER_LEN: usize = RpcPrefix::LEN + CallHeader::PLAIN_LEN;
 /// Bytes of the header of an accepted RPC reply with AUTH_NONE (RFC 5531).
-pub const REPLY_HEADER_LEN: usize = 24;
+pub const REPLY_HEADER_LEN: usize = RpcPrefix::LEN + ReplyHeader::SUCCESS_LEN;
 /// The next multiple of four: how XDR pads opaque data.
 pub fn padded(len: usize) -> usize {
     len.next_multiple_of(4)

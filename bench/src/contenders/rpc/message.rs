@@ -1,32 +1,24 @@
 //! The RPC messages as a program writes and reads them through the engine.
 
 use rpcrdma_engine::Incoming;
+use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 
 use crate::args::values::Op;
 use crate::contenders::blocks::Inspection;
 
-/// The words of a call behind xid and message type: RPC version, program, version, procedure, and
-/// AUTH_NONE twice (RFC 5531).
-pub(super) fn call_header(op: Op) -> [u8; CALL_WORDS * 4] {
-    let words = [2, PROGRAM, VERSION, procedure(op), 0, 0, 0, 0];
-    let mut bytes = [0; CALL_WORDS * 4];
-    for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&u32::to_be_bytes(word));
-    }
-    bytes
+/// The header of a call behind xid and message type.
+pub(super) const fn call_header(op: Op) -> [u8; CallHeader::PLAIN_LEN] {
+    CallHeader::plain(PROGRAM, VERSION, procedure(op))
 }
 
-/// The words of a reply behind xid and message type: MSG_ACCEPTED, AUTH_NONE, SUCCESS.
-pub(super) const REPLY_HEADER: [u8; 16] = [0; 16];
+/// The header of a reply behind xid and message type.
+pub(super) const REPLY_HEADER: [u8; ReplyHeader::SUCCESS_LEN] = ReplyHeader::SUCCESS;
 
 /// The procedure that a call header names, if it is one of ours in every other word.
 #[inline]
 pub(super) fn procedure_of(header: &[u8; CALL_WORDS * 4]) -> Option<Op> {
-    const FIXED: [u8; 12] = {
-        let [a, b, c, d] = PROGRAM.to_be_bytes();
-        [0, 0, 0, 2, a, b, c, d, 0, 0, 0, VERSION as u8]
-    };
-    if header[..12] != FIXED || header[16..] != [0; 16] {
+    const NULL: [u8; CallHeader::PLAIN_LEN] = call_header(Op::Null);
+    if header[..12] != NULL[..12] || header[16..] != NULL[16..] {
         return None;
     }
     let [.., number] = header[12..16] else { return None };
@@ -108,7 +100,7 @@ pub(super) enum Way {
     Placed,
 }
 
-fn procedure(op: Op) -> u32 {
+const fn procedure(op: Op) -> u32 {
     match op {
         Op::Null => 0,
         Op::Echo => 1,
@@ -121,9 +113,9 @@ fn procedure(op: Op) -> u32 {
 const PROGRAM: u32 = 0x2052_4442;
 const VERSION: u32 = 1;
 /// Words of a call header that the program writes.
-pub(super) const CALL_WORDS: usize = 8;
+pub(super) const CALL_WORDS: usize = CallHeader::PLAIN_LEN / 4;
 /// Transaction id and message type, which the engine writes.
-pub(super) const PREFIX_LEN: usize = 8;
+pub(super) const PREFIX_LEN: usize = RpcPrefix::LEN;
 
 #[cfg(test)]
 mod tests {

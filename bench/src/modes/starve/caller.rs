@@ -1,5 +1,6 @@
 //! The clients of `starve`: each asks for more than the server can grant, and counts what it gets.
 
+use rpcrdma_engine::onc::RpcPrefix;
 use rpcrdma_engine::{CallRefused, Client, PeerId, Provider};
 
 use super::server::RESULT;
@@ -195,7 +196,7 @@ impl<P: Provider> Caller<P> {
 
 const WHO: &str = "starve";
 /// Transaction id and message type, which the engine writes.
-const PREFIX_LEN: usize = 8;
+const PREFIX_LEN: usize = RpcPrefix::LEN;
 const REPLY_MAX: u32 = 128;
 
 #[cfg(test)]
