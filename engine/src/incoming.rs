@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{ItemSet, Piece};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+use rpcrdma_xdr::onc::RpcPrefix;
 
 pub(crate) use self::map::Map;
 use self::map::{IN_LOANS, ItemAt};
@@ -91,7 +92,7 @@ impl<'a> Incoming<'a> {
     pub fn reader(&self) -> PayloadReader<'_> {
         let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };
         // The engine read these two words to learn that the message is a call.
-        let _ = reader.skip(PREFIX_LEN);
+        let _ = reader.skip(RpcPrefix::LEN);
         reader
     }
 
@@ -213,9 +214,6 @@ impl Mapped<'_> {
         &segment[range]
     }
 }
-
-/// Bytes of a message that the engine reads: transaction id and message type.
-const PREFIX_LEN: usize = 8;
 
 /// Why a segment could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -2,13 +2,13 @@
 
 use rpcrdma_mempool::SendSlot;
 use rpcrdma_proto::{BulkItem, LonePlan};
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use crate::error::CallRefused;
 use crate::shard::handle::ShardHandle;
 use crate::shard::message::{Bulk, Item};
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::Peer;
-use crate::shard::turn::REPLY;
 
 /// Writes one RPC message and says which of its data leave from where they are.
 ///
@@ -60,15 +60,15 @@ impl<'a> Payload<'a> {
         outbox: &'a mut Outbox,
         mut slot: SendSlot,
         xid: u32,
-        kind: u32,
+        kind: MsgType,
     ) -> Payload<'a> {
-        let words = u64::from(xid) << 32 | u64::from(kind);
-        slot.payload_mut()[..8].copy_from_slice(&words.to_be_bytes());
+        let prefix = RpcPrefix { xid, kind };
+        slot.payload_mut()[..RpcPrefix::LEN].copy_from_slice(&prefix.bytes());
         if outbox.draft.is_begun {
             Payload::forget(outbox);
         }
-        (outbox.draft.is_reply, outbox.draft.origin) = (kind == REPLY, 0);
-        Payload { outbox, slot: Some(slot), at: 8 }
+        (outbox.draft.is_reply, outbox.draft.origin) = (kind == MsgType::Reply, 0);
+        Payload { outbox, slot: Some(slot), at: RpcPrefix::LEN }
     }
 
     /// What is left of a message that its program has forgotten.

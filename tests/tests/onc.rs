@@ -4,7 +4,7 @@ use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeade
 use rpcrdma_engine::{Answer, Call, Fabric, Loan, Reply};
 use rpcrdma_tests::pair::Pair;
 use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, properties};
-use rpcrdma_xdr::{Body, Header, MsgType, Optional, RpcPrefix, Writer};
+use rpcrdma_xdr::{Body, Header, MsgType, Optional, RpcPrefix};
 
 const CREDENTIALS: [u8; 399] = [7; 399];
 const VERIFIER: [u8; 25] = [9; 25];
@@ -34,8 +34,7 @@ fn answer<'a>(_: &mut Vec<Loan>, call: Call<'a>, mut reply: Reply<'a>) -> Answer
 
 /// The message of a call with an argument.
 fn message(xid: u32, argument: u32) -> Vec<u8> {
-    let mut prefix = [0; RpcPrefix::LEN];
-    RpcPrefix { xid, kind: MsgType::Call }.encode(&mut Writer::new(&mut prefix)).expect("8 bytes");
+    let prefix = RpcPrefix { xid, kind: MsgType::Call }.bytes();
     [&prefix[..], &header().bytes(), &argument.to_be_bytes()].concat()
 }
 

@@ -68,14 +68,11 @@ impl RpcPrefix {
         Ok(Self { xid: reader.u32()?, kind: MsgType::decode(&mut reader)? })
     }
 
-    /// Puts the eight bytes.
-    ///
-    /// # Errors
-    /// [`NoRoom`] if they do not fit.
+    /// The eight bytes.
     #[inline]
-    pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.xid)?;
-        writer.put_u32(self.kind as u32)
+    #[must_use]
+    pub const fn bytes(self) -> [u8; Self::LEN] {
+        ((self.xid as u64) << 32 | self.kind as u64).to_be_bytes()
     }
 }
 
@@ -485,9 +482,7 @@ mod tests {
             let bytes = [1, 2, 3, 4, 0, 0, 0, word];
             let prefix = RpcPrefix::decode(&bytes).unwrap();
             assert_eq!(prefix, RpcPrefix { xid: 0x0102_0304, kind });
-            let mut buffer = [0; RpcPrefix::LEN];
-            prefix.encode(&mut Writer::new(&mut buffer)).unwrap();
-            assert_eq!(buffer, bytes);
+            assert_eq!(prefix.bytes(), bytes);
         }
     }
 

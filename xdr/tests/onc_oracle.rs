@@ -81,9 +81,7 @@ fn user() -> impl Strategy<Value = AuthSys<'static>> {
 }
 
 fn prefixed(xid: u32, kind: MsgType, header: &[u8]) -> Vec<u8> {
-    let mut bytes = [0; RpcPrefix::LEN];
-    RpcPrefix { xid, kind }.encode(&mut Writer::new(&mut bytes)).expect("eight bytes");
-    [&bytes, header].concat()
+    [&RpcPrefix { xid, kind }.bytes(), header].concat()
 }
 
 fn auth_fields(auth: &Auth<'_>) -> String {

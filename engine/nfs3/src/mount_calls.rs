@@ -39,8 +39,7 @@ pub fn answer(
         .and_then(|header| Called::of(&header, &PROGRAM))
         .and_then(|called| execute(export, mounts, from.ip(), called.procedure, reader.rest()));
     let mut reply = Vec::with_capacity(64);
-    reply.extend(prefix.xid.to_be_bytes());
-    reply.extend((MsgType::Reply as u32).to_be_bytes());
+    reply.extend(RpcPrefix { kind: MsgType::Reply, ..prefix }.bytes());
     match executed {
         Ok(results) => {
             reply.extend(ReplyHeader::SUCCESS);

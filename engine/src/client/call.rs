@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use rpcrdma_proto::lone::WANTING_LEN;
 use rpcrdma_proto::{self as proto, CallDemand, CallId, CallName, LoneCall, SendError, WantKind};
+use rpcrdma_xdr::onc::MsgType;
 
 use super::exposing::{begin, begin_exposed, expose, has_room, take_back};
 use super::sink::Sink;
@@ -13,7 +14,6 @@ use crate::payload::Payload;
 use crate::shard::exposed::Owner;
 use crate::shard::outbox::Outbox;
 use crate::shard::peers::{Peer, PeerId, Peers, Phase};
-use crate::shard::turn::CALL;
 use crate::shard::windows::Exposer;
 
 /// Data items that a call may want placed.
@@ -107,7 +107,7 @@ impl<'a> CallBuilder<'a> {
         let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
         match peer.conn.open_call(&mut outbox.ledger, cookie) {
             Ok(id) => Ok(CallBuilder {
-                payload: Payload::begin(outbox, slot, id.xid(), CALL),
+                payload: Payload::begin(outbox, slot, id.xid(), MsgType::Call),
                 peer,
                 exposer,
                 id,

@@ -7,12 +7,12 @@
 //! ```
 
 use rpcrdma_proto::CallId;
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use super::core::Core;
 use super::message::After;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
-use super::turn::CALL;
 use crate::error::{CallError, Execution};
 use crate::provider::Provider;
 use crate::server::handler::Handler;
@@ -92,7 +92,7 @@ impl Outbox {
     fn unsend(&mut self, peer: &mut Peer, id: CallId, place: Option<u32>) -> bool {
         // What a call's payload begins with, and nothing else that leaves: the second word of a reply
         // is another, as is that of a header.
-        let words = (u64::from(id.xid()) << 32 | u64::from(CALL)).to_be_bytes();
+        let words = RpcPrefix { xid: id.xid(), kind: MsgType::Call }.bytes();
         let index = peer.id.index;
         let short = self
             .express

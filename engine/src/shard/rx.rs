@@ -7,13 +7,13 @@ use rpcrdma_proto::{
     Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Plain, PropertyOutcome, Received,
     ReplyTo, Via, Violation,
 };
+use rpcrdma_xdr::onc::MsgType;
 
 use super::close::Life;
 use super::core::Core;
 use super::outbox::Outbox;
 use super::peers::{Peer, Phase};
 use super::prepare::{Whole, first_segment, prepare_call, prepare_reply};
-use super::turn::REPLY;
 use super::waiting::Waiting;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
@@ -439,7 +439,7 @@ pub(super) fn deliver<'a, H: Handler>(
     outbox.stats.calls_in.add(1);
     peer.open_calls += 1;
     let call = Call::new(peer.id, address, xid, incoming);
-    let payload = Payload::begin(outbox, slot, xid, REPLY);
+    let payload = Payload::begin(outbox, slot, xid, MsgType::Reply);
     let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
 }
 

@@ -2,6 +2,7 @@
 
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
 use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
+use rpcrdma_xdr::onc::MsgType;
 
 use super::handle::ShardHandle;
 use super::outbox::Outbox;
@@ -12,10 +13,6 @@ use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::server::reply::{Answer, Reply, ReplyContext};
 use crate::server::ticket::{Finished, Ticket};
-
-/// RPC message types (RFC 5531 section 9).
-pub(crate) const CALL: u32 = 0;
-pub(crate) const REPLY: u32 = 1;
 
 /// The shard, lent to its program between two polls.
 pub struct Turn<'a> {
@@ -97,7 +94,7 @@ impl Turn<'_> {
         }
         let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
         ticket.home = None;
-        let payload = Payload::begin(self.outbox, slot, ticket.to.xid, REPLY);
+        let payload = Payload::begin(self.outbox, slot, ticket.to.xid, MsgType::Reply);
         let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
         let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
         Ok(())

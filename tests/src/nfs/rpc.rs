@@ -7,6 +7,7 @@ use std::time::Duration;
 use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::rpc::{RPC_VERSION_2, auth_unix, call_body, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Pack};
+use rpcrdma_engine::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, nfs3};
 use rpcrdma_engine::{
     Bulk, CallError, CallHandle, CallRefused, Client, Clock, EndOfMessage, Incoming, Loan,
@@ -114,8 +115,12 @@ pub enum Failure {
     Item(ItemError),
     /// The reply is cut off.
     End,
-    /// The server did not execute it: the words from `reply_stat` on.
-    Denied(Vec<u32>),
+    /// The reply has no header.
+    Header(DecodeError),
+    /// The server accepted it and did not execute it.
+    NotExecuted(AcceptStatus),
+    /// The server denied it.
+    Denied,
     /// The results are not what the program says.
     Results(String),
     /// The program says no.
@@ -434,19 +439,11 @@ fn read(bound: &Bound, incoming: &Incoming<'_>) -> Result<Reply, Failure> {
 
 /// The header of a reply, from `reply_stat` on.
 fn accepted(reader: &mut PayloadReader<'_>) -> Result<(), Failure> {
-    let mut words = vec![reader.u32()?];
-    if words == [0] {
-        let (_flavor, verifier_len) = (reader.u32()?, reader.u32()?);
-        reader.skip((verifier_len as usize).next_multiple_of(4))?;
-        words.push(reader.u32()?);
+    match reader.reply_header(&mut HeaderRoom::new()).map_err(Failure::Header)? {
+        ReplyHeader::Accepted { status: AcceptStatus::Success, .. } => Ok(()),
+        ReplyHeader::Accepted { status, .. } => Err(Failure::NotExecuted(status)),
+        ReplyHeader::RpcMismatch { .. } | ReplyHeader::AuthError { .. } => Err(Failure::Denied),
     }
-    if words == [0, 0] {
-        return Ok(());
-    }
-    while let Ok(more) = reader.u32() {
-        words.push(more);
-    }
-    Err(Failure::Denied(words))
 }
 
 /// A value as XDR.

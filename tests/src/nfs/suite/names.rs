@@ -7,6 +7,7 @@ use std::path::Path;
 
 use nfs3_types::nfs3::*;
 use rpcrdma_engine::Provider;
+use rpcrdma_engine::onc::AcceptStatus;
 
 use super::{Scene, pattern};
 use crate::nfs::{Failure, Give};
@@ -79,7 +80,7 @@ pub fn names_of_every_length_are_found<P: Provider>(scene: &mut Scene<'_, P>) {
     let too_long = scene.nfs.lookup(&dir, "n".repeat(256).as_bytes());
     let is_refused = match &too_long {
         Err(Failure::Status(status)) => *status == nfsstat3::NFS3ERR_NAMETOOLONG,
-        Err(Failure::Denied(words)) => *words == [0, 4],
+        Err(Failure::NotExecuted(status)) => *status == AcceptStatus::GarbageArguments,
         _ => false,
     };
     assert!(is_refused, "{too_long:?}");
