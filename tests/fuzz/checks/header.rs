@@ -1,7 +1,9 @@
 //! What must hold for any bytes taken as a message: shared by the fuzz target and the corpus replay.
 
+use rpcrdma_xdr::onc::{AuthSys, CallHeader, ReplyHeader};
 use rpcrdma_xdr::{
-    Body, Header, Loc, Optional, Prefix, PrivateData, Property, RecvStructure, RpcPrefix, Writer,
+    Body, Header, Loc, Optional, Prefix, PrivateData, Property, Reader, RecvStructure, RpcPrefix,
+    Writer,
 };
 
 /// Decodes `bytes` in every way there is.
@@ -15,6 +17,7 @@ pub fn check(bytes: &[u8]) {
     if let Ok(Ok(structure)) = RecvStructure::decode(bytes) {
         check_structure(&structure);
     }
+    check_onc(bytes);
     let Ok((header, len)) = Header::decode(bytes) else { return };
     let prefix = Prefix::decode(bytes).expect("a header begins with the prefix");
     assert_eq!((prefix.xid, prefix.vers, prefix.credit), (header.xid, header.vers, header.credit));
@@ -25,7 +28,29 @@ pub fn check(bytes: &[u8]) {
     header.encode(&mut writer).expect("encoded_len is the length");
     assert_eq!(writer.written(), &bytes[..len], "what is accepted is exact");
     check_body(&header.body);
-    let _ = RpcPrefix::decode(&bytes[len..]);
+    if let Ok(prefix) = RpcPrefix::decode(&bytes[len..]) {
+        assert_eq!(prefix.bytes(), bytes[len..len + RpcPrefix::LEN]);
+        check_onc(&bytes[len + RpcPrefix::LEN..]);
+    }
+}
+
+/// The headers of RPC, which may have anything in their padding: what was decoded once decodes again.
+fn check_onc(bytes: &[u8]) {
+    let mut reader = Reader::new(bytes);
+    if let Ok(header) = CallHeader::decode(&mut reader) {
+        let encoded = header.bytes();
+        assert_eq!(encoded.len(), reader.position());
+        assert_eq!(CallHeader::decode(&mut Reader::new(&encoded)), Ok(header));
+        if let Ok(user) = AuthSys::decode(header.credentials.body()) {
+            assert_eq!(user.groups.iter().count(), user.groups.len());
+        }
+    }
+    let mut reader = Reader::new(bytes);
+    if let Ok(header) = ReplyHeader::decode(&mut reader) {
+        let encoded = header.bytes();
+        assert_eq!(encoded.len(), reader.position());
+        assert_eq!(ReplyHeader::decode(&mut Reader::new(&encoded)), Ok(header));
+    }
 }
 
 fn check_body(body: &Body<'_>) {
