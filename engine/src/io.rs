@@ -11,7 +11,7 @@
 //! here.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
-mod express;
+mod inline_send;
 mod receives;
 
 use arrayvec::ArrayVec;

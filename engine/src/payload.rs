@@ -1,7 +1,7 @@
 //! The payload of a message under construction: XDR written straight into registered memory.
 
 use rpcrdma_mempool::SendSlot;
-use rpcrdma_proto::{BulkItem, LonePlan};
+use rpcrdma_proto::{BulkItem, SingleItemPlan};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use crate::error::CallRefused;
@@ -216,20 +216,20 @@ impl<'a> Payload<'a> {
 
     /// The outbox and the item, if the message is one slot of payload and one item.
     #[inline]
-    pub(crate) fn lone(&mut self) -> Option<(&mut Outbox, BulkItem)> {
+    pub(crate) fn single_item(&mut self) -> Option<(&mut Outbox, BulkItem)> {
         let Draft { message, refused, .. } = self.outbox.draft;
         let message = message.filter(|_| refused.is_none() && self.slot.is_some())?;
-        let item = self.outbox.lone_item(message)?.item;
+        let item = self.outbox.single_item(message)?.item;
         Some((&mut *self.outbox, item))
     }
 
-    /// Sends the message, which has a lone item. Nothing is left to be given back.
+    /// Sends the message, which has a single item. Nothing is left to be given back.
     #[inline]
-    pub(crate) fn send_lone(&mut self, peer: &mut Peer, plan: &LonePlan) {
+    pub(crate) fn send_single_item(&mut self, peer: &mut Peer, plan: &SingleItemPlan) {
         let len = self.written();
         if let Some((message, slot)) = self.outbox.draft.message.take().zip(self.slot.take()) {
             self.outbox.draft = Draft::default();
-            self.outbox.send_lone(peer, (message, slot, len), plan);
+            self.outbox.send_single_item(peer, (message, slot, len), plan);
         }
     }
 

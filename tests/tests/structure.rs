@@ -164,7 +164,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/offering.rs",
     "engine/src/shard/doorbell.rs",
     "engine/src/shard/posting.rs",
-    "engine/src/shard/lone.rs",
+    "engine/src/shard/single_item.rs",
     "engine/src/shard/prepare.rs",
     "engine/src/shard/windows.rs",
     "engine/src/shard/groups.rs",

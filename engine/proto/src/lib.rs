@@ -38,10 +38,8 @@ pub mod control;
 pub mod credit;
 pub mod demand;
 pub mod error;
-pub mod express;
 pub mod group;
 pub mod ingress;
-pub mod lone;
 pub mod placement;
 pub mod property;
 mod receive;
@@ -49,6 +47,7 @@ pub mod report;
 pub mod route;
 mod segments;
 pub mod settings;
+pub mod short;
 pub mod version;
 mod xmt;
 
@@ -62,12 +61,10 @@ pub use demand::{
     Want,
 };
 pub use error::{Fatal, Misuse, OpenError, PropertyError, SendError, Violation};
-pub use express::{PLAIN_HEADER_LEN, Plain};
 pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
-pub use lone::{Lone, LoneCall, LoneDirection, LoneItem, LoneKind, LoneMeans, LonePlan};
 pub use placement::direct::WantKind;
 pub use placement::find::{Finder, payload_pieces};
 pub use placement::gather::Gather;
@@ -79,4 +76,8 @@ pub use placement::resolve::{MessageBody, Piece, Place, Placed, PlacedItem, Segm
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
+pub use short::{
+    DIRECTIONS_LEN, GatherMeans, PLAIN_HEADER_LEN, PlainForm, READ_CALL_LEN, SegmentItem,
+    ShortForm, ShortKind, SingleDirection, SingleItem, SingleItemCall, SingleItemPlan,
+};
 pub use version::{Opening, Start, Version, Versions};

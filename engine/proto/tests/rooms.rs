@@ -209,25 +209,26 @@ fn check_plain(side: &mut Side) {
 
 /// A call or a reply of so many bytes, and an item, by the short way and by the general one.
 fn check_lone(side: &mut Side, payload: u32, len: u32) {
-    let means = LoneMeans { gather_max: 30, zeros_max: 4096 };
+    let means = GatherMeans { gather_max: 30, zeros_max: 4096 };
     let limit = side.conn.limits().recv_size;
     let reply_max = side.conn.reply_room();
     let item = BulkItem { position: 8, len, origin: 8, pieces: 1 };
     let want = Want::sends(8, 40.min(payload), 0, len);
-    let sent =
-        |plan: LonePlan, payload, len| plan.header().len() as u32 + payload + plan.zeros + len;
-    for call in [LoneCall::Brings(item), LoneCall::Wants(want)] {
-        let placed = if matches!(call, LoneCall::Brings(_)) { len } else { 0 };
+    let sent = |plan: SingleItemPlan, payload, len| {
+        plan.header().len() as u32 + payload + plan.zeros + len
+    };
+    for call in [SingleItemCall::Write(item), SingleItemCall::Read(want)] {
+        let placed = if matches!(call, SingleItemCall::Write(_)) { len } else { 0 };
         let total = with_call(side, |side, id| {
             let lens = (payload, reply_max.min(40));
-            let plan = side.conn.begin_lone_call(&mut side.ledger, id, lens, &call, means);
+            let plan = side.conn.begin_single_item_call(&mut side.ledger, id, lens, &call, means);
             plan.map(|plan| sent(plan, payload, placed))
         });
         assert!(total.is_none_or(|total| total <= limit), "{total:?} bytes of {limit}: {call:?}");
     }
     let to = ReplyTo { xid: 7, credits: 1, rsbuf: 1, via: Via::Xmt, handle: None };
-    let both = (&item, LoneDirection { begin: 8, end: 40, min_len: 0 });
-    let plan = side.conn.begin_lone_reply(&mut side.ledger, &to, payload, both, means);
+    let both = (&item, SingleDirection { begin: 8, end: 40, min_len: 0 });
+    let plan = side.conn.begin_single_item_reply(&mut side.ledger, &to, payload, both, means);
     if let Some(plan) = plan {
         side.conn.withdraw_reply(&to);
         let total = sent(plan, payload, len);

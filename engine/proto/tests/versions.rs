@@ -228,7 +228,7 @@ mod a_server {
             assert_eq!(words(&answer)[..2], [10, second]);
             assert_eq!(words(&answer)[3..], [4, 1, 1, 2]);
             let other = msg(11, second, false, 8);
-            let taken = server.conn.on_plain_message(&mut server.ledger, &other);
+            let taken = server.conn.short_form(other.len() as u32, &other);
             assert_eq!(taken, None);
             assert!(matches!(server.receive(&msg(12, first, false, 8)), Ingress::Call(_)));
         }

@@ -1,8 +1,10 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::lone::WANTING_LEN;
-use rpcrdma_proto::{self as proto, CallDemand, CallId, CallName, LoneCall, SendError, WantKind};
+use rpcrdma_proto::READ_CALL_LEN;
+use rpcrdma_proto::{
+    self as proto, CallDemand, CallId, CallName, SendError, SingleItemCall, WantKind,
+};
 use rpcrdma_xdr::onc::MsgType;
 
 use super::exposing::{begin, begin_exposed, expose, has_room, take_back};
@@ -296,36 +298,36 @@ impl<'a> CallBuilder<'a> {
         {
             outbox.stats.calls_out.add(1);
             self.payload.send_plain(self.peer, &header);
-        } else if !self.send_lone() {
+        } else if !self.send_single_item() {
             self.send_planned()?;
         }
         Ok(())
     }
 
-    /// Sends a call that brings a lone item or wants one; false if it is not that.
+    /// Sends a call that brings a single item or wants one; false if it is not that.
     #[inline(never)]
-    fn send_lone(&mut self) -> bool {
+    fn send_single_item(&mut self) -> bool {
         let lens = (self.payload.written(), self.reply_payload_max);
         let (conn, id) = (&mut self.peer.conn, self.id);
-        if let Some((outbox, item)) = self.payload.lone() {
-            let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
-            let call = LoneCall::Brings(item);
+        if let Some((outbox, item)) = self.payload.single_item() {
+            let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
+            let call = SingleItemCall::Write(item);
             if !outbox.wants.is_empty() {
                 return false;
             }
-            let plan = conn.begin_lone_call(ledger, id, lens, &call, means);
+            let plan = conn.begin_single_item_call(ledger, id, lens, &call, means);
             let Some(plan) = plan else { return false };
             outbox.stats.calls_out.add(1);
-            self.payload.send_lone(self.peer, &plan);
+            self.payload.send_single_item(self.peer, &plan);
             return true;
         }
         let Some((outbox, _)) = self.payload.plain() else { return false };
         let [want] = &outbox.wants[..] else { return false };
-        let call = LoneCall::Wants(want.as_demand(lens.0));
-        let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
-        let plan = conn.begin_lone_call(ledger, id, lens, &call, means);
+        let call = SingleItemCall::Read(want.as_demand(lens.0));
+        let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
+        let plan = conn.begin_single_item_call(ledger, id, lens, &call, means);
         let Some(header) =
-            plan.as_ref().and_then(|plan| plan.header().first_chunk::<WANTING_LEN>())
+            plan.as_ref().and_then(|plan| plan.header().first_chunk::<READ_CALL_LEN>())
         else {
             return false;
         };

@@ -2,7 +2,7 @@
 
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{
-    self as proto, Finder, ItemSet, LoneItem, Part, Piece, Place, Placed, payload_pieces,
+    self as proto, Finder, ItemSet, Part, Piece, Place, Placed, SegmentItem, payload_pieces,
 };
 use rpcrdma_xdr::RecvStructure;
 
@@ -81,11 +81,11 @@ impl Map {
     /// Forgets the last message; the next has so many bytes of payload behind its header, and this
     /// item.
     #[inline]
-    pub fn set_lone(&mut self, (offset, len): (u32, u32), item: Option<LoneItem>) {
+    pub fn set_single_item(&mut self, (offset, len): (u32, u32), item: Option<SegmentItem>) {
         let payload = Piece { part: 0, segment: 0, offset, len };
         self.set_payload(core::iter::once(payload));
         self.taken.clear();
-        let Some(LoneItem { position, len, segment }) = item else { return };
+        let Some(SegmentItem { position, len, segment }) = item else { return };
         let (index, position, first, count) = (0, Some(position), 0, 1);
         self.items.push(ItemAt { index, position, len, first, count });
         self.pieces.push(Piece { part: 0, segment, offset: 0, len });

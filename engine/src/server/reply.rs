@@ -142,22 +142,22 @@ impl<'a> Reply<'a> {
     /// Sends a reply that is not plain.
     #[inline(never)]
     fn send_other(&mut self) -> Result<(), CallRefused> {
-        if self.send_lone() { Ok(()) } else { self.send_planned() }
+        if self.send_single_item() { Ok(()) } else { self.send_planned() }
     }
 
-    /// Sends a reply that brings a lone item to a call that wants one; false if it is not that.
+    /// Sends a reply that brings a single item to a call that wants one; false if it is not that.
     #[inline(never)]
-    fn send_lone(&mut self) -> bool {
+    fn send_single_item(&mut self) -> bool {
         let Some(asked) = self.asked else { return false };
         let Some(direction) = asked.saved_offer.direction() else { return false };
         let len = self.payload.written();
-        let Some((outbox, item)) = self.payload.lone() else { return false };
-        let (means, ledger) = (outbox.lone_means(), &mut outbox.ledger);
+        let Some((outbox, item)) = self.payload.single_item() else { return false };
+        let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
         let both = (&item, direction);
-        let plan = self.peer.conn.begin_lone_reply(ledger, asked.to, len, both, means);
+        let plan = self.peer.conn.begin_single_item_reply(ledger, asked.to, len, both, means);
         let Some(plan) = plan else { return false };
         outbox.stats.replies_out.add(1);
-        self.payload.send_lone(self.peer, &plan);
+        self.payload.send_single_item(self.peer, &plan);
         true
     }
 

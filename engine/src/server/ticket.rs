@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;
-use rpcrdma_proto::lone::DIRECTIONS_LEN;
-use rpcrdma_proto::{LoneDirection, Offer, ReplyTo};
+use rpcrdma_proto::DIRECTIONS_LEN;
+use rpcrdma_proto::{Offer, ReplyTo, SingleDirection};
 use rpcrdma_xdr::array::{Array, List, Wire};
 use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::{Reader, Writer};
@@ -137,7 +137,7 @@ impl SavedOffer {
         encode(offer, &mut Writer::new(&mut self.long)).is_ok()
     }
 
-    /// Keeps the directions of a call with a lone item, as they came, or that it has none.
+    /// Keeps the directions of a call with a single item, as they came, or that it has none.
     #[inline]
     pub fn set_directions(&mut self, directions: Option<&[u8; DIRECTIONS_LEN]>) {
         self.clear();
@@ -148,9 +148,9 @@ impl SavedOffer {
 
     /// What was offered, if it is one direction and no memory.
     #[inline]
-    pub fn direction(&self) -> Option<LoneDirection> {
+    pub fn direction(&self) -> Option<SingleDirection> {
         let bytes = <&[u8; DIRECTIONS_LEN]>::try_from(&self.bytes[..]).ok()?;
-        if self.is_chunks { None } else { LoneDirection::decode(bytes) }
+        if self.is_chunks { None } else { SingleDirection::decode(bytes) }
     }
 
     /// Forgets it.

@@ -177,7 +177,8 @@ impl<P: Provider> Core<P> {
         audit.bulk.returning = bulk.returning();
         self.count_rdma(&mut audit);
         let (send, headers) = (&outbox.send, &outbox.headers);
-        audit.send = Held { total: send.capacity(), home: send.free(), held: outbox.express.len() };
+        audit.send =
+            Held { total: send.capacity(), home: send.free(), held: outbox.inline_sends.len() };
         audit.headers = Held { total: headers.capacity(), home: headers.free(), held: 0 };
         audit.messages.total = outbox.messages.capacity();
         audit.messages.home = outbox.messages.free();

@@ -175,7 +175,7 @@ impl<P: Provider> Core<P> {
         self.free_parked(index);
         self.fetches.give_up(id);
         self.fail_calls(index, why, handler);
-        self.outbox.discard_express(index);
+        self.outbox.discard_inline(index);
         let Some(peer) = self.peers.at(index) else { return };
         self.outbox.discard_pending(&mut peer.lane);
         self.stats.closed.add(1);

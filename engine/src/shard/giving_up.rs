@@ -95,12 +95,12 @@ impl Outbox {
         let words = RpcPrefix { xid: id.xid(), kind: MsgType::Call }.bytes();
         let index = peer.id.index;
         let short = self
-            .express
+            .inline_sends
             .iter_mut()
             .position(|it| it.peer == index && it.slot.payload_mut().starts_with(&words));
         if let Some(at) = short {
-            let express = self.express.remove(at);
-            self.send.put(express.slot);
+            let message = self.inline_sends.remove(at);
+            self.send.put(message.slot);
             return true;
         }
         let mut next = peer.lane.pending.front();

@@ -53,21 +53,21 @@ pub(crate) struct Outbox {
     /// Bytes that the device copies while posting.
     pub inline_len: u32,
     /// Short messages to be posted before everything in the lanes.
-    pub express: ArrayVec<Express, EXPRESS_MAX>,
+    pub inline_sends: ArrayVec<InlineSend, INLINE_SENDS_MAX>,
     /// Peers with pending messages, each once.
     ready: Vec<u32>,
 }
 
 /// A message short enough to be copied while posting, behind nothing in its lane: its slot is free
 /// again as soon as it is posted.
-pub(crate) struct Express {
+pub(crate) struct InlineSend {
     pub peer: u32,
     pub header_len: u32,
     pub payload_len: u32,
     pub slot: SendSlot,
 }
 
-impl Express {
+impl InlineSend {
     /// The gather entry.
     #[inline]
     pub fn sge(&self) -> Sge {
@@ -110,7 +110,7 @@ impl Outbox {
             wants: Vec::with_capacity(WANTS_MAX),
             released,
             inline_len,
-            express: ArrayVec::new(),
+            inline_sends: ArrayVec::new(),
             ready,
         }
     }
@@ -128,19 +128,19 @@ impl Outbox {
         slot.header_mut(N).copy_from_slice(header);
         let header_len = N as u32;
         let is_short = header_len + payload_len <= self.inline_len;
-        let express = Express { peer, header_len, payload_len, slot };
+        let short = InlineSend { peer, header_len, payload_len, slot };
         // Behind what is pending it would overtake.
-        if is_short && lane.pending.front().is_none() && !self.express.is_full() {
-            self.express.push(express);
+        if is_short && lane.pending.front().is_none() && !self.inline_sends.is_full() {
+            self.inline_sends.push(short);
         } else {
-            self.send_in_line(lane, express);
+            self.send_in_line(lane, short);
         }
     }
 
     /// Sends a message behind what is pending in its lane.
     #[inline(never)]
-    fn send_in_line(&mut self, lane: &mut Lane, express: Express) {
-        let Express { peer, header_len, payload_len, slot } = express;
+    fn send_in_line(&mut self, lane: &mut Lane, short: InlineSend) {
+        let InlineSend { peer, header_len, payload_len, slot } = short;
         let message = self.message(slot, header_len, payload_len);
         self.enqueue(lane, peer, message);
     }
@@ -148,10 +148,10 @@ impl Outbox {
     /// Empties the list of short messages when not all of them were taken (a bit for each that
     /// was): the others go to the front of their lanes, in order.
     #[cold]
-    pub fn settle_express(&mut self, peers: &mut Peers, taken: u64) {
-        while let Some(express) = self.express.pop() {
-            let Express { peer: to, header_len, payload_len, slot } = express;
-            if taken >> self.express.len() & 1 == 1 {
+    pub fn requeue_inline(&mut self, peers: &mut Peers, taken: u64) {
+        while let Some(short) = self.inline_sends.pop() {
+            let InlineSend { peer: to, header_len, payload_len, slot } = short;
+            if taken >> self.inline_sends.len() & 1 == 1 {
                 self.send.put(slot);
                 continue;
             }
@@ -245,11 +245,11 @@ impl Outbox {
 
     /// Gives up the short messages to a peer.
     #[cold]
-    pub fn discard_express(&mut self, peer: u32) {
+    pub fn discard_inline(&mut self, peer: u32) {
         let mut at = 0;
-        while let Some(it) = self.express.get(at) {
+        while let Some(it) = self.inline_sends.get(at) {
             if it.peer == peer {
-                let Express { slot, .. } = self.express.remove(at);
+                let InlineSend { slot, .. } = self.inline_sends.remove(at);
                 self.send.put(slot);
             } else {
                 at += 1;
@@ -274,7 +274,7 @@ impl Outbox {
     /// slots, which are lost to whoever recalls them. The queues are destroyed.
     #[cold]
     pub fn drop_messages(&mut self) {
-        self.express.clear();
+        self.inline_sends.clear();
         self.messages = Messages::new(0);
     }
 
@@ -413,7 +413,7 @@ impl Outbox {
     /// Whether any peer has pending messages.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.ready.len() | self.express.len() == 0
+        self.ready.len() | self.inline_sends.len() == 0
     }
 
     /// Whether what is pending is short, and waits in no lane.
@@ -445,7 +445,7 @@ impl Outbox {
 }
 
 /// Short messages of one turn that are posted ahead of the lanes.
-pub(crate) const EXPRESS_MAX: usize = 64;
+pub(crate) const INLINE_SENDS_MAX: usize = 64;
 /// Messages that a peer may be owed without having called: the control reserve (wire.md P10).
 pub(crate) const UNSOLICITED_MAX: u32 = 4;
 /// A peer may hold so many times the send slots that are still free.

@@ -18,16 +18,16 @@ impl<P: Provider> Core<P> {
     fn lets_go(&mut self, now: u64) -> bool {
         let Core { outbox, doorbell, life, .. } = self;
         let is_held = outbox.is_short_only() && outbox.send.free() > 0 && !life.is_stopping();
-        !is_held || doorbell.lets_go(outbox.express.len(), now)
+        !is_held || doorbell.lets_go(outbox.inline_sends.len(), now)
     }
 
     /// Posts everything that is pending.
     #[inline]
     pub fn flush<H: Handler>(&mut self, now: u64, handler: &mut H) {
         self.doorbell.on_left();
-        if !self.outbox.express.is_empty() {
+        if !self.outbox.inline_sends.is_empty() {
             let Core { io, outbox, peers, .. } = self;
-            io.flush_express(outbox, peers);
+            io.flush_inline(outbox, peers);
         }
         if !self.outbox.is_short_only() {
             self.flush_lanes(now, handler);

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use rpcrdma_mempool::RecvToken;
+use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{
-    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, Plain, PropertyOutcome, Received,
-    ReplyTo, Via, Violation,
+    Aborted, CallId, Complete, Control, Ignored, Ingress, Part, PropertyOutcome, Received, ReplyTo,
+    ShortForm, ShortKind, Via, Violation,
 };
 use rpcrdma_xdr::onc::MsgType;
 
@@ -17,13 +17,15 @@ use super::prepare::{Whole, first_segment, prepare_call, prepare_reply};
 use super::waiting::Waiting;
 use crate::client::completion::Completion;
 use crate::error::{CallError, CloseReason};
-use crate::incoming::{Buffers, Incoming};
+use crate::incoming::{Buffers, Incoming, Map};
 use crate::payload::Payload;
 use crate::provider::Provider;
 use crate::rdma_target::RdmaTarget;
 use crate::server::call::Call;
 use crate::server::handler::Handler;
 use crate::server::reply::{Reply, ReplyContext};
+use crate::server::ticket::SavedOffer;
+use crate::stats::SharedStats;
 
 /// What a completion says of a message.
 #[derive(Debug, Clone, Copy)]
@@ -87,12 +89,12 @@ impl<P: Provider> Core<P> {
     pub(super) fn receive<H: Handler>(
         &mut self,
         index: u32,
-        token: RecvToken,
+        mut token: RecvToken,
         (recv, may_wait): (RecvInfo, bool),
         now: u64,
         handler: &mut H,
     ) {
-        let Core { peers, pool, outbox, stats, life, waiting, .. } = &mut *self;
+        let Core { peers, pool, outbox, stats, life, waiting, map, saved_offer, .. } = &mut *self;
         let Some((peer, address)) = peers.with_address(index) else {
             return self.free_buffer(token);
         };
@@ -106,46 +108,37 @@ impl<P: Provider> Core<P> {
         if peer.phase != Phase::Up || recv.invalidated.is_some() {
             return self.receive_other(index, token, recv, now, handler);
         }
-        let plain = match first.len() == recv.byte_len as usize {
-            true => peer.conn.on_plain_message(&mut outbox.ledger, first),
-            false => None,
-        };
-        match plain {
-            Some((Plain::Call(to), payload)) => {
-                let (incoming, ends) = (Incoming::plain(payload), (peer, address, outbox));
-                deliver(ends, (to.xid, None), incoming, life, handler);
+        match peer.conn.short_form(recv.byte_len, first) {
+            Some(ShortForm::Plain(plain)) => match peer.conn.on_plain(&mut outbox.ledger, plain) {
+                Some(ShortKind::Call(to)) => {
+                    let (incoming, ends) =
+                        (Incoming::plain(plain.payload), (peer, address, outbox));
+                    deliver(ends, (to.xid, None), incoming, life, handler);
+                }
+                Some(ShortKind::Reply(finished)) => {
+                    stats.calls_done.add(1);
+                    let incoming = Incoming::plain(plain.payload);
+                    handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+                }
+                None => return self.receive_other(index, token, recv, now, handler),
+            },
+            Some(ShortForm::SingleItem) => {
+                let message = peer.conn.on_single_item(&mut outbox.ledger, recv.byte_len, first);
+                let Some(message) = message else {
+                    return self.receive_other(index, token, recv, now, handler);
+                };
+                saved_offer.set_directions(message.directions);
+                map.set_single_item((message.payload_start, message.payload_len), message.item);
+                let (ends, kind) = ((peer, address, outbox), (message.kind, &*saved_offer));
+                let parts = (pool, map, &*stats);
+                token = deliver_single_item(ends, kind, parts, token, life, handler);
             }
-            Some((Plain::Reply(finished), payload)) => {
-                stats.calls_done.add(1);
-                let incoming = Incoming::plain(payload);
-                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
-            }
-            // What belongs to a group is no message of its own.
-            None if peer.group_until.is_some() => {
-                return self.receive_other(index, token, recv, now, handler);
-            }
-            None => return self.receive_long(index, token, recv, now, handler),
+            None => return self.receive_other(index, token, recv, now, handler),
         }
         self.free_buffer(token);
     }
 
-    /// A transmission of a peer that is up, if it is not a plain message.
-    #[inline(never)]
-    fn receive_long<H: Handler>(
-        &mut self,
-        index: u32,
-        mut token: RecvToken,
-        recv: RecvInfo,
-        now: u64,
-        handler: &mut H,
-    ) {
-        if self.receive_lone(index, &mut token, recv.byte_len, handler) {
-            return self.free_buffer(token);
-        }
-        self.receive_other(index, token, recv, now, handler);
-    }
-
-    /// A transmission that is not a plain message.
+    /// A transmission that is not a short message.
     #[inline(never)]
     fn receive_other<H: Handler>(
         &mut self,
@@ -368,8 +361,8 @@ impl<P: Provider> Core<P> {
             return;
         }
         let incoming = Incoming::mapped(pool, buffers, RdmaTarget::nothing(), map, stats);
-        let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
-        deliver((peer, address, outbox), asked, incoming, life, handler);
+        let kind = ShortKind::Call(to);
+        deliver_mapped((peer, address, outbox), (kind, saved_offer), incoming, life, handler);
     }
 
     pub(super) fn deliver_reply<H: Handler>(
@@ -441,6 +434,44 @@ pub(super) fn deliver<'a, H: Handler>(
     let call = Call::new(peer.id, address, xid, incoming);
     let payload = Payload::begin(outbox, slot, xid, MsgType::Reply);
     let _answer = handler.on_call(call, Reply::new(payload, peer, xid, asked));
+}
+
+/// Hands a message with a single item up, and gives its buffer back as far as it was left. The buffer
+/// is passed by value: those of other messages stay in a register.
+#[inline(never)]
+fn deliver_single_item<H: Handler>(
+    ends: (&mut Peer, &SocketAddr, &mut Outbox),
+    message: (ShortKind, &SavedOffer),
+    (pool, map, stats): (&mut RecvPool, &mut Map, &SharedStats),
+    mut token: RecvToken,
+    life: &Life,
+    handler: &mut H,
+) -> RecvToken {
+    let buffers = core::slice::from_mut(&mut token);
+    let incoming = Incoming::mapped(pool, buffers, RdmaTarget::nothing(), map, stats);
+    deliver_mapped(ends, message, incoming, life, handler);
+    token
+}
+
+/// Hands a message up whose parts the map names.
+#[inline(never)]
+pub(super) fn deliver_mapped<'a, H: Handler>(
+    (peer, address, outbox): (&'a mut Peer, &'a SocketAddr, &'a mut Outbox),
+    (kind, saved_offer): (ShortKind, &'a SavedOffer),
+    incoming: Incoming<'a>,
+    life: &Life,
+    handler: &mut H,
+) {
+    match kind {
+        ShortKind::Call(to) => {
+            let asked = (to.xid, Some(ReplyContext { to: &to, saved_offer }));
+            deliver((peer, address, outbox), asked, incoming, life, handler);
+        }
+        ShortKind::Reply(finished) => {
+            outbox.stats.calls_done.add(1);
+            handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+        }
+    }
 }
 
 /// A call that is not delivered. Its caller is told that it failed; but a shard that stops says

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rpcrdma_proto::{
     Aborted, CallDemand, CallId, Control, ControlSend, Explicit, Finished, Ignored, Ingress,
-    Offered, PLAIN_HEADER_LEN, Plain, Refusal, ReplyDemand, Report, Role, SendError, Settings,
+    Offered, Refusal, ReplyDemand, Report, Role, SendError, Settings, ShortForm, ShortKind,
 };
 use rpcrdma_xdr::{Body, Header, Optional};
 
@@ -400,14 +400,14 @@ impl Party {
 
     /// Takes a transmission the short way, if it can go there.
     fn receive_plain(&mut self, wire: &[u8], peer: &mut Self, is_lawful: bool) -> bool {
-        if self.side.first_segment(wire).len() < wire.len() {
-            return false;
-        }
+        let first = self.side.first_segment(wire);
+        let form = self.side.conn.short_form(wire.len() as u32, first);
+        let Some(ShortForm::Plain(plain)) = form else { return false };
         let Side { conn, ledger, .. } = &mut self.side;
-        let payload = wire.get(PLAIN_HEADER_LEN..).unwrap_or_default();
-        match conn.on_plain_message(ledger, wire) {
+        let payload = plain.payload;
+        match conn.on_plain(ledger, plain) {
             None => return false,
-            Some((Plain::Call(to), _)) => {
+            Some(ShortKind::Call(to)) => {
                 if is_lawful {
                     peer.delivered(to.xid, payload);
                 }
@@ -418,7 +418,7 @@ impl Party {
                     lead: wire.into(),
                 });
             }
-            Some((Plain::Reply(Finished { token }), _)) => {
+            Some(ShortKind::Reply(Finished { token })) => {
                 let found = self.calls.iter().find(|(_, open)| open.token == token);
                 let xid = *found.expect("only an open call is answered").0;
                 let open = self.calls.remove(&xid).expect("it was just found");

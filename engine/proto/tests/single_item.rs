@@ -1,4 +1,4 @@
-//! The short way of messages with a lone item against the general way: one state, the same bytes.
+//! The short way of messages with a single item against the general way: one state, the same bytes.
 
 mod pair;
 
@@ -26,7 +26,7 @@ fn state(side: &Side) -> String {
     format!("{:?} {:?}", side.conn, side.ledger)
 }
 
-/// A message with a lone item, as words, with all that a peer can choose.
+/// A message with a single item, as words, with all that a peer can choose.
 #[derive(Debug, Clone)]
 struct Words {
     front: [u32; 5],
@@ -36,14 +36,14 @@ struct Words {
 }
 
 impl Words {
-    fn bringing(xid: u32, payload: u32, item: [u32; 6]) -> Self {
+    fn write_call(xid: u32, payload: u32, item: [u32; 6]) -> Self {
         let info = [&[1][..], &item, &[0, 1, 1, payload]].concat();
         let front = [xid, 2, 4, 5, 5];
         let byte_len = (FIRST + item[1]) as usize;
         Self { front, info, payload: rpc(xid, false, payload as usize), byte_len }
     }
 
-    fn wanting(xid: u32, payload: u32, direction: [u32; 3]) -> Self {
+    fn read_call(xid: u32, payload: u32, direction: [u32; 3]) -> Self {
         let [begin, end, min] = direction;
         let info = vec![0, 1, begin, end, 1, min, 2, 1, 3, payload];
         let front = [xid, 2, 4, 5, 5];
@@ -94,8 +94,8 @@ fn any_words(xids: [u32; 3]) -> impl Strategy<Value = Words> {
     (xid, payload, position, len, kind, changes, tail).prop_map(
         |(xid, payload, position, len, kind, changes, tail)| {
             let mut words = match kind {
-                0 => Words::bringing(xid, payload, item(position, len)),
-                1 => Words::wanting(xid, payload, [position, payload, len]),
+                0 => Words::write_call(xid, payload, item(position, len)),
+                1 => Words::read_call(xid, payload, [position, payload, len]),
                 _ => Words::brought(xid, payload, item(position, len)),
             };
             for (at, value) in changes {
@@ -130,13 +130,21 @@ fn side(at_client: bool) -> (Side, [u32; 2]) {
     (side, xids)
 }
 
+/// What the short way takes of a transmission, if that is a message with a single item.
+fn take<'a>(side: &mut Side, bytes: &[u8], first: &'a [u8]) -> Option<SingleItem<'a>> {
+    let byte_len = bytes.len() as u32;
+    let form = side.conn.short_form(byte_len, first)?;
+    assert_eq!(form, ShortForm::SingleItem);
+    side.conn.on_single_item(&mut side.ledger, byte_len, first)
+}
+
 /// What the short way found, and what the general way does.
 fn compare(short: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     let first = &bytes[..bytes.len().min(FIRST as usize)];
     let expected = general.receive(bytes);
     let before = state(short);
-    let taken = short.conn.on_lone_message(&mut short.ledger, bytes.len() as u32, first);
-    let Some(lone) = taken else {
+    let taken = take(short, bytes, first);
+    let Some(item) = taken else {
         assert_eq!(state(short), before, "what is not taken changes nothing");
         let (done, expected) = (format!("{:?}", short.receive(bytes)), format!("{expected:?}"));
         // Buffers are numbered by the side that received them.
@@ -144,13 +152,13 @@ fn compare(short: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
         return false;
     };
     let structure = general.settings.structure;
-    let (message, placed) = match (lone.kind, expected) {
-        (LoneKind::Call(to), Ingress::Call(message)) => {
+    let (message, placed) = match (item.kind, expected) {
+        (ShortKind::Call(to), Ingress::Call(message)) => {
             assert_eq!(to, message.reply_to());
             let parts = [message.part];
             (message, general.conn.resolve_call(&message, &parts).expect("it was found valid"))
         }
-        (LoneKind::Reply(finished), Ingress::Reply(id, message)) => {
+        (ShortKind::Reply(finished), Ingress::Reply(id, message)) => {
             let (parts, none) = ([message.part], Offered::NONE);
             let ledger = &general.ledger;
             let placed = general.conn.resolve_reply(ledger, id, &message, &parts, &none);
@@ -163,7 +171,7 @@ fn compare(short: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     };
     let parts = [message.part];
     let payload: Vec<_> = payload_pieces(&structure, &parts).collect();
-    let (offset, len) = (lone.payload_start, lone.payload_len);
+    let (offset, len) = (item.payload_start, item.payload_len);
     assert_eq!(payload, [Piece { part: 0, segment: 0, offset, len }]);
     let items: Vec<_> = placed.iter().collect();
     let found = items.iter().map(|item| {
@@ -171,12 +179,12 @@ fn compare(short: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
         assert_eq!((item.index, pieces.len()), (0, 1));
         let Piece { part, segment, offset, len } = pieces[0];
         assert_eq!((part, offset, len), (0, 0, item.len));
-        LoneItem { position: item.position.expect("it says so"), len, segment }
+        SegmentItem { position: item.position.expect("it says so"), len, segment }
     });
-    assert_eq!(found.collect::<Vec<_>>(), lone.item.into_iter().collect::<Vec<_>>());
+    assert_eq!(found.collect::<Vec<_>>(), item.item.into_iter().collect::<Vec<_>>());
     let mut kept = vec![0; message.rsd.encoded_len()];
     message.rsd.encode(&mut Writer::new(&mut kept)).expect("as long");
-    match lone.directions {
+    match item.directions {
         Some(directions) => assert_eq!(&directions[..], kept),
         None => assert!(message.rsd.is_empty()),
     }
@@ -224,18 +232,18 @@ fn lawful_messages_take_the_short_way() {
     let (_, [wanting, _]) = side(true);
     for payload in [8, 40, 400] {
         for len in [1, 3, 4, PLACE] {
-            assert!(takes(false, &Words::bringing(7, payload, item(8, len))), "{payload} {len}");
+            assert!(takes(false, &Words::write_call(7, payload, item(8, len))), "{payload} {len}");
             assert!(takes(true, &Words::brought(wanting, payload, item(8, len))));
         }
-        assert!(takes(false, &Words::wanting(7, payload, [0, payload, 5])));
+        assert!(takes(false, &Words::read_call(7, payload, [0, payload, 5])));
     }
-    assert!(takes(false, &Words::bringing(7, FIRST - 68, item(FIRST - 68, 4))), "up to the item");
+    assert!(takes(false, &Words::write_call(7, FIRST - 68, item(FIRST - 68, 4))), "up to the item");
 }
 
 #[test]
 fn whatever_breaks_a_rule_takes_the_general_way() {
     let (_, [wanting, plain]) = side(true);
-    let good = Words::bringing(7, 40, item(8, 100));
+    let good = Words::write_call(7, 40, item(8, 100));
     let mut bad: Vec<(bool, Words)> = Vec::new();
     // Position, length, kind, offset, count and number of the item; its place and its bytes.
     for words in [
@@ -249,15 +257,15 @@ fn whatever_breaks_a_rule_takes_the_general_way() {
         [8, 100, 2, 0, 2, 0],
         [8, 100, 2, 0, 1, 2],
     ] {
-        bad.push((false, Words::bringing(7, 40, words)));
+        bad.push((false, Words::write_call(7, 40, words)));
         bad.push((true, Words::brought(wanting, 40, words)));
     }
     bad.push((false, Words { byte_len: (FIRST + 99) as usize, ..good.clone() }));
-    bad.push((false, Words::bringing(7, FIRST - 64, item(8, 100))));
-    bad.push((false, Words::bringing(7, 556, item(8, 2045))));
+    bad.push((false, Words::write_call(7, FIRST - 64, item(8, 100))));
+    bad.push((false, Words::write_call(7, 556, item(8, 2045))));
     // The range of a direction.
     for direction in [[8, 8, 0], [9, 8, 0], [8, 44, 0]] {
-        bad.push((false, Words::wanting(7, 40, direction)));
+        bad.push((false, Words::read_call(7, 40, direction)));
     }
     // A reply to a call that wants nothing, or that is not there; a call to a client.
     bad.push((true, Words::brought(plain, 40, item(8, 100))));
@@ -286,7 +294,7 @@ fn a_grant_of_nothing_takes_the_general_way() {
 }
 
 /// The bytes of a short message with an item of `len` bytes, and how they are made of pieces.
-fn bytes_of(plan: &LonePlan, payload: &[u8], bulk: &[u8]) -> Vec<u8> {
+fn bytes_of(plan: &SingleItemPlan, payload: &[u8], bulk: &[u8]) -> Vec<u8> {
     let zeros = vec![0; plan.zeros as usize];
     [plan.header(), payload, &zeros, bulk].concat()
 }
@@ -331,16 +339,17 @@ fn call_both(short: &mut Side, general: &mut Side, it: &Demanded) -> Option<Vec<
     let want = Want::sends(it.begin, it.end, min_len, len);
     let item = BulkItem { position, len, origin: 0, pieces };
     let (items, wants) = ([item], [want]);
-    let call = if it.wants { LoneCall::Wants(want) } else { LoneCall::Brings(item) };
+    let call = if it.wants { SingleItemCall::Read(want) } else { SingleItemCall::Write(item) };
     let demand = CallDemand {
         items: if it.wants { &[] } else { &items },
         wants: if it.wants { &wants } else { &[] },
         gather_max,
         ..CallDemand::inline(payload, reply)
     };
-    let means = LoneMeans { gather_max, zeros_max: 8192 };
+    let means = GatherMeans { gather_max, zeros_max: 8192 };
     let before = state(short);
-    let plan = short.conn.begin_lone_call(&mut short.ledger, id, (payload, reply), &call, means);
+    let plan =
+        short.conn.begin_single_item_call(&mut short.ledger, id, (payload, reply), &call, means);
     let expected = general.conn.begin_sends(&mut general.ledger, id, &demand);
     let Some(plan) = plan else {
         assert_eq!(state(short), before, "what is not taken changes nothing");
@@ -374,23 +383,22 @@ proptest! {
         let (_, mut short) = connected(settings(), settings());
         let (_, mut general) = connected(settings(), settings());
         let (begin, end, min_len) = direction;
-        let bytes = Words::wanting(7, 40, [begin, end, min_len]).bytes();
+        let bytes = Words::read_call(7, 40, [begin, end, min_len]).bytes();
         let Ingress::Call(message) = general.receive(&bytes) else { return Ok(()) };
         if general.conn.resolve_call(&message, &[message.part]).is_err() {
             return Ok(());
         }
         let first = &bytes[..];
-        let lone = short.conn.on_lone_message(&mut short.ledger, bytes.len() as u32, first);
-        let lone = lone.expect("it is lawful");
-        let LoneKind::Call(to) = lone.kind else { panic!("it is a call") };
-        let direction = LoneDirection::decode(lone.directions.expect("it wants"));
+        let item = take(&mut short, &bytes, first).expect("it is lawful");
+        let ShortKind::Call(to) = item.kind else { panic!("it is a call") };
+        let direction = SingleDirection::decode(item.directions.expect("it wants"));
         let direction = direction.expect("it wants one by Send");
-        prop_assert_eq!(direction, LoneDirection { begin, end, min_len });
+        prop_assert_eq!(direction, SingleDirection { begin, end, min_len });
         let Demanded { payload, len, position, pieces, gather_max, .. } = it;
         let item = BulkItem { position, len, origin, pieces };
-        let means = LoneMeans { gather_max, zeros_max: 8192 };
+        let means = GatherMeans { gather_max, zeros_max: 8192 };
         let before = state(&short);
-        let plan = short.conn.begin_lone_reply(
+        let plan = short.conn.begin_single_item_reply(
             &mut short.ledger, &to, payload, (&item, direction), means,
         );
         let offer = message.offer();

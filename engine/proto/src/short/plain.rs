@@ -1,62 +1,56 @@
-//! The short way of the commonest message: one RDMA_MSG with an RPC in it and nothing else.
-//!
-//! Whatever is not exactly that takes the general way, which alone knows what to say about it. Both
-//! ways leave the connection in the same state, which a test compares.
+//! Plain messages: one RDMA_MSG with an RPC message in it and nothing else.
 
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::onc::MsgType;
 
+use super::{ShortKind, word};
 use crate::calls::{CallId, CallState, NO_MARK};
-use crate::connection::{Connection, Finished, ShardLedger};
+use crate::connection::{Connection, ShardLedger};
 use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
 use crate::placement::inline::{Direction, Stamp};
 use crate::settings::Role;
-use crate::version::Met;
 
 /// Bytes of the header of a plain message.
 pub const PLAIN_HEADER_LEN: usize = size::HEADER_MIN;
 
-/// A plain message that has arrived. Its payload begins behind [`PLAIN_HEADER_LEN`].
+/// A transmission that has the header of a plain message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plain {
-    /// A call.
-    Call(ReplyTo),
-    /// The reply to a call of ours, which is finished with it.
-    Reply(Finished),
+pub struct PlainForm<'a> {
+    pub(super) header: &'a [u8; PLAIN_HEADER_LEN],
+    /// Its payload.
+    pub payload: &'a [u8],
 }
 
 impl Connection {
-    /// Takes a transmission if it is a plain message that breaks no rule; else nothing has changed
-    /// and it is to be handed to [`Connection::on_transmission`].
-    ///
-    /// `transmission` is all of it, in one piece. What is returned beside the message is its payload.
+    /// Takes a plain message if it breaks no rule. `None`: nothing has changed, and it is to be handed
+    /// to [`Connection::on_transmission`].
     #[inline(always)]
-    pub fn on_plain_message<'a>(
+    pub fn on_plain(
         &mut self,
         ledger: &mut ShardLedger,
-        transmission: &'a [u8],
-    ) -> Option<(Plain, &'a [u8])> {
-        let (header, payload) = transmission.split_first_chunk::<PLAIN_HEADER_LEN>()?;
+        message: PlainForm<'_>,
+    ) -> Option<ShortKind> {
+        let PlainForm { header, payload } = message;
         let prefix = payload.first_chunk::<8>()?;
-        if header[4..8] != self.vers.to_be_bytes() || header[12..] != [0; 16] {
+        if header[..4] != prefix[..4] {
             return None;
         }
-        if header[..4] != prefix[..4] || self.met != Met::Both || self.group.open().is_some() {
-            return None;
+        let (xid, credit) = (word(header, 0), word(header, 2));
+        match word(prefix, 1) {
+            CALL => self.on_plain_call(ledger, xid, credit),
+            REPLY => self.on_plain_reply(ledger, xid, credit),
+            _ => None,
         }
-        let xid = word(header, 0);
-        let credit = word(header, 8);
-        let plain = match word(prefix, 4) {
-            CALL => self.on_plain_call(ledger, xid, credit)?,
-            REPLY => self.on_plain_reply(ledger, xid, credit)?,
-            _ => return None,
-        };
-        Some((plain, payload))
     }
 
     #[inline(always)]
-    fn on_plain_call(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
+    fn on_plain_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<ShortKind> {
         if self.role == Role::Client {
             return None;
         }
@@ -65,18 +59,23 @@ impl Connection {
         self.idle_messages = 0;
         self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
-        Some(Plain::Call(ReplyTo::plain(xid)))
+        Some(ShortKind::Call(ReplyTo::plain(xid)))
     }
 
     #[inline]
-    fn on_plain_reply(&mut self, ledger: &mut ShardLedger, xid: u32, credit: u32) -> Option<Plain> {
+    fn on_plain_reply(
+        &mut self,
+        ledger: &mut ShardLedger,
+        xid: u32,
+        credit: u32,
+    ) -> Option<ShortKind> {
         let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         if entry.state != CallState::Sent || credit == 0 || entry.mark != NO_MARK {
             return None;
         }
         self.idle_messages = 0;
         self.credits.on_grant(credit);
-        self.end_own_call(ledger, id).map(Plain::Reply)
+        self.end_own_call(ledger, id).map(ShortKind::Reply)
     }
 
     /// Plans a call without items or wants, and encodes its header. `None` if it has to take the
@@ -133,13 +132,6 @@ fn header(xid: u32, Stamp { vers, credit }: Stamp) -> [u8; PLAIN_HEADER_LEN] {
     header[4..8].copy_from_slice(&vers.to_be_bytes());
     header[8..12].copy_from_slice(&credit.to_be_bytes());
     header
-}
-
-#[inline]
-fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_be_bytes(word)
 }
 
 const CALL: u32 = MsgType::Call as u32;

@@ -7,7 +7,7 @@ use rpcrdma_mempool::Sge;
 use super::{CHAIN, Io, SEND};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
 use crate::shard::lane::Lane;
-use crate::shard::outbox::{Express, Outbox};
+use crate::shard::outbox::{InlineSend, Outbox};
 use crate::shard::peers::Peers;
 use crate::stats::SharedStats;
 
@@ -16,12 +16,12 @@ impl<Q: Queues> Io<Q> {
     /// the same peer. Their slots are free again on return. What a queue pair does not take waits
     /// in its lane.
     #[inline]
-    pub fn flush_express(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
-        if outbox.express.len() > 1 {
+    pub fn flush_inline(&mut self, outbox: &mut Outbox, peers: &mut Peers) {
+        if outbox.inline_sends.len() > 1 {
             return self.flush_many(outbox, peers);
         }
-        let Some(express) = outbox.express.pop() else { return };
-        let to = express.peer;
+        let Some(message) = outbox.inline_sends.pop() else { return };
+        let to = message.peer;
         if let Some(peer) = peers.at(to)
             && let Some(qp) = self.qps[to as usize]
             && peer.lane.outstanding() < self.depths.send_depth
@@ -29,10 +29,10 @@ impl<Q: Queues> Io<Q> {
             let is_signaled = self.is_due(peer.lane.unsignaled() + 1);
             let signaled = if is_signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
             let wr_id = WrId(SEND | peer.lane.name(0));
-            let sge = express.sge();
+            let sge = message.sge();
             let flags = SendFlags::INLINE | signaled;
             let wr = SendWr::send(wr_id, core::slice::from_ref(&sge), flags);
-            // SAFETY: the gather entry names a slot that `express` owns, and the request is inline,
+            // SAFETY: the gather entry names a slot that `message` owns, and the request is inline,
             // so that it has been read on return.
             let (taken, why) = unsafe { self.queues().post_send(qp, &[wr]) }.of(1);
             if taken == 1 {
@@ -40,7 +40,7 @@ impl<Q: Queues> Io<Q> {
                 outbox.stats.doorbells.add(1);
                 outbox.stats.sent.add(1);
                 outbox.stats.sent_inline.add(1);
-                outbox.send.put(express.slot);
+                outbox.send.put(message.slot);
                 if let Some(why) = why {
                     outbox.note_trouble(&mut peer.lane, to, why);
                 }
@@ -49,8 +49,8 @@ impl<Q: Queues> Io<Q> {
             // Why it was not taken comes out when it is tried again from its lane.
             peer.lane.on_refused();
         }
-        outbox.express.push(express);
-        outbox.settle_express(peers, 0);
+        outbox.inline_sends.push(message);
+        outbox.requeue_inline(peers, 0);
     }
 
     /// Posts several short messages.
@@ -58,12 +58,12 @@ impl<Q: Queues> Io<Q> {
         let mut taken = 0_u64;
         let mut start = 0;
         let mut trouble = None;
-        while let Some(first) = outbox.express.get(start) {
+        while let Some(first) = outbox.inline_sends.get(start) {
             let to = first.peer;
-            let rest = &outbox.express[start..];
+            let rest = &outbox.inline_sends[start..];
             let run = rest.iter().take(CHAIN).take_while(|it| it.peer == to).count();
             if let Some(peer) = peers.at(to) {
-                let posted = self.post_express(&rest[..run], &mut peer.lane, &outbox.stats);
+                let posted = self.post_inline(&rest[..run], &mut peer.lane, &outbox.stats);
                 let (posted, why) = posted.of(run);
                 taken |= ((1 << posted) - 1) << start;
                 if let Some(why) = why {
@@ -74,8 +74,8 @@ impl<Q: Queues> Io<Q> {
             }
             start += run;
         }
-        if trouble.is_some() || taken.count_ones() as usize != outbox.express.len() {
-            outbox.settle_express(peers, taken);
+        if trouble.is_some() || taken.count_ones() as usize != outbox.inline_sends.len() {
+            outbox.requeue_inline(peers, taken);
             if let Some((to, why)) = trouble
                 && let Some(peer) = peers.at(to)
             {
@@ -83,14 +83,14 @@ impl<Q: Queues> Io<Q> {
             }
             return;
         }
-        while let Some(Express { slot, .. }) = outbox.express.pop() {
+        while let Some(InlineSend { slot, .. }) = outbox.inline_sends.pop() {
             outbox.send.put(slot);
         }
     }
 
     /// Posts short messages to one peer.
     #[inline]
-    fn post_express(&mut self, run: &[Express], lane: &mut Lane, stats: &SharedStats) -> Taken {
+    fn post_inline(&mut self, run: &[InlineSend], lane: &mut Lane, stats: &SharedStats) -> Taken {
         let room = self.depths.send_depth.saturating_sub(lane.outstanding()) as usize;
         let qp = run.first().and_then(|first| self.qps[first.peer as usize]);
         let Some(qp) = qp.filter(|_| room >= run.len()) else {

@@ -1,25 +1,24 @@
-//! The short way of a message with a lone item: one transmission, and what is placed by Send lies in
-//! one placement segment.
+//! Messages with a single item: one transmission, and what is placed by Send lies in one placement
+//! segment.
 //!
 //! ```text
-//!   call that brings an item    XMTREQ  | item | no direction |
-//!   call that wants one         XMTREQ  | no item | one direction, TBSN |
-//!   reply that brings one       XMTRESP | item |
+//!   write call   XMTREQ  | item | no direction |
+//!   read call    XMTREQ  | no item | one direction, TBSN |
+//!   read reply   XMTRESP | item |
 //! ```
-//! What a call wants may be longer: then its reply takes the general way, and the call the short one.
-//! As with plain messages ([`crate::express`]), whatever is not exactly that, or breaks a rule, takes
-//! the general way, which alone knows what to say about it. Both ways leave the connection in the
-//! same state and put the same bytes on the wire, which tests compare.
+//! What a read call asks for may be longer than a segment: then its reply takes the general way, and
+//! the call the short one.
 
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{VERSION_TWO, opttype, placement, proc, size};
+use rpcrdma_xdr::numbers::{opttype, placement, proc, size};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
+use super::{ShortKind, word};
 use crate::calls::{CallId, CallState, NO_MARK};
-use crate::connection::{Connection, Finished, ShardLedger};
+use crate::connection::{Connection, ShardLedger};
 use crate::demand::Want;
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::{ItemKind, WantKind, WantSet};
@@ -28,35 +27,25 @@ use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
 use crate::settings::Role;
-use crate::version::Met;
 
-/// A message with a lone item that has arrived, all of it found valid.
+/// A message with a single item, or a single direction, that has arrived; all of it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lone<'a> {
+pub struct SingleItem<'a> {
     /// What it is.
-    pub kind: LoneKind,
+    pub kind: ShortKind,
     /// Where its payload begins in the first segment.
     pub payload_start: u32,
     /// Bytes of its payload, all of them in the first segment.
     pub payload_len: u32,
     /// What it brings.
-    pub item: Option<LoneItem>,
+    pub item: Option<SegmentItem>,
     /// What a call wants: its directions as they came, to be kept for the reply.
     pub directions: Option<&'a [u8; DIRECTIONS_LEN]>,
 }
 
-/// Whether it is a call or a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoneKind {
-    /// A call.
-    Call(ReplyTo),
-    /// The reply to a call of ours, which is finished with it.
-    Reply(Finished),
-}
-
 /// An item that lies in one placement segment, from its beginning on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoneItem {
+pub struct SegmentItem {
     /// Where its first byte is in the stream with nothing excised.
     pub position: u32,
     /// Its bytes, without padding.
@@ -67,7 +56,7 @@ pub struct LoneItem {
 
 /// The only direction of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoneDirection {
+pub struct SingleDirection {
     /// First byte of its range in the call's stream.
     pub begin: u32,
     /// The byte after the range.
@@ -78,7 +67,7 @@ pub struct LoneDirection {
 
 /// What a message is sent with.
 #[derive(Debug, Clone, Copy)]
-pub struct LoneMeans {
+pub struct GatherMeans {
     /// The most pieces that a transmission can be gathered from, its header counted as one.
     pub gather_max: u32,
     /// The longest padding that is one piece.
@@ -87,16 +76,16 @@ pub struct LoneMeans {
 
 /// What a call has beside its payload.
 #[derive(Debug, Clone, Copy)]
-pub enum LoneCall {
-    /// An item.
-    Brings(BulkItem),
-    /// A want.
-    Wants(Want),
+pub enum SingleItemCall {
+    /// An item that it brings.
+    Write(BulkItem),
+    /// A result that it asks for.
+    Read(Want),
 }
 
 /// The plan of a message: its header, and where its item begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LonePlan {
+pub struct SingleItemPlan {
     header: [u8; HEADER_MAX],
     header_len: usize,
     /// Zeros between the payload and the item.
@@ -107,109 +96,109 @@ pub struct LonePlan {
 pub const DIRECTIONS_LEN: usize = 4 + size::RSDSET + size::RSDITEM_TBSN;
 
 impl Connection {
-    /// Takes a transmission if it is a message with a lone item that breaks no rule; else nothing has
-    /// changed and it is to be handed to [`Connection::on_transmission`], as which it is given.
-    #[inline]
-    pub fn on_lone_message<'a>(
+    /// Takes a message with a single item if it breaks no rule. `None`: nothing has changed, and it is
+    /// to be handed to [`Connection::on_transmission`].
+    #[inline(never)]
+    pub fn on_single_item<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         byte_len: u32,
         first_segment: &'a [u8],
-    ) -> Option<Lone<'a>> {
-        let head = first_segment.first_chunk::<REPLY_LEN>()?;
+    ) -> Option<SingleItem<'a>> {
+        let head = first_segment.first_chunk::<READ_REPLY_LEN>()?;
         let at = |index| word(head, index);
-        if at(3) != proc::OPTIONAL || at(1) != VERSION_TWO || self.vers != VERSION_TWO {
-            return None;
-        }
-        if self.met != Met::Both || self.group.open().is_some() {
-            return None;
-        }
         match (at(4), at(5), at(6)) {
-            (opttype::XMTREQ, BRINGING_INFO, 1) => {
-                self.on_bringing(ledger, byte_len, first_segment)
+            (opttype::XMTREQ, WRITE_CALL_INFO, 1) => {
+                self.on_write_call(ledger, byte_len, first_segment)
             }
-            (opttype::XMTREQ, WANTING_INFO, 0) => self.on_wanting(ledger, first_segment),
-            (opttype::XMTRESP, REPLY_INFO, 1) => self.on_brought(ledger, byte_len, first_segment),
+            (opttype::XMTREQ, READ_CALL_INFO, 0) => self.on_read_call(ledger, first_segment),
+            (opttype::XMTRESP, READ_REPLY_INFO, 1) => {
+                self.on_read_reply(ledger, byte_len, first_segment)
+            }
             _ => None,
         }
     }
 
     #[inline]
-    fn on_bringing<'a>(
+    fn on_write_call<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         byte_len: u32,
         bytes: &'a [u8],
-    ) -> Option<Lone<'a>> {
-        let head = bytes.first_chunk::<BRINGING_LEN>()?;
+    ) -> Option<SingleItem<'a>> {
+        let head = bytes.first_chunk::<WRITE_CALL_LEN>()?;
         let at = |index| word(head, index);
         let (sets, count, rsbuf, len) = (at(13), at(14), at(15), at(16));
         if sets != 0 || count != 1 {
             return None;
         }
-        let payload_start = payload(bytes, BRINGING_LEN, len, at(0), MsgType::Call)?;
+        let payload_start = payload(bytes, WRITE_CALL_LEN, len, at(0), MsgType::Call)?;
         let item =
-            self.lone_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
-        let kind = self.on_lone_call(ledger, at(0), at(2), rsbuf)?;
+            self.single_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
+        let kind = self.on_single_item_call(ledger, at(0), at(2), rsbuf)?;
         let (item, directions) = (Some(item), None);
-        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
     }
 
     #[inline]
-    fn on_wanting<'a>(&mut self, ledger: &mut ShardLedger, bytes: &'a [u8]) -> Option<Lone<'a>> {
-        let head = bytes.first_chunk::<WANTING_LEN>()?;
+    fn on_read_call<'a>(
+        &mut self,
+        ledger: &mut ShardLedger,
+        bytes: &'a [u8],
+    ) -> Option<SingleItem<'a>> {
+        let head = bytes.first_chunk::<READ_CALL_LEN>()?;
         let at = |index| word(head, index);
         let (count, rsbuf, len) = (at(13), at(14), at(15));
         let directions = head[28..].first_chunk::<DIRECTIONS_LEN>()?;
         // wire.md E23: the range lies within the call.
-        let LoneDirection { begin, end, .. } = LoneDirection::decode(directions)?;
+        let SingleDirection { begin, end, .. } = SingleDirection::decode(directions)?;
         if count != 1 || end <= begin || end > len || len > self.settings.rpc_len_max {
             return None;
         }
-        let payload_start = payload(bytes, WANTING_LEN, len, at(0), MsgType::Call)?;
-        let kind = self.on_lone_call(ledger, at(0), at(2), rsbuf)?;
+        let payload_start = payload(bytes, READ_CALL_LEN, len, at(0), MsgType::Call)?;
+        let kind = self.on_single_item_call(ledger, at(0), at(2), rsbuf)?;
         let (item, directions) = (None, Some(directions));
-        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
     }
 
     #[inline]
-    fn on_brought<'a>(
+    fn on_read_reply<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         byte_len: u32,
         bytes: &'a [u8],
-    ) -> Option<Lone<'a>> {
-        let head = bytes.first_chunk::<REPLY_LEN>()?;
+    ) -> Option<SingleItem<'a>> {
+        let head = bytes.first_chunk::<READ_REPLY_LEN>()?;
         let at = |index| word(head, index);
         let (xid, credit, count, len) = (at(0), at(2), at(13), at(14));
         if count != 1 || credit == 0 || !self.settings.rtr.contains(RtrSupport::XRESP) {
             return None;
         }
-        let payload_start = payload(bytes, REPLY_LEN, len, xid, MsgType::Reply)?;
+        let payload_start = payload(bytes, READ_REPLY_LEN, len, xid, MsgType::Reply)?;
         let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         let is_wanted = entry.wants.len() == 1 && entry.wants.check(0, ItemKind::Tbsn).is_ok();
         if entry.state != CallState::Sent || entry.mark != NO_MARK || !is_wanted {
             return None;
         }
         let item =
-            self.lone_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
+            self.single_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
         self.idle_messages = 0;
         self.credits.on_grant(credit);
         self.group.on_single(xid);
-        let kind = LoneKind::Reply(self.end_own_call(ledger, id)?);
+        let kind = ShortKind::Reply(self.end_own_call(ledger, id)?);
         let (item, directions) = (Some(item), None);
-        Some(Lone { kind, payload_start, payload_len: len, item, directions })
+        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
     }
 
     /// Takes a call in that breaks no rule, unless its peer has no credit for it.
     #[inline]
-    fn on_lone_call(
+    fn on_single_item_call(
         &mut self,
         ledger: &mut ShardLedger,
         xid: u32,
         credit: u32,
         rsbuf: u32,
-    ) -> Option<LoneKind> {
+    ) -> Option<ShortKind> {
         if self.role == Role::Client || !self.settings.rtr.contains(RtrSupport::XREQ) {
             return None;
         }
@@ -219,19 +208,19 @@ impl Connection {
         self.inflow.on_request(credit);
         self.inflow.grow(&mut ledger.grants);
         self.group.on_single(xid);
-        Some(LoneKind::Call(ReplyTo { xid, credits: 1, rsbuf, via: Via::Xmt, handle: None }))
+        Some(ShortKind::Call(ReplyTo { xid, credits: 1, rsbuf, via: Via::Xmt, handle: None }))
     }
 
     /// The item of these words, behind the payload and within the bytes that were received (wire.md
     /// E13, E16, E40).
     #[inline]
-    fn lone_item(
+    fn single_item(
         &self,
         [position, len, kind, offset, count, number]: [u32; 6],
         byte_len: u32,
         payload_start: u32,
         payload_len: u32,
-    ) -> Option<LoneItem> {
+    ) -> Option<SegmentItem> {
         if kind != placement::TBSN || offset != 0 || count != 1 {
             return None;
         }
@@ -243,40 +232,44 @@ impl Connection {
         let excised = len.checked_add(pad_len(len as usize) as u32)?;
         let is_short = payload_len.checked_add(excised)? <= self.settings.rpc_len_max;
         let is_placed = is_position(position, payload_len);
-        (is_there && is_short && is_placed).then_some(LoneItem { position, len, segment: at.index })
+        (is_there && is_short && is_placed).then_some(SegmentItem {
+            position,
+            len,
+            segment: at.index,
+        })
     }
 
-    /// Plans a call that brings a lone item or wants one. `None` if it has to take the general way,
+    /// Plans a call that brings a single item or wants one. `None` if it has to take the general way,
     /// [`Connection::begin_call`]; nothing has changed then.
     #[inline]
-    pub fn begin_lone_call(
+    pub fn begin_single_item_call(
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
         (payload, reply_payload_max): (u32, u32),
-        call: &LoneCall,
-        means: LoneMeans,
-    ) -> Option<LonePlan> {
+        call: &SingleItemCall,
+        means: GatherMeans,
+    ) -> Option<SingleItemPlan> {
         let both = self.settings.rtr & self.limits().rtr;
         let is_forward = self.role == Role::Client;
         if !is_forward || !both.contains(CALL_OPERATIONS) || !payload.is_multiple_of(4) {
             return None;
         }
         let (wants, zeros, reply_count) = match call {
-            LoneCall::Brings(item) => {
+            SingleItemCall::Write(item) => {
                 let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
                 let room = room.min(self.settings.rpc_len_max);
-                let zeros = self.lone_zeros(BRINGING_LEN, payload, item, means)?;
+                let zeros = self.single_item_zeros(WRITE_CALL_LEN, payload, item, means)?;
                 (reply_payload_max <= room).then_some((WantSet::NONE, zeros, 1))?
             }
-            LoneCall::Wants(want) => {
+            SingleItemCall::Read(want) => {
                 let is_wanted = want.kind == WantKind::Tbsn && want.pieces == 0;
                 let is_within = want.begin < want.end && want.end <= payload;
-                let is_there = self.lone_call_fits(payload, means);
+                let is_there = self.read_call_fits(payload, means);
                 if !is_wanted || !is_within || !is_there {
                     return None;
                 }
-                (WantSet::SENT, 0, self.lone_reply_count(reply_payload_max, want)?)
+                (WantSet::SENT, 0, self.single_item_reply_count(reply_payload_max, want)?)
             }
         };
         self.take_for_call(ledger, id, (1, reply_count), wants, true).ok()?;
@@ -284,62 +277,62 @@ impl Connection {
         let (xid, proc, op, kind) = (id.xid(), proc::OPTIONAL, opttype::XMTREQ, placement::TBSN);
         Some(match *call {
             // [RTR] 7.3: our items begin at the start of their first segment.
-            LoneCall::Brings(BulkItem { position: at, len, .. }) => {
-                let info = BRINGING_INFO;
+            SingleItemCall::Write(BulkItem { position: at, len, .. }) => {
+                let info = WRITE_CALL_INFO;
                 let words = [
                     xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 0, 1, 1, payload,
                 ];
-                LonePlan::new(words, zeros)
+                SingleItemPlan::new(words, zeros)
             }
-            LoneCall::Wants(Want { begin, end, min_len: min, .. }) => {
-                let (info, rsbuf) = (WANTING_INFO, reply_count);
+            SingleItemCall::Read(Want { begin, end, min_len: min, .. }) => {
+                let (info, rsbuf) = (READ_CALL_INFO, reply_count);
                 let words = [
                     xid, vers, credit, proc, op, info, 0, 1, begin, end, 1, min, kind, 1, rsbuf,
                     payload,
                 ];
-                LonePlan::new(words, zeros)
+                SingleItemPlan::new(words, zeros)
             }
         })
     }
 
-    /// Plans a reply that brings a lone item to a call of a single direction. `None` if it has to
+    /// Plans a reply that brings a single item to a call of a single direction. `None` if it has to
     /// take the general way, [`Connection::begin_reply`]; nothing has changed then.
     #[inline]
-    pub fn begin_lone_reply(
+    pub fn begin_single_item_reply(
         &mut self,
         ledger: &mut ShardLedger,
         to: &ReplyTo,
         payload: u32,
-        (item, direction): (&BulkItem, LoneDirection),
-        means: LoneMeans,
-    ) -> Option<LonePlan> {
+        (item, direction): (&BulkItem, SingleDirection),
+        means: GatherMeans,
+    ) -> Option<SingleItemPlan> {
         let is_known = to.via == Via::Xmt && self.settings.rtr.contains(RtrSupport::XRESP);
         if !is_known || !payload.is_multiple_of(4) || self.invalidated(to).is_some() {
             return None;
         }
         // wire.md E23, E29
-        let LoneDirection { begin, end, min_len } = direction;
+        let SingleDirection { begin, end, min_len } = direction;
         if !(begin..end).contains(&item.origin) || item.len < min_len {
             return None;
         }
-        let zeros = self.lone_zeros(REPLY_LEN, payload, item, means)?;
+        let zeros = self.single_item_zeros(READ_REPLY_LEN, payload, item, means)?;
         self.settle(ledger, to);
         let Stamp { vers, credit } = self.stamp(Direction::Reply);
-        let (xid, proc, op, info) = (to.xid, proc::OPTIONAL, opttype::XMTRESP, REPLY_INFO);
+        let (xid, proc, op, info) = (to.xid, proc::OPTIONAL, opttype::XMTRESP, READ_REPLY_INFO);
         let (BulkItem { position: at, len, .. }, kind) = (*item, placement::TBSN);
         let words = [xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 1, payload];
-        Some(LonePlan::new(words, zeros))
+        Some(SingleItemPlan::new(words, zeros))
     }
 
     /// Zeros between the payload and the item, if that goes into the first placement segment of the
     /// peer's buffer: what the layout would choose as well.
     #[inline]
-    fn lone_zeros(
+    fn single_item_zeros(
         &self,
         header_len: usize,
         payload: u32,
         item: &BulkItem,
-        means: LoneMeans,
+        means: GatherMeans,
     ) -> Option<u32> {
         let peer = self.limits();
         // The header, the payload, the padding, the item.
@@ -361,10 +354,10 @@ impl Connection {
 
     /// Transmissions of the longest reply to a call of a single want, if it may take so many.
     #[inline]
-    fn lone_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
+    fn single_item_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let stream = payload_max.saturating_add(3) & !3;
-        let header_len = REPLY_LEN as u32;
+        let header_len = READ_REPLY_LEN as u32;
         if !places_items(structure, usable) || want.max_len == 0 {
             return None;
         }
@@ -373,12 +366,12 @@ impl Connection {
         }
         match first_place(structure, usable, header_len, stream, want.max_len) {
             Some(_) => Some(1),
-            None => self.lone_reply_laid(stream, want.max_len),
+            None => self.single_item_reply_laid(stream, want.max_len),
         }
     }
 
     /// As the general way counts them, where the item does not fit one segment.
-    fn lone_reply_laid(&self, stream: u32, len: u32) -> Option<u32> {
+    fn single_item_reply_laid(&self, stream: u32, len: u32) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let items = [BulkItem { position: 0, len, origin: 0, pieces: 1 }];
         let mut placed = ItemSet::EMPTY;
@@ -399,16 +392,16 @@ impl Connection {
 
     /// Whether a call of a single want takes one transmission.
     #[inline]
-    fn lone_call_fits(&self, payload: u32, means: LoneMeans) -> bool {
+    fn read_call_fits(&self, payload: u32, means: GatherMeans) -> bool {
         let peer = self.limits();
-        let header_len = WANTING_LEN as u32;
+        let header_len = READ_CALL_LEN as u32;
         means.gather_max >= 2
             && has_first_words(&peer.structure, peer.recv_size, header_len)
             && payload <= (peer.recv_size - header_len).min(self.settings.rpc_len_max)
     }
 }
 
-impl LonePlan {
+impl SingleItemPlan {
     #[inline]
     fn new<const N: usize>(words: [u32; N], zeros: u32) -> Self {
         let mut header = [0; HEADER_MAX];
@@ -426,7 +419,7 @@ impl LonePlan {
     }
 }
 
-impl LoneDirection {
+impl SingleDirection {
     /// The direction of a list, if the list is one set of one item to be sent.
     #[inline]
     #[must_use]
@@ -475,23 +468,16 @@ fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> b
     header_len + RpcPrefix::LEN as u32 <= structure.first_len().min(usable)
 }
 
-#[inline]
-fn word<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[4 * index..4 * index + 4]);
-    u32::from_be_bytes(word)
-}
-
 /// An item of one segment.
 const ITEM_LEN: usize = size::MITEM_TBSN + 4;
 /// A call that brings an item.
-const BRINGING_LEN: usize = size::XMTREQ_MIN + ITEM_LEN;
-const BRINGING_INFO: u32 = (BRINGING_LEN - size::OPTIONAL) as u32;
+const WRITE_CALL_LEN: usize = size::XMTREQ_MIN + ITEM_LEN;
+const WRITE_CALL_INFO: u32 = (WRITE_CALL_LEN - size::OPTIONAL) as u32;
 /// Bytes of the header of a call that wants one.
-pub const WANTING_LEN: usize = size::XMTREQ_MIN + size::RSDSET + size::RSDITEM_TBSN;
-const WANTING_INFO: u32 = (WANTING_LEN - size::OPTIONAL) as u32;
+pub const READ_CALL_LEN: usize = size::XMTREQ_MIN + size::RSDSET + size::RSDITEM_TBSN;
+const READ_CALL_INFO: u32 = (READ_CALL_LEN - size::OPTIONAL) as u32;
 /// A reply that brings one.
-const REPLY_LEN: usize = size::XMTRESP_MIN + ITEM_LEN;
-const REPLY_INFO: u32 = (REPLY_LEN - size::OPTIONAL) as u32;
+const READ_REPLY_LEN: usize = size::XMTRESP_MIN + ITEM_LEN;
+const READ_REPLY_INFO: u32 = (READ_REPLY_LEN - size::OPTIONAL) as u32;
 /// The longest header of these.
-const HEADER_MAX: usize = BRINGING_LEN;
+const HEADER_MAX: usize = WRITE_CALL_LEN;
