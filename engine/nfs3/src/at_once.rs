@@ -12,8 +12,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nfs3_types::nfs3::{
-    ACCESS3args, GETATTR3args, LOOKUP3args, LOOKUP3res, LOOKUP3resfail, LOOKUP3resok, Nfs3Result,
-    READ3args, nfs_fh3,
+    ACCESS3args, GETATTR3args, LOOKUP3args, LOOKUP3resfail, LOOKUP3resok, READ3args, nfs_fh3,
 };
 use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::nfs3;
@@ -24,7 +23,8 @@ use crate::call::{Outcome, Task};
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
 use crate::node::Node;
-use crate::procedures::{cut, pack, packed};
+use crate::procedures::{packed, with_data};
+use crate::status::Done;
 use crate::{data, files, names};
 
 /// Executes a call of which nothing waits; `None` if something may.
@@ -42,20 +42,24 @@ fn outcome(export: &Export, task: &mut Task) -> Option<Outcome> {
         nfs3::GETATTR => {
             let arguments: GETATTR3args = decode(head)?;
             let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
-            packed(&files::told(&attributes)).ok()
+            packed(files::told(&attributes)).ok()
         }
         nfs3::ACCESS => {
             let arguments: ACCESS3args = decode(head)?;
             let attributes = at_hand(export, &arguments.object, Node::linked_attributes)?;
-            packed(&files::granted(&attributes, who, arguments.access)).ok()
+            packed(files::granted(&attributes, who, arguments.access)).ok()
         }
-        nfs3::LOOKUP => packed(&lookup(export, who, &decode(head)?)?).ok(),
+        nfs3::LOOKUP => packed(lookup(export, who, &decode(head)?)?).ok(),
         nfs3::READ => read(export, task),
         _ => None,
     }
 }
 
-fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> Option<LOOKUP3res> {
+fn lookup(
+    export: &Export,
+    who: &Identity,
+    arguments: &LOOKUP3args<'_>,
+) -> Option<Done<LOOKUP3resok, LOOKUP3resfail>> {
     let name = arguments.what.name.as_ref();
     let (found, dir_attributes) = at_hand(export, &arguments.what.dir, |directory| {
         names::ordinary(name).ok()?;
@@ -69,9 +73,9 @@ fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> Optio
             let object = export.handle(&node);
             export.nodes().hold_at_once(node);
             let obj_attributes = some(Some(attributes.fattr()));
-            Nfs3Result::Ok(LOOKUP3resok { object, obj_attributes, dir_attributes })
+            Ok(LOOKUP3resok { object, obj_attributes, dir_attributes })
         }
-        Err(status) => Nfs3Result::Err((status, LOOKUP3resfail { dir_attributes })),
+        Err(status) => Err((status, LOOKUP3resfail { dir_attributes })),
     })
 }
 
@@ -83,19 +87,14 @@ fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
         return None;
     }
     let (who, medium) = (&task.who, export.nodes().medium());
-    let results = at_hand(export, &arguments.file, |node| {
+    let done = at_hand(export, &arguments.file, |node| {
         let count = medium.read(node.open_data()?, &mut into[..len], arguments.offset)?;
         let attributes = node.linked_attributes()?;
         let is_whole = count == len || arguments.offset + count as u64 >= attributes.size();
         let found = data::may(&attributes, who, Want::Read).map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
     })?;
-    let head = pack(&results).ok()?;
-    let data = match results {
-        Nfs3Result::Ok(head) => task.into.take().map(|into| cut((into, head.count as usize))),
-        Nfs3Result::Err(_) => None,
-    };
-    Some(Outcome::Results { head, data })
+    with_data(done, task.into.take()).ok()
 }
 
 fn at_hand<T>(

@@ -7,9 +7,8 @@
 use std::io::IoSlice;
 
 use nfs3_types::nfs3::{
-    COMMIT3args, COMMIT3res, COMMIT3resfail, COMMIT3resok, Nfs3Option, Nfs3Result, READ3args,
-    READ3resfail, WRITE3res, WRITE3resfail, WRITE3resok, count3, nfs_fh3, offset3, post_op_attr,
-    stable_how, wcc_data,
+    COMMIT3args, COMMIT3resfail, COMMIT3resok, READ3args, READ3resfail, WRITE3resfail, WRITE3resok,
+    count3, nfs_fh3, offset3, post_op_attr, stable_how, wcc_data,
 };
 use nfs3_types::xdr_codec::XdrCodec;
 use rustix::fs::FileType;
@@ -20,7 +19,7 @@ use crate::call::Part;
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
 use crate::node::Node;
-use crate::status::{Status, status};
+use crate::status::{Done, Status, bare, status};
 
 /// The arguments of WRITE in front of its data.
 #[derive(Debug, XdrCodec)]
@@ -46,76 +45,69 @@ pub struct ReadHead {
     pub eof: bool,
 }
 
-/// READ: reads into `into`, as much as there is room for.
+/// READ: reads into `into`, as much as there is room for, and says how much that is.
 pub fn read(
     export: &Export,
     who: &Identity,
     arguments: &READ3args,
     into: &mut [u8],
-) -> Nfs3Result<ReadHead, READ3resfail> {
-    let node = match export.find(&arguments.file) {
-        Ok(node) => node,
-        Err(status) => return Nfs3Result::Err((status, READ3resfail::default())),
-    };
+) -> Done<(ReadHead, usize), READ3resfail> {
+    let node = export.find(&arguments.file).map_err(bare)?;
     let len = (arguments.count as usize).min(into.len());
     let found = permitted(&node, who, Want::Read)
         .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
     told(found, node.attributes().ok(), arguments.offset)
 }
 
-/// The results of READ in front of the data: how many bytes were read, or why none.
+/// The results of READ in front of the data, and how many bytes were read; or why none.
 pub fn told(
     found: Result<usize, Status>,
     attributes: Option<Attributes>,
     offset: u64,
-) -> Nfs3Result<ReadHead, READ3resfail> {
+) -> Done<(ReadHead, usize), READ3resfail> {
     let size = attributes.as_ref().map_or(0, Attributes::size);
     let file_attributes = some(attributes.map(|attributes| attributes.fattr()));
     match found {
         Ok(len) => {
             let eof = offset.saturating_add(len as u64) >= size;
-            Nfs3Result::Ok(ReadHead { file_attributes, count: len as u32, eof })
+            Ok((ReadHead { file_attributes, count: len as u32, eof }, len))
         }
-        Err(status) => Nfs3Result::Err((status, READ3resfail { file_attributes })),
+        Err(status) => Err((status, READ3resfail { file_attributes })),
     }
 }
 
 /// WRITE: of the data as much as `count` says. There are no attributes of before: others may write to
 /// the file at the same time, and then they would say something wrong.
-pub fn write(export: &Export, who: &Identity, head: &WriteHead, data: &[Part]) -> WRITE3res {
-    let (node, written) = match export.find(&head.file) {
-        Ok(node) => {
-            let written = put(export, who, &node, head, data);
-            (Some(node), written)
-        }
-        Err(status) => (None, Err(status)),
-    };
-    let after = node.map_or(Nfs3Option::None, |node| node.after());
-    let file_wcc = wcc_data { before: Nfs3Option::None, after };
+pub fn write(
+    export: &Export,
+    who: &Identity,
+    head: &WriteHead,
+    data: &[Part],
+) -> Done<WRITE3resok, WRITE3resfail> {
+    let node = export.find(&head.file).map_err(bare)?;
+    let written = put(export, who, &node, head, data);
+    let file_wcc = node.wcc(some(None));
     match written {
-        Ok((count, committed)) => {
-            Nfs3Result::Ok(WRITE3resok { file_wcc, count, committed, verf: export.verifier() })
+        Ok(count) => {
+            let (committed, verf) = (head.stable, export.verifier());
+            Ok(WRITE3resok { file_wcc, count, committed, verf })
         }
-        Err(status) => Nfs3Result::Err((status, WRITE3resfail { file_wcc })),
+        Err(status) => Err((status, WRITE3resfail { file_wcc })),
     }
 }
 
 /// COMMIT: of the whole file, whatever part is asked for.
-pub fn commit(export: &Export, arguments: &COMMIT3args) -> COMMIT3res {
-    let node = match export.find(&arguments.file) {
-        Ok(node) => node,
-        Err(status) => {
-            return Nfs3Result::Err((status, COMMIT3resfail { file_wcc: wcc_data::default() }));
-        }
-    };
+pub fn commit(export: &Export, arguments: &COMMIT3args) -> Done<COMMIT3resok, COMMIT3resfail> {
+    let failed = |file_wcc| move |status| (status, COMMIT3resfail { file_wcc });
+    let node = export.find(&arguments.file).map_err(failed(wcc_data::default()))?;
     let persisted = match node.kind() {
         FileType::RegularFile => export.persist(&node),
         _ => Err(Status::NFS3ERR_INVAL),
     };
-    let file_wcc = wcc_data { before: Nfs3Option::None, after: node.after() };
+    let file_wcc = node.wcc(some(None));
     match persisted {
-        Ok(()) => Nfs3Result::Ok(COMMIT3resok { file_wcc, verf: export.verifier() }),
-        Err(status) => Nfs3Result::Err((status, COMMIT3resfail { file_wcc })),
+        Ok(()) => Ok(COMMIT3resok { file_wcc, verf: export.verifier() }),
+        Err(status) => Err(failed(file_wcc)(status)),
     }
 }
 
@@ -160,7 +152,7 @@ fn put(
     node: &Node,
     head: &WriteHead,
     data: &[Part],
-) -> Result<(u32, stable_how), Status> {
+) -> Result<u32, Status> {
     permitted(node, who, Want::Write)?;
     let file = node.data(true)?;
     let count = head.count as usize;
@@ -200,7 +192,7 @@ fn put(
         stable_how::DATA_SYNC => export.persist_data(file)?,
         stable_how::FILE_SYNC => export.persist(node)?,
     }
-    Ok((done as u32, head.stable))
+    Ok(done as u32)
 }
 
 /// A position in a file that the kernel can take.

@@ -3,51 +3,40 @@
 use std::sync::Arc;
 
 use nfs3_types::nfs3::{
-    Nfs3Option, Nfs3Result, READDIR3args, READDIR3res, READDIR3resfail, READDIR3resok,
-    READDIRPLUS3args, READDIRPLUS3res, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3,
-    dirlist3, dirlistplus3, entry3, entryplus3, nfs_fh3,
+    Nfs3Option, READDIR3args, READDIR3resfail, READDIR3resok, READDIRPLUS3args,
+    READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, dirlist3, dirlistplus3, entry3,
+    entryplus3, nfs_fh3, post_op_attr,
 };
 use nfs3_types::xdr_codec::{List, Pack};
 use rustix::fs::FileType;
 
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
-use crate::listings::Listing;
+use crate::listings::{Listing, Name};
 use crate::node::Node;
-use crate::status::Status;
+use crate::status::{Done, Status, bare};
 
 /// READDIR
-pub fn readdir(export: &Export, who: &Identity, arguments: &READDIR3args) -> READDIR3res<'static> {
-    let from =
-        From { handle: &arguments.dir, cookie: arguments.cookie, mark: arguments.cookieverf };
-    let (node, listing) = match open(export, who, &from) {
-        Ok(opened) => opened,
-        Err((status, dir_attributes)) => {
-            return Nfs3Result::Err((status, READDIR3resfail { dir_attributes }));
+pub fn readdir(
+    export: &Export,
+    who: &Identity,
+    arguments: &READDIR3args,
+) -> Done<READDIR3resok<'static>, READDIR3resfail> {
+    let READDIR3args { dir: handle, cookie, cookieverf: mark, count } = arguments;
+    let from = From { handle, cookie: *cookie, mark: *mark };
+    let room = Room::new((*count).min(export.limits().list_max), u32::MAX);
+    let listed = list(export, who, &from, room, |_, found| entry3 {
+        fileid: found.inode,
+        name: found.name.to_vec().into(),
+        cookie: found.cookie,
+    });
+    match listed {
+        Ok(Page { dir_attributes, entries, eof }) => {
+            let (cookieverf, reply) = (verifier(export), dirlist3 { entries, eof });
+            Ok(READDIR3resok { dir_attributes, cookieverf, reply })
         }
-    };
-    let mut room = Room::new(arguments.count.min(export.limits().list_max), u32::MAX);
-    let dir_attributes = node.after();
-    let mut entries = Vec::new();
-    let mut eof = true;
-    for found in entries_behind(export, &node, &listing, from.cookie) {
-        let (cookie, fileid, name) = found;
-        let entry = entry3 { fileid, name: name.to_vec().into(), cookie };
-        if !room.take(entry.packed_size(), entry.packed_size()) {
-            eof = false;
-            break;
-        }
-        entries.push(entry);
+        Err((status, dir_attributes)) => Err((status, READDIR3resfail { dir_attributes })),
     }
-    if entries.is_empty() && !eof {
-        let failed = READDIR3resfail { dir_attributes };
-        return Nfs3Result::Err((Status::NFS3ERR_TOOSMALL, failed));
-    }
-    Nfs3Result::Ok(READDIR3resok {
-        dir_attributes,
-        cookieverf: cookieverf3(export.key().mark()),
-        reply: dirlist3 { entries: List(entries), eof },
-    })
 }
 
 /// READDIRPLUS
@@ -55,43 +44,18 @@ pub fn readdirplus(
     export: &Export,
     who: &Identity,
     arguments: &READDIRPLUS3args,
-) -> READDIRPLUS3res<'static> {
-    let from =
-        From { handle: &arguments.dir, cookie: arguments.cookie, mark: arguments.cookieverf };
-    let (node, listing) = match open(export, who, &from) {
-        Ok(opened) => opened,
-        Err((status, dir_attributes)) => {
-            return Nfs3Result::Err((status, READDIRPLUS3resfail { dir_attributes }));
+) -> Done<READDIRPLUS3resok<'static>, READDIRPLUS3resfail> {
+    let READDIRPLUS3args { dir: handle, cookie, cookieverf: mark, dircount, maxcount } = arguments;
+    let from = From { handle, cookie: *cookie, mark: *mark };
+    let room = Room::new((*maxcount).min(export.limits().list_max), *dircount);
+    let listed = list(export, who, &from, room, |node, found| with_attributes(export, node, found));
+    match listed {
+        Ok(Page { dir_attributes, entries, eof }) => {
+            let (cookieverf, reply) = (verifier(export), dirlistplus3 { entries, eof });
+            Ok(READDIRPLUS3resok { dir_attributes, cookieverf, reply })
         }
-    };
-    let maxcount = arguments.maxcount.min(export.limits().list_max);
-    let mut room = Room::new(maxcount, arguments.dircount);
-    let dir_attributes = node.after();
-    let mut entries = Vec::new();
-    let mut eof = true;
-    for (cookie, fileid, name) in entries_behind(export, &node, &listing, from.cookie) {
-        let short = entry3 { fileid, name: name.to_vec().into(), cookie }.packed_size();
-        // Before anybody looks at a file that there is no room for.
-        if !room.has(short) {
-            eof = false;
-            break;
-        }
-        let entry = with_attributes(export, &node, cookie, fileid, name);
-        if !room.take(entry.packed_size(), short) {
-            eof = false;
-            break;
-        }
-        entries.push(entry);
+        Err((status, dir_attributes)) => Err((status, READDIRPLUS3resfail { dir_attributes })),
     }
-    if entries.is_empty() && !eof {
-        let failed = READDIRPLUS3resfail { dir_attributes };
-        return Nfs3Result::Err((Status::NFS3ERR_TOOSMALL, failed));
-    }
-    Nfs3Result::Ok(READDIRPLUS3resok {
-        dir_attributes,
-        cookieverf: cookieverf3(export.key().mark()),
-        reply: dirlistplus3 { entries: List(entries), eof },
-    })
 }
 
 /// Where a list is to go on.
@@ -101,63 +65,100 @@ struct From<'a> {
     mark: cookieverf3,
 }
 
-type Opened = Result<(Arc<Node>, Arc<Listing>), (Status, nfs3_types::nfs3::post_op_attr)>;
-
-fn open(export: &Export, who: &Identity, from: &From<'_>) -> Opened {
-    let node = export.find(from.handle).map_err(|status| (status, Nfs3Option::None))?;
-    let listed = node.attributes().and_then(|attributes| {
-        if node.kind() != FileType::Directory {
-            return Err(Status::NFS3ERR_NOTDIR);
-        }
-        if !attributes.may(who, Want::Read) {
-            return Err(Status::NFS3ERR_ACCES);
-        }
-        // A cookie of another server, or of before its key was lost.
-        if from.cookie != 0 && from.mark.0 != export.key().mark() {
-            return Err(Status::NFS3ERR_BAD_COOKIE);
-        }
-        let known = (from.cookie != 0).then(|| export.listings().find(&attributes)).flatten();
-        match known {
-            Some(listing) => Ok(listing),
-            None => {
-                let listing = Arc::new(Listing::make(&node, &attributes, export.key())?);
-                export.listings().keep(listing.clone());
-                Ok(listing)
-            }
-        }
-    });
-    match listed {
-        Ok(listing) => Ok((node, listing)),
-        Err(status) => Err((status, node.after())),
-    }
+/// A name that is listed.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    cookie: u64,
+    inode: u64,
+    name: &'a [u8],
 }
 
-/// What follows a cookie: cookie, inode and name of each.
+/// As much of a list as there is room for.
+struct Page<E> {
+    dir_attributes: post_op_attr,
+    entries: List<E>,
+    eof: bool,
+}
+
+fn list<E: Pack>(
+    export: &Export,
+    who: &Identity,
+    from: &From<'_>,
+    mut room: Room,
+    entry: impl Fn(&Node, Found<'_>) -> E,
+) -> Done<Page<E>, post_op_attr> {
+    let node = export.find(from.handle).map_err(bare)?;
+    let listing = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
+    let dir_attributes = node.after();
+    let mut entries = Vec::new();
+    for found in entries_behind(export, &node, &listing, from.cookie) {
+        let short = ENTRY_LEN + found.name.len().next_multiple_of(4);
+        // Before anybody looks at a file that there is no room for.
+        let entry = room.has(short).then(|| entry(&node, found));
+        match entry.filter(|entry| room.take(entry.packed_size(), short)) {
+            Some(entry) => entries.push(entry),
+            None if entries.is_empty() => return Err((Status::NFS3ERR_TOOSMALL, dir_attributes)),
+            None => return Ok(Page { dir_attributes, entries: List(entries), eof: false }),
+        }
+    }
+    Ok(Page { dir_attributes, entries: List(entries), eof: true })
+}
+
+fn open(
+    export: &Export,
+    who: &Identity,
+    node: &Node,
+    from: &From<'_>,
+) -> Result<Arc<Listing>, Status> {
+    let attributes = node.attributes()?;
+    if node.kind() != FileType::Directory {
+        return Err(Status::NFS3ERR_NOTDIR);
+    }
+    if !attributes.may(who, Want::Read) {
+        return Err(Status::NFS3ERR_ACCES);
+    }
+    // A cookie of another server, or of before its key was lost.
+    if from.cookie != 0 && from.mark != verifier(export) {
+        return Err(Status::NFS3ERR_BAD_COOKIE);
+    }
+    let known = (from.cookie != 0).then(|| export.listings().find(&attributes)).flatten();
+    if let Some(listing) = known {
+        return Ok(listing);
+    }
+    let listing = Arc::new(Listing::make(node, &attributes, export.key())?);
+    export.listings().keep(listing.clone());
+    Ok(listing)
+}
+
+/// The verifier of all cookies of this server's key.
+fn verifier(export: &Export) -> cookieverf3 {
+    cookieverf3(export.key().mark())
+}
+
+/// What follows a cookie.
 fn entries_behind<'a>(
     export: &'a Export,
     node: &'a Node,
     listing: &'a Listing,
     cookie: u64,
-) -> impl Iterator<Item = (u64, u64, &'a [u8])> {
-    let above = || export.nodes().above(node).map_or(node.id().inode, |above| above.id().inode);
-    let dots = [(1, node.id().inode, &b"."[..]), (2, 0, b"..")];
-    let dots = dots.into_iter().filter(move |(own, ..)| *own > cookie);
-    let dots =
-        dots.map(move |(own, inode, name)| (own, if own == 2 { above() } else { inode }, name));
-    let names = listing.behind(cookie).iter().map(|it| (it.cookie, it.inode, &*it.name));
-    dots.chain(names)
+) -> impl Iterator<Item = Found<'a>> {
+    let itself = node.id().inode;
+    let above = move || export.nodes().above(node).map_or(itself, |above| above.id().inode);
+    let dots = [(1, &b"."[..]), (2, b"..")].into_iter().filter(move |(own, _)| *own > cookie);
+    let dots = dots.map(move |(own, name)| {
+        let inode = if own == 2 { above() } else { itself };
+        Found { cookie: own, inode, name }
+    });
+    let names = listing.behind(cookie).iter();
+    let found = |it: &'a Name| Found { cookie: it.cookie, inode: it.inode, name: &it.name };
+    dots.chain(names.map(found))
 }
 
 /// An entry with attributes and handle, as far as they are to be had.
-fn with_attributes(
-    export: &Export,
-    directory: &Node,
-    cookie: u64,
-    fileid: u64,
-    name: &[u8],
-) -> entryplus3<'static> {
+fn with_attributes(export: &Export, directory: &Node, found: Found<'_>) -> entryplus3<'static> {
+    let Found { cookie, inode, name } = found;
     let mut entry = entryplus3 {
-        fileid,
+        fileid: inode,
         name: name.to_vec().into(),
         cookie,
         name_attributes: Nfs3Option::None,
@@ -209,6 +210,8 @@ impl Room {
     }
 }
 
+/// Bytes of `entry3` beside those of the name.
+const ENTRY_LEN: usize = 20;
 /// Status, attributes, verifier, and the two words at the end.
 const AROUND: usize = 4 + 88 + 8 + 8;
 

@@ -3,12 +3,11 @@
 
 use nfs3_types::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
-    ACCESS3args, ACCESS3res, ACCESS3resfail, ACCESS3resok, FSF3_CANSETTIME, FSF3_HOMOGENEOUS,
-    FSF3_LINK, FSF3_SYMLINK, FSINFO3args, FSINFO3res, FSINFO3resfail, FSINFO3resok, FSSTAT3args,
-    FSSTAT3res, FSSTAT3resfail, FSSTAT3resok, GETATTR3args, GETATTR3res, GETATTR3resok, Nfs3Option,
-    Nfs3Result, PATHCONF3args, PATHCONF3res, PATHCONF3resfail, PATHCONF3resok, READLINK3args,
-    READLINK3resfail, SETATTR3args, SETATTR3res, SETATTR3resfail, SETATTR3resok, nfs_fh3, nfstime3,
-    post_op_attr,
+    ACCESS3args, ACCESS3resfail, ACCESS3resok, FSF3_CANSETTIME, FSF3_HOMOGENEOUS, FSF3_LINK,
+    FSF3_SYMLINK, FSINFO3args, FSINFO3resfail, FSINFO3resok, FSSTAT3args, FSSTAT3resfail,
+    FSSTAT3resok, GETATTR3args, GETATTR3resok, Nfs3Option, PATHCONF3args, PATHCONF3resfail,
+    PATHCONF3resok, READLINK3args, READLINK3resfail, SETATTR3args, SETATTR3resfail, SETATTR3resok,
+    nfs_fh3, nfstime3, post_op_attr,
 };
 use nfs3_types::xdr_codec::{Void, XdrCodec};
 use rustix::fs::{FileType, fstatvfs, readlinkat_raw};
@@ -18,30 +17,28 @@ use crate::changes::apply;
 use crate::credentials::{Identity, Want};
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
-use crate::status::{Status, status};
+use crate::status::{Done, Status, bare, status};
 
 /// GETATTR
-pub fn getattr(export: &Export, arguments: &GETATTR3args) -> GETATTR3res {
+pub fn getattr(export: &Export, arguments: &GETATTR3args) -> Done<GETATTR3resok, Void> {
     let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
-    match attributes {
-        Ok(attributes) => told(&attributes),
-        Err(status) => Nfs3Result::Err((status, Void)),
-    }
+    told(&attributes.map_err(|status| (status, Void))?)
 }
 
 /// The results of GETATTR.
-pub fn told(attributes: &Attributes) -> GETATTR3res {
-    Nfs3Result::Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
+pub fn told(attributes: &Attributes) -> Done<GETATTR3resok, Void> {
+    Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 
 /// SETATTR
-pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SETATTR3res {
-    let node = match export.find(&arguments.object) {
-        Ok(node) => node,
-        Err(status) => return Nfs3Result::Err((status, SETATTR3resfail::default())),
-    };
+pub fn setattr(
+    export: &Export,
+    who: &Identity,
+    arguments: &SETATTR3args,
+) -> Done<SETATTR3resok, SETATTR3resfail> {
+    let node = export.find(&arguments.object).map_err(bare)?;
     let _alone = export.change(&node);
-    let obj_before = node.before();
+    let before = node.before();
     let changed = node.attributes().and_then(|now| {
         if let Nfs3Option::Some(guard) = arguments.guard
             && guard != now.changed().1
@@ -51,24 +48,29 @@ pub fn setattr(export: &Export, who: &Identity, arguments: &SETATTR3args) -> SET
         apply(&node, &arguments.new_attributes, who)?;
         export.settle(&node)
     });
-    let obj_wcc = node.wcc(obj_before);
+    let obj_wcc = node.wcc(before);
     match changed {
-        Ok(()) => Nfs3Result::Ok(SETATTR3resok { obj_wcc }),
-        Err(status) => Nfs3Result::Err((status, SETATTR3resfail { obj_wcc })),
+        Ok(()) => Ok(SETATTR3resok { obj_wcc }),
+        Err(status) => Err((status, SETATTR3resfail { obj_wcc })),
     }
 }
 
 /// ACCESS
-pub fn access(export: &Export, who: &Identity, arguments: &ACCESS3args) -> ACCESS3res {
+pub fn access(
+    export: &Export,
+    who: &Identity,
+    arguments: &ACCESS3args,
+) -> Done<ACCESS3resok, ACCESS3resfail> {
     let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
-    match attributes {
-        Ok(attributes) => granted(&attributes, who, arguments.access),
-        Err(status) => Nfs3Result::Err((status, ACCESS3resfail::default())),
-    }
+    granted(&attributes.map_err(bare)?, who, arguments.access)
 }
 
 /// The results of ACCESS: of the rights that are asked for those that there are.
-pub fn granted(attributes: &Attributes, who: &Identity, asked: u32) -> ACCESS3res {
+pub fn granted(
+    attributes: &Attributes,
+    who: &Identity,
+    asked: u32,
+) -> Done<ACCESS3resok, ACCESS3resfail> {
     let changes = ACCESS3_MODIFY | ACCESS3_EXTEND;
     let (writing, searching) = match attributes.kind() {
         FileType::Directory => (changes | ACCESS3_DELETE, ACCESS3_LOOKUP),
@@ -77,10 +79,7 @@ pub fn granted(attributes: &Attributes, who: &Identity, asked: u32) -> ACCESS3re
     let rights = [(Want::Read, ACCESS3_READ), (Want::Write, writing), (Want::Search, searching)];
     let granted = rights.into_iter().filter(|(want, _)| attributes.may(who, *want));
     let granted = granted.fold(0, |all, (_, bits)| all | bits);
-    Nfs3Result::Ok(ACCESS3resok {
-        obj_attributes: some(Some(attributes.fattr())),
-        access: granted & asked,
-    })
+    Ok(ACCESS3resok { obj_attributes: some(Some(attributes.fattr())), access: granted & asked })
 }
 
 /// The results of READLINK in front of the path.
@@ -95,81 +94,68 @@ pub fn readlink(
     export: &Export,
     arguments: &READLINK3args,
     into: &mut [u8],
-) -> (Nfs3Result<ReadlinkHead, READLINK3resfail>, usize) {
-    let node = match export.find(&arguments.symlink) {
-        Ok(node) => node,
-        Err(status) => return (Nfs3Result::Err((status, READLINK3resfail::default())), 0),
-    };
+) -> Done<(ReadlinkHead, usize), READLINK3resfail> {
+    let node = export.find(&arguments.symlink).map_err(bare)?;
     let read = match node.kind() {
         FileType::Symlink => readlinkat_raw(node.fd(), c"", into).map_err(status),
         _ => Err(Status::NFS3ERR_INVAL),
     };
     let symlink_attributes = node.after();
     match read {
-        Ok(len) => (Nfs3Result::Ok(ReadlinkHead { symlink_attributes }), len),
-        Err(status) => (Nfs3Result::Err((status, READLINK3resfail { symlink_attributes })), 0),
+        Ok(len) => Ok((ReadlinkHead { symlink_attributes }, len)),
+        Err(status) => Err((status, READLINK3resfail { symlink_attributes })),
     }
 }
 
 /// FSSTAT
-pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> FSSTAT3res {
-    let seen = seen(export, &arguments.fsroot).and_then(|obj_attributes| {
-        let state = fstatvfs(export.nodes().root().fd()).map_err(status)?;
-        Ok((obj_attributes, state))
-    });
-    match seen {
-        Ok((obj_attributes, state)) => {
-            let bytes = |blocks: u64| blocks.saturating_mul(state.f_frsize);
-            Nfs3Result::Ok(FSSTAT3resok {
-                obj_attributes,
-                tbytes: bytes(state.f_blocks),
-                fbytes: bytes(state.f_bfree),
-                abytes: bytes(state.f_bavail),
-                tfiles: state.f_files,
-                ffiles: state.f_ffree,
-                afiles: state.f_favail,
-                invarsec: 0,
-            })
-        }
-        Err(status) => Nfs3Result::Err((status, FSSTAT3resfail::default())),
-    }
+pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> Done<FSSTAT3resok, FSSTAT3resfail> {
+    let obj_attributes = seen(export, &arguments.fsroot).map_err(bare)?;
+    let state = fstatvfs(export.nodes().root().fd()).map_err(|error| bare(status(error)))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(state.f_frsize);
+    Ok(FSSTAT3resok {
+        obj_attributes,
+        tbytes: bytes(state.f_blocks),
+        fbytes: bytes(state.f_bfree),
+        abytes: bytes(state.f_bavail),
+        tfiles: state.f_files,
+        ffiles: state.f_ffree,
+        afiles: state.f_favail,
+        invarsec: 0,
+    })
 }
 
 /// FSINFO: how long data can be is what the engine was configured for.
-pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> FSINFO3res {
+pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Done<FSINFO3resok, FSINFO3resfail> {
     let limits = export.limits();
-    match seen(export, &arguments.fsroot) {
-        Ok(obj_attributes) => Nfs3Result::Ok(FSINFO3resok {
-            obj_attributes,
-            rtmax: limits.read_max,
-            rtpref: limits.read_max,
-            rtmult: BLOCK,
-            wtmax: limits.write_max,
-            wtpref: limits.write_max,
-            wtmult: BLOCK,
-            dtpref: limits.list_max,
-            maxfilesize: i64::MAX as u64,
-            time_delta: nfstime3 { seconds: 0, nseconds: 1 },
-            properties: FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
-        }),
-        Err(status) => Nfs3Result::Err((status, FSINFO3resfail::default())),
-    }
+    Ok(FSINFO3resok {
+        obj_attributes: seen(export, &arguments.fsroot).map_err(bare)?,
+        rtmax: limits.read_max,
+        rtpref: limits.read_max,
+        rtmult: BLOCK,
+        wtmax: limits.write_max,
+        wtpref: limits.write_max,
+        wtmult: BLOCK,
+        dtpref: limits.list_max,
+        maxfilesize: i64::MAX as u64,
+        time_delta: nfstime3 { seconds: 0, nseconds: 1 },
+        properties: FSF3_LINK | FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
+    })
 }
 
 /// PATHCONF
-pub fn pathconf(export: &Export, arguments: &PATHCONF3args) -> PATHCONF3res {
-    match seen(export, &arguments.object) {
-        Ok(obj_attributes) => Nfs3Result::Ok(PATHCONF3resok {
-            obj_attributes,
-            linkmax: LINKS_MAX,
-            name_max: NAME_MAX as u32,
-            no_trunc: true,
-            chown_restricted: true,
-            case_insensitive: false,
-            case_preserving: true,
-        }),
-        Err(status) => Nfs3Result::Err((status, PATHCONF3resfail::default())),
-    }
+pub fn pathconf(
+    export: &Export,
+    arguments: &PATHCONF3args,
+) -> Done<PATHCONF3resok, PATHCONF3resfail> {
+    Ok(PATHCONF3resok {
+        obj_attributes: seen(export, &arguments.object).map_err(bare)?,
+        linkmax: LINKS_MAX,
+        name_max: NAME_MAX as u32,
+        no_trunc: true,
+        chown_restricted: true,
+        case_insensitive: false,
+        case_preserving: true,
+    })
 }
 
 fn seen(export: &Export, handle: &nfs_fh3) -> Result<post_op_attr, Status> {

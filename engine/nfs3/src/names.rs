@@ -1,16 +1,11 @@
 //! Procedures that make, remove and move names: CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR,
 //! RENAME, LINK; and LOOKUP, which finds them.
 
-use std::sync::Arc;
-
 use nfs3_types::nfs3::{
-    CREATE3args, CREATE3res, CREATE3resfail, CREATE3resok, LINK3args, LINK3res, LINK3resfail,
-    LINK3resok, LOOKUP3args, LOOKUP3res, LOOKUP3resfail, LOOKUP3resok, MKDIR3args, MKDIR3res,
-    MKDIR3resfail, MKDIR3resok, MKNOD3args, MKNOD3res, MKNOD3resfail, MKNOD3resok, Nfs3Option,
-    Nfs3Result, REMOVE3args, REMOVE3res, REMOVE3resfail, REMOVE3resok, RENAME3args, RENAME3res,
-    RENAME3resfail, RENAME3resok, RMDIR3args, RMDIR3res, RMDIR3resfail, RMDIR3resok, SYMLINK3args,
-    SYMLINK3res, SYMLINK3resfail, SYMLINK3resok, createhow3, createverf3, diropargs3, mknoddata3,
-    nfstime3, sattr3, wcc_data,
+    CREATE3args, CREATE3resfail, CREATE3resok, LINK3args, LINK3resfail, LINK3resok, LOOKUP3args,
+    LOOKUP3resfail, LOOKUP3resok, MKDIR3args, MKNOD3args, REMOVE3args, REMOVE3resfail,
+    REMOVE3resok, RENAME3args, RENAME3resfail, RENAME3resok, SYMLINK3args, createhow3, createverf3,
+    diropargs3, mknoddata3, nfstime3, sattr3, wcc_data,
 };
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Timestamps, futimens, linkat, makedev, mkdirat, mknodat,
@@ -18,19 +13,20 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, some};
 use crate::changes::{apply, mode, timespec, without_mode};
 use crate::credentials::Identity;
 use crate::export::Export;
 use crate::node::Node;
-use crate::status::{Status, status};
+use crate::status::{Done, Status, bare, status};
 
 /// LOOKUP
-pub fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> LOOKUP3res {
-    let directory = match export.find(&arguments.what.dir) {
-        Ok(directory) => directory,
-        Err(status) => return Nfs3Result::Err((status, LOOKUP3resfail::default())),
-    };
+pub fn lookup(
+    export: &Export,
+    who: &Identity,
+    arguments: &LOOKUP3args<'_>,
+) -> Done<LOOKUP3resok, LOOKUP3resfail> {
+    let directory = export.find(&arguments.what.dir).map_err(bare)?;
     let found = match arguments.what.name.as_ref() {
         b"." if directory.kind() == FileType::Directory => Ok(directory.clone()),
         b".." if directory.kind() == FileType::Directory => export.nodes().above(&directory),
@@ -38,78 +34,56 @@ pub fn lookup(export: &Export, who: &Identity, arguments: &LOOKUP3args<'_>) -> L
     };
     let dir_attributes = directory.after();
     match found {
-        Ok(node) => Nfs3Result::Ok(LOOKUP3resok {
-            object: export.handle(&node),
-            obj_attributes: node.after(),
-            dir_attributes,
-        }),
-        Err(status) => Nfs3Result::Err((status, LOOKUP3resfail { dir_attributes })),
+        Ok(node) => {
+            let (object, obj_attributes) = (export.handle(&node), node.after());
+            Ok(LOOKUP3resok { object, obj_attributes, dir_attributes })
+        }
+        Err(status) => Err((status, LOOKUP3resfail { dir_attributes })),
     }
 }
 
+/// What comes of CREATE, MKDIR, SYMLINK and MKNOD, whose results are of one form (RFC 1813 3.3.8 to 11).
+type Made = Done<CREATE3resok, CREATE3resfail>;
+
 /// CREATE
-pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> CREATE3res {
-    let made = make(export, who, &arguments.where_, |directory, name| match &arguments.how {
+pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> Made {
+    make(export, who, &arguments.where_, |directory, name| match &arguments.how {
         createhow3::UNCHECKED(attributes) => match plain(directory, name, attributes, who) {
             Err(Errno::EXIST) => reuse(export, who, directory, name, attributes),
-            made => made.map_err(status).map(|()| Rest::from(attributes)),
+            made => made.map_err(status).map(|()| without_mode(attributes)),
         },
         createhow3::GUARDED(attributes) => {
             plain(directory, name, attributes, who).map_err(status)?;
-            Ok(Rest::from(attributes))
+            Ok(without_mode(attributes))
         }
         createhow3::EXCLUSIVE(verifier) => exclusive(directory, name, *verifier, who),
-    });
-    match made {
-        (Ok(node), dir_wcc) => Nfs3Result::Ok(CREATE3resok {
-            obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: node.after(),
-            dir_wcc,
-        }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, CREATE3resfail { dir_wcc })),
-    }
+    })
 }
 
 /// MKDIR
-pub fn mkdir(export: &Export, who: &Identity, arguments: &MKDIR3args<'_>) -> MKDIR3res {
-    let made = make(export, who, &arguments.where_, |directory, name| {
+pub fn mkdir(export: &Export, who: &Identity, arguments: &MKDIR3args<'_>) -> Made {
+    make(export, who, &arguments.where_, |directory, name| {
         let mode = mode(&arguments.attributes, 0o755);
         who.act(|| mkdirat(directory.fd(), name, mode).map_err(status))?;
-        Ok(Rest::from(&arguments.attributes))
-    });
-    match made {
-        (Ok(node), dir_wcc) => Nfs3Result::Ok(MKDIR3resok {
-            obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: node.after(),
-            dir_wcc,
-        }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, MKDIR3resfail { dir_wcc })),
-    }
+        Ok(without_mode(&arguments.attributes))
+    })
 }
 
 /// SYMLINK
-pub fn symlink(export: &Export, who: &Identity, arguments: &SYMLINK3args<'_>) -> SYMLINK3res {
-    let made = make(export, who, &arguments.where_, |directory, name| {
+pub fn symlink(export: &Export, who: &Identity, arguments: &SYMLINK3args<'_>) -> Made {
+    make(export, who, &arguments.where_, |directory, name| {
         let target = arguments.symlink.symlink_data.as_ref();
         if target.contains(&0) {
             return Err(Status::NFS3ERR_INVAL);
         }
         who.act(|| symlinkat(target, directory.fd(), name).map_err(status))?;
-        Ok(Rest::from(&arguments.symlink.symlink_attributes))
-    });
-    match made {
-        (Ok(node), dir_wcc) => Nfs3Result::Ok(SYMLINK3resok {
-            obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: node.after(),
-            dir_wcc,
-        }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, SYMLINK3resfail { dir_wcc })),
-    }
+        Ok(without_mode(&arguments.symlink.symlink_attributes))
+    })
 }
 
 /// MKNOD
-pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> MKNOD3res {
-    let made = make(export, who, &arguments.where_, |directory, name| {
+pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> Made {
+    make(export, who, &arguments.where_, |directory, name| {
         let (kind, attributes, device) = match &arguments.what {
             mknoddata3::NF3CHR(device) => {
                 (FileType::CharacterDevice, &device.dev_attributes, Some(&device.spec))
@@ -124,41 +98,42 @@ pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> MKN
         let device = device.map_or(0, |spec| makedev(spec.specdata1, spec.specdata2));
         let mode = mode(attributes, 0o600);
         who.act(|| mknodat(directory.fd(), name, kind, mode, device).map_err(status))?;
-        Ok(Rest::from(attributes))
+        Ok(without_mode(attributes))
+    })
+}
+
+/// REMOVE, and RMDIR with `AtFlags::REMOVEDIR`: they are of one form (RFC 1813 3.3.12 and 13).
+pub fn remove(
+    export: &Export,
+    who: &Identity,
+    arguments: &REMOVE3args<'_>,
+    flags: AtFlags,
+) -> Done<REMOVE3resok, REMOVE3resfail> {
+    let directory = export.find(&arguments.object.dir).map_err(bare)?;
+    let name = arguments.object.name.as_ref();
+    let (removed, dir_wcc) = change(export, &directory, || {
+        ordinary(name)?;
+        let there = seen_at(&directory, name);
+        who.act(|| unlinkat(directory.fd(), name, flags).map_err(status))?;
+        if let Some(there) = there {
+            export.nodes().forget(&there, &directory, name);
+        }
+        Ok(())
     });
-    match made {
-        (Ok(node), dir_wcc) => Nfs3Result::Ok(MKNOD3resok {
-            obj: Nfs3Option::Some(export.handle(&node)),
-            obj_attributes: node.after(),
-            dir_wcc,
-        }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, MKNOD3resfail { dir_wcc })),
-    }
-}
-
-/// REMOVE
-pub fn remove(export: &Export, who: &Identity, arguments: &REMOVE3args<'_>) -> REMOVE3res {
-    match take_away(export, who, &arguments.object, AtFlags::empty()) {
-        (Ok(()), dir_wcc) => Nfs3Result::Ok(REMOVE3resok { dir_wcc }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, REMOVE3resfail { dir_wcc })),
-    }
-}
-
-/// RMDIR
-pub fn rmdir(export: &Export, who: &Identity, arguments: &RMDIR3args<'_>) -> RMDIR3res {
-    match take_away(export, who, &arguments.object, AtFlags::REMOVEDIR) {
-        (Ok(()), dir_wcc) => Nfs3Result::Ok(RMDIR3resok { dir_wcc }),
-        (Err(status), dir_wcc) => Nfs3Result::Err((status, RMDIR3resfail { dir_wcc })),
+    match removed {
+        Ok(()) => Ok(REMOVE3resok { dir_wcc }),
+        Err(status) => Err((status, REMOVE3resfail { dir_wcc })),
     }
 }
 
 /// RENAME
-pub fn rename(export: &Export, who: &Identity, arguments: &RENAME3args<'_, '_>) -> RENAME3res {
-    let fail = |status| Nfs3Result::Err((status, RENAME3resfail::default()));
-    let (from, to) = match (export.find(&arguments.from.dir), export.find(&arguments.to.dir)) {
-        (Ok(from), Ok(to)) => (from, to),
-        (Err(status), _) | (_, Err(status)) => return fail(status),
-    };
+pub fn rename(
+    export: &Export,
+    who: &Identity,
+    arguments: &RENAME3args<'_, '_>,
+) -> Done<RENAME3resok, RENAME3resfail> {
+    let from = export.find(&arguments.from.dir).map_err(bare)?;
+    let to = export.find(&arguments.to.dir).map_err(bare)?;
     let _alone = export.change_both(&from, &to);
     let (from_before, to_before) = (from.before(), to.before());
     let (old, new) = (arguments.from.name.as_ref(), arguments.to.name.as_ref());
@@ -178,73 +153,74 @@ pub fn rename(export: &Export, who: &Identity, arguments: &RENAME3args<'_, '_>) 
     });
     let (fromdir_wcc, todir_wcc) = (from.wcc(from_before), to.wcc(to_before));
     match renamed {
-        Ok(()) => Nfs3Result::Ok(RENAME3resok { fromdir_wcc, todir_wcc }),
-        Err(status) => Nfs3Result::Err((status, RENAME3resfail { fromdir_wcc, todir_wcc })),
+        Ok(()) => Ok(RENAME3resok { fromdir_wcc, todir_wcc }),
+        Err(status) => Err((status, RENAME3resfail { fromdir_wcc, todir_wcc })),
     }
 }
 
 /// LINK
-pub fn link(export: &Export, who: &Identity, arguments: &LINK3args<'_>) -> LINK3res {
-    let (node, directory) = match (export.find(&arguments.file), export.find(&arguments.link.dir)) {
-        (Ok(node), Ok(directory)) => (node, directory),
-        (Err(status), _) | (_, Err(status)) => {
-            let nothing = LINK3resfail {
-                file_attributes: Nfs3Option::None,
-                linkdir_wcc: wcc_data::default(),
-            };
-            return Nfs3Result::Err((status, nothing));
-        }
-    };
-    let _alone = export.change(&directory);
-    let linkdir_before = directory.before();
-    let name = arguments.link.name.as_ref();
-    let linked = fresh(name).and_then(|()| {
+pub fn link(
+    export: &Export,
+    who: &Identity,
+    arguments: &LINK3args<'_>,
+) -> Done<LINK3resok, LINK3resfail> {
+    let (file, link) = (&arguments.file, &arguments.link);
+    let both = export.find(file).and_then(|node| Ok((node, export.find(&link.dir)?)));
+    let (node, directory) = both.map_err(|status| {
+        let (file_attributes, linkdir_wcc) = (some(None), wcc_data::default());
+        (status, LINK3resfail { file_attributes, linkdir_wcc })
+    })?;
+    let name = link.name.as_ref();
+    let (linked, linkdir_wcc) = change(export, &directory, || {
+        fresh(name)?;
         let flags = AtFlags::SYMLINK_FOLLOW;
         // What is followed is the descriptor, to the file itself.
         who.act(|| linkat(CWD, node.path(), directory.fd(), name, flags).map_err(status))?;
         export.nodes().note(node.id().inode, &directory, name);
-        export.settle(&directory)
+        Ok(())
     });
-    let (file_attributes, linkdir_wcc) = (node.after(), directory.wcc(linkdir_before));
+    let file_attributes = node.after();
     match linked {
-        Ok(()) => Nfs3Result::Ok(LINK3resok { file_attributes, linkdir_wcc }),
-        Err(status) => Nfs3Result::Err((status, LINK3resfail { file_attributes, linkdir_wcc })),
+        Ok(()) => Ok(LINK3resok { file_attributes, linkdir_wcc }),
+        Err(status) => Err((status, LINK3resfail { file_attributes, linkdir_wcc })),
     }
 }
 
-/// What is left to be set of something that was made.
-struct Rest(sattr3);
-
-impl From<&sattr3> for Rest {
-    fn from(attributes: &sattr3) -> Rest {
-        Rest(without_mode(attributes))
-    }
+/// Changes a directory, and sees to everything around it.
+fn change<T>(
+    export: &Export,
+    directory: &Node,
+    how: impl FnOnce() -> Result<T, Status>,
+) -> (Result<T, Status>, wcc_data) {
+    let _alone = export.change(directory);
+    let before = directory.before();
+    let changed = how().and_then(|value| export.settle(directory).map(|()| value));
+    (changed, directory.wcc(before))
 }
 
-type Made = (Result<Arc<Node>, Status>, wcc_data);
-
-/// Makes something in a directory, and sees to everything around it.
+/// Makes something in a directory; `how` says what is left to be set of it.
 fn make(
     export: &Export,
     who: &Identity,
     place: &diropargs3<'_>,
-    how: impl FnOnce(&Node, &[u8]) -> Result<Rest, Status>,
+    how: impl FnOnce(&Node, &[u8]) -> Result<sattr3, Status>,
 ) -> Made {
-    let directory = match export.find(&place.dir) {
-        Ok(directory) => directory,
-        Err(status) => return (Err(status), wcc_data::default()),
-    };
-    let _alone = export.change(&directory);
-    let dir_before = directory.before();
+    let directory = export.find(&place.dir).map_err(bare)?;
     let name = place.name.as_ref();
-    let made = fresh(name).and_then(|()| {
-        let Rest(attributes) = how(&directory, name)?;
+    let (made, dir_wcc) = change(export, &directory, || {
+        fresh(name)?;
+        let rest = how(&directory, name)?;
         let node = export.nodes().look_up(&directory, name)?;
-        apply(&node, &attributes, who)?;
-        export.settle(&directory)?;
+        apply(&node, &rest, who)?;
         Ok(node)
     });
-    (made, directory.wcc(dir_before))
+    match made {
+        Ok(node) => {
+            let (obj, obj_attributes) = (some(Some(export.handle(&node))), node.after());
+            Ok(CREATE3resok { obj, obj_attributes, dir_wcc })
+        }
+        Err(status) => Err((status, CREATE3resfail { dir_wcc })),
+    }
 }
 
 /// Makes an empty file that was not there.
@@ -266,12 +242,12 @@ fn reuse(
     directory: &Node,
     name: &[u8],
     attributes: &sattr3,
-) -> Result<Rest, Status> {
+) -> Result<sattr3, Status> {
     let node = who.act(|| export.nodes().look_up(directory, name))?;
     if node.kind() != FileType::RegularFile {
         return Err(Status::NFS3ERR_EXIST);
     }
-    Ok(Rest(sattr3 { size: attributes.size, ..sattr3::default() }))
+    Ok(sattr3 { size: attributes.size, ..sattr3::default() })
 }
 
 /// An EXCLUSIVE CREATE: the verifier is kept in the times of the file until the client sets them, so
@@ -281,7 +257,7 @@ fn exclusive(
     name: &[u8],
     verifier: createverf3,
     who: &Identity,
-) -> Result<Rest, Status> {
+) -> Result<sattr3, Status> {
     let (high, low) = verifier.0.split_first_chunk().unwrap_or((&[0; 4], &[]));
     let low = low.first_chunk().unwrap_or(&[0; 4]);
     // There are file systems that keep 31 bits.
@@ -296,7 +272,7 @@ fn exclusive(
             let at = |seconds| timespec(nfstime3 { seconds, nseconds: 0 });
             let [last_access, last_modification] = stamps.map(at);
             futimens(fd, &Timestamps { last_access, last_modification }).map_err(status)?;
-            Ok(Rest(sattr3::default()))
+            Ok(sattr3::default())
         }
         Err(Errno::EXIST) => {
             let there = directory.attributes_of(name)?;
@@ -304,34 +280,10 @@ fn exclusive(
             let is_ours = there.kind() == FileType::RegularFile
                 && there.size() == 0
                 && there.stamps() == (accessed, modified);
-            if is_ours { Ok(Rest(sattr3::default())) } else { Err(Status::NFS3ERR_EXIST) }
+            if is_ours { Ok(sattr3::default()) } else { Err(Status::NFS3ERR_EXIST) }
         }
         Err(error) => Err(status(error)),
     }
-}
-
-fn take_away(
-    export: &Export,
-    who: &Identity,
-    place: &diropargs3<'_>,
-    flags: AtFlags,
-) -> (Result<(), Status>, wcc_data) {
-    let directory = match export.find(&place.dir) {
-        Ok(directory) => directory,
-        Err(status) => return (Err(status), wcc_data::default()),
-    };
-    let _alone = export.change(&directory);
-    let dir_before = directory.before();
-    let name = place.name.as_ref();
-    let removed = ordinary(name).and_then(|()| {
-        let there = seen_at(&directory, name);
-        who.act(|| unlinkat(directory.fd(), name, flags).map_err(status))?;
-        if let Some(there) = there {
-            export.nodes().forget(&there, &directory, name);
-        }
-        export.settle(&directory)
-    });
-    (removed, directory.wcc(dir_before))
 }
 
 fn seen_at(directory: &Node, name: &[u8]) -> Option<Attributes> {

@@ -4,14 +4,15 @@ use nfs3_types::nfs3::Nfs3Result;
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::Loan;
 use rpcrdma_engine::ulb::nfs3;
+use rustix::fs::AtFlags;
 
 use crate::arguments::Arguments;
 use crate::call::{Outcome, Part, Task};
 use crate::credentials::Identity;
-use crate::data::{self, ReadHead, WriteHead};
+use crate::data::{self, WriteHead};
 use crate::export::Export;
 use crate::rpc::Denial;
-use crate::status::Status;
+use crate::status::{Done, Status};
 use crate::{directory, files, names};
 
 /// Executes a call.
@@ -26,10 +27,10 @@ fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
     let Task { procedure, who, head, data, into } = task;
     let (who, head) = (&who, &head[..]);
     match procedure {
-        nfs3::GETATTR => packed(&files::getattr(export, &Arguments::decode(head)?)),
-        nfs3::SETATTR => packed(&files::setattr(export, who, &Arguments::decode(head)?)),
-        nfs3::LOOKUP => packed(&names::lookup(export, who, &Arguments::decode(head)?)),
-        nfs3::ACCESS => packed(&files::access(export, who, &Arguments::decode(head)?)),
+        nfs3::GETATTR => packed(files::getattr(export, &Arguments::decode(head)?)),
+        nfs3::SETATTR => packed(files::setattr(export, who, &Arguments::decode(head)?)),
+        nfs3::LOOKUP => packed(names::lookup(export, who, &Arguments::decode(head)?)),
+        nfs3::ACCESS => packed(files::access(export, who, &Arguments::decode(head)?)),
         nfs3::READLINK => readlink(export, head, into),
         nfs3::READ => read(export, who, head, into),
         nfs3::WRITE => {
@@ -38,24 +39,25 @@ fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
             if len < head.count as usize {
                 return Err(Denial::Garbage);
             }
-            packed(&data::write(export, who, &head, &data))
+            packed(data::write(export, who, &head, &data))
         }
-        nfs3::CREATE => packed(&names::create(export, who, &Arguments::decode(head)?)),
-        nfs3::MKDIR => packed(&names::mkdir(export, who, &Arguments::decode(head)?)),
-        nfs3::SYMLINK => packed(&names::symlink(export, who, &Arguments::decode(head)?)),
-        nfs3::MKNOD => packed(&names::mknod(export, who, &Arguments::decode(head)?)),
-        nfs3::REMOVE => packed(&names::remove(export, who, &Arguments::decode(head)?)),
-        nfs3::RMDIR => packed(&names::rmdir(export, who, &Arguments::decode(head)?)),
-        nfs3::RENAME => packed(&names::rename(export, who, &Arguments::decode(head)?)),
-        nfs3::LINK => packed(&names::link(export, who, &Arguments::decode(head)?)),
-        nfs3::READDIR => packed(&directory::readdir(export, who, &Arguments::decode(head)?)),
-        nfs3::READDIRPLUS => {
-            packed(&directory::readdirplus(export, who, &Arguments::decode(head)?))
+        nfs3::CREATE => packed(names::create(export, who, &Arguments::decode(head)?)),
+        nfs3::MKDIR => packed(names::mkdir(export, who, &Arguments::decode(head)?)),
+        nfs3::SYMLINK => packed(names::symlink(export, who, &Arguments::decode(head)?)),
+        nfs3::MKNOD => packed(names::mknod(export, who, &Arguments::decode(head)?)),
+        nfs3::REMOVE | nfs3::RMDIR => {
+            let is_directory = procedure == nfs3::RMDIR;
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            packed(names::remove(export, who, &Arguments::decode(head)?, flags))
         }
-        nfs3::FSSTAT => packed(&files::fsstat(export, &Arguments::decode(head)?)),
-        nfs3::FSINFO => packed(&files::fsinfo(export, &Arguments::decode(head)?)),
-        nfs3::PATHCONF => packed(&files::pathconf(export, &Arguments::decode(head)?)),
-        nfs3::COMMIT => packed(&data::commit(export, &Arguments::decode(head)?)),
+        nfs3::RENAME => packed(names::rename(export, who, &Arguments::decode(head)?)),
+        nfs3::LINK => packed(names::link(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIR => packed(directory::readdir(export, who, &Arguments::decode(head)?)),
+        nfs3::READDIRPLUS => packed(directory::readdirplus(export, who, &Arguments::decode(head)?)),
+        nfs3::FSSTAT => packed(files::fsstat(export, &Arguments::decode(head)?)),
+        nfs3::FSINFO => packed(files::fsinfo(export, &Arguments::decode(head)?)),
+        nfs3::PATHCONF => packed(files::pathconf(export, &Arguments::decode(head)?)),
+        nfs3::COMMIT => packed(data::commit(export, &Arguments::decode(head)?)),
         _ => Err(Denial::Procedure),
     }
 }
@@ -68,27 +70,13 @@ fn read(
 ) -> Result<Outcome, Denial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READ)) };
-    let results = data::read(export, who, &arguments, &mut into);
-    let head = pack(&results)?;
-    let data = match results {
-        Nfs3Result::Ok(ReadHead { count, .. }) => Some((into, count as usize)),
-        Nfs3Result::Err(_) => None,
-    };
-    Ok(Outcome::Results { head, data: data.map(cut) })
+    with_data(data::read(export, who, &arguments, &mut into), Some(into))
 }
 
 fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome, Denial> {
     let arguments = Arguments::decode(head)?;
     let Some(mut into) = into else { return Ok(later(nfs3::READLINK)) };
-    let (results, len) = files::readlink(export, &arguments, &mut into);
-    let data = matches!(results, Nfs3Result::Ok(_)).then_some((into, len));
-    Ok(Outcome::Results { head: pack(&results)?, data: data.map(cut) })
-}
-
-/// The front of a buffer.
-pub fn cut((mut loan, len): (Loan, usize)) -> Loan {
-    loan.truncate(len);
-    loan
+    with_data(files::readlink(export, &arguments, &mut into), Some(into))
 }
 
 /// There is no memory now: the client asks again. Of attributes nothing is said.
@@ -109,19 +97,30 @@ pub fn later(procedure: u32) -> Outcome {
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn packed(results: &impl Pack) -> Result<Outcome, Denial> {
-    Ok(Outcome::Results { head: pack(results)?, data: None })
+pub fn packed<T: Pack, F: Pack>(done: Done<T, F>) -> Result<Outcome, Denial> {
+    with_data(done.map(|results| (results, 0)), None)
 }
 
-/// Results, or what of them stands in front of data.
+/// Results, and how many bytes of a buffer stand behind them.
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn pack(results: &impl Pack) -> Result<Vec<u8>, Denial> {
-    let mut bytes = Vec::with_capacity(results.packed_size());
+pub fn with_data<T: Pack, F: Pack>(
+    done: Done<(T, usize), F>,
+    into: Option<Loan>,
+) -> Result<Outcome, Denial> {
+    let (results, len) = match done {
+        Ok((results, len)) => (Nfs3Result::Ok(results), Some(len)),
+        Err(failed) => (Nfs3Result::Err(failed), None),
+    };
+    let mut head = Vec::with_capacity(results.packed_size());
     // Only a length beyond 32 bits cannot be written, and lists are limited.
-    results.pack(&mut bytes).map_err(|_| Denial::Garbage)?;
-    Ok(bytes)
+    results.pack(&mut head).map_err(|_| Denial::Garbage)?;
+    let data = len.zip(into).map(|(len, mut into)| {
+        into.truncate(len);
+        into
+    });
+    Ok(Outcome::Results { head, data })
 }
 
 #[cfg(test)]

@@ -6,6 +6,14 @@ use rustix::io::Errno;
 /// `nfsstat3`.
 pub type Status = nfsstat3;
 
+/// What comes of a procedure: its results, or a status and what is said of attributes all the same.
+pub type Done<T, F> = Result<T, (Status, F)>;
+
+/// A failure of which no attributes are said.
+pub fn bare<F: Default>(status: Status) -> (Status, F) {
+    (status, F::default())
+}
+
 /// An error of the system as NFS has it.
 pub fn status(error: Errno) -> Status {
     match error {
