@@ -2,9 +2,12 @@
 //!
 //! `nfs3_types` reads XDR into memory of its own and believes every length that it reads. So
 //! arguments are walked through first, along a table of what each procedure has, and every length is
-//! held against what is allowed before anything is kept. What comes out is short, whole and in
+//! held against what is allowed before anything is kept; parts without lengths it walks itself. What comes out is short, whole and in
 //! order; data that may be placed are not in it.
 
+use std::io::{self, Read};
+
+use nfs3_types::nfs3::{createhow3, mknoddata3, sattr3, sattrguard3};
 use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
 use rpcrdma_engine::{Call, TakeError};
@@ -206,51 +209,40 @@ fn take(field: Field, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), De
         Fixed(len) => copy(len, from, to),
         Handle => opaque(HANDLE_MAX, from, to),
         Name => opaque(NAME_MAX, from, to),
-        Attributes => {
-            for len in [4, 4, 4, 8] {
-                if word(from, to)? != 0 {
-                    copy(len, from, to)?;
-                }
-            }
-            for _access_and_modification in 0..2 {
-                if word(from, to)? == CLIENT_TIME {
-                    copy(8, from, to)?;
-                }
-            }
-            Ok(())
-        }
-        Guard => match word(from, to)? {
-            0 => Ok(()),
-            _ => copy(8, from, to),
-        },
-        How => match word(from, to)? {
-            EXCLUSIVE => copy(8, from, to),
-            _ => take(Attributes, from, to),
-        },
-        Node => match word(from, to)? {
-            BLOCK_DEVICE | CHARACTER_DEVICE => {
-                take(Attributes, from, to)?;
-                copy(8, from, to)
-            }
-            SOCKET | FIFO => take(Attributes, from, to),
-            _ => Ok(()),
-        },
+        Attributes => follow::<sattr3>(from, to),
+        Guard => follow::<sattrguard3>(from, to),
+        How => follow::<createhow3>(from, to),
+        Node => follow::<mknoddata3>(from, to),
         Path | Data => Err(Denial::Garbage),
     }
 }
 
-fn word(from: &mut impl Source, to: &mut Vec<u8>) -> Result<u32, Denial> {
-    let word = from.word()?;
-    to.extend(word.to_be_bytes());
-    Ok(word)
+/// Copies a part that has no lengths in it.
+fn follow<T: Unpack>(from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
+    T::unpack(&mut Copied { from, to }).map(drop).map_err(|_| Denial::Garbage)
+}
+
+/// Keeps what is read of a call.
+struct Copied<'a, S> {
+    from: &'a mut S,
+    to: &'a mut Vec<u8>,
+}
+
+impl<S: Source> Read for Copied<'_, S> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.from.take(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        self.to.extend_from_slice(out);
+        Ok(out.len())
+    }
 }
 
 fn opaque(max: usize, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
-    let len = word(from, to)? as usize;
-    if len > max {
+    let len = from.word()?;
+    if len as usize > max {
         return Err(Denial::Garbage);
     }
-    copy(len.next_multiple_of(4), from, to)
+    to.extend(len.to_be_bytes());
+    copy(len.next_multiple_of(4) as usize, from, to)
 }
 
 fn copy(len: usize, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
@@ -263,15 +255,6 @@ const HANDLE_MAX: usize = 64;
 /// Longer than any file system takes, so that a name that is too long gets the answer that says so.
 const NAME_MAX: usize = 4096;
 const PATH_MAX: u32 = 4096;
-/// `time_how`
-const CLIENT_TIME: u32 = 2;
-/// `createmode3`
-const EXCLUSIVE: u32 = 2;
-/// `ftype3`
-const BLOCK_DEVICE: u32 = 3;
-const CHARACTER_DEVICE: u32 = 4;
-const SOCKET: u32 = 6;
-const FIFO: u32 = 7;
 
 const _: () = assert!(SHAPES.len() == nfs3::COMMIT as usize + 1);
 

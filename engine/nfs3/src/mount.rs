@@ -20,7 +20,7 @@ use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::export::Export;
-use crate::mount_calls::{Mounts, answer};
+use crate::mount_calls::{Mounts, answer, oldest_of_full};
 
 /// The MOUNT service.
 #[derive(Debug)]
@@ -130,9 +130,8 @@ impl Service {
     /// taken by others the client is closed.
     fn admit(&mut self, client: Client) {
         let host = host(client.from);
-        let of_host = |client: &Client| self::host(client.from) == host;
-        if self.clients.iter().filter(|client| of_host(client)).count() == CLIENTS_OF_HOST_MAX {
-            let oldest = self.clients.iter().position(of_host).unwrap_or_default();
+        let are_its = self.clients.iter().map(|client| self::host(client.from) == host);
+        if let Some(oldest) = oldest_of_full(are_its, CLIENTS_OF_HOST_MAX) {
             self.clients.remove(oldest);
         }
         // Dropping it closes it.

@@ -74,7 +74,7 @@ fn execute(
         DUMP => packed(&mounts.list()),
         UMNT => {
             let path = path(arguments)?;
-            mounts.0.retain(|(by, what)| (*by, &what[..]) != (from, &path[..]));
+            mounts.forget(from, &path);
             Ok(Vec::new())
         }
         UMNTALL => {
@@ -124,15 +124,19 @@ fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
 impl Mounts {
     /// Remembers a mount: of one host as many as it may have, the newest.
     pub fn note(&mut self, from: IpAddr, path: &[u8]) {
-        self.0.retain(|(by, what)| (*by, &what[..]) != (from, path));
-        if self.0.iter().filter(|(by, _)| *by == from).count() == MOUNTS_OF_HOST_MAX {
-            let oldest = self.0.iter().position(|(by, _)| *by == from).unwrap_or_default();
+        self.forget(from, path);
+        let is_its = |(by, _): &(IpAddr, _)| *by == from;
+        if let Some(oldest) = oldest_of_full(self.0.iter().map(is_its), MOUNTS_OF_HOST_MAX) {
             self.0.remove(oldest);
         }
         if self.0.len() == MOUNTS_MAX {
             self.0.pop_front();
         }
         self.0.push_back((from, path.to_vec()));
+    }
+
+    fn forget(&mut self, from: IpAddr, path: &[u8]) {
+        self.0.retain(|(by, what)| (*by, &what[..]) != (from, path));
     }
 
     fn list(&self) -> mountlist<'static, 'static> {
@@ -142,6 +146,14 @@ impl Mounts {
         });
         List(bodies.collect())
     }
+}
+
+/// Where the first of a host's is, if they are as many as a host may have. `are_its` says of each of all
+/// whether it is that host's, the oldest first.
+pub fn oldest_of_full(are_its: impl Iterator<Item = bool>, max: usize) -> Option<usize> {
+    let mut its = are_its.enumerate().filter(|(_, is_its)| *is_its).map(|(at, _)| at);
+    let oldest = its.next()?;
+    (1 + its.count() == max).then_some(oldest)
 }
 
 /// MOUNT version 3.

@@ -232,16 +232,18 @@ impl Nodes {
         let Some(paths) = lock(&self.tree).paths(inode, self.root.id().inode) else {
             return Ok(None);
         };
+        match self.reach(&paths) {
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(Status::NFS3ERR_JUKEBOX),
+            reached => Ok(reached.ok().flatten()),
+        }
+    }
+
+    /// Opens what paths lead to, each from the one before and the first from the root.
+    fn reach(&self, paths: &[Vec<u8>]) -> rustix::io::Result<Option<OwnedFd>> {
         let mut reached: Option<OwnedFd> = None;
         for path in paths {
             let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
-            match openat2(from, path, HOLD, Mode::empty(), INSIDE) {
-                Ok(fd) => reached = Some(fd),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                    return Err(Status::NFS3ERR_JUKEBOX);
-                }
-                Err(_) => return Ok(None),
-            }
+            reached = Some(openat2(from, &path[..], HOLD, Mode::empty(), INSIDE)?);
         }
         Ok(reached)
     }
@@ -284,11 +286,7 @@ impl Nodes {
     }
 
     fn open_listing(&self, paths: &[Vec<u8>]) -> Option<OwnedFd> {
-        let mut reached: Option<OwnedFd> = None;
-        for path in paths {
-            let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
-            reached = Some(openat2(from, &path[..], HOLD, Mode::empty(), INSIDE).ok()?);
-        }
+        let reached = self.reach(paths).ok()?;
         let from = reached.as_ref().map_or(self.root.fd(), |fd| fd.as_fd());
         openat(from, c".", LIST, Mode::empty()).ok()
     }
