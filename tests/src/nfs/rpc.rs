@@ -192,9 +192,15 @@ impl<P: Provider> Caller<P> {
         Ok(())
     }
 
-    /// Calls from now on in the name of these.
-    pub fn set_credentials(&mut self, credentials: &auth_unix) {
-        self.credentials = opaque_auth::auth_unix(credentials);
+    /// Calls from now on in the name of these; without them in nobody's.
+    pub fn set_credentials<'a>(&mut self, credentials: impl Into<Option<&'a auth_unix>>) {
+        let none = opaque_auth::default;
+        self.credentials = credentials.into().map_or_else(none, opaque_auth::auth_unix);
+    }
+
+    /// The server, as the client names it.
+    pub fn peer(&self) -> PeerId {
+        self.peer
     }
 
     /// The client.
@@ -291,6 +297,12 @@ impl<P: Provider> Caller<P> {
             assert!(self.open.contains_key(&call), "the call was made, and is finished once");
             self.poll();
         }
+    }
+
+    /// Up to so many calls that are over, each as [`Caller::finish`] has it.
+    pub fn take_done(&mut self, count: usize) -> Vec<Result<Reply, Failure>> {
+        let over: Vec<u64> = self.done.keys().copied().take(count).collect();
+        over.iter().filter_map(|call| self.done.remove(call)).collect()
     }
 
     /// Takes in what has arrived.

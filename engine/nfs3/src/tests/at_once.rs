@@ -2,14 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use nfs3_types::nfs3::{
-    ACCESS3args, ACCESS3res, GETATTR3args, GETATTR3res, LOOKUP3args, LOOKUP3res, Nfs3Result,
-    READ3args, nfsstat3,
-};
+use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, diropargs3, nfsstat3};
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::ulb::nfs3;
 
-use super::client::name;
 use super::{Running, Scratch};
 use crate::at_once::execute;
 use crate::call::Task;
@@ -40,19 +36,11 @@ fn what_is_in_memory_is_answered_without_a_thread() {
     }
     std::fs::write(scratch.export().join("file"), b"kept").expect("written");
     let mut nfs = Running::working(scratch, 0);
-    let root = nfs.client.root.clone();
-    let arguments = GETATTR3args { object: root.clone() };
-    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
-    assert!(matches!(attributes, Nfs3Result::Ok(_)));
-    let found: LOOKUP3res =
-        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "file") });
-    let file = found.unwrap().object;
-    let arguments = GETATTR3args { object: file.clone() };
-    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
-    assert_eq!(attributes.unwrap().obj_attributes.size, 4);
-    let granted: ACCESS3res =
-        nfs.client.call(nfs3::ACCESS, &ACCESS3args { object: file, access: 0x3f });
-    assert!(matches!(granted, Nfs3Result::Ok(_)));
+    let (client, root) = (&mut nfs.client, nfs.server.root());
+    client.getattr(&root).unwrap();
+    let file = client.lookup(&root, b"file").unwrap().object;
+    assert_eq!(client.getattr(&file).unwrap().size, 4);
+    client.access(&file, 0x3f).unwrap();
 }
 
 #[test]
@@ -95,8 +83,9 @@ fn a_name_is_looked_up_as_its_caller() {
     let directory = export.nodes().look_up(&root, b"closed").expect("it is there");
     export.nodes().look_up(&directory, b"file").expect("it is in the cache");
     let handle = export.handle(&directory);
-    let lookup = |who, called| {
-        execute(&export, &mut task(nfs3::LOOKUP, who, &LOOKUP3args { what: name(&handle, called) }))
+    let lookup = |who, called: &str| {
+        let what = diropargs3 { dir: handle.clone(), name: called.as_bytes().into() };
+        execute(&export, &mut task(nfs3::LOOKUP, who, &LOOKUP3args { what }))
     };
     assert!(lookup(Identity::Server, "file").is_some());
     let groups = arrayvec::ArrayVec::new();
@@ -113,26 +102,18 @@ fn a_read_is_the_same_from_a_shard_and_from_a_thread() {
     let root = nfs.client.root.clone();
     let data: Vec<u8> = (0..100_000_u32).map(|at| (at * 7) as u8).collect();
     std::fs::write(nfs.export().join("file"), &data).expect("written");
-    let found: LOOKUP3res =
-        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "file") });
-    let file = found.unwrap().object;
+    let file = nfs.client.lookup(&root, b"file").unwrap().object;
     // The first is a thread's, which opens the file.
     for _ in 0..2 {
         for (offset, count) in [(0, 1), (0, 4096), (4096, 65_536), (1, 100_000), (99_000, 4096)] {
-            let (head, read) = nfs.client.read(&file, offset, count).unwrap();
+            let read = nfs.client.read(&file, offset, count).unwrap();
             let end = data.len().min(offset as usize + count as usize);
-            assert!(read == data[offset as usize..end], "{count} bytes at {offset}");
-            assert_eq!(head.eof, end == data.len());
+            assert!(read.data == data[offset as usize..end], "{count} bytes at {offset}");
+            assert_eq!(read.eof, end == data.len());
         }
-        let (head, read) = nfs.client.read(&file, 200_000, 4096).unwrap();
-        assert_eq!((head.count, head.eof, read.len()), (0, true, 0));
+        let read = nfs.client.read(&file, 200_000, 4096).unwrap();
+        assert_eq!((read.eof, read.data.len()), (true, 0));
     }
     std::fs::remove_file(nfs.export().join("file")).expect("ours");
-    let read = loop {
-        match nfs.client.read(&file, 0, 4) {
-            Nfs3Result::Err((nfsstat3::NFS3ERR_JUKEBOX, _)) => {}
-            read => break read,
-        }
-    };
-    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_STALE, _))), "{read:?}");
+    assert_eq!(nfs.client.read_gone(&file), nfsstat3::NFS3ERR_STALE);
 }

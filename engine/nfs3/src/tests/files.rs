@@ -2,28 +2,18 @@
 
 use std::os::fd::AsFd;
 
-use nfs3_types::nfs3::{
-    CREATE3args, CREATE3res, GETATTR3args, GETATTR3res, LOOKUP3args, LOOKUP3res, Nfs3Option,
-    Nfs3Result, createhow3, nfs_fh3, nfsstat3, sattr3, stable_how,
-};
+use nfs3_types::nfs3::{nfsstat3, stable_how};
 use rpcrdma_engine::CallError;
 use rpcrdma_engine::ulb::nfs3;
 
-use super::client::{Client, handle, name};
+use super::client::failed;
 use super::{Running, content};
-
-pub fn create(client: &mut Client, dir: &nfs_fh3, file: &str) -> nfs_fh3 {
-    let how = createhow3::GUARDED(sattr3 { mode: Nfs3Option::Some(0o644), ..sattr3::default() });
-    let arguments = CREATE3args { where_: name(dir, file), how };
-    let made: CREATE3res = client.call(nfs3::CREATE, &arguments);
-    handle(made.unwrap().obj)
-}
 
 #[test]
 fn what_is_written_is_in_the_file_and_comes_back() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
-    let file = create(&mut nfs.client, &root, "data");
+    let file = nfs.client.create(&root, b"data").unwrap();
     // Around the inline threshold, a page, and every residue of four.
     let mut expected = Vec::new();
     for len in [1, 2, 3, 4, 700, 3_500, 4_096, 65_537, 262_143, 1 << 20] {
@@ -31,43 +21,31 @@ fn what_is_written_is_in_the_file_and_comes_back() {
         let offset = expected.len() as u64;
         let written = nfs.client.write(&file, offset, &data, stable_how::FILE_SYNC).unwrap();
         assert_eq!((written.count as usize, written.committed), (len, stable_how::FILE_SYNC));
-        let (head, back) = nfs.client.read(&file, offset, len as u32).unwrap();
-        assert_eq!((head.count as usize, head.eof), (len, true));
-        assert!(back == data, "{len} bytes come back");
+        let read = nfs.client.read(&file, offset, len as u32).unwrap();
+        assert_eq!((read.data.len(), read.eof), (len, true));
+        assert!(read.data == data, "{len} bytes come back");
         expected.extend(data);
     }
     assert!(content(&nfs.export().join("data")) == expected);
-    let (head, back) = nfs.client.read(&file, expected.len() as u64, 100).unwrap();
-    assert_eq!((head.count, head.eof, back), (0, true, Vec::new()));
-    let arguments = GETATTR3args { object: file };
-    let attributes: GETATTR3res = nfs.client.call(nfs3::GETATTR, &arguments);
-    assert_eq!(attributes.unwrap().obj_attributes.size, expected.len() as u64);
+    let read = nfs.client.read(&file, expected.len() as u64, 100).unwrap();
+    assert_eq!((read.eof, read.data), (true, Vec::new()));
+    assert_eq!(nfs.client.getattr(&file).unwrap().size, expected.len() as u64);
 }
 
 #[test]
 fn handles_survive_a_restart_and_a_rename() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
-    let file = create(&mut nfs.client, &root, "before");
+    let file = nfs.client.create(&root, b"before").unwrap();
     nfs.client.write(&file, 0, b"kept", stable_how::UNSTABLE).unwrap();
     std::fs::create_dir(nfs.export().join("deeper")).expect("made");
     std::fs::rename(nfs.export().join("before"), nfs.export().join("deeper/after"))
         .expect("renamed");
     let mut nfs = nfs.restart();
-    let (_, data) = nfs.client.read(&file, 0, 100).unwrap();
-    assert_eq!(data, b"kept");
+    assert_eq!(nfs.client.read(&file, 0, 100).unwrap().data, b"kept");
     std::fs::remove_file(nfs.export().join("deeper/after")).expect("removed");
-    // The export was searched just now: the client may be told to ask again.
-    let read = loop {
-        match nfs.client.read(&file, 0, 100) {
-            Nfs3Result::Err((nfsstat3::NFS3ERR_JUKEBOX, _)) => {}
-            read => break read,
-        }
-    };
-    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_STALE, _))), "{read:?}");
-    let found: LOOKUP3res =
-        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "deeper") });
-    assert!(matches!(found, Nfs3Result::Ok(_)));
+    assert_eq!(nfs.client.read_gone(&file), nfsstat3::NFS3ERR_STALE);
+    nfs.client.lookup(&root, b"deeper").unwrap();
 }
 
 #[test]
@@ -75,15 +53,10 @@ fn a_link_is_read_and_never_followed() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
     std::os::unix::fs::symlink("/etc/passwd", nfs.export().join("out")).expect("made");
-    let found: LOOKUP3res =
-        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&root, "out") });
-    let link = found.unwrap().object;
+    let link = nfs.client.lookup(&root, b"out").unwrap().object;
     assert_eq!(nfs.client.readlink(&link).unwrap(), b"/etc/passwd");
-    let read = nfs.client.read(&link, 0, 100);
-    assert!(matches!(read, Nfs3Result::Err((nfsstat3::NFS3ERR_INVAL, _))), "{read:?}");
-    let below: LOOKUP3res =
-        nfs.client.call(nfs3::LOOKUP, &LOOKUP3args { what: name(&link, "passwd") });
-    assert!(matches!(below, Nfs3Result::Err((nfsstat3::NFS3ERR_NOTDIR, _))), "{below:?}");
+    assert_eq!(failed(nfs.client.read(&link, 0, 100)), nfsstat3::NFS3ERR_INVAL);
+    assert_eq!(failed(nfs.client.lookup(&link, b"passwd")), nfsstat3::NFS3ERR_NOTDIR);
 }
 
 #[test]

@@ -3,32 +3,29 @@
 use std::collections::BTreeSet;
 
 use nfs3_types::nfs3::{
-    Nfs3Option, Nfs3Result, READDIR3args, READDIR3res, READDIRPLUS3args, READDIRPLUS3res,
-    cookieverf3, nfs_fh3, nfsstat3,
+    Nfs3Option, READDIRPLUS3args, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, nfs_fh3,
+    nfsstat3,
 };
 use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_tests::nfs::Request;
+use rpcrdma_tests::nfs::client::results;
 
-use super::client::Client;
+use super::client::{Client, failed};
 use super::{Running, Scratch};
 
 /// One piece of a list: names with their cookies, the verifier, and whether it is the last.
 type Piece = (Vec<(String, u64)>, cookieverf3, bool);
 
-fn readdir(client: &mut Client, from: (u64, cookieverf3), count: u32) -> READDIR3res<'static> {
-    let arguments =
-        READDIR3args { dir: client.root.clone(), cookie: from.0, cookieverf: from.1, count };
-    client.call(nfs3::READDIR, &arguments)
-}
-
 fn piece(client: &mut Client, from: (u64, cookieverf3), count: u32) -> Piece {
-    let listed = readdir(client, from, count).unwrap();
+    let root = client.root.clone();
+    let listed = client.readdir(&root, from, count).unwrap();
     let entries = listed.reply.entries.into_inner();
     let name = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("a name of ours");
     let names = entries.iter().map(|it| (name(it.name.as_ref()), it.cookie)).collect();
     (names, listed.cookieverf, listed.reply.eof)
 }
 
-fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3res<'static> {
+fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3resok<'static> {
     let arguments = READDIRPLUS3args {
         dir: client.root.clone(),
         cookie: from.0,
@@ -36,7 +33,9 @@ fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3res<'stati
         dircount: 8_192,
         maxcount: 32_768,
     };
-    client.call(nfs3::READDIRPLUS, &arguments)
+    let request = Request::new(nfs3::READDIRPLUS, &arguments).asking(64 << 10);
+    let reply = client.rpc.call(&request).unwrap();
+    results::<READDIRPLUS3resok<'static>, READDIRPLUS3resfail>(&reply).unwrap()
 }
 
 const BEGIN: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
@@ -53,7 +52,7 @@ fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
     let (mut names, mut at, mut eof) = (BTreeSet::new(), BEGIN, false);
     let mut last: Option<nfs_fh3> = None;
     while !eof {
-        let listed = plus(&mut nfs.client, at).unwrap();
+        let listed = plus(&mut nfs.client, at);
         eof = listed.reply.eof;
         for entry in listed.reply.entries.into_inner() {
             at = (entry.cookie, listed.cookieverf);
@@ -63,8 +62,7 @@ fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
         }
     }
     assert_eq!(names.len(), NAMES + 2);
-    let read = nfs.client.read(&last.expect("there are some"), 0, 1);
-    assert!(matches!(read, Nfs3Result::Ok(_)), "{read:?}");
+    nfs.client.read(&last.expect("there are some"), 0, 1).unwrap();
 }
 
 #[test]
@@ -99,10 +97,11 @@ fn a_cookie_is_good_after_a_restart_and_bad_with_another_verifier() {
     let mut nfs = nfs.restart();
     let (rest, same, _) = piece(&mut nfs.client, (all[40].1, mark), 60_000);
     assert_eq!((&all[41..], mark), (&rest[..], same));
-    let refused = readdir(&mut nfs.client, (all[40].1, cookieverf3([1; 8])), 60_000);
-    assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_BAD_COOKIE, _))));
-    let refused = readdir(&mut nfs.client, BEGIN, 100);
-    assert!(matches!(refused, Nfs3Result::Err((nfsstat3::NFS3ERR_TOOSMALL, _))));
+    let root = nfs.client.root.clone();
+    let refused = nfs.client.readdir(&root, (all[40].1, cookieverf3([1; 8])), 60_000);
+    assert_eq!(failed(refused), nfsstat3::NFS3ERR_BAD_COOKIE);
+    let refused = nfs.client.readdir(&root, BEGIN, 100);
+    assert_eq!(failed(refused), nfsstat3::NFS3ERR_TOOSMALL);
     let (last, _, eof) = piece(&mut nfs.client, (u64::MAX, mark), 60_000);
     assert!(last.is_empty() && eof);
 }

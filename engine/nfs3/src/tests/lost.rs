@@ -4,11 +4,11 @@ use std::sync::MutexGuard;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
+use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, diropargs3, sattr3, stable_how};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::ulb::nfs3;
 
-use super::client::{Client, name};
+use super::client::Client;
 use super::{Running, Scratch};
 use crate::work::COPIED_MAX;
 
@@ -55,8 +55,8 @@ fn granted(mut client: Client) -> Client {
 }
 
 fn make(client: &mut Client, called: &str) -> bool {
-    let root = client.root.clone();
-    let arguments = MKDIR3args { where_: name(&root, called), attributes: sattr3::default() };
+    let where_ = diropargs3 { dir: client.root.clone(), name: called.as_bytes().into() };
+    let arguments = MKDIR3args { where_, attributes: sattr3::default() };
     client.ask(nfs3::MKDIR, &arguments)
 }
 
@@ -176,7 +176,7 @@ fn what_is_copied_of_calls_that_wait_has_a_bound() {
     for waiting in 1..=room {
         assert!(write(&mut client));
         until(waiting, || {
-            client.turn();
+            client.rpc.poll();
             nfs.server.waiting()
         });
     }

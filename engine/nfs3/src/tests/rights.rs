@@ -3,28 +3,29 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use nfs3_types::nfs3::{
-    ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args, ACCESS3res, CREATE3args, CREATE3res,
-    Nfs3Option, Nfs3Result, SETATTR3args, SETATTR3res, createhow3, nfs_fh3, nfsstat3, sattr3,
-    stable_how,
+    ACCESS3_EXTEND, ACCESS3_MODIFY, ACCESS3_READ, Nfs3Option, createhow3, nfs_fh3, nfsstat3,
+    sattr3, stable_how,
 };
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_tests::nfs::Failure;
 use rustix::fs::{Mode, Uid};
 use rustix::thread::set_thread_res_uid;
 
-use super::client::{Client, handle, name};
-use super::files::create;
+use super::client::Client;
 use super::{Running, Scratch};
 use crate::nodes::Nodes;
 
-fn make(client: &mut Client, dir: &nfs_fh3, file: &str) -> CREATE3res {
-    let how = createhow3::GUARDED(sattr3::default());
-    client.call(nfs3::CREATE, &CREATE3args { where_: name(dir, file), how })
+fn make(
+    client: &mut Client,
+    dir: &nfs_fh3,
+    file: &[u8],
+    mode: Option<u32>,
+) -> Result<nfs_fh3, Failure> {
+    let mode = mode.map_or(Nfs3Option::None, Nfs3Option::Some);
+    client.create_as(dir, file, createhow3::GUARDED(sattr3 { mode, ..sattr3::default() }))
 }
 
-fn access(client: &mut Client, object: &nfs_fh3) -> u32 {
-    let arguments = ACCESS3args { object: object.clone(), access: 0x3f };
-    let granted: ACCESS3res = client.call(nfs3::ACCESS, &arguments);
-    granted.unwrap().access
+fn is_kept_out<T>(done: &Result<T, Failure>) -> bool {
+    matches!(done, Err(Failure::Status(nfsstat3::NFS3ERR_ACCES)))
 }
 
 #[test]
@@ -33,31 +34,25 @@ fn calls_are_executed_as_their_callers() {
     let root = nfs.client.root.clone();
     std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o755)).expect("ours");
     let is_root = rustix::process::geteuid().is_root();
-    let secret = create(&mut nfs.client, &root, "secret");
+    let secret = nfs.client.create(&root, b"secret").unwrap();
     let path = nfs.export().join("secret");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("ours");
     let write = |client: &mut Client| client.write(&secret, 0, b"x", stable_how::UNSTABLE);
-    assert!(matches!(write(&mut nfs.client), Nfs3Result::Ok(_)));
+    write(&mut nfs.client).unwrap();
 
     for user in [Some((1234, 1234)), None] {
-        nfs.client.user = user;
-        let refused = matches!(
-            (write(&mut nfs.client), nfs.client.read(&secret, 0, 1)),
-            (
-                Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _)),
-                Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))
-            )
-        );
-        assert_eq!(refused, is_root, "{user:?}");
+        nfs.client.be(user);
+        let (written, read) = (write(&mut nfs.client), nfs.client.read(&secret, 0, 1));
+        assert_eq!(is_kept_out(&written) && is_kept_out(&read), is_root, "{user:?}");
         let changes = ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND;
-        assert_eq!(access(&mut nfs.client, &secret) & changes == 0, is_root);
-        let made = make(&mut nfs.client, &root, "not-here");
-        assert_eq!(matches!(made, Nfs3Result::Err((nfsstat3::NFS3ERR_ACCES, _))), is_root);
+        let granted = nfs.client.access(&secret, 0x3f).unwrap();
+        assert_eq!(granted & changes == 0, is_root);
+        assert_eq!(is_kept_out(&make(&mut nfs.client, &root, b"not-here", None)), is_root);
     }
 
     std::fs::set_permissions(nfs.export(), PermissionsExt::from_mode(0o777)).expect("ours");
-    nfs.client.user = Some((1234, 99));
-    let own = handle(make(&mut nfs.client, &root, "own").unwrap().obj);
+    nfs.client.be(Some((1234, 99)));
+    let own = make(&mut nfs.client, &root, b"own", None).unwrap();
     let metadata = std::fs::metadata(nfs.export().join("own")).expect("there");
     let (uid, gid) = if is_root {
         (1234, 99)
@@ -69,8 +64,7 @@ fn calls_are_executed_as_their_callers() {
     // Rights that the owner has taken from itself do not stop what it has opened before.
     std::fs::set_permissions(nfs.export().join("own"), PermissionsExt::from_mode(0o000))
         .expect("ours");
-    let written = nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE);
-    assert!(matches!(written, Nfs3Result::Ok(_)), "{written:?}");
+    nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE).unwrap();
 }
 
 /// Runs a test on a thread that is not root, nor are those that it starts.
@@ -93,20 +87,14 @@ fn the_owner_reads_and_writes_whatever_the_mode_says() {
             let file = format!("mode-{mode:o}");
             let path = nfs.export().join(&file);
             let mode_now = || std::fs::metadata(&path).expect("there").mode() & 0o7777;
-            let attributes = sattr3 { mode: Nfs3Option::Some(mode), ..sattr3::default() };
-            let how = createhow3::GUARDED(attributes);
-            let arguments = CREATE3args { where_: name(&root, &file), how };
-            let made: CREATE3res = nfs.client.call(nfs3::CREATE, &arguments);
-            let made = handle(made.unwrap().obj);
+            let made = make(&mut nfs.client, &root, file.as_bytes(), Some(mode)).unwrap();
             let written = nfs.client.write(&made, 0, b"mine", stable_how::FILE_SYNC);
-            assert!(matches!(written, Nfs3Result::Ok(_)), "{mode:o}: {written:?}");
+            assert!(written.is_ok(), "{mode:o}: {written:?}");
             assert_eq!(mode_now(), mode);
-            let (_, data) = nfs.client.read(&made, 0, 10).unwrap();
+            let data = nfs.client.read(&made, 0, 10).unwrap().data;
             assert_eq!((data, mode_now()), (b"mine".to_vec(), mode));
-            let new_attributes = sattr3 { size: Nfs3Option::Some(2), ..sattr3::default() };
-            let arguments = SETATTR3args { object: made, new_attributes, guard: Nfs3Option::None };
-            let cut: SETATTR3res = nfs.client.call(nfs3::SETATTR, &arguments);
-            assert!(matches!(cut, Nfs3Result::Ok(_)), "{mode:o}: {cut:?}");
+            let cut = nfs.client.setattr(&made, of_size(2));
+            assert!(cut.is_ok(), "{mode:o}: {cut:?}");
             assert_eq!((std::fs::metadata(&path).expect("there").len(), mode_now()), (2, mode));
         }
     });
@@ -139,22 +127,22 @@ fn a_mode_that_is_set_while_a_file_is_opened_stays() {
 fn what_somebody_else_changes_is_set_to_no_user_any_more() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
-    let tool = create(&mut nfs.client, &root, "tool");
+    let tool = nfs.client.create(&root, b"tool").unwrap();
     let path = nfs.export().join("tool");
     let mark = || std::fs::set_permissions(&path, PermissionsExt::from_mode(0o6777)).expect("ours");
     let mode = || std::fs::metadata(&path).expect("there").mode() & 0o7777;
-    nfs.client.user = Some((1234, 99));
+    nfs.client.be(Some((1234, 99)));
 
     mark();
     assert_eq!(mode(), 0o6777);
-    let written = nfs.client.write(&tool, 0, b"x", stable_how::UNSTABLE);
-    assert!(matches!(written, Nfs3Result::Ok(_)));
+    nfs.client.write(&tool, 0, b"x", stable_how::UNSTABLE).unwrap();
     assert_eq!(mode(), 0o777, "after a WRITE");
 
     mark();
-    let new_attributes = sattr3 { size: Nfs3Option::Some(0), ..sattr3::default() };
-    let arguments = SETATTR3args { object: tool, new_attributes, guard: Nfs3Option::None };
-    let changed: SETATTR3res = nfs.client.call(nfs3::SETATTR, &arguments);
-    assert!(matches!(changed, Nfs3Result::Ok(_)));
+    nfs.client.setattr(&tool, of_size(0)).unwrap();
     assert_eq!(mode(), 0o777, "after a SETATTR of the length");
+}
+
+fn of_size(size: u64) -> sattr3 {
+    sattr3 { size: Nfs3Option::Some(size), ..sattr3::default() }
 }
