@@ -369,3 +369,29 @@ fn strings_and_comments_are_no_code() {
     let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n unsafe {} }";
     assert_eq!(code_of(text), ["fn a() {}"]);
 }
+
+/// The functions that the walk of a message names: `Core::flush`, or `deliver`.
+#[test]
+fn the_functions_of_the_walk_are_there() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).expect("the page");
+    let walk = page.split("## The walk of one message").nth(1).expect("the walk");
+    let walk = walk.split("\n## ").next().expect("it has an end");
+    let code: Vec<Source> = sources();
+    let mut count = 0;
+    for name in walk.split('`').skip(1).step_by(2).filter(|name| !name.contains(['/', '.'])) {
+        let (of, function) = name.rsplit_once("::").unwrap_or(("", name));
+        if !function.starts_with(|first: char| first.is_ascii_lowercase()) {
+            continue;
+        }
+        count += 1;
+        let defines = |source: &Source| {
+            let is_function = [format!("fn {function}("), format!("fn {function}<")];
+            let is_of = [format!("impl {of} "), "impl<".to_owned(), format!("trait {of} ")];
+            is_function.iter().any(|text| source.text.contains(text))
+                && (of.is_empty() || is_of.iter().any(|text| source.text.contains(text)))
+                && source.text.contains(of)
+        };
+        assert!(code.iter().any(defines), "`{name}` of the walk is no function");
+    }
+    assert!(count > 30, "{count} functions are a walk");
+}
