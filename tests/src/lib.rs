@@ -7,6 +7,7 @@
 //!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
 //!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
 //!   checks ── what fuzz targets check, one input at a time
+//!   Folder ── a folder of a test, gone with it
 //!   Failing ── a provider of which one call fails, counting what it gives
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
@@ -18,6 +19,7 @@ pub mod checks;
 pub mod device;
 pub mod done;
 pub mod failing;
+pub mod folder;
 pub mod nfs;
 pub mod opener;
 pub mod pair;

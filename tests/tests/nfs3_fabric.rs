@@ -3,8 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::sync::mpsc;
 
 use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
@@ -14,41 +13,17 @@ use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
 use rpcrdma_nfs3::{Options, Server, Squash};
 use rpcrdma_tests::failing::{Failing, Ledger};
+use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::suite;
 use rpcrdma_tests::nfs::{Failure, Moved, Nfs, Request, Scene};
 
-/// A directory that is gone with its test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("nfs3-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(path.join("export")).expect("a directory can be made");
-        Folder(path)
-    }
-
-    fn export(&self) -> PathBuf {
-        self.0.join("export")
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            directory: self.export(),
-            key: self.0.join("key"),
-            squash: Squash::None,
-            is_async: true,
-            workers: 2,
-        }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// What is exported of a folder, and its options.
+fn exported(folder: &Folder) -> Options {
+    let directory = folder.join("export");
+    fs::create_dir(&directory).expect("it is ours");
+    let key = folder.join("key");
+    Options { directory, key, squash: Squash::None, is_async: true, workers: 2 }
 }
 
 /// What the server is configured like before a test changes it.
@@ -73,15 +48,22 @@ fn changed(mut raw: Raw, change: impl Fn(&mut Raw)) -> Config {
     Config::try_from(raw).expect("the configuration of a test holds")
 }
 
+/// How both ends are configured.
+struct Configs {
+    server: Config,
+    client: Config,
+}
+
 /// Serves a folder, connects, and hands both to a test.
 fn with_server(
-    (serve, call): (Config, Config),
+    configs: Configs,
     inline: u32,
     test: impl FnOnce(&mut Scene<'_, Fabric>, SocketAddr),
 ) {
-    let (folder, fabric) = (Folder::new(), Fabric::new());
+    let (folder, fabric) = (Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR"))), Fabric::new());
     let any = "127.0.0.1:0".parse().expect("an address");
-    let server = Server::start(fabric.clone(), serve, &folder.options(), any, any);
+    let options = exported(&folder);
+    let server = Server::start(fabric.clone(), configs.server, &options, any, any);
     let server = server.expect("a server");
     let moved = || {
         let stats: Vec<_> = server.shards().iter().map(ShardHandle::stats).collect();
@@ -90,11 +72,11 @@ fn with_server(
             writes: stats.iter().map(|stats| stats.writes).sum(),
         }
     };
-    let export = folder.export();
+    let export = options.directory;
     let root = mount(server.mount_address(), export.as_os_str().as_encoded_bytes());
     let root = root.expect("the directory is exported");
     assert_eq!(root, server.root());
-    let calling = Engine::new(fabric, call).expect("an engine");
+    let calling = Engine::new(fabric, configs.client).expect("an engine");
     let client = calling.client().expect("a client");
     let nfs = Nfs::connect(client, server.address()).expect("a connection");
     let mut scene = Scene::new(nfs, root, &export, &moved, inline);
@@ -103,7 +85,7 @@ fn with_server(
 
 /// Runs the whole suite.
 fn run(inline: u32, change: impl Fn(&mut Raw)) {
-    let both = (serving(&change), calling(&change));
+    let both = Configs { server: serving(&change), client: calling(&change) };
     with_server(both, inline, |scene, _| suite::all(scene));
 }
 
@@ -138,7 +120,9 @@ fn version_one_with_chunks_of_many_segments_and_every_reply_in_its_chunk() {
         raw.app.bulk.length = "72KiB".into();
         raw.app.bulk.count = 128;
     });
-    with_server((serving(change), call), 4096, |scene, _| suite::all(scene));
+    with_server(Configs { server: serving(change), client: call }, 4096, |scene, _| {
+        suite::all(scene)
+    });
 }
 
 #[test]
@@ -167,7 +151,8 @@ fn version_two_without_placement_by_send() {
 /// begins with it.
 #[test]
 fn a_server_of_version_one_is_found_out_once() {
-    let both = (serving(|raw| raw.protocol.version = "one".into()), calling(|_| {}));
+    let server = serving(|raw| raw.protocol.version = "one".into());
+    let both = Configs { server, client: calling(|_| {}) };
     with_server(both, 4096, suite::versions::a_server_of_version_one_is_found_out_once);
 }
 
@@ -175,7 +160,8 @@ fn a_server_of_version_one_is_found_out_once() {
 /// was, and the file is removed once; with another xid it is another call.
 #[test]
 fn a_call_that_is_repeated_with_its_xid_is_not_executed_again() {
-    with_server((serving(|_| {}), calling(|_| {})), 4096, |scene, to| {
+    let both = Configs { server: serving(|_| {}), client: calling(|_| {}) };
+    with_server(both, 4096, |scene, to| {
         let (dir, path) = scene.fresh("repeated");
         for (name, is_cancelled) in [("answered", false), ("given up", true)] {
             let name3 = filename3(Opaque::borrowed(name.as_bytes()));
@@ -214,11 +200,12 @@ fn a_call_that_is_repeated_with_its_xid_is_not_executed_again() {
 /// A server that lives on its shards ends with the last of them, and says which was the first.
 #[test]
 fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
-    let (folder, ledger) = (Folder::new(), Ledger::sound());
+    let (folder, ledger) =
+        (Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR"))), Ledger::sound());
     let provider = Failing::new(Fabric::new(), ledger.clone());
     let any = "127.0.0.1:0".parse().expect("an address");
     let config = serving(|raw| raw.engine.shards = 2);
-    let server = Server::start(provider, config, &folder.options(), any, any).expect("a server");
+    let server = Server::start(provider, config, &exported(&folder), any, any).expect("a server");
     let (tell, told) = mpsc::channel();
     let shards = server.shards().to_vec();
     let states = move || shards.iter().map(ShardHandle::state).collect::<Vec<_>>();

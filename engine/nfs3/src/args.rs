@@ -116,6 +116,7 @@ const MOUNT_PORT: u16 = 20_048;
 #[cfg(test)]
 mod tests {
     use rpcrdma_engine::verbs::VerbsOptions;
+    use rpcrdma_tests::folder::Folder;
 
     use super::*;
 
@@ -157,13 +158,12 @@ mod tests {
 
     #[test]
     fn the_configuration_says_how_the_device_is_used() {
-        let name = format!("rpcrdma-nfs3-config-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let folder = Folder::new();
+        let path = folder.join("config");
         std::fs::write(&path, "[verbs]\ndevice = \"mlx5_0\"\nretry_count = 3").expect("written");
         let mut args = parsed("nfs3 --export /srv --listen 10.0.0.1:20049").expect("enough");
-        args.config = Some(path.clone());
+        args.config = Some(path);
         let options = verbs(&args);
-        std::fs::remove_file(path).expect("it is there");
         assert_eq!((options.device.as_deref(), options.address), (Some("mlx5_0"), None));
         assert_eq!(options.retry_count, 3);
     }

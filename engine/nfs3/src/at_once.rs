@@ -24,7 +24,7 @@ use crate::credentials::{Identity, Want};
 use crate::export::Export;
 use crate::node::Node;
 use crate::procedures::{packed, with_data};
-use crate::status::Done;
+use crate::status::Results;
 use crate::{data, files, names};
 
 /// Executes a call of which nothing waits; `None` if something may.
@@ -59,7 +59,7 @@ fn lookup(
     export: &Export,
     who: &Identity,
     arguments: &LOOKUP3args<'_>,
-) -> Option<Done<LOOKUP3resok, LOOKUP3resfail>> {
+) -> Option<Results<LOOKUP3resok, LOOKUP3resfail>> {
     let name = arguments.what.name.as_ref();
     let (found, dir_attributes) = at_hand(export, &arguments.what.dir, |directory| {
         names::ordinary(name).ok()?;

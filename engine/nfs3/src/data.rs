@@ -19,7 +19,7 @@ use crate::call::Part;
 use crate::credentials::{Identity, Want};
 use crate::export::Export;
 use crate::node::Node;
-use crate::status::{Done, Status, bare, status};
+use crate::status::{Results, Status, bare, status};
 
 /// The arguments of WRITE in front of its data.
 #[derive(Debug, XdrCodec)]
@@ -51,7 +51,7 @@ pub fn read(
     who: &Identity,
     arguments: &READ3args,
     into: &mut [u8],
-) -> Done<(ReadHead, usize), READ3resfail> {
+) -> Results<(ReadHead, usize), READ3resfail> {
     let node = export.find(&arguments.file).map_err(bare)?;
     let len = (arguments.count as usize).min(into.len());
     let found = permitted(&node, who, Want::Read)
@@ -64,7 +64,7 @@ pub fn told(
     found: Result<usize, Status>,
     attributes: Option<Attributes>,
     offset: u64,
-) -> Done<(ReadHead, usize), READ3resfail> {
+) -> Results<(ReadHead, usize), READ3resfail> {
     let size = attributes.as_ref().map_or(0, Attributes::size);
     let file_attributes = some(attributes.map(|attributes| attributes.fattr()));
     match found {
@@ -83,7 +83,7 @@ pub fn write(
     who: &Identity,
     head: &WriteHead,
     data: &[Part],
-) -> Done<WRITE3resok, WRITE3resfail> {
+) -> Results<WRITE3resok, WRITE3resfail> {
     let node = export.find(&head.file).map_err(bare)?;
     let written = put(export, who, &node, head, data);
     let file_wcc = node.wcc(some(None));
@@ -97,7 +97,7 @@ pub fn write(
 }
 
 /// COMMIT: of the whole file, whatever part is asked for.
-pub fn commit(export: &Export, arguments: &COMMIT3args) -> Done<COMMIT3resok, COMMIT3resfail> {
+pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok, COMMIT3resfail> {
     let failed = |file_wcc| move |status| (status, COMMIT3resfail { file_wcc });
     let node = export.find(&arguments.file).map_err(failed(wcc_data::default()))?;
     let persisted = match node.kind() {
@@ -170,12 +170,7 @@ fn put(
         let at = position(head.offset, done).ok_or(Status::NFS3ERR_FBIG)?;
         let some = &slices[..slices.len().min(SLICES_MAX)];
         // As the caller, so that the kernel takes the setuid bit away and minds the caller's quota.
-        let mut outcome = Ok(0);
-        who.act(|| {
-            outcome = pwritev(file, some, at);
-            Ok(())
-        })?;
-        match outcome {
+        match who.act(|| Ok(pwritev(file, some, at)))? {
             Ok(0) => return Err(Status::NFS3ERR_IO),
             Ok(written) => {
                 done += written;

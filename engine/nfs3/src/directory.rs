@@ -14,14 +14,14 @@ use crate::credentials::{Identity, Want};
 use crate::export::Export;
 use crate::listings::{Listing, Name};
 use crate::node::Node;
-use crate::status::{Done, Status, bare};
+use crate::status::{Results, Status, bare};
 
 /// READDIR
 pub fn readdir(
     export: &Export,
     who: &Identity,
     arguments: &READDIR3args,
-) -> Done<READDIR3resok<'static>, READDIR3resfail> {
+) -> Results<READDIR3resok<'static>, READDIR3resfail> {
     let READDIR3args { dir: handle, cookie, cookieverf: mark, count } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
     let room = Room::new((*count).min(export.limits().list_max), u32::MAX);
@@ -44,7 +44,7 @@ pub fn readdirplus(
     export: &Export,
     who: &Identity,
     arguments: &READDIRPLUS3args,
-) -> Done<READDIRPLUS3resok<'static>, READDIRPLUS3resfail> {
+) -> Results<READDIRPLUS3resok<'static>, READDIRPLUS3resfail> {
     let READDIRPLUS3args { dir: handle, cookie, cookieverf: mark, dircount, maxcount } = arguments;
     let from = From { handle, cookie: *cookie, mark: *mark };
     let room = Room::new((*maxcount).min(export.limits().list_max), *dircount);
@@ -86,7 +86,7 @@ fn list<E: Pack>(
     from: &From<'_>,
     mut room: Room,
     entry: impl Fn(&Node, Found<'_>) -> E,
-) -> Done<Page<E>, post_op_attr> {
+) -> Results<Page<E>, post_op_attr> {
     let node = export.find(from.handle).map_err(bare)?;
     let listing = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
     let dir_attributes = node.after();

@@ -238,12 +238,13 @@ const SLOTS_OF_A_REPLY: u64 = 8;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma_tests::folder::Folder;
+
     use super::*;
 
     #[test]
     fn a_key_that_would_be_exported_is_refused() {
-        let name = format!("nfs3-export-{}", std::process::id());
-        let base = std::env::temp_dir().join(name);
+        let base = Folder::new();
         let directory = base.join("export");
         std::fs::create_dir_all(directory.join("below")).expect("a writable directory");
         let limits = Limits { read_max: BLOCK, write_max: BLOCK, list_max: BLOCK };
@@ -259,6 +260,5 @@ mod tests {
             assert!(!directory.join(key).exists());
         }
         assert!(open(base.join("export.nfs3-key")).is_ok());
-        std::fs::remove_dir_all(&base).expect("ours");
     }
 }

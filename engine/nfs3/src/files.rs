@@ -17,16 +17,16 @@ use crate::changes::apply;
 use crate::credentials::{Identity, Want};
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
-use crate::status::{Done, Status, bare, status};
+use crate::status::{Results, Status, bare, status};
 
 /// GETATTR
-pub fn getattr(export: &Export, arguments: &GETATTR3args) -> Done<GETATTR3resok, Void> {
+pub fn getattr(export: &Export, arguments: &GETATTR3args) -> Results<GETATTR3resok, Void> {
     let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
     told(&attributes.map_err(|status| (status, Void))?)
 }
 
 /// The results of GETATTR.
-pub fn told(attributes: &Attributes) -> Done<GETATTR3resok, Void> {
+pub fn told(attributes: &Attributes) -> Results<GETATTR3resok, Void> {
     Ok(GETATTR3resok { obj_attributes: attributes.fattr() })
 }
 
@@ -35,7 +35,7 @@ pub fn setattr(
     export: &Export,
     who: &Identity,
     arguments: &SETATTR3args,
-) -> Done<SETATTR3resok, SETATTR3resfail> {
+) -> Results<SETATTR3resok, SETATTR3resfail> {
     let node = export.find(&arguments.object).map_err(bare)?;
     let _alone = export.change(&node);
     let before = node.before();
@@ -60,7 +60,7 @@ pub fn access(
     export: &Export,
     who: &Identity,
     arguments: &ACCESS3args,
-) -> Done<ACCESS3resok, ACCESS3resfail> {
+) -> Results<ACCESS3resok, ACCESS3resfail> {
     let attributes = export.find(&arguments.object).and_then(|node| node.attributes());
     granted(&attributes.map_err(bare)?, who, arguments.access)
 }
@@ -70,7 +70,7 @@ pub fn granted(
     attributes: &Attributes,
     who: &Identity,
     asked: u32,
-) -> Done<ACCESS3resok, ACCESS3resfail> {
+) -> Results<ACCESS3resok, ACCESS3resfail> {
     let changes = ACCESS3_MODIFY | ACCESS3_EXTEND;
     let (writing, searching) = match attributes.kind() {
         FileType::Directory => (changes | ACCESS3_DELETE, ACCESS3_LOOKUP),
@@ -94,7 +94,7 @@ pub fn readlink(
     export: &Export,
     arguments: &READLINK3args,
     into: &mut [u8],
-) -> Done<(ReadlinkHead, usize), READLINK3resfail> {
+) -> Results<(ReadlinkHead, usize), READLINK3resfail> {
     let node = export.find(&arguments.symlink).map_err(bare)?;
     let read = match node.kind() {
         FileType::Symlink => readlinkat_raw(node.fd(), c"", into).map_err(status),
@@ -108,7 +108,7 @@ pub fn readlink(
 }
 
 /// FSSTAT
-pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> Done<FSSTAT3resok, FSSTAT3resfail> {
+pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> Results<FSSTAT3resok, FSSTAT3resfail> {
     let obj_attributes = seen(export, &arguments.fsroot).map_err(bare)?;
     let state = fstatvfs(export.nodes().root().fd()).map_err(|error| bare(status(error)))?;
     let bytes = |blocks: u64| blocks.saturating_mul(state.f_frsize);
@@ -125,7 +125,7 @@ pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> Done<FSSTAT3resok, FS
 }
 
 /// FSINFO: how long data can be is what the engine was configured for.
-pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Done<FSINFO3resok, FSINFO3resfail> {
+pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Results<FSINFO3resok, FSINFO3resfail> {
     let limits = export.limits();
     Ok(FSINFO3resok {
         obj_attributes: seen(export, &arguments.fsroot).map_err(bare)?,
@@ -146,7 +146,7 @@ pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Done<FSINFO3resok, FS
 pub fn pathconf(
     export: &Export,
     arguments: &PATHCONF3args,
-) -> Done<PATHCONF3resok, PATHCONF3resfail> {
+) -> Results<PATHCONF3resok, PATHCONF3resfail> {
     Ok(PATHCONF3resok {
         obj_attributes: seen(export, &arguments.object).map_err(bare)?,
         linkmax: LINKS_MAX,

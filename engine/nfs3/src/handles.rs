@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nfs3_types::nfs3::nfs_fh3;
-use nfs3_types::xdr_codec::Opaque;
+use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, XdrCodec};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// Which file: its inode, and when that was made.
@@ -27,6 +27,14 @@ pub struct FileId {
     pub inode: u64,
     /// Nanoseconds; 0 where the file system does not say.
     pub birth: u64,
+}
+
+/// What a handle says, in front of the checksum.
+#[derive(XdrCodec)]
+struct Named {
+    layout: u32,
+    inode: u64,
+    birth: u64,
 }
 
 /// The key that handles are made and checked with.
@@ -70,10 +78,11 @@ impl Key {
 
     /// The handle of a file.
     pub fn handle(&self, id: FileId) -> nfs_fh3 {
-        let named = id.to_bytes();
+        let FileId { inode, birth } = id;
         let mut bytes = Vec::with_capacity(HANDLE_LEN);
-        bytes.extend(named);
-        bytes.extend(self.checksum(HANDLES, &named));
+        let named = Named { layout: LAYOUT, inode, birth };
+        named.pack(&mut bytes).expect("a vector takes whatever is written to it");
+        bytes.extend(self.checksum(HANDLES, &bytes));
         nfs_fh3 { data: Opaque::owned(bytes) }
     }
 
@@ -83,7 +92,11 @@ impl Key {
         // Whole words, so that it takes the same time however many bytes are right.
         let given: [u8; 16] = checksum.try_into().ok()?;
         let right = u128::from_le_bytes(self.checksum(HANDLES, named));
-        (u128::from_le_bytes(given) == right).then(|| FileId::from_bytes(named))?
+        if u128::from_le_bytes(given) != right {
+            return None;
+        }
+        let (Named { layout, inode, birth }, _) = Named::unpack(&mut &named[..]).ok()?;
+        (layout == LAYOUT).then_some(FileId { inode, birth })
     }
 
     /// A number for a name in a directory, the same in every run of the server.
@@ -105,24 +118,6 @@ impl Key {
     }
 }
 
-impl FileId {
-    fn to_bytes(self) -> [u8; NAMED_LEN] {
-        let mut bytes = [0; NAMED_LEN];
-        bytes[..4].copy_from_slice(&LAYOUT.to_be_bytes());
-        bytes[4..12].copy_from_slice(&self.inode.to_be_bytes());
-        bytes[12..].copy_from_slice(&self.birth.to_be_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; NAMED_LEN]) -> Option<FileId> {
-        let (layout, rest) = bytes.split_first_chunk()?;
-        let (inode, birth) = rest.split_first_chunk()?;
-        let birth = birth.first_chunk()?;
-        let id = FileId { inode: u64::from_be_bytes(*inode), birth: u64::from_be_bytes(*birth) };
-        (u32::from_be_bytes(*layout) == LAYOUT).then_some(id)
-    }
-}
-
 /// Bytes of a handle.
 pub const HANDLE_LEN: usize = NAMED_LEN + 16;
 const NAMED_LEN: usize = 20;
@@ -135,6 +130,8 @@ const NAMES: u8 = 2;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma_tests::folder::Folder;
+
     use super::*;
 
     const ID: FileId = FileId { inode: 0x0102_0304_0506_0708, birth: 99 };
@@ -150,9 +147,7 @@ mod tests {
 
     #[test]
     fn a_key_is_made_once_and_whole() {
-        let name = format!("nfs3-key-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a writable directory");
+        let directory = Folder::new();
         let path = directory.join("key");
         // What a run that was killed has left.
         let left = directory.join(format!("key.{}", std::process::id()));
@@ -165,7 +160,6 @@ mod tests {
         std::fs::write(&path, b"half").expect("written");
         let other = Key::load(&path).expect_err("it is no key");
         assert_eq!(other.kind(), io::ErrorKind::InvalidData);
-        std::fs::remove_dir_all(&directory).expect("ours");
     }
 
     #[test]

@@ -18,14 +18,14 @@ use crate::changes::{apply, mode, timespec, without_mode};
 use crate::credentials::Identity;
 use crate::export::Export;
 use crate::node::Node;
-use crate::status::{Done, Status, bare, status};
+use crate::status::{Results, Status, bare, status};
 
 /// LOOKUP
 pub fn lookup(
     export: &Export,
     who: &Identity,
     arguments: &LOOKUP3args<'_>,
-) -> Done<LOOKUP3resok, LOOKUP3resfail> {
+) -> Results<LOOKUP3resok, LOOKUP3resfail> {
     let directory = export.find(&arguments.what.dir).map_err(bare)?;
     let found = match arguments.what.name.as_ref() {
         b"." if directory.kind() == FileType::Directory => Ok(directory.clone()),
@@ -43,7 +43,7 @@ pub fn lookup(
 }
 
 /// What comes of CREATE, MKDIR, SYMLINK and MKNOD, whose results are of one form (RFC 1813 3.3.8 to 11).
-type Made = Done<CREATE3resok, CREATE3resfail>;
+type Made = Results<CREATE3resok, CREATE3resfail>;
 
 /// CREATE
 pub fn create(export: &Export, who: &Identity, arguments: &CREATE3args<'_>) -> Made {
@@ -108,7 +108,7 @@ pub fn remove(
     who: &Identity,
     arguments: &REMOVE3args<'_>,
     flags: AtFlags,
-) -> Done<REMOVE3resok, REMOVE3resfail> {
+) -> Results<REMOVE3resok, REMOVE3resfail> {
     let directory = export.find(&arguments.object.dir).map_err(bare)?;
     let name = arguments.object.name.as_ref();
     let (removed, dir_wcc) = change(export, &directory, || {
@@ -131,7 +131,7 @@ pub fn rename(
     export: &Export,
     who: &Identity,
     arguments: &RENAME3args<'_, '_>,
-) -> Done<RENAME3resok, RENAME3resfail> {
+) -> Results<RENAME3resok, RENAME3resfail> {
     let from = export.find(&arguments.from.dir).map_err(bare)?;
     let to = export.find(&arguments.to.dir).map_err(bare)?;
     let _alone = export.change_both(&from, &to);
@@ -163,7 +163,7 @@ pub fn link(
     export: &Export,
     who: &Identity,
     arguments: &LINK3args<'_>,
-) -> Done<LINK3resok, LINK3resfail> {
+) -> Results<LINK3resok, LINK3resfail> {
     let (file, link) = (&arguments.file, &arguments.link);
     let both = export.find(file).and_then(|node| Ok((node, export.find(&link.dir)?)));
     let (node, directory) = both.map_err(|status| {
@@ -226,13 +226,8 @@ fn make(
 /// Makes an empty file that was not there.
 fn plain(directory: &Node, name: &[u8], attributes: &sattr3, who: &Identity) -> Result<(), Errno> {
     let mode = mode(attributes, 0o644);
-    let mut outcome = Ok(());
-    let acted = who.act(|| {
-        outcome = openat(directory.fd(), name, NEW, mode).map(drop);
-        Ok(())
-    });
-    acted.map_err(|_| Errno::PERM)?;
-    outcome
+    let made = who.act(|| Ok(openat(directory.fd(), name, NEW, mode).map(drop)));
+    made.unwrap_or(Err(Errno::PERM))
 }
 
 /// An UNCHECKED CREATE of what is there: of a file, its length may be set.
@@ -258,16 +253,11 @@ fn exclusive(
     verifier: createverf3,
     who: &Identity,
 ) -> Result<sattr3, Status> {
-    let (high, low) = verifier.0.split_first_chunk().unwrap_or((&[0; 4], &[]));
-    let low = low.first_chunk().unwrap_or(&[0; 4]);
+    let verifier = u64::from_be_bytes(verifier.0);
     // There are file systems that keep 31 bits.
-    let stamps = [high, low].map(|word| u32::from_be_bytes(*word) & 0x7fff_ffff);
-    let mut made = Err(Errno::EXIST);
-    who.act(|| {
-        made = openat(directory.fd(), name, NEW, Mode::RUSR | Mode::WUSR);
-        Ok(())
-    })?;
-    match made {
+    let stamps = [verifier >> 32, verifier].map(|word| word as u32 & 0x7fff_ffff);
+    let owned = Mode::RUSR | Mode::WUSR;
+    match who.act(|| Ok(openat(directory.fd(), name, NEW, owned)))? {
         Ok(fd) => {
             let at = |seconds| timespec(nfstime3 { seconds, nseconds: 0 });
             let [last_access, last_modification] = stamps.map(at);

@@ -12,7 +12,7 @@ use crate::credentials::Identity;
 use crate::data::{self, WriteHead};
 use crate::export::Export;
 use crate::rpc::Denial;
-use crate::status::{Done, Status};
+use crate::status::{Results, Status};
 use crate::{directory, files, names};
 
 /// Executes a call.
@@ -97,7 +97,7 @@ pub fn later(procedure: u32) -> Outcome {
 ///
 /// # Errors
 /// If they cannot be written.
-pub fn packed<T: Pack, F: Pack>(done: Done<T, F>) -> Result<Outcome, Denial> {
+pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<Outcome, Denial> {
     with_data(done.map(|results| (results, 0)), None)
 }
 
@@ -106,7 +106,7 @@ pub fn packed<T: Pack, F: Pack>(done: Done<T, F>) -> Result<Outcome, Denial> {
 /// # Errors
 /// If they cannot be written.
 pub fn with_data<T: Pack, F: Pack>(
-    done: Done<(T, usize), F>,
+    done: Results<(T, usize), F>,
     into: Option<Loan>,
 ) -> Result<Outcome, Denial> {
     let (results, len) = match done {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 pub type Status = nfsstat3;
 
 /// What comes of a procedure: its results, or a status and what is said of attributes all the same.
-pub type Done<T, F> = Result<T, (Status, F)>;
+pub type Results<T, F> = Result<T, (Status, F)>;
 
 /// A failure of which no attributes are said.
 pub fn bare<F: Default>(status: Status) -> (Status, F) {

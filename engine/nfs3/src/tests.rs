@@ -11,23 +11,21 @@ mod repeats;
 mod rights;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use rpcrdma_engine::Fabric;
+use rpcrdma_tests::folder::Folder;
 
 use crate::{Options, Server, Squash, config};
 use client::Client;
 
-/// A directory that is exported, removed when this is dropped.
-pub struct Scratch(PathBuf);
+/// A directory that is exported.
+pub struct Scratch(Folder);
 
 impl Scratch {
     pub fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("nfs3-{}-{count}", std::process::id()));
-        std::fs::create_dir_all(path.join("export")).expect("a writable directory");
-        Scratch(path)
+        let folder = Folder::new();
+        std::fs::create_dir(folder.join("export")).expect("it is ours");
+        Scratch(folder)
     }
 
     /// The exported directory.
@@ -44,13 +42,6 @@ impl Scratch {
             is_async: true,
             workers: 2,
         }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nobody to tell.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
