@@ -125,17 +125,20 @@ fn exchange<T>(
     })
 }
 
-/// A call with a result that may be placed, behind so many words.
-fn fetch(
-    pair: &mut Pair,
+/// A call whose result may be placed.
+struct Fetch<'a> {
     procedure: u32,
-    (ask, want): (Ask, Want),
-    arguments: &[u32],
-    seen: &mut Seen,
-) -> Vec<u8> {
+    /// The arguments behind the handle.
+    words: &'a [u32],
+    ask: Ask,
+    want: Want,
+}
+
+fn fetch(pair: &mut Pair, seen: &mut Seen, call: &Fetch<'_>) -> Vec<u8> {
+    let Fetch { procedure, words, ask, want } = *call;
     let sink: Sink = pair.buffer(&vec![0; want.len_max as usize]).into();
     let arguments = |call: &mut BoundCall<'_>| {
-        arguments.iter().for_each(|word| call.payload().put_u32(*word));
+        words.iter().for_each(|word| call.payload().put_u32(*word));
         match ask {
             Ask::Apart => call.result(want),
             Ask::Into => call.result_into(want, sink),
@@ -195,16 +198,22 @@ fn show(lines: &str, ask: Ask) -> Seen {
         },
     );
     assert_eq!(size, 200_000);
-    let block = (ask, Want { len_min: 0, len_max: BLOCK });
+    let mut read = |offset| {
+        let (words, want) = ([0, offset, BLOCK], Want { len_min: 0, len_max: BLOCK });
+        fetch(pair, &mut seen, &Fetch { procedure: nfs3::READ, words: &words, ask, want })
+    };
     for offset in (0..SIZE).step_by(BLOCK as usize) {
-        let data = fetch(pair, nfs3::READ, block, &[0, offset, BLOCK], &mut seen);
-        assert!(data == pattern(offset, BLOCK), "the block at {offset} is as it was written");
+        assert!(
+            read(offset) == pattern(offset, BLOCK),
+            "the block at {offset} is as it was written"
+        );
     }
-    // A path of more than a few bytes may come apart from the message.
-    let path = (ask, Want { len_min: 64, len_max: 1024 });
-    assert_eq!(fetch(pair, nfs3::READLINK, path, &[], &mut seen), LINK);
     // Behind the end there is nothing: a result of no bytes.
-    assert_eq!(fetch(pair, nfs3::READ, block, &[0, SIZE, BLOCK], &mut seen), b"");
+    assert_eq!(read(SIZE), b"");
+    // A path of more than a few bytes may come apart from the message.
+    let want = Want { len_min: 64, len_max: 1024 };
+    let readlink = Fetch { procedure: nfs3::READLINK, words: &[], ask, want };
+    assert_eq!(fetch(pair, &mut seen, &readlink), LINK);
     let served = pair.served();
     Seen { reads: served.reads, writes: served.writes, ..seen }
 }

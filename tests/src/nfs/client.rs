@@ -15,6 +15,15 @@ pub struct Nfs<P: Provider> {
     pub rpc: Caller<P>,
 }
 
+/// Where a list goes on; the default is its beginning.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListFrom {
+    /// Behind the entry of this cookie.
+    pub cookie: u64,
+    /// What came with the cookie.
+    pub cookieverf: cookieverf3,
+}
+
 /// What a READ has brought, and how.
 #[derive(Debug)]
 pub struct Read {
@@ -239,12 +248,8 @@ impl<P: Provider> Nfs<P> {
     ///
     /// # Errors
     /// Why the name is the same.
-    pub fn rename(
-        &mut self,
-        (from_dir, from): (&nfs_fh3, &[u8]),
-        (to_dir, to): (&nfs_fh3, &[u8]),
-    ) -> Result<(), Failure> {
-        let arguments = RENAME3args { from: at(from_dir, from), to: at(to_dir, to) };
+    pub fn rename(&mut self, from: diropargs3<'_>, to: diropargs3<'_>) -> Result<(), Failure> {
+        let arguments = RENAME3args { from, to };
         self.plain::<RENAME3resok, RENAME3resfail>(nfs3::RENAME, &arguments).map(drop)
     }
 
@@ -264,9 +269,10 @@ impl<P: Provider> Nfs<P> {
     pub fn readdir(
         &mut self,
         dir: &nfs_fh3,
-        (cookie, cookieverf): (u64, cookieverf3),
+        from: ListFrom,
         count: u32,
     ) -> Result<READDIR3resok<'static>, Failure> {
+        let ListFrom { cookie, cookieverf } = from;
         let arguments = READDIR3args { dir: dir.clone(), cookie, cookieverf, count };
         let reply = self.rpc.call(&Request::new(nfs3::READDIR, &arguments).asking(count))?;
         results::<READDIR3resok<'static>, READDIR3resfail>(&reply)
@@ -280,7 +286,7 @@ impl<P: Provider> Nfs<P> {
     pub fn readdirplus(
         &mut self,
         dir: &nfs_fh3,
-        from: (u64, cookieverf3),
+        from: ListFrom,
         maxcount: u32,
     ) -> Result<READDIRPLUS3resok<'static>, Failure> {
         self.readdirplus_in(dir, from, maxcount, maxcount)
@@ -293,10 +299,11 @@ impl<P: Provider> Nfs<P> {
     pub fn readdirplus_in(
         &mut self,
         dir: &nfs_fh3,
-        (cookie, cookieverf): (u64, cookieverf3),
+        from: ListFrom,
         maxcount: u32,
         room: u32,
     ) -> Result<READDIRPLUS3resok<'static>, Failure> {
+        let ListFrom { cookie, cookieverf } = from;
         let arguments =
             READDIRPLUS3args { dir: dir.clone(), cookie, cookieverf, dircount: maxcount, maxcount };
         let reply = self.rpc.call(&Request::new(nfs3::READDIRPLUS, &arguments).asking(room))?;
@@ -403,7 +410,8 @@ fn decoded<T: Unpack>(reply: &Reply) -> Result<T, Failure> {
     }
 }
 
-fn at<'a>(dir: &nfs_fh3, name: &'a [u8]) -> diropargs3<'a> {
+/// A name in a directory.
+pub fn at<'a>(dir: &nfs_fh3, name: &'a [u8]) -> diropargs3<'a> {
     diropargs3 { dir: dir.clone(), name: name.into() }
 }
 

@@ -12,6 +12,6 @@ pub mod mount;
 pub mod rpc;
 pub mod suite;
 
-pub use client::{Nfs, Read};
+pub use client::{ListFrom, Nfs, Read, at};
 pub use rpc::{Caller, Failure, Give, Reply, Request, Take};
 pub use suite::{Moved, Scene};

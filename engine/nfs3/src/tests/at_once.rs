@@ -2,9 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, diropargs3, nfsstat3};
+use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, nfsstat3};
 use nfs3_types::xdr_codec::Pack;
 use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_tests::nfs::at;
 
 use super::{Running, Scratch};
 use crate::at_once::execute;
@@ -84,7 +85,7 @@ fn a_name_is_looked_up_as_its_caller() {
     export.nodes().look_up(&directory, b"file").expect("it is in the cache");
     let handle = export.handle(&directory);
     let lookup = |who, called: &str| {
-        let what = diropargs3 { dir: handle.clone(), name: called.as_bytes().into() };
+        let what = at(&handle, called.as_bytes());
         execute(&export, &mut task(nfs3::LOOKUP, who, &LOOKUP3args { what }))
     };
     assert!(lookup(Identity::Server, "file").is_some());

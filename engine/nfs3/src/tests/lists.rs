@@ -7,8 +7,8 @@ use nfs3_types::nfs3::{
     nfsstat3,
 };
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_tests::nfs::Request;
 use rpcrdma_tests::nfs::client::results;
+use rpcrdma_tests::nfs::{ListFrom, Request};
 
 use super::client::{Client, failed};
 use super::{Running, Scratch};
@@ -16,7 +16,7 @@ use super::{Running, Scratch};
 /// One piece of a list: names with their cookies, the verifier, and whether it is the last.
 type Piece = (Vec<(String, u64)>, cookieverf3, bool);
 
-fn piece(client: &mut Client, from: (u64, cookieverf3), count: u32) -> Piece {
+fn piece(client: &mut Client, from: ListFrom, count: u32) -> Piece {
     let root = client.root.clone();
     let listed = client.readdir(&root, from, count).unwrap();
     let entries = listed.reply.entries.into_inner();
@@ -25,11 +25,11 @@ fn piece(client: &mut Client, from: (u64, cookieverf3), count: u32) -> Piece {
     (names, listed.cookieverf, listed.reply.eof)
 }
 
-fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3resok<'static> {
+fn plus(client: &mut Client, from: ListFrom) -> READDIRPLUS3resok<'static> {
     let arguments = READDIRPLUS3args {
         dir: client.root.clone(),
-        cookie: from.0,
-        cookieverf: from.1,
+        cookie: from.cookie,
+        cookieverf: from.cookieverf,
         dircount: 8_192,
         maxcount: 32_768,
     };
@@ -38,7 +38,9 @@ fn plus(client: &mut Client, from: (u64, cookieverf3)) -> READDIRPLUS3resok<'sta
     results::<READDIRPLUS3resok<'static>, READDIRPLUS3resfail>(&reply).unwrap()
 }
 
-const BEGIN: (u64, cookieverf3) = (0, cookieverf3([0; 8]));
+fn behind(cookie: u64, cookieverf: cookieverf3) -> ListFrom {
+    ListFrom { cookie, cookieverf }
+}
 
 #[test]
 fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
@@ -49,13 +51,13 @@ fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
         std::fs::write(scratch.export().join(format!("file-{number}")), "").expect("made");
     }
     let mut nfs = Running::serving(scratch);
-    let (mut names, mut at, mut eof) = (BTreeSet::new(), BEGIN, false);
+    let (mut names, mut at, mut eof) = (BTreeSet::new(), ListFrom::default(), false);
     let mut last: Option<nfs_fh3> = None;
     while !eof {
         let listed = plus(&mut nfs.client, at);
         eof = listed.reply.eof;
         for entry in listed.reply.entries.into_inner() {
-            at = (entry.cookie, listed.cookieverf);
+            at = behind(entry.cookie, listed.cookieverf);
             assert!(names.insert(entry.name.as_ref().to_vec()), "every name comes once");
             assert!(matches!(entry.name_attributes, Nfs3Option::Some(_)));
             last = Some(entry.name_handle.unwrap());
@@ -71,12 +73,12 @@ fn a_list_goes_on_where_it_was_when_what_was_listed_is_removed() {
     for number in 0..600 {
         std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
     }
-    let (mut seen, mut at, mut eof) = (0, BEGIN, false);
+    let (mut seen, mut at, mut eof) = (0, ListFrom::default(), false);
     while !eof {
         let (names, mark, end) = piece(&mut nfs.client, at, 2_000);
         eof = end;
         for (name, cookie) in names {
-            at = (cookie, mark);
+            at = behind(cookie, mark);
             if name != "." && name != ".." {
                 std::fs::remove_file(nfs.export().join(name)).expect("it is there still");
                 seen += 1;
@@ -93,15 +95,15 @@ fn a_cookie_is_good_after_a_restart_and_bad_with_another_verifier() {
     for number in 0..100 {
         std::fs::write(nfs.export().join(format!("file-{number}")), "").expect("made");
     }
-    let (all, mark, _) = piece(&mut nfs.client, BEGIN, 60_000);
+    let (all, mark, _) = piece(&mut nfs.client, ListFrom::default(), 60_000);
     let mut nfs = nfs.restart();
-    let (rest, same, _) = piece(&mut nfs.client, (all[40].1, mark), 60_000);
+    let (rest, same, _) = piece(&mut nfs.client, behind(all[40].1, mark), 60_000);
     assert_eq!((&all[41..], mark), (&rest[..], same));
     let root = nfs.client.root.clone();
-    let refused = nfs.client.readdir(&root, (all[40].1, cookieverf3([1; 8])), 60_000);
+    let refused = nfs.client.readdir(&root, behind(all[40].1, cookieverf3([1; 8])), 60_000);
     assert_eq!(failed(refused), nfsstat3::NFS3ERR_BAD_COOKIE);
-    let refused = nfs.client.readdir(&root, BEGIN, 100);
+    let refused = nfs.client.readdir(&root, ListFrom::default(), 100);
     assert_eq!(failed(refused), nfsstat3::NFS3ERR_TOOSMALL);
-    let (last, _, eof) = piece(&mut nfs.client, (u64::MAX, mark), 60_000);
+    let (last, _, eof) = piece(&mut nfs.client, behind(u64::MAX, mark), 60_000);
     assert!(last.is_empty() && eof);
 }

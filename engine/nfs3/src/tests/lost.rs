@@ -4,9 +4,10 @@ use std::sync::MutexGuard;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, diropargs3, sattr3, stable_how};
+use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::ulb::nfs3;
+use rpcrdma_tests::nfs::at;
 
 use super::client::Client;
 use super::{Running, Scratch};
@@ -55,7 +56,7 @@ fn granted(mut client: Client) -> Client {
 }
 
 fn make(client: &mut Client, called: &str) -> bool {
-    let where_ = diropargs3 { dir: client.root.clone(), name: called.as_bytes().into() };
+    let where_ = at(&client.root, called.as_bytes());
     let arguments = MKDIR3args { where_, attributes: sattr3::default() };
     client.ask(nfs3::MKDIR, &arguments)
 }

@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
     nfsstat3, nfstime3, sattr3, set_mtime, stable_how,
 };
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_tests::nfs::Give;
+use rpcrdma_tests::nfs::{Give, at};
 
 use super::Running;
 use super::client::{Client, failed};
@@ -20,18 +20,18 @@ fn files_are_renamed_over_others_with_their_handles() {
         (client.create(&root, b"one").unwrap(), client.create(&root, b"other").unwrap());
     client.write(&one, 0, b"one", stable_how::UNSTABLE).unwrap();
     let inner = client.mkdir(&root, b"inner").unwrap();
-    client.rename((&root, b"other"), (&inner, b"moved")).unwrap();
-    client.rename((&root, b"one"), (&inner, b"moved")).unwrap();
+    client.rename(at(&root, b"other"), at(&inner, b"moved")).unwrap();
+    client.rename(at(&root, b"one"), at(&inner, b"moved")).unwrap();
     assert_eq!(client.read(&one, 0, 10).unwrap().data, b"one");
     assert_eq!(failed(client.read(&other, 0, 10)), nfsstat3::NFS3ERR_STALE);
     assert_eq!(client.lookup(&inner, b"moved").unwrap().object, one, "the same handle");
     assert_eq!(std::fs::read(nfs.scratch.export().join("inner/moved")).expect("there"), b"one");
     // A directory takes along what is below it, and its parent is where it is now.
-    client.rename((&root, b"inner"), (&root, b"outer")).unwrap();
+    client.rename(at(&root, b"inner"), at(&root, b"outer")).unwrap();
     assert_eq!(client.read(&one, 0, 10).unwrap().data, b"one");
     assert_eq!(client.lookup(&inner, b"..").unwrap().object, root);
     assert_eq!(client.lookup(&root, b"..").unwrap().object, root, "there is no way out");
-    let missing = client.rename((&root, b"inner"), (&root, b"x"));
+    let missing = client.rename(at(&root, b"inner"), at(&root, b"x"));
     assert_eq!(failed(missing), nfsstat3::NFS3ERR_NOENT);
 }
 

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nfs3_types::nfs3::{cookieverf3, nfs_fh3, post_op_attr, post_op_fh3};
+use nfs3_types::nfs3::{nfs_fh3, post_op_attr, post_op_fh3};
 use rpcrdma_engine::Provider;
 
 use super::{Scene, pattern};
-use crate::nfs::Nfs;
+use crate::nfs::{ListFrom, Nfs};
 
 /// READDIR and READDIRPLUS list a directory as the file system does, however much they may bring at
 /// one time.
@@ -61,12 +61,12 @@ fn is_ordinary(name: &[u8]) -> bool {
 }
 
 fn names_of<P: Provider>(nfs: &mut Nfs<P>, dir: &nfs_fh3, count: u32) -> BTreeMap<Vec<u8>, u64> {
-    let (mut names, mut from) = (BTreeMap::new(), (0, cookieverf3::default()));
+    let (mut names, mut from) = (BTreeMap::new(), ListFrom::default());
     loop {
         let found = nfs.readdir(dir, from, count).expect("READDIR");
         assert!(found.reply.eof || !found.reply.entries.0.is_empty(), "there is progress");
         for entry in found.reply.entries.0 {
-            from = (entry.cookie, found.cookieverf);
+            from = ListFrom { cookie: entry.cookie, cookieverf: found.cookieverf };
             let name = entry.name.0.into_owned();
             if is_ordinary(&name) {
                 assert_eq!(names.insert(name, entry.fileid), None, "a name comes once");
@@ -84,12 +84,12 @@ fn names_plus<P: Provider>(
     path: &Path,
     count: u32,
 ) -> BTreeMap<Vec<u8>, u64> {
-    let (mut names, mut from) = (BTreeMap::new(), (0, cookieverf3::default()));
+    let (mut names, mut from) = (BTreeMap::new(), ListFrom::default());
     loop {
         let found = nfs.readdirplus(dir, from, count).expect("READDIRPLUS");
         assert!(found.reply.eof || !found.reply.entries.0.is_empty(), "there is progress");
         for entry in found.reply.entries.0 {
-            from = (entry.cookie, found.cookieverf);
+            from = ListFrom { cookie: entry.cookie, cookieverf: found.cookieverf };
             let name = entry.name.0.into_owned();
             if !is_ordinary(&name) {
                 continue;

@@ -1,14 +1,14 @@
 //! Every kind of message once or twice, without a look at the file system: for captures, and for
 //! servers that are elsewhere.
 
-use nfs3_types::nfs3::{cookieverf3, nfs_fh3, nfsstat3, stable_how};
+use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
 use rpcrdma_engine::Provider;
 
 use super::data::IN_LINE_MAX;
 use super::pattern;
 use super::refusals::assert_rejected;
 use crate::nfs::client::read_request;
-use crate::nfs::{Failure, Give, Nfs, Take};
+use crate::nfs::{Failure, Give, ListFrom, Nfs, Take};
 
 /// Short and long calls and replies, with and without chunks, and the two errors that a server of
 /// version one has. What was written is read back. Leaves nothing behind.
@@ -63,7 +63,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
         names.push(name);
     }
     for room in [1000, 4000, 32_768] {
-        let found = nfs.readdirplus(&dir, (0, cookieverf3::default()), room).expect("READDIRPLUS");
+        let found = nfs.readdirplus(&dir, ListFrom::default(), room).expect("READDIRPLUS");
         assert!(!found.reply.entries.0.is_empty());
     }
     for name in names {

@@ -10,7 +10,7 @@ use rpcrdma_engine::Provider;
 use rpcrdma_engine::onc::AcceptStatus;
 
 use super::{Scene, pattern};
-use crate::nfs::{Failure, Give};
+use crate::nfs::{Failure, Give, at};
 
 /// GETATTR says of every kind of object what the file system says.
 ///
@@ -132,7 +132,7 @@ pub fn changes_are_made_in_the_file_system<P: Provider>(scene: &mut Scene<'_, P>
     assert_eq!(fs::metadata(path.join("inner/second")).expect("the second").nlink(), 2);
 
     fs::write(path.join("old"), "old").expect("a file");
-    nfs.rename((&dir, b"old"), (&inner, b"second")).expect("renamed over another");
+    nfs.rename(at(&dir, b"old"), at(&inner, b"second")).expect("renamed over another");
     assert_eq!(fs::read(path.join("inner/second")).expect("the new"), b"old");
     assert_eq!(fs::metadata(path.join("file")).expect("the file").nlink(), 1);
     let full = nfs.rmdir(&dir, b"inner");

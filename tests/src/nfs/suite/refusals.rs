@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use nfs3_types::nfs3::{cookieverf3, nfs_fh3, nfsstat3};
+use nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_engine::{CallError, Provider};
 
 use super::{Scene, pattern};
 use crate::nfs::client::read_request;
-use crate::nfs::{Failure, Take};
+use crate::nfs::{Failure, ListFrom, Take};
 
 /// A READ or READLINK that fails has no data: memory offered for them is given back as it was.
 ///
@@ -47,7 +47,7 @@ pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Sce
     for _ in 0..3 {
         // Only in version one a reply that was announced too short cannot come in another way.
         if is_one {
-            let from = (0, cookieverf3::default());
+            let from = ListFrom::default();
             let listed = scene.nfs.readdirplus_in(&dir, from, 32_768, scene.inline + 1000);
             assert_rejected(listed);
             let request =
