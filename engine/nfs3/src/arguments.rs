@@ -10,11 +10,11 @@ use std::io::{self, Read};
 use nfs3_types::nfs3::{createhow3, mknoddata3, sattr3, sattrguard3};
 use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
-use rpcrdma_engine::{Call, TakeError};
+use rpcrdma_engine::{Call, PayloadReader, TakeError};
 
 use crate::call::Part;
 use crate::drc::Ends;
-use crate::rpc::{Denial, Source};
+use crate::rpc::Denial;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Arguments {
             match field {
                 Field::Path => arguments.path(items)?,
                 Field::Data => arguments.data(items)?,
-                field => take(*field, items.reader(), &mut arguments.head)?,
+                field => take(*field, &mut Stream(items.reader()), &mut arguments.head)?,
             }
         }
         items.end()?;
@@ -204,51 +204,61 @@ impl From<Denial> for Unusable {
 }
 
 /// Copies one part, of which every length was looked at.
-fn take(field: Field, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
-    match field {
-        Fixed(len) => copy(len, from, to),
-        Handle => opaque(HANDLE_MAX, from, to),
-        Name => opaque(NAME_MAX, from, to),
-        Attributes => follow::<sattr3>(from, to),
-        Guard => follow::<sattrguard3>(from, to),
-        How => follow::<createhow3>(from, to),
-        Node => follow::<mknoddata3>(from, to),
-        Path | Data => Err(Denial::Garbage),
-    }
-}
-
-/// Copies a part that has no lengths in it.
-fn follow<T: Unpack>(from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
-    T::unpack(&mut Copied { from, to }).map(drop).map_err(|_| Denial::Garbage)
+fn take(field: Field, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), Denial> {
+    let mut copied = Copied { from, to };
+    let taken = match field {
+        Fixed(len) => copied.fixed(len),
+        Handle => copied.opaque(HANDLE_MAX),
+        Name => copied.opaque(NAME_MAX),
+        Attributes => copied.value::<sattr3>(),
+        Guard => copied.value::<sattrguard3>(),
+        How => copied.value::<createhow3>(),
+        Node => copied.value::<mknoddata3>(),
+        Path | Data => None,
+    };
+    taken.ok_or(Denial::Garbage)
 }
 
 /// Keeps what is read of a call.
-struct Copied<'a, S> {
-    from: &'a mut S,
+struct Copied<'a, R> {
+    from: &'a mut R,
     to: &'a mut Vec<u8>,
 }
 
-impl<S: Source> Read for Copied<'_, S> {
+impl<R: Read> Copied<'_, R> {
+    fn fixed(&mut self, len: usize) -> Option<()> {
+        let begin = self.to.len();
+        self.to.resize(begin + len, 0);
+        self.from.read_exact(&mut self.to[begin..]).ok()
+    }
+
+    fn opaque(&mut self, len_max: usize) -> Option<()> {
+        let len = u32::unpack(self).ok()?.0 as usize;
+        if len > len_max { None } else { self.fixed(len.next_multiple_of(4)) }
+    }
+
+    /// Something that has no lengths in it.
+    fn value<T: Unpack>(&mut self) -> Option<()> {
+        T::unpack(self).ok().map(drop)
+    }
+}
+
+impl<R: Read> Read for Copied<'_, R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        self.from.take(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        self.from.read_exact(out)?;
         self.to.extend_from_slice(out);
         Ok(out.len())
     }
 }
 
-fn opaque(max: usize, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
-    let len = from.word()?;
-    if len as usize > max {
-        return Err(Denial::Garbage);
-    }
-    to.extend(len.to_be_bytes());
-    copy(len.next_multiple_of(4) as usize, from, to)
-}
+/// The stream of a call.
+struct Stream<'a, 'b>(&'a mut PayloadReader<'b>);
 
-fn copy(len: usize, from: &mut impl Source, to: &mut Vec<u8>) -> Result<(), Denial> {
-    let begin = to.len();
-    to.resize(begin + len, 0);
-    from.take(&mut to[begin..])
+impl Read for Stream<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.fixed_into(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        Ok(out.len())
+    }
 }
 
 const HANDLE_MAX: usize = 64;

@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
+use nfs3_types::rpc::fragment_header;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::export::Export;
@@ -182,7 +183,7 @@ impl Client {
     /// Whether a fragment is there that was not looked at yet.
     fn is_ready(&self) -> bool {
         let Some((mark, rest)) = self.pending.split_first_chunk::<4>() else { return false };
-        self.out.is_empty() && rest.len() >= fragment(*mark).1
+        self.out.is_empty() && rest.len() >= fragment_header::from(*mark).fragment_length() as usize
     }
 
     /// How long it may do what it does.
@@ -215,18 +216,19 @@ impl Client {
     /// Answers the first record that is whole; false if it is longer than anything that we understand.
     fn take_record(&mut self, export: &Export, mounts: &mut Mounts, now: Instant) -> bool {
         while let Some((mark, rest)) = self.pending.split_first_chunk::<4>() {
-            let (is_last, len) = fragment(*mark);
+            let mark = fragment_header::from(*mark);
+            let len = mark.fragment_length() as usize;
             if self.record.len() + len > RECORD_MAX {
                 return false;
             }
             let Some(fragment) = rest.get(..len) else { return true };
             self.record.extend_from_slice(fragment);
             self.pending.drain(..4 + len);
-            if is_last {
+            if mark.eof() {
                 let record = std::mem::take(&mut self.record);
                 let Some(reply) = answer(export, mounts, self.from, &record) else { return false };
-                let mark = LAST_FRAGMENT | reply.len() as u32;
-                self.out.extend(mark.to_be_bytes());
+                let mark = fragment_header::new(reply.len() as u32, true);
+                self.out.extend(mark.into_xdr_buf());
                 self.out.extend(reply);
                 self.since = now;
                 return true;
@@ -252,12 +254,6 @@ impl Client {
     }
 }
 
-/// What the mark in front of a fragment says: whether it is the last of its record, and its length.
-fn fragment(mark: [u8; 4]) -> (bool, usize) {
-    let mark = u32::from_be_bytes(mark);
-    (mark & LAST_FRAGMENT != 0, (mark & !LAST_FRAGMENT) as usize)
-}
-
 /// Clients at one time.
 const CLIENTS_MAX: usize = 32;
 /// Of them from one host.
@@ -270,7 +266,6 @@ const HOST_BITS: u32 = 64;
 const RECORD_MAX: usize = 4096;
 /// Bytes that are read ahead: a fragment and its mark.
 const PENDING_MAX: usize = RECORD_MAX + 4;
-const LAST_FRAGMENT: u32 = 1 << 31;
 /// How long a client may say nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a record may take, or an answer until it is taken.

@@ -7,18 +7,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use nfs3_types::mount::{
     dirpath, export_node, exports, fhandle3, mountbody, mountlist, mountres3, mountres3_ok,
     mountstat3, name,
 };
-use nfs3_types::xdr_codec::{List, Opaque, Pack};
+use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
 use rpcrdma_engine::onc::{CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, auth_flavor};
 use rustix::fs::FileType;
 
 use crate::export::Export;
 use crate::node::Node;
-use crate::rpc::{Called, Denial, Program, Source};
+use crate::rpc::{Called, Denial, Program};
 use crate::status::Status;
 
 /// Who has mounted what, as far as is remembered: nothing depends on it.
@@ -109,10 +108,14 @@ fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
     if at.kind() == FileType::Directory { Ok(at) } else { Err(mountstat3::MNT3ERR_NOTDIR) }
 }
 
-fn path(source: &mut &[u8]) -> Result<ArrayVec<u8, PATH_MAX>, Denial> {
-    let mut path = ArrayVec::new();
-    source.opaque(&mut path)?;
-    Ok(path)
+fn path(arguments: &mut &[u8]) -> Result<Vec<u8>, Denial> {
+    // What reads it believes its length.
+    let len = arguments.first_chunk().map(|len| u32::from_be_bytes(*len));
+    if len.is_none_or(|len| len > PATH_MAX) {
+        return Err(Denial::Garbage);
+    }
+    let (path, _) = dirpath::unpack(arguments).map_err(|_| Denial::Garbage)?;
+    Ok(path.0.into_owned())
 }
 
 fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
@@ -166,7 +169,7 @@ const EXPORT: u32 = 5;
 /// AUTH_SYS and AUTH_NONE.
 const FLAVORS: [u32; 2] = [auth_flavor::SYS, auth_flavor::NONE];
 /// MNTPATHLEN
-const PATH_MAX: usize = 1024;
+const PATH_MAX: u32 = 1024;
 /// Mounts that are remembered.
 const MOUNTS_MAX: usize = 256;
 /// Of them by one host.

@@ -1,57 +1,10 @@
 //! What an RPC header calls of our programs, and the answers that come before any procedure.
 
-use arrayvec::ArrayVec;
-use rpcrdma_engine::PayloadReader;
 use rpcrdma_engine::onc::{
     AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, auth_flavor, auth_stat,
 };
 
 use crate::credentials::{Caller, Credentials};
-
-/// Where the words of a call come from: receive buffers, or the bytes of a record.
-pub trait Source {
-    /// Fills `out`.
-    fn take(&mut self, out: &mut [u8]) -> Result<(), Denial>;
-
-    /// An unsigned integer.
-    fn word(&mut self) -> Result<u32, Denial> {
-        let mut word = [0; 4];
-        self.take(&mut word)?;
-        Ok(u32::from_be_bytes(word))
-    }
-
-    /// Opaque data of at most `max` bytes, appended to `out`.
-    fn opaque<const N: usize>(&mut self, out: &mut ArrayVec<u8, N>) -> Result<(), Denial> {
-        let len = self.word()? as usize;
-        if len > out.remaining_capacity() {
-            return Err(Denial::Garbage);
-        }
-        let mut left = len.next_multiple_of(4);
-        let end = out.len() + len;
-        while left > 0 {
-            let mut word = [0; 4];
-            self.take(&mut word)?;
-            out.extend(word.into_iter().take(end - out.len()));
-            left -= 4;
-        }
-        Ok(())
-    }
-}
-
-impl Source for PayloadReader<'_> {
-    fn take(&mut self, out: &mut [u8]) -> Result<(), Denial> {
-        self.fixed_into(out).map_err(|_| Denial::Garbage)
-    }
-}
-
-impl Source for &[u8] {
-    fn take(&mut self, out: &mut [u8]) -> Result<(), Denial> {
-        let (now, later) = self.split_at_checked(out.len()).ok_or(Denial::Garbage)?;
-        out.copy_from_slice(now);
-        *self = later;
-        Ok(())
-    }
-}
 
 /// A call to one of our programs, by its header.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -64,7 +64,7 @@ impl Bench {
 
 /// A call of a procedure that has no arguments, as a record.
 fn call(procedure: u32) -> Vec<u8> {
-    let words = [LAST_FRAGMENT | 40, 9, 0, 2, 100_005, 3, procedure, 0, 0, 0, 0];
+    let words = [1 << 31 | 40, 9, 0, 2, 100_005, 3, procedure, 0, 0, 0, 0];
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
@@ -123,7 +123,7 @@ fn calls_are_answered_one_at_a_time() {
             taken.extend_from_slice(&bytes[..len]);
         }
         while let Some((mark, rest)) = taken.split_first_chunk::<4>() {
-            let len = fragment(*mark).1;
+            let len = fragment_header::from(*mark).fragment_length() as usize;
             if rest.len() < len {
                 break;
             }
