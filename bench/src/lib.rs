@@ -9,7 +9,7 @@
 //! Made for the command and for the criterion benches beside it, and for nobody else.
 
 pub mod alloc;
-pub mod args;
+mod args;
 pub mod check;
 pub mod cli;
 pub mod contenders;
@@ -18,9 +18,9 @@ pub mod error;
 pub mod modes;
 pub mod output;
 pub mod pages;
-pub mod peers;
+mod peers;
 pub mod recipe;
-pub mod settings;
+mod settings;
 pub mod stats;
 pub mod stop;
 #[cfg(test)]

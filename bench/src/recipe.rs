@@ -170,7 +170,6 @@ impl Recipe {
     }
 }
 
-/// The command of a mode.
 fn part<'a>(command: &'a Command, mode: &str) -> Option<&'a Command> {
     command.find_subcommand(mode)
 }

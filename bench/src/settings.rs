@@ -30,7 +30,6 @@ pub struct Need {
     pub data_len: usize,
     /// Calls under way on all connections together.
     pub window: u32,
-    /// Connections.
     pub connections: u32,
 }
 
@@ -46,8 +45,8 @@ pub fn config(wish: &Wish, need: Need) -> Result<Config, ConfigError> {
         (None, None) => small_storage()?,
     };
     match wish.idle {
-        Some(idle) => raw.engine.idle.policy = idle.name().into(),
-        None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.name().into(),
+        Some(idle) => raw.engine.idle.policy = idle.into_str().into(),
+        None if wish.file.is_none() => raw.engine.idle.policy = Idle::Spin.into_str().into(),
         None => {}
     }
     if let Some(hold) = wish.hold {

@@ -50,7 +50,7 @@ impl CallArgs {
         if self.reply.is_some() && op != Op::Echo {
             return Err(BenchError::Usage(format!(
                 "--reply is the length of an echo's reply; {} has it from --size",
-                op.name()
+                op.into_str()
             )));
         }
         let size = self.size.or(size).unwrap_or(match op {
@@ -86,7 +86,6 @@ pub struct WindowArgs {
     pub connections: u32,
 }
 
-/// Where the threads run.
 #[derive(Debug, Clone, Args)]
 pub struct CoreArgs {
     /// The client's core and the server's, as in 2,3 [default: picked]
@@ -116,7 +115,7 @@ impl DeviceArgs {
     /// Has a configuration name the device of these options: one that is given here takes the place
     /// of the one that the configuration names.
     pub fn name_in(&self, raw: &mut Raw) {
-        raw.engine.provider = self.provider.name().into();
+        raw.engine.provider = self.provider.into_str().into();
         if self.device.is_some() || self.address.is_some() {
             raw.verbs.device = self.device.as_deref().unwrap_or("auto").into();
             raw.verbs.address = self.address.map_or("auto".into(), |it| it.to_string().into());

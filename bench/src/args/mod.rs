@@ -8,4 +8,4 @@ pub use groups::{
     CallArgs, CoreArgs, DeviceArgs, EngineArgs, Format, LengthArgs, OutputArgs, SeedArgs,
     WindowArgs,
 };
-pub use values::{Idle, Op, Over, Placement, Switch, Touch};
+pub use values::{Idle, Op, Over, Placement, Touch};

@@ -2,9 +2,11 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// What carries the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Over {
     /// The software fabric, within this process
     Fabric,
@@ -12,19 +14,10 @@ pub enum Over {
     Verbs,
 }
 
-impl Over {
-    /// As a configuration names it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Over::Fabric => "fabric",
-            Over::Verbs => "verbs",
-        }
-    }
-}
-
 /// What one call does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Op {
     /// A call without arguments and a reply without results
     Null,
@@ -36,36 +29,15 @@ pub enum Op {
     Write,
 }
 
-impl Op {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Op::Null => "null",
-            Op::Echo => "echo",
-            Op::Read => "read",
-            Op::Write => "write",
-        }
-    }
-}
-
 /// How data travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Placement {
     /// In the payload stream, copied by the program
     Inline,
     /// Placed by Sends into segments of the receiver's buffers, without a copy by the engine
     Send,
-}
-
-impl Placement {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Placement::Inline => "inline",
-            Placement::Send => "send",
-        }
-    }
 }
 
 /// Yes or no.
@@ -78,8 +50,9 @@ pub enum Switch {
 }
 
 /// What the receiver of data does with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Touch {
     /// Nothing
     None,
@@ -89,19 +62,9 @@ pub enum Touch {
     All,
 }
 
-impl Touch {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Touch::None => "none",
-            Touch::Lines => "lines",
-            Touch::All => "all",
-        }
-    }
-}
-
 /// What a thread does when there is nothing to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Idle {
     /// Polls on
     Spin,
@@ -109,15 +72,4 @@ pub enum Idle {
     Backoff,
     /// Polls for a while, then sleeps until something happens
     Block,
-}
-
-impl Idle {
-    /// As a configuration file has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Idle::Spin => "spin",
-            Idle::Backoff => "backoff",
-            Idle::Block => "block",
-        }
-    }
 }

@@ -198,33 +198,31 @@ fn cores_of(text: &str) -> Vec<u32> {
     cores.into_iter().filter_map(|core| u32::try_from(core).ok()).collect()
 }
 
-const COUNT: Subject = Subject {
-    name: "cores",
-    why: "A client and a server that spin need a core each; on one they take turns of milliseconds.",
-};
-const SIBLINGS: Subject = Subject {
-    name: "siblings",
-    why: "Two threads of one core share its execution units and caches: neither runs at full speed.",
-};
-const NODES: Subject = Subject {
-    name: "core-nodes",
-    why: "A cache line from another node takes two to three times as long.",
-};
-const QUOTA: Subject = Subject {
-    name: "cpu-quota",
-    why: "Who spins uses the quota up and is then stopped for the rest of the period.",
-};
-const ISOLATION: Subject = Subject {
-    name: "isolation",
-    why: "What else runs on the core, the tick included, is in the tail: p99.9 and beyond.",
-};
-const INTERRUPTS: Subject = Subject {
-    name: "interrupts",
-    why: "An interrupt takes the core for some microseconds, in the middle of a round trip.",
-};
+const COUNT: Subject = Subject::new(
+    "cores",
+    "A client and a server that spin need a core each; on one they take turns of milliseconds.",
+);
+const SIBLINGS: Subject = Subject::new(
+    "siblings",
+    "Two threads of one core share its execution units and caches: neither runs at full speed.",
+);
+const NODES: Subject =
+    Subject::new("core-nodes", "A cache line from another node takes two to three times as long.");
+const QUOTA: Subject = Subject::new(
+    "cpu-quota",
+    "Who spins uses the quota up and is then stopped for the rest of the period.",
+);
+const ISOLATION: Subject = Subject::new(
+    "isolation",
+    "What else runs on the core, the tick included, is in the tail: p99.9 and beyond.",
+);
+const INTERRUPTS: Subject = Subject::new(
+    "interrupts",
+    "An interrupt takes the core for some microseconds, in the middle of a round trip.",
+);
 const LOAD: Subject =
-    Subject { name: "load", why: "Another program on the core takes it for milliseconds at once." };
-const PRESSURE: Subject = Subject {
-    name: "pressure",
-    why: "Who waits for a core would take one of the bench's, or the bench would take his.",
-};
+    Subject::new("load", "Another program on the core takes it for milliseconds at once.");
+const PRESSURE: Subject = Subject::new(
+    "pressure",
+    "Who waits for a core would take one of the bench's, or the bench would take his.",
+);

@@ -255,23 +255,21 @@ const CARDS: &[(&str, &str)] = &[
 ];
 const CLASS: &str = "sys/class/infiniband";
 
-const LIBRARIES: Subject = Subject {
-    name: "libraries",
-    why: "They are opened when a device is; without them there is the software fabric only.",
-};
-const DEVICE: Subject = Subject {
-    name: "device",
-    why: "RDMA needs a device; the software fabric, inside one process, needs none.",
-};
-const MODULES: Subject = Subject {
-    name: "modules",
-    why: "They carry what a program asks of a device: without them it cannot be opened.",
-};
-const FILES: Subject = Subject {
-    name: "device-files",
-    why: "A device is opened by these files, to read and to write.",
-};
-const DRIVERS: Subject = Subject {
-    name: "device-drivers",
-    why: "Each kind of device has a library of its own beneath libibverbs.",
-};
+const LIBRARIES: Subject = Subject::new(
+    "libraries",
+    "They are opened when a device is; without them there is the software fabric only.",
+);
+const DEVICE: Subject = Subject::new(
+    "device",
+    "RDMA needs a device; the software fabric, inside one process, needs none.",
+);
+const MODULES: Subject = Subject::new(
+    "modules",
+    "They carry what a program asks of a device: without them it cannot be opened.",
+);
+const FILES: Subject =
+    Subject::new("device-files", "A device is opened by these files, to read and to write.");
+const DRIVERS: Subject = Subject::new(
+    "device-drivers",
+    "Each kind of device has a library of its own beneath libibverbs.",
+);

@@ -1,31 +1,23 @@
 //! What was found: how bad it is, what was seen, why it matters, and the command that mends it.
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 /// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Severity {
     /// As it should be.
     Ok,
     /// It works; somebody who tunes would change it.
     Hint,
     /// It works, and spoils what is measured or costs a deployment speed.
+    #[strum(serialize = "WARNING")]
     Warning,
     /// It will not work.
+    #[strum(serialize = "ERROR")]
     Error,
-}
-
-impl Severity {
-    /// As the table has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Ok => "ok",
-            Severity::Hint => "hint",
-            Severity::Warning => "WARNING",
-            Severity::Error => "ERROR",
-        }
-    }
 }
 
 /// What mends a finding.
@@ -71,13 +63,16 @@ pub struct Finding {
 /// Something to be looked at: its name, and why.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    /// The name of its findings.
-    pub name: &'static str,
-    /// Why it matters, in a sentence.
-    pub why: &'static str,
+    name: &'static str,
+    why: &'static str,
 }
 
 impl Subject {
+    /// The name of its findings, and why it matters, in a sentence.
+    pub const fn new(name: &'static str, why: &'static str) -> Subject {
+        Subject { name, why }
+    }
+
     /// It is as it should be.
     pub fn ok(self, seen: impl Into<String>) -> Finding {
         self.finding(Severity::Ok, seen.into(), None)

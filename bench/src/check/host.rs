@@ -1,7 +1,8 @@
 //! The host as it is looked at: a tree of files, and a few questions that no file answers.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 
 use rpcrdma_mempool::pin::allowed_cores;
 use rpcrdma_mempool::topology::Topology;
@@ -9,6 +10,7 @@ use rpcrdma_mempool::topology::Topology;
 use super::finding::Fix;
 use crate::device::cores::CorePair;
 use crate::device::env::Build;
+use crate::device::files::Files;
 use crate::device::jitter::{self, Jitter, PROBE_TIME};
 
 /// What no file answers.
@@ -60,10 +62,18 @@ pub struct Seen {
 
 /// A host: its files, and who answers the rest.
 pub struct Host<'a> {
-    root: PathBuf,
+    files: Files,
     ask: &'a dyn Ask,
     /// Cores, nodes and network devices.
     pub topology: Topology,
+}
+
+impl Deref for Host<'_> {
+    type Target = Files;
+
+    fn deref(&self) -> &Files {
+        &self.files
+    }
 }
 
 impl<'a> Host<'a> {
@@ -71,7 +81,7 @@ impl<'a> Host<'a> {
     pub fn new(root: &Path, ask: &'a dyn Ask) -> Host<'a> {
         let topology = Topology::from_sysfs(&root.join("sys"))
             .unwrap_or_else(|_| Topology::flat(ask.allowed_cores()));
-        Host { root: root.to_owned(), ask, topology }
+        Host { files: Files::new(root), ask, topology }
     }
 
     /// What no file answers.
@@ -79,62 +89,11 @@ impl<'a> Host<'a> {
         self.ask
     }
 
-    /// What is in a file, without the space at its ends; `None` if it cannot be read.
-    pub fn text(&self, path: &str) -> Option<String> {
-        let bytes = fs::read(self.path(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
-    }
-
-    /// The number in a file.
-    pub fn number(&self, path: &str) -> Option<u64> {
-        self.text(path)?.parse().ok()
-    }
-
-    /// The names in a folder, sorted; none if it is not there.
-    pub fn names(&self, folder: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-
-    /// Whether there is such a file or folder.
-    pub fn has(&self, path: &str) -> bool {
-        self.path(path).exists()
-    }
-
-    /// Where a file of the host is.
-    pub fn path(&self, path: &str) -> PathBuf {
-        self.root.join(path.trim_start_matches('/'))
-    }
-
-    /// The value of a `name: value` line.
-    pub fn field(&self, path: &str, name: &str) -> Option<String> {
-        let text = self.text(path)?;
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        let mut of_name = fields.filter(|(key, _)| key.trim() == name);
-        of_name.next().map(|(_, value)| value.trim().to_owned())
-    }
-
-    /// The kernel's release.
-    pub fn kernel(&self) -> String {
-        self.text("proc/sys/kernel/osrelease").unwrap_or_default()
-    }
-
     /// What an option of the kernel's command line is set to; empty if it has no value.
     pub fn boot_option(&self, name: &str) -> Option<String> {
         let line = self.text("proc/cmdline")?;
         let mut options = line.split_whitespace().map(|it| it.split_once('=').unwrap_or((it, "")));
         options.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
-    }
-
-    /// Whether the processor says that it is virtual.
-    pub fn is_virtual(&self) -> bool {
-        let flags = self.field("proc/cpuinfo", "flags");
-        flags.is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
     }
 
     /// Whether this is the inside of a container: the kernel's settings are then the host's.

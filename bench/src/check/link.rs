@@ -179,31 +179,27 @@ fn saving(host: &Host<'_>) -> Option<Finding> {
 const COUNTERS: &[&str] =
     &["out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"];
 
-const LINK: Subject =
-    Subject { name: "link", why: "Connections go out from a port that is active." };
-const ADDRESS: Subject = Subject {
-    name: "address",
-    why: "Connections are made by IP addresses; RoCE version 1 does not cross routers.",
-};
-const MTU: Subject = Subject {
-    name: "mtu",
-    why: "Each packet costs headers and work in both devices; 4096 bytes is the most there is.",
-};
-const LOSSES: Subject = Subject {
-    name: "losses",
-    why: "A lost packet costs a timeout of up to half a second, a missing Receive its timer.",
-};
-const NEAR: Subject = Subject {
-    name: "device-node",
-    why: "Doorbells and completions that cross nodes take some hundred nanoseconds more, each way.",
-};
-const BUS: Subject = Subject {
-    name: "bus",
-    why: "A narrower or slower bus than the card has bounds its throughput.",
-};
-const IOMMU: Subject = Subject {
-    name: "iommu",
-    why: "A translation that misses is a walk through tables in memory, for a doorbell or for data.",
-};
-const SAVING: Subject =
-    Subject { name: "bus-power", why: "A link that sleeps wakes up in microseconds." };
+const LINK: Subject = Subject::new("link", "Connections go out from a port that is active.");
+const ADDRESS: Subject = Subject::new(
+    "address",
+    "Connections are made by IP addresses; RoCE version 1 does not cross routers.",
+);
+const MTU: Subject = Subject::new(
+    "mtu",
+    "Each packet costs headers and work in both devices; 4096 bytes is the most there is.",
+);
+const LOSSES: Subject = Subject::new(
+    "losses",
+    "A lost packet costs a timeout of up to half a second, a missing Receive its timer.",
+);
+const NEAR: Subject = Subject::new(
+    "device-node",
+    "Doorbells and completions that cross nodes take some hundred nanoseconds more, each way.",
+);
+const BUS: Subject =
+    Subject::new("bus", "A narrower or slower bus than the card has bounds its throughput.");
+const IOMMU: Subject = Subject::new(
+    "iommu",
+    "A translation that misses is a walk through tables in memory, for a doorbell or for data.",
+);
+const SAVING: Subject = Subject::new("bus-power", "A link that sleeps wakes up in microseconds.");

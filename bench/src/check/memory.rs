@@ -77,11 +77,7 @@ fn pages(host: &Host<'_>, wanted: &Wanted) -> Finding {
 
 fn transparent(host: &Host<'_>, wanted: &Wanted) -> Finding {
     let folder = "sys/kernel/mm/transparent_hugepage";
-    let choice = |file: &str| {
-        let text = host.text(&format!("{folder}/{file}"))?;
-        let (_, rest) = text.split_once('[')?;
-        rest.split_once(']').map(|(word, _)| word.to_owned())
-    };
+    let choice = |file: &str| host.chosen(&format!("{folder}/{file}"));
     let Some(enabled) = choice("enabled") else { return TRANSPARENT.ok("this kernel has none") };
     let defrag = choice("defrag").unwrap_or_default();
     if enabled == "never" && wanted.config.memory().pages == Pages::Transparent {
@@ -100,10 +96,7 @@ fn transparent(host: &Host<'_>, wanted: &Wanted) -> Finding {
 /// The limit of locked memory, which devices need and the fabric does without.
 fn lock(host: &Host<'_>, wanted: &Wanted) -> Finding {
     let need = wanted.memory_len();
-    let limits = host.text("proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
-    let mut words = line.unwrap_or_default().split_whitespace().map(str::parse::<u64>);
-    let (soft, hard) = (words.next().and_then(Result::ok), words.next().and_then(Result::ok));
+    let [soft, hard] = host.memlock();
     let Some(soft) = soft else { return LOCK.ok("without limit") };
     if host.has_capability(CAP_IPC_LOCK) {
         return LOCK.ok(format!("{}, which does not hold for root", mib(soft)));
@@ -228,29 +221,27 @@ const REGIONS: u64 = 5;
 /// Who has it may lock without limit.
 const CAP_IPC_LOCK: u32 = 14;
 
-const ROOM: Subject = Subject {
-    name: "memory",
-    why: "All buffers exist from the start; what does not fit does not start.",
-};
-const PAGES: Subject = Subject {
-    name: "huge-pages",
-    why: "Small pages miss in the TLB, of the processor and of the device: up to half of the speed.",
-};
-const TRANSPARENT: Subject = Subject {
-    name: "transparent-huge-pages",
-    why: "What is not reserved can still be large, if the kernel may; putting it together takes time.",
-};
-const LOCK: Subject = Subject {
-    name: "memlock",
-    why: "A device reads and writes memory that must not move; over the limit, registering it fails.",
-};
+const ROOM: Subject =
+    Subject::new("memory", "All buffers exist from the start; what does not fit does not start.");
+const PAGES: Subject = Subject::new(
+    "huge-pages",
+    "Small pages miss in the TLB, of the processor and of the device: up to half of the speed.",
+);
+const TRANSPARENT: Subject = Subject::new(
+    "transparent-huge-pages",
+    "What is not reserved can still be large, if the kernel may; putting it together takes time.",
+);
+const LOCK: Subject = Subject::new(
+    "memlock",
+    "A device reads and writes memory that must not move; over the limit, registering it fails.",
+);
 const SWAP: Subject =
-    Subject { name: "swap", why: "A page that was swapped out comes back in milliseconds." };
-const BALANCING: Subject = Subject {
-    name: "numa-balancing",
-    why: "The kernel takes pages away to see who uses them: a page fault in the middle of a call.",
-};
-const MERGING: Subject = Subject {
-    name: "page-merging",
-    why: "A thread of the kernel goes through all memory and takes caches and a core.",
-};
+    Subject::new("swap", "A page that was swapped out comes back in milliseconds.");
+const BALANCING: Subject = Subject::new(
+    "numa-balancing",
+    "The kernel takes pages away to see who uses them: a page fault in the middle of a call.",
+);
+const MERGING: Subject = Subject::new(
+    "page-merging",
+    "A thread of the kernel goes through all memory and takes caches and a core.",
+);

@@ -17,11 +17,8 @@ pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
 }
 
 fn governor(host: &Host<'_>, cores: &[u32]) -> Finding {
-    let of = |core: &u32| {
-        host.text(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"))
-    };
     let governors: Vec<(u32, String)> =
-        cores.iter().filter_map(|core| Some((*core, of(core)?))).collect();
+        cores.iter().filter_map(|core| Some((*core, host.governor(*core)?))).collect();
     let Some((core, governor)) = governors.iter().find(|(_, name)| name != "performance") else {
         return GOVERNOR.ok(match governors.is_empty() {
             true if host.is_virtual() => "none: the host of this virtual machine decides",
@@ -92,19 +89,15 @@ fn throttled(host: &Host<'_>, cores: &[u32]) -> Option<Finding> {
 /// A core that wakes up in this time hardly slept.
 const SHALLOW_US: u64 = 10;
 
-const GOVERNOR: Subject = Subject {
-    name: "governor",
-    why: "A core that is clocked down is slow just when a message comes.",
-};
-const TURBO: Subject = Subject {
-    name: "turbo",
-    why: "Times then depend on heat and on the other cores; ratios of interleaved rounds hold.",
-};
-const SLEEP: Subject = Subject {
-    name: "sleep-states",
-    why: "A core that sleeps deeply wakes up late; one that spins never sleeps.",
-};
-const HEAT: Subject = Subject {
-    name: "heat",
-    why: "A processor that gets too hot slows down in the middle of a run.",
-};
+const GOVERNOR: Subject =
+    Subject::new("governor", "A core that is clocked down is slow just when a message comes.");
+const TURBO: Subject = Subject::new(
+    "turbo",
+    "Times then depend on heat and on the other cores; ratios of interleaved rounds hold.",
+);
+const SLEEP: Subject = Subject::new(
+    "sleep-states",
+    "A core that sleeps deeply wakes up late; one that spins never sleeps.",
+);
+const HEAT: Subject =
+    Subject::new("heat", "A processor that gets too hot slows down in the middle of a run.");

@@ -63,16 +63,14 @@ fn watchdog(host: &Host<'_>) -> Option<Finding> {
 const STOLEN_MAX: f64 = 0.5;
 
 const BUILD: Subject =
-    Subject { name: "build", why: "Without optimisation everything takes several times as long." };
-const PLACE: Subject = Subject {
-    name: "machine",
-    why: "The times of a guest hold for guests; ratios within one run hold anywhere.",
-};
-const STOLEN: Subject = Subject {
-    name: "steal",
-    why: "A virtual core that is not running answers nobody, for milliseconds at once.",
-};
-const WATCHDOG: Subject = Subject {
-    name: "watchdog",
-    why: "It interrupts every core every few seconds, isolated ones too.",
-};
+    Subject::new("build", "Without optimisation everything takes several times as long.");
+const PLACE: Subject = Subject::new(
+    "machine",
+    "The times of a guest hold for guests; ratios within one run hold anywhere.",
+);
+const STOLEN: Subject = Subject::new(
+    "steal",
+    "A virtual core that is not running answers nobody, for milliseconds at once.",
+);
+const WATCHDOG: Subject =
+    Subject::new("watchdog", "It interrupts every core every few seconds, isolated ones too.");

@@ -46,7 +46,7 @@ impl Checkup {
 
 fn write_finding(out: &mut String, finding: &Finding) {
     let Finding { name, severity, seen, why, fix } = finding;
-    let head = format!("  {:<8} {name:<22} ", severity.name());
+    let head = format!("  {:<8} {name:<22} ", <&str>::from(severity));
     let seen = wrap(seen, WIDTH - INDENT);
     for (at, part) in seen.iter().enumerate() {
         let head = if at == 0 { &*head } else { "" };

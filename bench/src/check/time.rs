@@ -89,15 +89,15 @@ fn jitter(host: &Host<'_>, probed: &[Jitter; 2]) -> Finding {
 /// Fewer gaps a second are no tick.
 const QUIET_HZ: f64 = 50.0;
 
-const CLOCK: Subject = Subject {
-    name: "clock",
-    why: "Every sample reads the clock twice; one behind a system call costs more than the message.",
-};
-const TICK: Subject = Subject {
-    name: "tick",
-    why: "Each tick takes the core for 2 to 25 us: that is the p99.9 and p99.99 of a short call.",
-};
-const JITTER: Subject = Subject {
-    name: "jitter",
-    why: "What takes the core from a thread that only spins takes it from a round trip as well.",
-};
+const CLOCK: Subject = Subject::new(
+    "clock",
+    "Every sample reads the clock twice; one behind a system call costs more than the message.",
+);
+const TICK: Subject = Subject::new(
+    "tick",
+    "Each tick takes the core for 2 to 25 us: that is the p99.9 and p99.99 of a short call.",
+);
+const JITTER: Subject = Subject::new(
+    "jitter",
+    "What takes the core from a thread that only spins takes it from a round trip as well.",
+);

@@ -177,12 +177,12 @@ fn rnr(wanted: &Wanted) -> Finding {
 }
 
 const CORES: Subject =
-    Subject { name: "config-cores", why: "A shard whose core is not to be had does not start." };
-const SHARDS: Subject = Subject {
-    name: "config-shards",
-    why: "Shards that spin and share a core wait for each other's time slice, milliseconds at a time.",
-};
-const RNR: Subject = Subject {
-    name: "config-rnr",
-    why: "A Send that finds no Receive waits for this time; a long one turns one miss into a stall.",
-};
+    Subject::new("config-cores", "A shard whose core is not to be had does not start.");
+const SHARDS: Subject = Subject::new(
+    "config-shards",
+    "Shards that spin and share a core wait for each other's time slice, milliseconds at a time.",
+);
+const RNR: Subject = Subject::new(
+    "config-rnr",
+    "A Send that finds no Receive waits for this time; a long one turns one miss into a stall.",
+);

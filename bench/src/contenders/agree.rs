@@ -26,7 +26,6 @@ use crate::contenders::call::Load;
 pub struct Wish {
     /// The version of this protocol.
     pub bench: u32,
-    /// The calls.
     pub load: Load,
     /// The engine.
     pub config: Raw,
@@ -80,10 +79,8 @@ pub struct Lines {
     begun: Vec<u8>,
 }
 
-/// What was read.
 #[derive(Debug)]
 pub enum Read1<T> {
-    /// A line.
     Line(T),
     /// Not yet a whole line.
     Nothing,

@@ -10,26 +10,18 @@
 //! one behind the other. So any number of calls may wait, and nothing is allocated for them.
 
 use clap::ValueEnum;
+use strum::IntoStaticStr;
 
 use crate::stats::dice::Dice;
 
 /// How calls are spread over the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Law {
     /// Independent of each other, as from many callers: a Poisson process
     Poisson,
     /// Evenly, one after each interval
     Constant,
-}
-
-impl Law {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Law::Poisson => "poisson",
-            Law::Constant => "constant",
-        }
-    }
 }
 
 /// A stream of intended times.

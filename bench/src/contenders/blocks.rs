@@ -75,7 +75,7 @@ impl Inspection<'_> {
 
     /// Whether all bytes came, and those compared were right.
     #[inline]
-    pub fn is_right(self) -> bool {
+    pub fn is_right(&self) -> bool {
         black_box(self.lines);
         self.is_right && self.left == 0
     }

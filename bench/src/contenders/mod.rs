@@ -1,14 +1,14 @@
 //! What is measured: the floor, the provider, the RPC, and what they carry.
 
-pub mod agree;
+pub(crate) mod agree;
 pub mod arrivals;
-pub mod blocks;
+pub(crate) mod blocks;
 pub mod call;
-pub mod far;
-pub mod floor;
+pub(crate) mod far;
+pub(crate) mod floor;
 pub mod open;
-pub mod pair;
+pub(crate) mod pair;
 pub mod raw;
 pub mod rpc;
-pub mod stat;
-pub mod wire;
+pub(crate) mod stat;
+pub(crate) mod wire;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::env::args_os;
-use std::fs;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rpcrdma_mempool::pin::CoreList;
@@ -10,6 +10,7 @@ use rpcrdma_mempool::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 use crate::device::cores::CorePair;
+use crate::device::files::{Files, field};
 
 /// The machine, as far as it bears on latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,19 +82,19 @@ impl Build {
 impl Machine {
     /// What `/proc` and `/sys` say; what they do not say is empty or 0.
     pub fn read(cores: CorePair) -> Machine {
-        let cpuinfo = read("/proc/cpuinfo");
+        let files = Files::new(Path::new("/"));
         let topology = Topology::detect();
         Machine {
-            cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            cpu: files.field("proc/cpuinfo", "model name").unwrap_or("unknown".to_owned()),
             cores_online: topology.cores.len(),
-            virtual_machine: is_virtual(&cpuinfo),
+            virtual_machine: files.is_virtual(),
             isolated: topology.isolated().map(|core| core.id).collect(),
             numa_nodes: topology.nodes.len(),
-            governor: cores.both().map(governor),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            huge_pages: huge_pages(&read("/proc/meminfo")),
-            transparent_huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
-            memlock_bytes: memlock(&read("/proc/self/limits")),
+            governor: cores.both().map(|core| files.governor(core)),
+            kernel: files.kernel(),
+            huge_pages: huge_pages(&files.text("proc/meminfo").unwrap_or_default()),
+            transparent_huge_pages: files.chosen("sys/kernel/mm/transparent_hugepage/enabled"),
+            memlock_bytes: files.memlock()[0],
         }
     }
 
@@ -136,32 +137,8 @@ pub fn command() -> Vec<String> {
     args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
-/// The value of the first `name : value` line.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(key, _)| key.trim() == name)
-        .map(|(_, value)| value.trim())
-}
-
-fn is_virtual(cpuinfo: &str) -> bool {
-    field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"))
-}
-
-fn governor(core: u32) -> Option<String> {
-    let path = format!("/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor");
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-}
-
 fn huge_pages(meminfo: &str) -> HugePages {
-    let number = |name| {
-        let value = field(meminfo, name)?;
-        value.split(' ').next()?.parse::<u64>().ok()
-    };
+    let number = |name| field(meminfo, name)?.split(' ').next()?.parse::<u64>().ok();
     HugePages {
         page_bytes: number("Hugepagesize").unwrap_or(0) << 10,
         total: number("HugePages_Total").unwrap_or(0),
@@ -169,49 +146,15 @@ fn huge_pages(meminfo: &str) -> HugePages {
     }
 }
 
-/// The word in brackets, as in `always [madvise] never`.
-fn chosen(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once('[')?;
-    rest.split_once(']').map(|(word, _)| word.to_owned())
-}
-
-/// The soft limit on locked memory; `None` when there is none.
-fn memlock(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_processor_is_named_and_seen_to_be_virtual() {
-        let text = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu hypervisor sse\n";
-        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
-        assert!(is_virtual(text));
-        assert!(!is_virtual("flags : fpu hypervisorx\n"));
-        assert_eq!(field("", "model name"), None);
-    }
 
     #[test]
     fn huge_pages_are_read_from_meminfo() {
         let text = "HugePages_Total:     512\nHugePages_Free:      500\nHugepagesize:    2048 kB\n";
         assert_eq!(huge_pages(text), HugePages { page_bytes: 2 << 20, total: 512, free: 500 });
         assert_eq!(huge_pages(""), HugePages::default());
-    }
-
-    #[test]
-    fn the_kernels_choice_is_the_word_in_brackets() {
-        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
-        assert_eq!(chosen(""), None);
-    }
-
-    #[test]
-    fn the_soft_limit_of_locked_memory_is_the_first_number() {
-        let line = "Max locked memory         8388608              9999999              bytes\n";
-        assert_eq!(memlock(line), Some(8_388_608));
-        assert_eq!(memlock("Max locked memory         unlimited  unlimited  bytes\n"), None);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 pub mod cores;
 pub mod env;
+pub mod files;
 pub mod jitter;
 pub mod site;
-pub mod verbs;
+pub(crate) mod verbs;
 
 /// Calls a generic function with the site that the options of the device name: a fabric for each
 /// contender, or the device, opened by this constructor of [`verbs::Device`].

@@ -48,13 +48,10 @@ pub struct Args {
     /// What is measured, and on what; the connections that carry the load stay.
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// Where chance begins.
     #[command(flatten)]
     pub seed: SeedArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -70,7 +67,6 @@ pub struct ChurnPlan {
 }
 
 impl ChurnPlan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<ChurnPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if length.iterations.is_some() {
@@ -83,7 +79,6 @@ impl ChurnPlan {
         Ok(ChurnPlan { base: Plan { config, ..base }, rate, standing, load, seed })
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let Plan { load, cores, rounds, .. } = &self.base;
         format!(
@@ -132,7 +127,6 @@ fn with_room(config: &Config, load: &Load, standing: u32) -> Result<Config, Benc
     Config::try_from(raw).map_err(|error| BenchError::Usage(format!("configuration: {error}")))
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ChurnPlan::new(args)?;
     session.announce(&plan.sentence())?;

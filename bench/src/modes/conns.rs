@@ -35,13 +35,10 @@ pub struct Args {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub counts: Vec<u32>,
-    /// What is measured, and on what.
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -54,7 +51,6 @@ pub struct ConnsPlan {
 }
 
 impl ConnsPlan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<ConnsPlan, BenchError> {
         if args.contest.window.connections > 1 {
             let text = "conns has a list of its own: --counts in place of --connections";
@@ -82,7 +78,6 @@ impl ConnsPlan {
         self.plans.iter().map(|plan| plan.load.connections)
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let Plan { load, cores, rounds, .. } = self.first();
         let counts = self.counts().map(|count| count.to_string()).collect::<Vec<_>>();
@@ -96,7 +91,6 @@ impl ConnsPlan {
     }
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ConnsPlan::new(args)?;
     session.announce(&plan.sentence())?;

@@ -27,13 +27,10 @@ pub struct Args {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shards: Vec<u32>,
-    /// What is measured, and on what; --cores is the first pair.
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -49,7 +46,6 @@ pub struct CoresPlan {
 }
 
 impl CoresPlan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<CoresPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if contest.window.connections > 1 {
@@ -71,7 +67,6 @@ impl CoresPlan {
         self.points.iter().map(Vec::len)
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let Plan { load, rounds, .. } = &self.base;
         let counts = self.counts().map(|count| count.to_string()).collect::<Vec<_>>();
@@ -101,7 +96,6 @@ fn limit(most: usize) -> Option<String> {
     })
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &CoresPlan::new(args)?;
     session.announce(&plan.sentence())?;

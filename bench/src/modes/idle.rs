@@ -39,25 +39,19 @@ pub struct Args {
     /// Pauses before a call, as in 10us,5ms [default: 10us,100us,1ms,10ms,100ms]
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = pause)]
     pub pause: Vec<Duration>,
-    /// What one call does.
     #[command(flatten)]
     pub call: CallArgs,
-    /// Where the threads run.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// What carries the messages.
     #[command(flatten)]
     pub device: DeviceArgs,
     /// How the engine is set up; without --idle every policy is measured.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// Where chance begins.
     #[command(flatten)]
     pub seed: SeedArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -79,7 +73,6 @@ pub struct IdlePlan {
 }
 
 impl IdlePlan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<IdlePlan, BenchError> {
         args.device.check()?;
         let quota = args.length.quota(SECONDS, WARM_UP);
@@ -101,10 +94,9 @@ impl IdlePlan {
         })
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let IdlePlan { load, cores, rounds, seed, .. } = self;
-        let policies = self.policies.iter().map(|policy| policy.name()).collect::<Vec<_>>();
+        let policies = self.policies.iter().map(|policy| policy.into_str()).collect::<Vec<_>>();
         let pauses = self.pauses.iter().map(|pause| format!("{pause:?}")).collect::<Vec<_>>();
         format!(
             "idle: {}, one call after a pause of {} and up to a quarter more, policy {}, cores \
@@ -147,15 +139,14 @@ impl IdlePlan {
         let engine = EngineArgs { idle: Some(policy), ..self.engine.clone() };
         let config = engine.config(need, self.call.continuation, &self.device)?;
         let site = site(&config)?;
-        let rpc = Rpc::on(&site, policy.name(), self.cores, &config, &self.load, true)?;
+        let rpc = Rpc::on(&site, policy.into_str(), self.cores, &config, &self.load, true)?;
         let spin = config.engine().idle.spin;
         let mut notes = site.notes();
-        notes.push(format!("{}: polls for {spin:?} before it does otherwise", policy.name()));
+        notes.push(format!("{}: polls for {spin:?} before it does otherwise", policy.into_str()));
         Ok((rpc, notes))
     }
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = IdlePlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -209,7 +200,7 @@ impl Point {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let name = self.policy.name();
+        let name = self.policy.into_str();
         let rounds: Vec<&Latency> = self.rounds.iter().map(|round| &round.latency).collect();
         let mut figures = Figure::round_trips(name, &self.latency(), &rounds);
         for (side, figure) in ["cpu.client", "cpu.server"].into_iter().enumerate() {
@@ -235,8 +226,8 @@ fn report(
     let lost = Lost::new("spin", rounds.map(|round| (round.elapsed_ns, round.preempted)));
     let scene = Scene::new(plan.cores, notes, jitters, &[lost]);
     let settings = json!({
-        "op": plan.load.shape.op.name(),
-        "placement": plan.load.placement.name(),
+        "op": plan.load.shape.op.into_str(),
+        "placement": plan.load.placement.into_str(),
         "request_data_bytes": plan.load.shape.request_data,
         "reply_data_bytes": plan.load.shape.reply_data,
         "cores": plan.cores,
@@ -246,15 +237,15 @@ fn report(
     });
     let figures: Vec<Figure> = points.iter().flat_map(Point::figures).collect();
     let row = |point: &Point| Row {
-        labels: vec![point.policy.name().to_owned(), format!("{:?}", point.pause)],
-        of: point.policy.name().to_owned(),
+        labels: vec![point.policy.into_str().to_owned(), format!("{:?}", point.pause)],
+        of: point.policy.into_str().to_owned(),
         at: Some(point.at()),
     };
     let rows: Vec<Row> = points.iter().map(row).collect();
     let table = Table::of(&["policy", "pause"], &rows, &COLUMNS, &figures);
     let mut report = Report::new("idle", plan.sentence(), settings, scene, figures);
     for point in points {
-        let name = format!("{}@{}", point.policy.name(), point.at());
+        let name = format!("{}@{}", point.policy.into_str(), point.at());
         report.samples(name, &point.latency());
     }
     for (title, y, parts) in [
@@ -270,7 +261,8 @@ fn report(
         ),
     ] {
         let named = parts.iter().flat_map(|(part, figure)| {
-            let line = move |policy: &Idle| (format!("{}, {part}", policy.name()), policy.name());
+            let line =
+                move |policy: &Idle| (format!("{}, {part}", policy.into_str()), policy.into_str());
             plan.policies.iter().map(move |policy| (line(policy), *figure))
         });
         let named: Vec<((String, &str), &str)> = named.collect();

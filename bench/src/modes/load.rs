@@ -42,16 +42,12 @@ pub struct Args {
     /// How arrivals are spread over the time
     #[arg(long, value_enum, default_value = "poisson")]
     pub arrivals: Law,
-    /// What is measured, and on what.
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// Where chance begins.
     #[command(flatten)]
     pub seed: SeedArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -96,7 +92,6 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<LoadPlan, BenchError> {
         let Args { contest, length, .. } = args;
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
@@ -110,7 +105,6 @@ impl LoadPlan {
         Ok(LoadPlan { points, law, seed, base, warm_up })
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let Plan { load, cores, rounds, quota, .. } = &self.base;
         let round = match quota.end {
@@ -121,7 +115,7 @@ impl LoadPlan {
             "load: {}, {} arrivals at {} rates, at most {} under way, cores {cores}, {rounds} \
              rounds of {round}, seed {}",
             load.what(),
-            self.law.name(),
+            <&str>::from(self.law),
             self.points.len(),
             load.window,
             self.seed
@@ -144,7 +138,6 @@ impl LoadPlan {
     }
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &LoadPlan::new(args)?;
     session.announce(&plan.sentence())?;
@@ -270,7 +263,7 @@ fn report(
     let open = Lost::new("rpc", open.map(|one| (one.elapsed_ns, one.preempted)));
     let lost = [Lost::of("closed", closed.iter()), open];
     let scene = Scene::new(plan.base.cores, notes, jitters, &lost);
-    let own = json!({ "arrivals": plan.law.name(), "seed": plan.seed });
+    let own = json!({ "arrivals": <&str>::from(plan.law), "seed": plan.seed });
     let settings = settings_of(&plan.base, "load", own);
     let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
     let (then, samples) =

@@ -1,15 +1,15 @@
 //! The modes: what each measures, and how its result is described.
 
-pub mod churn;
-pub mod cmp;
-pub mod conns;
+pub(crate) mod churn;
+pub(crate) mod cmp;
+pub(crate) mod conns;
 pub mod contest;
-pub mod cores;
-pub mod cost;
-pub mod distance;
-pub mod idle;
-pub mod load;
-pub mod serve;
-pub mod soak;
-pub mod starve;
-pub mod sweep;
+pub(crate) mod cores;
+pub(crate) mod cost;
+pub(crate) mod distance;
+pub(crate) mod idle;
+pub(crate) mod load;
+pub(crate) mod serve;
+pub(crate) mod soak;
+pub(crate) mod starve;
+pub(crate) mod sweep;

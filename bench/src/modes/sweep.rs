@@ -12,11 +12,9 @@ use crate::stats::rounds::in_turns;
 /// Rounds over points.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
-    /// Where the threads run.
     pub cores: CorePair,
     /// Rounds of each point.
     pub rounds: u32,
-    /// How many points.
     pub points: usize,
     /// About how long it takes.
     pub expected: Duration,

@@ -5,11 +5,11 @@ pub mod figure;
 mod hdr;
 pub mod html;
 mod perftest;
-pub mod progress;
+pub(crate) mod progress;
 pub mod report;
 pub mod scene;
 pub mod session;
-pub mod table;
+pub(crate) mod table;
 mod value;
 pub mod verdict;
 

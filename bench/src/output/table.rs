@@ -30,7 +30,6 @@ enum Show {
     Fixed(f64, usize),
     /// In thousands or millions.
     Thousands,
-    /// How many samples it has.
     Samples,
 }
 
@@ -39,7 +38,6 @@ enum Show {
 pub struct Row {
     /// What stands at the left.
     pub labels: Vec<String>,
-    /// Whose.
     pub of: String,
     /// At which point.
     pub at: Option<At>,
@@ -108,7 +106,6 @@ impl Column {
         Column::new(head, figure, Show::Thousands)
     }
 
-    /// How many samples a figure has.
     pub const fn samples(head: &'static str, figure: &'static str) -> Column {
         Column::new(head, figure, Show::Samples)
     }

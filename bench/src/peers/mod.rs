@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 pub mod libfabric;
 pub mod perftest;
 pub mod process;
@@ -22,7 +24,6 @@ pub use tool::Tool;
 /// What a peer is to do, as far as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// What is wanted of it.
     pub wanted: Wanted,
     /// Bytes of a message that has headers of the tool's own beside them.
     pub data_len: usize,
@@ -35,14 +36,12 @@ pub struct Task {
 pub enum Wanted {
     /// Round trips one by one, timed.
     RoundTrips,
-    /// As many messages as it can.
     Messages,
 }
 
 /// What a peer told of one round, about whole round trips.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
-    /// Its figures.
     pub figures: Vec<Telling>,
     /// Round trips, or messages.
     pub count: u64,
@@ -51,61 +50,38 @@ pub struct Told {
 /// One figure that was told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Telling {
-    /// Which.
     pub measure: Measure,
     /// In nanoseconds, in 1/s, or in 10^9 bytes per second.
     pub value: f64,
-    /// How many samples are in it.
     pub samples: u64,
 }
 
 /// What can be told of a round, and compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Measure {
     /// The median round trip.
+    #[strum(serialize = "round_trip.median")]
     Median,
     /// The arithmetic mean.
+    #[strum(serialize = "round_trip.mean")]
     Mean,
     /// 99 % of them took no longer.
+    #[strum(serialize = "round_trip.p99")]
     P99,
     /// 99.9 % of them took no longer.
+    #[strum(serialize = "round_trip.p99.9")]
     P999,
     /// The shortest round trip.
+    #[strum(serialize = "round_trip.min")]
     Min,
     /// The longest one.
+    #[strum(serialize = "round_trip.max")]
     Max,
     /// Round trips a second.
     Rate,
     /// Data in 10^9 bytes a second.
     Data,
-}
-
-impl Measure {
-    /// All of them.
-    pub const ALL: [Measure; 8] = [
-        Measure::Median,
-        Measure::Mean,
-        Measure::P99,
-        Measure::P999,
-        Measure::Min,
-        Measure::Max,
-        Measure::Rate,
-        Measure::Data,
-    ];
-
-    /// The name of the figure in a result.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::Median => "round_trip.median",
-            Measure::Mean => "round_trip.mean",
-            Measure::P99 => "round_trip.p99",
-            Measure::P999 => "round_trip.p99.9",
-            Measure::Min => "round_trip.min",
-            Measure::Max => "round_trip.max",
-            Measure::Rate => "rate",
-            Measure::Data => "data",
-        }
-    }
 }
 
 /// A time in us as tools print it, of half a round trip: the whole one, in ns.

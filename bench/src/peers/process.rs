@@ -15,7 +15,6 @@ use crate::error::BenchError;
 pub struct Commands {
     /// The peer, for messages.
     pub who: &'static str,
-    /// The program.
     pub program: &'static str,
     /// Arguments of the server.
     pub server: Vec<String>,

@@ -10,7 +10,6 @@ use crate::stats::meter::{End, Quota};
 
 /// What one tool has of its own.
 pub trait Kind {
-    /// What it is called.
     fn what(&self) -> Name;
 
     /// The arguments of its server and of its client.
@@ -38,7 +37,6 @@ pub trait Kind {
 pub struct Name {
     /// As it is written in a comparison.
     pub name: &'static str,
-    /// Its program.
     pub program: &'static str,
     /// The package of Debian and its descendants that has it.
     pub package: &'static str,
@@ -114,11 +112,6 @@ impl Tool {
     #[must_use]
     pub fn on(self, device: Option<String>, address: Option<IpAddr>) -> Tool {
         Tool { device, address, ..self }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.kind.what().name
     }
 
     /// How it is run, and what is weak about its figures.

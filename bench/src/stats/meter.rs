@@ -7,7 +7,6 @@ use quanta::Clock;
 use crate::stats::latency::Latency;
 use crate::stop;
 
-/// How long a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// Round trips at the start that are not counted.
@@ -158,7 +157,6 @@ impl Meter {
     }
 }
 
-/// A time in ticks of the clock.
 fn ticks(clock: &Clock, time: Duration) -> u64 {
     const SPAN: u64 = 1 << 32;
     let ns_per_tick = clock.delta_as_nanos(0, SPAN) as f64 / SPAN as f64;

@@ -2,5 +2,5 @@
 
 pub mod dice;
 pub mod latency;
-pub mod meter;
-pub mod rounds;
+pub(crate) mod meter;
+pub(crate) mod rounds;

@@ -28,11 +28,9 @@ pub trait Contender {
 /// What one side had the device do for each round trip, on average, warm-up included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spent {
-    /// The contender.
     pub name: &'static str,
     /// `client` or `server`.
     pub side: &'static str,
-    /// Round trips.
     pub round_trips: u64,
     /// Posts to the send queue.
     pub doorbells: f64,
@@ -68,7 +66,6 @@ impl<C: Contender + ?Sized> Contender for Box<C> {
 /// All rounds of one contender.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// The contender.
     pub name: &'static str,
     /// In the order they were run.
     pub rounds: Vec<Round>,

@@ -87,7 +87,6 @@ struct Buffers<K> {
 }
 
 impl<K> Buffers<K> {
-    /// All buffers of a pool.
     fn of(pool: &mut Pool<K>, len: usize) -> Buffers<K> {
         let tokens: Box<[Token<K>]> = std::iter::from_fn(|| pool.pop()).collect();
         let sgls = tokens.iter().map(|token| [pool.sge(token, 0..len)]).collect();

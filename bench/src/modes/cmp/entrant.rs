@@ -1,5 +1,7 @@
 //! An entrant of a comparison: one side, run round by round or read from a file.
 
+use strum::VariantArray;
+
 use crate::error::BenchError;
 use crate::modes::contest::ContenderReport;
 use crate::output::figure::{Figure, Unit};
@@ -35,12 +37,10 @@ pub enum Runner {
     Tool {
         /// What runs.
         tool: Tool,
-        /// What it has told.
         rounds: Vec<Told>,
     },
     /// It was run earlier.
     Saved {
-        /// What was saved.
         saved: Box<Report>,
         /// Whose figures of it.
         of: String,
@@ -50,7 +50,6 @@ pub enum Runner {
 /// What has come of a side.
 #[derive(Debug)]
 pub struct Measured {
-    /// What it is called.
     pub label: String,
     /// All its figures, under that name.
     pub figures: Vec<Figure>,
@@ -107,7 +106,6 @@ impl Entrant {
 }
 
 impl Measured {
-    /// A figure of it.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.at.is_none() && figure.name == name)
     }
@@ -122,7 +120,7 @@ fn renamed(figures: Vec<Figure>, label: &str) -> Vec<Figure> {
 /// extremes.
 fn told_figures(label: &str, rounds: &[Told]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for measure in Measure::ALL {
+    for &measure in Measure::VARIANTS {
         let told: Option<Vec<Telling>> =
             rounds.iter().map(|round| telling(round, measure)).collect();
         let Some(told) = told.filter(|told| !told.is_empty()) else { continue };
@@ -133,7 +131,7 @@ fn told_figures(label: &str, rounds: &[Told]) -> Vec<Figure> {
             _ => median(values.iter().copied()),
         };
         let samples = told.iter().map(|telling| telling.samples).sum();
-        let (name, unit) = (measure.name(), unit(measure));
+        let (name, unit) = (measure.into_str(), unit(measure));
         if unit == Unit::Ns {
             let half = Figure::new(label, format!("half_{name}"), value / 2.0, unit, samples);
             figures.push(half.rounds(values.iter().map(|value| value / 2.0).collect()));

@@ -55,13 +55,11 @@ pub struct Args {
     /// Where the threads and the processes run.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
     /// Where the draws of the bootstrap come from.
     #[command(flatten)]
     pub seed: SeedArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }

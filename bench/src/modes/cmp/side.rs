@@ -39,7 +39,6 @@ pub enum What {
         /// Whose figures of it, if somebody says.
         of: Option<String>,
     },
-    /// UCX.
     Ucx(Ucx),
     /// libfabric.
     FiPingpong(FiPingpong),
@@ -149,7 +148,7 @@ impl What {
     /// A short name.
     pub fn name(&self) -> String {
         match self {
-            What::Ours(ours) => ours.plan.kind.name().to_owned(),
+            What::Ours(ours) => ours.plan.kind.into_str().to_owned(),
             What::Saved { path, .. } => {
                 path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }

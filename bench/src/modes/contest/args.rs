@@ -33,16 +33,13 @@ pub enum Contest {
 /// The options of a contest, with those that not all contests have.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args<More: clap::Args> {
-    /// What is measured, and on what.
     #[command(flatten)]
     pub contest: ContestArgs,
     /// What not all contests have.
     #[command(flatten)]
     pub more: More,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -50,19 +47,15 @@ pub struct Args<More: clap::Args> {
 /// What is measured, and on what.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ContestArgs {
-    /// What one call does.
     #[command(flatten)]
     pub call: CallArgs,
     /// How many are under way.
     #[command(flatten)]
     pub window: WindowArgs,
-    /// Where the threads run.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// What carries the messages.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// How the engine is set up.
     #[command(flatten)]
     pub engine: EngineArgs,
 }
@@ -94,9 +87,7 @@ pub struct LatArgs {
 /// What a plan is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanArgs<'a> {
-    /// What is measured, and on what.
     pub contest: &'a ContestArgs,
-    /// How long.
     pub length: &'a LengthArgs,
     /// How `raw` posts its Sends.
     pub sends_per_post: &'a [u32],

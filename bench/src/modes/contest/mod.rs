@@ -9,9 +9,10 @@ mod args;
 mod plan;
 mod report;
 
-pub use args::{Args, Contest, ContestArgs, LatArgs, PlanArgs};
-pub use plan::{Kind, Plan, SECONDS, Settings, WARM_UP, settings_of};
-pub use report::{ContenderReport, RoundReport};
+pub use args::Contest;
+pub(crate) use args::{Args, ContestArgs, LatArgs, PlanArgs};
+pub(crate) use plan::{Kind, Plan, SECONDS, WARM_UP, settings_of};
+pub(crate) use report::{ContenderReport, RoundReport};
 
 use crate::args::DeviceArgs;
 use crate::contenders::call::Load;
@@ -36,8 +37,8 @@ pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchErro
 
 fn measure_on<S: Site>(site: &S, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
     let Field { mut contenders, notes } = field(site, plan)?;
-    let series = |one: &Box<dyn Contender>| Series { name: one.name(), rounds: Vec::new() };
-    let mut series: Vec<Series> = contenders.iter().map(series).collect();
+    let mut series: Vec<Series> =
+        contenders.iter().map(|one| Series { name: one.name(), rounds: Vec::new() }).collect();
     let jitters = plan.sweep(contenders.len()).run(session, |_, index| {
         series[index].rounds.push(contenders[index].round(plan.quota)?);
         Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use serde::Serialize;
 use serde_json::Value;
+use strum::IntoStaticStr;
 
 use super::args::{ContestArgs, PlanArgs};
 use crate::args::{LengthArgs, Op, Placement};
@@ -25,11 +26,8 @@ pub struct Plan {
     pub kind: Kind,
     /// What the engine is given to do.
     pub load: Load,
-    /// How the engine is set up.
     pub config: Config,
-    /// Where the threads run.
     pub cores: CorePair,
-    /// Rounds of each contender.
     pub rounds: u32,
     /// The length of one round.
     pub quota: Quota,
@@ -40,7 +38,8 @@ pub struct Plan {
 }
 
 /// Which contest it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Kind {
     /// The machine alone.
     Floor,
@@ -54,19 +53,6 @@ pub enum Kind {
     Bw,
 }
 
-impl Kind {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Floor => "floor",
-            Kind::Raw => "raw",
-            Kind::Lat => "lat",
-            Kind::Rate => "rate",
-            Kind::Bw => "bw",
-        }
-    }
-}
-
 impl Plan {
     /// Fills in the defaults of the mode.
     pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
@@ -74,7 +60,7 @@ impl Plan {
         contest.device.check()?;
         if contest.device.connect.is_some() && matches!(kind, Kind::Floor | Kind::Raw) {
             let text = "both ends of it are in this program: --connect is for lat, rate, bw, load";
-            return Err(BenchError::Usage(format!("{}: {text}", kind.name())));
+            return Err(BenchError::Usage(format!("{}: {text}", kind.into_str())));
         }
         let load = load(kind, args)?;
         let need = Need {
@@ -165,7 +151,6 @@ impl Plan {
         format!("{}, window {window}{many}", self.load.what())
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
         let round = match self.quota.end {
             End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
@@ -173,7 +158,7 @@ impl Plan {
         };
         format!(
             "{}: {}, cores {}, {} rounds of {round}",
-            self.kind.name(),
+            self.kind.into_str(),
             self.calls(),
             self.cores,
             self.rounds
@@ -185,11 +170,11 @@ impl Plan {
         let Load { shape, placement, window, connections, touch, .. } = self.load;
         let [call, reply] = self.on_wire();
         Settings {
-            mode: self.kind.name(),
-            op: shape.op.name(),
-            placement: placement.name(),
+            mode: self.kind.into_str(),
+            op: shape.op.into_str(),
+            placement: placement.into_str(),
             continuation: self.config.features().continuation,
-            touch: touch.name(),
+            touch: touch.into_str(),
             request_data_bytes: shape.request_data,
             reply_data_bytes: shape.reply_data,
             request_wire_bytes: call.len,
@@ -228,9 +213,7 @@ pub struct Settings {
     pub continuation: bool,
     /// What the receiver of data did with them.
     pub touch: &'static str,
-    /// Data bytes of a request.
     pub request_data_bytes: usize,
-    /// Data bytes of a reply.
     pub reply_data_bytes: usize,
     /// Bytes of a request on the wire, all headers and padding included.
     pub request_wire_bytes: usize,
@@ -246,7 +229,6 @@ pub struct Settings {
     pub connections: u32,
     /// Where the threads ran.
     pub cores: CorePair,
-    /// Rounds of each contender.
     pub rounds: u32,
     /// Uncounted round trips at the start of each round.
     pub warm_up: u64,

@@ -17,7 +17,6 @@ use crate::stats::rounds::{Ratio, Series, Spent};
 /// The result of one contender.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContenderReport {
-    /// Its name.
     pub name: &'static str,
     /// Whole round trips, when they were timed.
     pub round_trip: Option<Summary>,
@@ -41,7 +40,6 @@ pub struct ContenderReport {
     pub latencies: Vec<Latency>,
 }
 
-/// One round.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RoundReport {
     /// The interpolated median, when round trips were timed.
@@ -143,7 +141,7 @@ pub(super) fn report(
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     figures.extend(spent.iter().flat_map(spent_figures));
     let (what, settings) = (plan.sentence(), json!(plan.settings()));
-    let mut report = Report::new(plan.kind.name(), what, settings, scene, figures);
+    let mut report = Report::new(plan.kind.into_str(), what, settings, scene, figures);
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
     for one in contenders.iter().filter(|one| one.round_trip.is_some()) {

@@ -14,7 +14,6 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// As they are now.
     pub fn now() -> Kernel {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Kernel::parse(&read("/proc/thread-self/status"), &read("/proc/thread-self/stat"))

@@ -41,7 +41,6 @@ use kernel::Kernel;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What is measured, and on what.
     #[command(flatten)]
     pub contest: ContestArgs,
     /// Calls that are counted
@@ -57,7 +56,6 @@ pub struct Args {
     /// The part that runs under another program.
     #[arg(long, value_enum, hide = true)]
     pub inside: Option<Inside>,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -233,11 +231,11 @@ fn words(
     put("inside", Some(inside.into()));
     put("iterations", Some(iterations.to_string()));
     put("warm-up", Some(warm_up.to_string()));
-    put("op", Some(load.shape.op.name().into()));
+    put("op", Some(load.shape.op.into_str().into()));
     put("size", call.size.map(|size| size.to_string()));
     put("reply", call.reply.map(|size| size.to_string()));
-    put("placement", Some(load.placement.name().into()));
-    put("touch", Some(load.touch.name().into()));
+    put("placement", Some(load.placement.into_str().into()));
+    put("touch", Some(load.touch.into_str().into()));
     put(
         "continuation",
         Some(if plan.config.features().continuation { "on" } else { "off" }.into()),
@@ -248,7 +246,7 @@ fn words(
     put("provider", (device.provider == Over::Verbs).then(|| "verbs".into()));
     put("device", device.device.clone());
     put("address", device.address.map(|address| address.to_string()));
-    put("idle", engine.idle.map(|idle| idle.name().into()));
+    put("idle", engine.idle.map(|idle| idle.into_str().into()));
     put("hold", engine.hold.map(|hold| format!("{}us", hold.as_micros())));
     put("profile", engine.profile.clone());
     let path = engine.config.as_ref().map(|path: &PathBuf| {

@@ -17,7 +17,6 @@ use crate::output::table::Table;
 /// What one side has done for some calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Side {
-    /// The calls.
     pub calls: u64,
     /// Its thread's allocations.
     pub allocations: Allocations,
@@ -54,7 +53,6 @@ impl Side {
 /// The instructions of one side for some calls.
 #[derive(Debug, Clone)]
 pub struct InstructionCount {
-    /// The calls.
     pub calls: u64,
     /// By file.
     pub count: Count,
@@ -85,7 +83,6 @@ struct Row {
 }
 
 impl Counted {
-    /// Sums the run up.
     pub fn report(&self, plan: &Plan, what: String, scene: Scene) -> Report {
         let rows = self.rows();
         let figures = rows.iter().flat_map(Row::figures).collect();

@@ -52,13 +52,10 @@ pub struct Args {
     /// What the engine's threads do when idle
     #[arg(long, value_enum, default_value = "spin")]
     pub idle: Idle,
-    /// Where the threads run.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -77,7 +74,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Fills in the defaults.
     pub fn new(args: &Args) -> Result<Plan, BenchError> {
         if matches!(args.op, Some(Op::Null | Op::Echo)) || args.size == Some(0) {
             let text = "distance carries reads and writes: calls whose data go one way";
@@ -99,9 +95,8 @@ impl Plan {
         })
     }
 
-    /// What is measured, as a sentence for people.
     pub fn sentence(&self) -> String {
-        let ops = self.ops.iter().map(|op| op.name()).collect::<Vec<_>>().join(" and ");
+        let ops = self.ops.iter().map(|op| op.into_str()).collect::<Vec<_>>().join(" and ");
         let sizes = list(self.sizes.iter());
         let delays = list(self.delays.iter().map(Duration::as_micros));
         let round = match self.quota.end {
@@ -198,7 +193,8 @@ fn run(
         .into_iter()
         .collect::<Result<Vec<Rpc<Fabric>>, BenchError>>()?;
     let series = rounds::interleave(&mut contenders, plan.rounds, plan.quota, tick)?;
-    let to = |of: Way| series.iter().find(|one| of.is_explicit() && one.name == Way::Sends.name());
+    let to =
+        |of: Way| series.iter().find(|one| of.is_explicit() && one.name == Way::Sends.into_str());
     let mut measured = Vec::new();
     for ((count, rpc), series) in counts.iter().zip(&contenders).zip(&series) {
         let (way, per_call) = (count.case.way, rpc.per_call());
@@ -217,7 +213,7 @@ fn contender(
 ) -> Result<Rpc<Fabric>, BenchError> {
     let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
     let (site, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
-    Rpc::on(&site, way.name(), plan.cores, &config, &load, true)
+    Rpc::on(&site, way.into_str(), plan.cores, &config, &load, true)
 }
 
 /// The data went the way that the name says: what was meant to be compared was compared.
@@ -233,10 +229,10 @@ fn is_as_named(way: Way, shape: Shape, per_call: PerCall) -> Result<(), BenchErr
     }
     let what = format!(
         "{} of {} bytes went in version {version} with {reads} RDMA Reads and {writes} Writes",
-        shape.op.name(),
+        shape.op.into_str(),
         shape.data_len(),
     );
-    Err(BenchError::NotAsNamed { who: way.name(), what })
+    Err(BenchError::NotAsNamed { who: way.into_str(), what })
 }
 
 fn usage(error: rpcrdma_config::ConfigError) -> BenchError {

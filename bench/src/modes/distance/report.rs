@@ -31,14 +31,12 @@ pub struct Case {
 /// One way in virtual time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Count {
-    /// Which call.
     #[serde(flatten)]
     pub case: Case,
     /// Round trips of each call; `None` if they were not whole, or not always the same.
     pub round_trips: Option<u64>,
     /// Round trips by what the shards counted.
     pub by_counters: u64,
-    /// What was counted.
     #[serde(flatten)]
     pub counted: Counted,
 }
@@ -46,7 +44,6 @@ pub struct Count {
 /// One way at one delay.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
-    /// Which call.
     #[serde(flatten)]
     pub case: Case,
     /// One way, in nanoseconds.
@@ -119,17 +116,17 @@ impl Measured {
 
 impl Case {
     fn new(shape: Shape, way: Way) -> Case {
-        Case { op: shape.op.name(), size_bytes: shape.data_len(), way }
+        Case { op: shape.op.into_str(), size_bytes: shape.data_len(), way }
     }
 
     /// As a figure names it.
     fn name(&self) -> String {
-        format!("{}, {}", self.title(), self.way.name())
+        format!("{}, {}", self.title(), self.way.into_str())
     }
 
     /// What stands at the left of a table.
     fn labels(&self) -> [String; 2] {
-        [self.title(), self.way.name().to_owned()]
+        [self.title(), self.way.into_str().to_owned()]
     }
 
     fn title(&self) -> String {
@@ -153,7 +150,7 @@ pub(super) fn report(
     let lost = Way::ALL.map(|way| {
         let of_way = measured.iter().filter(|one| one.case.way == way);
         let rounds = of_way.flat_map(|one| &one.rounds);
-        Lost::new(way.name(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
+        Lost::new(way.into_str(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
     });
     let disagreements: Vec<String> =
         counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
@@ -170,12 +167,12 @@ pub(super) fn report(
         let names: Vec<String> = same.iter().map(|count| count.case.name()).collect();
         let lines = same.iter().zip(&names);
         let lines: Vec<(&str, &str, &str)> = lines
-            .map(|(count, name)| (count.case.way.name(), name.as_str(), "round_trip.median"))
+            .map(|(count, name)| (count.case.way.into_str(), name.as_str(), "round_trip.median"))
             .collect();
         let x = Axis::new("one-way delay", Unit::Ns);
         report.curve(&same[0].case.title(), x, Axis::log("median round trip", Unit::Ns), &lines);
     }
-    let meaning = |way: Way| format!("{:<13}{}", format!("{}:", way.name()), way.meaning());
+    let meaning = |way: Way| format!("{:<13}{}", format!("{}:", way.into_str()), way.meaning());
     report.preface = Way::ALL.map(meaning).to_vec();
     report.block(count_table(counts, measured));
     report.block(time_table(counts, measured));
@@ -184,7 +181,7 @@ pub(super) fn report(
         [] => "The counts agree: virtual time, what both shards did, measured time.".to_owned(),
         texts => format!("THE COUNTS DO NOT AGREE:\n  {}", texts.join("\n  ")),
     });
-    let way = |way: Way| json!({ "name": way.name(), "meaning": way.meaning() });
+    let way = |way: Way| json!({ "name": way.into_str(), "meaning": way.meaning() });
     let ways: Vec<Value> = Way::ALL.map(way).to_vec();
     report.detail(json!({
         "ways": ways,
@@ -294,7 +291,7 @@ impl Measured {
         figures.extend(self.rest_ns.map(rest));
         figures.extend(self.ratio.iter().flat_map(Figure::ratio).map(|figure| {
             // Of this call, and not of the way alone.
-            Figure { of: format!("{of}/{}", Way::Sends.name()), ..figure }
+            Figure { of: format!("{of}/{}", Way::Sends.into_str()), ..figure }
         }));
         figures.into_iter().map(|figure| figure.at(self.at())).collect()
     }
@@ -325,6 +322,7 @@ fn disagreement(count: &Count, far: Option<&Measured>) -> Option<String> {
     let by_time = by_time.map_or_else(String::new, |(by_time, delay_us)| {
         format!(", {by_time} by the fastest call at {delay_us} us")
     });
-    let (title, way, by_counters) = (count.case.title(), count.case.way.name(), count.by_counters);
+    let (title, way, by_counters) =
+        (count.case.title(), count.case.way.into_str(), count.by_counters);
     Some(format!("{title}, {way}: {virtually}, {by_counters} by the counters{by_time}"))
 }

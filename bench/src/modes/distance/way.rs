@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, ConfigError, Raw};
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use crate::args::{Idle, Placement, Touch};
 use crate::contenders::blocks::SLACK;
@@ -11,12 +12,14 @@ use crate::contenders::call::{Load, Shape};
 use crate::settings::small_storage;
 
 /// How the data of a call go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Way {
     /// By explicit RDMA, in version one.
     One,
     /// The same, and the client takes its memory back by itself.
+    #[strum(serialize = "one, local")]
     OneLocal,
     /// By explicit RDMA in version two, without the extension.
     Two,
@@ -27,16 +30,6 @@ pub enum Way {
 impl Way {
     /// All, in the order in which they are measured and shown.
     pub const ALL: [Way; 4] = [Way::One, Way::OneLocal, Way::Two, Way::Sends];
-
-    /// A short name for tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::One => "one",
-            Way::OneLocal => "one, local",
-            Way::Two => "two",
-            Way::Sends => "sends",
-        }
-    }
 
     /// What the name stands for.
     pub fn meaning(self) -> &'static str {
@@ -75,7 +68,7 @@ impl Way {
         idle: Idle,
     ) -> Result<Config, ConfigError> {
         let mut raw = small_storage()?;
-        raw.engine.idle.policy = idle.name().into();
+        raw.engine.idle.policy = idle.into_str().into();
         raw.fabric.delay = format!("{}us", delay.as_micros()).as_str().into();
         raw.connections.calls_max = 2;
         raw.send.length = "4KiB".into();

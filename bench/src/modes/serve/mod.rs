@@ -44,10 +44,8 @@ pub struct Args {
     /// Where the thread runs: the second one of the pair.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// What carries the messages.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }

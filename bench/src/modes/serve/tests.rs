@@ -158,6 +158,6 @@ fn who_says_nothing_or_goes_is_not_waited_for() {
 #[test]
 fn the_fabric_is_not_served_over() {
     let args = crate::testing::parsed("");
-    let refused = measure(&args, &Session::silent()).err().expect("one process");
+    let refused = measure(&args, &Session::silent()).expect_err("one process");
     assert!(refused.to_string().contains("lives inside one process"), "{refused}");
 }

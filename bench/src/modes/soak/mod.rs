@@ -31,7 +31,6 @@ use sample::Sample;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What is measured, and on what.
     #[command(flatten)]
     pub contest: ContestArgs,
     /// How long, as in 90s, 10min, 8h
@@ -46,12 +45,10 @@ pub struct Args {
     /// End with 2 if there is a leak or a drift
     #[arg(long)]
     pub judge: bool,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let interval = interval(args.time, args.interval)?;
     let length = LengthArgs { seconds: None, iterations: None, warm_up: Some(0), rounds: 1 };

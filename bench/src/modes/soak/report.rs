@@ -111,7 +111,6 @@ fn settled(samples: &[Sample]) -> &[Sample] {
 }
 
 impl Soaked {
-    /// Sums the run up.
     pub fn report(&self, plan: &Plan, args: &Args, what: String) -> Report {
         let Soaked { notes, jitters, samples, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);

@@ -20,15 +20,12 @@ pub struct Sample {
     /// What is not at home in the pools of both shards: slots, segments, windows, messages. Receives
     /// that are posted are where they belong.
     pub out: u64,
-    /// Calls.
     pub calls: u64,
     /// Calls per second.
     pub rate: f64,
     /// Times of the interval's calls, in nanoseconds, if they were timed.
     pub p50_ns: Option<u64>,
-    /// As above.
     pub p99_ns: Option<u64>,
-    /// As above.
     pub p999_ns: Option<u64>,
 }
 

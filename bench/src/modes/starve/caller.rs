@@ -78,7 +78,6 @@ impl Ledger {
         Some((began, seat))
     }
 
-    /// Calls under way.
     fn open(&self) -> u64 {
         (self.slots.len() - self.free.len()) as u64
     }
@@ -173,7 +172,6 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    /// Calls under way.
     pub fn open(&self) -> u64 {
         self.ledger.open()
     }

@@ -63,16 +63,12 @@ pub struct Args {
     /// Which calls are slow.
     #[command(flatten)]
     pub seed: SeedArgs,
-    /// Where the threads run.
     #[command(flatten)]
     pub cores: CoreArgs,
-    /// What carries the messages.
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// How long.
     #[command(flatten)]
     pub length: LengthArgs,
-    /// What becomes of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -116,7 +112,6 @@ impl Args {
     }
 }
 
-/// Measures.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.check()?;
     let cores = CorePair::choose(args.cores.cores)?;

@@ -28,7 +28,7 @@ impl Outcomes {
     }
 
     fn name(&self) -> &'static str {
-        self.slow.name()
+        self.slow.into_str()
     }
 
     fn series(&self) -> Series {

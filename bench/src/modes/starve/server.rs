@@ -5,30 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rpcrdma_engine::{Answer, Call, Clock, Handler, Reply, Ticket, Turn};
+use strum::IntoStaticStr;
 
 use crate::stats::dice::Dice;
 
 /// What becomes of slow calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[repr(u8)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Slow {
     /// There are none: every call is answered at once.
+    #[strum(serialize = "even")]
     None = 0,
     /// They are put off by a ticket, and answered when they are due.
     Tickets = 1,
     /// The handler keeps the shard busy with them, and everybody waits.
     Blocking = 2,
-}
-
-impl Slow {
-    /// As the table names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Slow::None => "even",
-            Slow::Tickets => "tickets",
-            Slow::Blocking => "blocking",
-        }
-    }
 }
 
 /// What the server does with slow calls, set by the client's thread.

@@ -111,20 +111,33 @@ pub fn write_spread(out: &mut String, figures: &[Figure]) {
     if rows.is_empty() {
         return;
     }
-    out.push_str("<h2>Side by side</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>whose</th>");
-    for at in &used {
-        let _ = write!(out, "<th>{}</th>", SPREAD[*at].2);
-    }
-    out.push_str("<th>samples</th></tr></thead><tbody>\n");
-    for (name, samples, cells) in &rows {
-        let _ = write!(out, "<tr><td>{}</td>", escape(name));
-        for at in &used {
-            let said = cells[*at].map_or_else(String::new, |one| value::text(one.value, one.unit));
-            let _ = write!(out, "<td>{}</td>", escape(&said));
-        }
-        let _ = writeln!(out, "<td>{}</td></tr>", value::count(*samples));
-    }
-    out.push_str("</tbody></table></div>\n");
+    let heads = used.iter().map(|at| SPREAD[*at].2);
+    let heads: Vec<&str> = ["whose"].into_iter().chain(heads).chain(["samples"]).collect();
+    let body = rows.iter().map(|(name, samples, cells)| {
+        let cell = |at: &usize| cells[*at].map_or_else(String::new, said);
+        let cells = used.iter().map(cell).chain([value::count(*samples)]);
+        table_row([name.clone()].into_iter().chain(cells))
+    });
+    write_table(out, "Side by side", &heads, &body.collect::<String>());
+}
+
+fn said(figure: &Figure) -> String {
+    value::text(figure.value, figure.unit)
+}
+
+fn write_table(out: &mut String, title: &str, heads: &[&str], body: &str) {
+    let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
+    let _ = write!(
+        out,
+        "<h2>{title}</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>{heads}</tr>\
+         </thead><tbody>\n{body}</tbody></table></div>\n"
+    );
+}
+
+fn table_row(cells: impl IntoIterator<Item = String>) -> String {
+    let cells: String =
+        cells.into_iter().map(|cell| format!("<td>{}</td>", escape(&cell))).collect();
+    format!("<tr>{cells}</tr>\n")
 }
 
 /// Whose a figure is, and at which point.
@@ -137,37 +150,31 @@ fn place(figure: &Figure) -> String {
 
 /// Every figure, with its unit, its samples and the spread of its rounds.
 pub fn write_all(out: &mut String, figures: &[Figure]) {
-    out.push_str(
-        "<h2>All figures</h2>\n<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>figure</th><th>value</th>\
-         <th>unit</th><th>read as</th><th>samples</th><th>rounds from</th><th>to</th></tr></thead><tbody>\n",
-    );
+    let mut body = String::new();
     let mut group = None;
     for figure in figures {
         let name = place(figure);
         if group.as_ref() != Some(&name) {
             let _ =
-                writeln!(out, "<tr class=\"group\"><th colspan=\"7\">{}</th></tr>", escape(&name));
+                writeln!(body, "<tr class=\"group\"><th colspan=\"7\">{}</th></tr>", escape(&name));
             group = Some(name);
         }
-        let spread = figure.rounds.iter().fold(None, |ends: Option<(f64, f64)>, value| {
-            let (low, high) = ends.unwrap_or((*value, *value));
-            Some((low.min(*value), high.max(*value)))
-        });
-        let end =
-            |value: Option<f64>| value.map_or_else(String::new, |v| value::text(v, figure.unit));
-        let _ = writeln!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&figure.name),
+        let end = |pick: fn(f64, f64) -> f64| {
+            let end = figure.rounds.iter().copied().reduce(pick);
+            end.map_or_else(String::new, |end| value::text(end, figure.unit))
+        };
+        body.push_str(&table_row([
+            figure.name.to_string(),
             plain(figure.value),
-            escape(figure.unit.symbol()),
-            escape(&value::text(figure.value, figure.unit)),
+            figure.unit.symbol().to_owned(),
+            said(figure),
             value::count(figure.samples),
-            escape(&end(spread.map(|ends| ends.0))),
-            escape(&end(spread.map(|ends| ends.1)))
-        );
+            end(f64::min),
+            end(f64::max),
+        ]));
     }
-    out.push_str("</tbody></table></div>\n");
+    let heads = ["figure", "value", "unit", "read as", "samples", "rounds from", "to"];
+    write_table(out, "All figures", &heads, &body);
 }
 
 /// A number as JSON has it, cut to what can be read.

@@ -24,7 +24,6 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// A line across at this value of the bottom axis.
     pub guide: Option<f64>,
-    /// Its form.
     pub form: Form,
 }
 
@@ -40,7 +39,6 @@ pub enum Form {
 /// Something that is drawn in one colour.
 #[derive(Debug)]
 pub struct Series {
-    /// Whose.
     pub name: String,
     /// Which colour: the n-th.
     pub colour: usize,

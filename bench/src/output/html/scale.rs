@@ -121,7 +121,6 @@ impl Scale {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The value at a place.
     pub fn value(&self, place: f64) -> f64 {
         if self.is_log {
             return self.low * (self.high / self.low).powf(place);

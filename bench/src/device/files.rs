@@ -1,0 +1,136 @@
+//! The files below `/proc` and `/sys`, of this machine or of a copy of another's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of a machine.
+#[derive(Debug, Clone)]
+pub struct Files {
+    root: PathBuf,
+}
+
+impl Files {
+    /// The files that begin at `root`: `/`, or a copy of another's.
+    pub fn new(root: &Path) -> Files {
+        Files { root: root.to_owned() }
+    }
+
+    /// What is in a file, without the space at its ends; `None` if it cannot be read.
+    pub fn text(&self, path: &str) -> Option<String> {
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The number in a file.
+    pub fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a folder, sorted; none if it is not there.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path(folder)) else { return Vec::new() };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// Where a file of the machine is.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The value of the first `name: value` line.
+    pub fn field(&self, path: &str, name: &str) -> Option<String> {
+        field(&self.text(path)?, name).map(str::to_owned)
+    }
+
+    /// The word in brackets, as in `always [madvise] never`.
+    pub fn chosen(&self, path: &str) -> Option<String> {
+        chosen(&self.text(path)?).map(str::to_owned)
+    }
+
+    /// The kernel's release.
+    pub fn kernel(&self) -> String {
+        self.text("proc/sys/kernel/osrelease").unwrap_or_default()
+    }
+
+    /// Whether the processor says that it is virtual.
+    pub fn is_virtual(&self) -> bool {
+        self.field("proc/cpuinfo", "flags").is_some_and(|flags| is_virtual(&flags))
+    }
+
+    /// The frequency governor of a core, where it has one.
+    pub fn governor(&self, core: u32) -> Option<String> {
+        self.text(&format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"))
+    }
+
+    /// The soft and the hard limit on the bytes that this program may lock; `None` is without limit.
+    pub fn memlock(&self) -> [Option<u64>; 2] {
+        memlock(&self.text("proc/self/limits").unwrap_or_default())
+    }
+}
+
+/// The value of the first `name: value` line of a text.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+fn chosen(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(word, _)| word)
+}
+
+fn is_virtual(flags: &str) -> bool {
+    flags.split(' ').any(|flag| flag == "hypervisor")
+}
+
+fn memlock(limits: &str) -> [Option<u64>; 2] {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let mut words = line.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
+    [words.next().flatten(), words.next().flatten()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_what_stands_behind_its_whole_name() {
+        let text = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu hypervisor sse\n";
+        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
+        assert_eq!(field(text, "model"), None);
+        assert_eq!(field("", "model name"), None);
+    }
+
+    #[test]
+    fn only_the_whole_flag_says_that_the_processor_is_virtual() {
+        assert!(is_virtual("fpu hypervisor sse"));
+        assert!(!is_virtual("fpu hypervisorx"));
+    }
+
+    #[test]
+    fn the_kernels_choice_is_the_word_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
+        assert_eq!(chosen(""), None);
+    }
+
+    #[test]
+    fn the_limits_of_locked_memory_are_the_first_two_numbers() {
+        let line = "Max locked memory         8388608              9999999              bytes\n";
+        assert_eq!(memlock(line), [Some(8_388_608), Some(9_999_999)]);
+        let line = "Max locked memory         unlimited  unlimited  bytes\n";
+        assert_eq!(memlock(line), [None; 2]);
+        assert_eq!(memlock(""), [None; 2]);
+    }
+}
