@@ -8,6 +8,26 @@
 //! ```
 //! All procedures of RFC 1813, and MOUNT on TCP; no lock manager. `credentials` says who may do what, `handles`
 //! and `nodes` how handles work, `drc` what is remembered of calls, and `work` why there are threads.
+//!
+//! ```no_run
+//! use rpcrdma_engine::Fabric;
+//! use rpcrdma_nfs3::{Options, Server, Squash, config};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = Options {
+//!     directory: "/srv/data".into(),
+//!     key: "/srv/data.nfs3-key".into(),
+//!     squash: Squash::Root,
+//!     is_async: false,
+//!     workers: 4,
+//! };
+//! let (listen, mount) = ("10.0.0.1:20049".parse()?, "10.0.0.1:20048".parse()?);
+//! let server = Server::start(Fabric::new(), config()?, &options, listen, mount)?;
+//! println!("NFS at {}, MOUNT at {}", server.address(), server.mount_address());
+//! server.stop()?;
+//! # Ok(())
+//! # }
+//! ```
 
 #![expect(
     clippy::result_large_err,
@@ -73,7 +93,8 @@ pub struct Server<P: Provider> {
 }
 
 impl<P: Provider> Server<P> {
-    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`.
+    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. The process has no umask from then
+    /// on: files are made with the modes that clients ask for.
     ///
     /// # Errors
     /// A sentence that says what is missing.
@@ -86,7 +107,6 @@ impl<P: Provider> Server<P> {
     ) -> Result<Server<P>, Box<dyn Error>> {
         let export = Arc::new(Export::open(options, Limits::of(&config))?);
         let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(Queue::default()));
-        // What is made is made with the mode that the client asks for.
         rustix::process::umask(rustix::fs::Mode::empty());
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mut engine = Engine::new(provider, config)?;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rpcrdma_engine::Fabric;
 use rpcrdma_tests::folder::Folder;
 
+use crate::export::{Export, Limits};
 use crate::{Options, Server, Squash, config};
 use client::Client;
 
@@ -31,6 +32,12 @@ impl Scratch {
     /// The exported directory.
     pub fn export(&self) -> PathBuf {
         self.0.join("export")
+    }
+
+    /// As a server has it.
+    pub fn opened(&self) -> Export {
+        let limits = Limits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
+        Export::open(&self.options(), limits).expect("a directory")
     }
 
     /// As it is served.

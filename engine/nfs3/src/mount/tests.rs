@@ -1,7 +1,6 @@
 //! What a client may cost: places, memory and time.
 
 use super::*;
-use crate::export::Options;
 use crate::tests::Scratch;
 
 /// The service, turned by hand.
@@ -14,9 +13,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let scratch = Scratch::new();
-        let options: Options = scratch.options();
-        let limits = crate::export::Limits { read_max: 4096, write_max: 4096, list_max: 4096 };
-        let export = Arc::new(Export::open(&options, limits).expect("a directory"));
+        let export = Arc::new(scratch.opened());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let service = Service::new(listener, export);

@@ -11,16 +11,10 @@ use super::{Running, Scratch};
 use crate::at_once::execute;
 use crate::call::Task;
 use crate::credentials::{Credentials, Identity};
-use crate::export::{Export, Limits};
 
 /// Whether the file system of the tests is one that is known to tell attributes at once.
 fn tells(scratch: &Scratch) -> bool {
-    exported(scratch).nodes().medium().tells_attributes()
-}
-
-fn exported(scratch: &Scratch) -> Export {
-    let limits = Limits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
-    Export::open(&scratch.options(), limits).expect("a directory")
+    scratch.opened().nodes().medium().tells_attributes()
 }
 
 fn task(procedure: u32, who: Identity, arguments: &impl Pack) -> Task {
@@ -48,7 +42,7 @@ fn what_is_in_memory_is_answered_without_a_thread() {
 fn what_may_wait_is_left_to_the_threads() {
     let scratch = Scratch::new();
     std::fs::write(scratch.export().join("file"), b"kept").expect("written");
-    let export = exported(&scratch);
+    let export = scratch.opened();
     let root = export.nodes().root().clone();
     let node = export.nodes().look_up(&root, b"file").expect("it is there");
     let handle = export.handle(&node);
@@ -56,7 +50,7 @@ fn what_may_wait_is_left_to_the_threads() {
         || task(nfs3::GETATTR, Identity::Server, &GETATTR3args { object: handle.clone() });
     assert_eq!(execute(&export, &mut getattr()).is_some(), tells(&scratch), "it is held");
     // A file that is not held has to be opened, and one that is gone has to be searched for.
-    let other = exported(&scratch);
+    let other = scratch.opened();
     assert!(execute(&other, &mut getattr()).is_none());
     std::fs::remove_file(scratch.export().join("file")).expect("ours");
     assert!(execute(&export, &mut getattr()).is_none());
@@ -79,7 +73,7 @@ fn a_name_is_looked_up_as_its_caller() {
     std::fs::create_dir(&closed).expect("made");
     std::fs::write(closed.join("file"), b"kept").expect("written");
     std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).expect("ours");
-    let export = exported(&scratch);
+    let export = scratch.opened();
     let root = export.nodes().root().clone();
     let directory = export.nodes().look_up(&root, b"closed").expect("it is there");
     export.nodes().look_up(&directory, b"file").expect("it is in the cache");
