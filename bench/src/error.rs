@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rpcrdma_config::ConfigError;
 use rpcrdma_engine::error::SetupError;
 
 /// Why a benchmark could not be run, or why its result is not to be had.
@@ -30,6 +31,9 @@ pub enum BenchError {
     /// The options contradict each other or the mode.
     #[error("{0}")]
     Usage(String),
+    /// The engine cannot be set up so.
+    #[error("configuration: {0}")]
+    Configuration(#[from] ConfigError),
     /// A call could not be made, or was not answered.
     #[error("{who}: call {number} failed: {reason}")]
     CallFailed {

@@ -177,7 +177,7 @@ impl EngineArgs {
             device.name_in(&mut raw);
             Config::try_from(raw)
         });
-        config.map_err(|error| BenchError::Usage(format!("configuration: {error}")))
+        config.map_err(BenchError::from)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::Checkup;
+use super::checkup::Checkup;
 use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
@@ -66,8 +66,7 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
         (None, Some(name)) => Source::Profile(name.clone()),
         (None, None) => Source::Default,
     };
-    let mut wanted = Wanted::new(source)
-        .map_err(|error| BenchError::Usage(format!("configuration: {error}")))?;
+    let mut wanted = Wanted::new(source)?;
     let DeviceArgs { provider, device, address, .. } = &args.device;
     wanted.verbs |= *provider == Over::Verbs;
     if device.is_some() || address.is_some() {

@@ -9,6 +9,7 @@
 //! this one is. Nothing is changed.
 
 mod args;
+mod checkup;
 mod cores;
 pub mod device;
 pub mod finding;
@@ -22,89 +23,5 @@ mod time;
 pub mod verdict;
 pub mod wanted;
 
-use serde::Serialize;
-
-pub use self::args::{Args, look, measure, report, wanted};
-
-use self::device::Device;
-use self::finding::{Finding, Severity};
-use self::host::Host;
-use self::verdict::Verdict;
-use self::wanted::Wanted;
-use crate::device::jitter::Jitter;
-
-/// What was found, by subject, and what it comes to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Checkup {
-    /// The machine in a line.
-    pub machine: String,
-    /// What was found.
-    pub sections: Vec<Section>,
-    /// What it comes to.
-    pub verdict: Verdict,
-    /// What a thread saw that spun on each core, if one was let.
-    pub jitter: Option<[Jitter; 2]>,
-}
-
-/// Findings of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Section {
-    /// Of which.
-    pub title: String,
-    /// What was found.
-    pub findings: Vec<Finding>,
-}
-
-impl Checkup {
-    /// Looks at a host.
-    pub fn new(host: &Host<'_>, wanted: &Wanted) -> Checkup {
-        let section = |title: &str, findings| Section { title: title.to_owned(), findings };
-        let devices = Device::all(host);
-        let jitter = time::probe(host, wanted);
-        let mut sections = vec![
-            section("Machine", system::findings(host)),
-            section("Cores", cores::findings(host, wanted)),
-            section("Power", power::findings(host, wanted)),
-            section("Time", time::findings(host, jitter.as_ref())),
-            section("Memory", memory::findings(host, wanted)),
-            section("RDMA", device::findings(host, wanted, &devices)),
-        ];
-        for device in devices.iter().filter(|device| device.fits(wanted)).take(DEVICES_MAX) {
-            let findings = link::findings(host, wanted, device);
-            sections.push(section(&format!("Device {}", device.name), findings));
-        }
-        sections.push(section("Configuration", wanted::findings(host, wanted)));
-        let findings: Vec<Finding> =
-            sections.iter().flat_map(|section| section.findings.iter().cloned()).collect();
-        Checkup {
-            machine: machine(host),
-            verdict: Verdict::new(host, wanted, &devices, &findings),
-            sections,
-            jitter,
-        }
-    }
-
-    /// Everything that was found.
-    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.sections.iter().flat_map(|section| &section.findings)
-    }
-
-    /// The worst of it.
-    pub fn worst(&self) -> Severity {
-        self.findings().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
-    }
-
-    /// How many are so bad.
-    pub fn count(&self, severity: Severity) -> usize {
-        self.findings().filter(|finding| finding.severity == severity).count()
-    }
-}
-
-fn machine(host: &Host<'_>) -> String {
-    let cpu = host.field("proc/cpuinfo", "model name").unwrap_or("unknown processor".to_owned());
-    let (cores, nodes) = (host.topology.cores.len(), host.topology.nodes.len());
-    format!("{cpu}, {cores} cores, {nodes} NUMA node(s), Linux {}", host.kernel())
-}
-
-/// Devices that are looked at closely.
-const DEVICES_MAX: usize = 4;
+pub use args::{Args, look, measure, report, wanted};
+pub use checkup::{Checkup, Section};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::checkup::{Checkup, Section};
 use super::finding::{Finding, Severity};
-use super::{Checkup, Section};
 
 impl Checkup {
     /// The whole for people.

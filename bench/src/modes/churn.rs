@@ -124,7 +124,7 @@ fn with_room(config: &Config, load: &Load, standing: u32) -> Result<Config, Benc
     let most = load.connections + standing + 2 * PENDING_MAX as u32;
     raw.connections.max = raw.connections.max.max(most.into());
     raw.receive.buffers = "auto".into();
-    Config::try_from(raw).map_err(|error| BenchError::Usage(format!("configuration: {error}")))
+    Ok(Config::try_from(raw)?)
 }
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {

@@ -13,10 +13,9 @@ use rpcrdma_engine::{
 };
 use rpcrdma_mempool::RegisteredBytes;
 
-use super::idle::Idling;
+use super::idle::{Idling, PausedRound, Pauses};
 use super::message::{Arrived, CALL_WORDS, REPLY_HEADER, Way, call_header};
 use super::server::filled;
-use super::ways::{PausedRound, Pauses};
 use super::{NO_TIME, WHO, device};
 use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, offset, pattern};

@@ -7,6 +7,8 @@ use std::time::Duration;
 use rpcrdma_config::IdlePolicy;
 use rpcrdma_config::section::Idle;
 
+use crate::stats::latency::Latency;
+
 /// The idleness of one thread.
 #[derive(Debug)]
 pub struct Idling {
@@ -54,6 +56,33 @@ impl Idling {
         }
         None
     }
+}
+
+/// Calls one after the other, with pauses before them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pauses {
+    /// The shortest pause; the longest is a quarter longer.
+    pub length: Duration,
+    /// Calls that count.
+    pub calls: u64,
+    /// Calls before them.
+    pub warm_up: u64,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// The outcome of a round with pauses.
+#[derive(Debug, Clone)]
+pub struct PausedRound {
+    /// From the submit of each call to its end.
+    pub latency: Latency,
+    /// Time of the counted calls and their pauses.
+    pub elapsed_ns: u64,
+    /// Processor time of the threads over the whole round, the client's first, as a share of the
+    /// time that each was there.
+    pub cpu: [f64; 2],
+    /// How often a measuring thread lost its core to another program.
+    pub preempted: u64,
 }
 
 /// One sleep: the end of the round is noticed after it.

@@ -38,10 +38,10 @@ pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
 pub use count::{Counted, PerCall, count};
 pub use distant::Answering;
 use idle::Idling;
+pub use idle::{PausedRound, Pauses};
 pub use memory::resident;
 use server::Server;
 pub use several::together;
-pub use ways::{PausedRound, Pauses};
 
 /// A client and a server with some connections between them, kept over all rounds.
 pub struct Rpc<P: Provider> {

@@ -1,46 +1,16 @@
 //! The ways that one client and its server are driven for a round: closed, open, and with pauses.
 
-use std::time::Duration;
-
 use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Rpc;
 use super::caller::Caller;
-use super::idle::Idling;
+use super::idle::{Idling, PausedRound, Pauses};
 use crate::contenders::open::{Offer, OpenRound, System, drive};
 use crate::contenders::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::latency::Latency;
 use crate::stats::meter::{Quota, Round};
-
-/// Calls one after the other, with pauses before them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pauses {
-    /// The shortest pause; the longest is a quarter longer.
-    pub length: Duration,
-    /// Calls that count.
-    pub calls: u64,
-    /// Calls before them.
-    pub warm_up: u64,
-    /// Where chance begins.
-    pub seed: u64,
-}
-
-/// The outcome of a round with pauses.
-#[derive(Debug, Clone)]
-pub struct PausedRound {
-    /// From the submit of each call to its end.
-    pub latency: Latency,
-    /// Time of the counted calls and their pauses.
-    pub elapsed_ns: u64,
-    /// Processor time of the threads over the whole round, the client's first, as a share of the
-    /// time that each was there.
-    pub cpu: [f64; 2],
-    /// How often a measuring thread lost its core to another program.
-    pub preempted: u64,
-}
 
 impl<P: Provider> Rpc<P> {
     /// Keeps the window full for one round and counts: what it can do at most.

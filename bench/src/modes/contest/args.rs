@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
-use super::plan::{Kind, Plan};
 use crate::args::{
     CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, OutputArgs, WindowArgs, parse,
 };
-use crate::error::BenchError;
 
 /// A contest with its options; the comment is its line in the list of modes.
 #[derive(Debug, Clone, Subcommand)]
@@ -132,18 +130,6 @@ impl Contest {
                 ..PlanArgs::new(&args.contest, &args.length)
             },
         }
-    }
-
-    /// The options with every default filled in.
-    pub fn plan(&self) -> Result<Plan, BenchError> {
-        let kind = match self {
-            Contest::Floor(_) => Kind::Floor,
-            Contest::Raw(_) => Kind::Raw,
-            Contest::Lat(_) => Kind::Lat,
-            Contest::Rate(_) => Kind::Rate,
-            Contest::Bw(_) => Kind::Bw,
-        };
-        Plan::new(kind, &self.args())
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use strum::IntoStaticStr;
 
-use super::args::{ContestArgs, PlanArgs};
+use super::args::{Contest, ContestArgs, PlanArgs};
 use crate::args::{LengthArgs, Op, Placement};
 use crate::contenders::call::{Load, Traffic, padded};
 use crate::contenders::raw::Posting;
@@ -51,6 +51,20 @@ pub enum Kind {
     Rate,
     /// The same with large data.
     Bw,
+}
+
+impl Contest {
+    /// The options with every default filled in.
+    pub fn plan(&self) -> Result<Plan, BenchError> {
+        let kind = match self {
+            Contest::Floor(_) => Kind::Floor,
+            Contest::Raw(_) => Kind::Raw,
+            Contest::Lat(_) => Kind::Lat,
+            Contest::Rate(_) => Kind::Rate,
+            Contest::Bw(_) => Kind::Bw,
+        };
+        Plan::new(kind, &self.args())
+    }
 }
 
 impl Plan {
@@ -287,7 +301,6 @@ const ROUND_TRIP_GUESS: Duration = Duration::from_micros(1);
 
 #[cfg(test)]
 mod tests {
-    use super::super::args::Contest;
     use super::*;
 
     fn plan(options: &str) -> Option<Result<Plan, BenchError>> {

@@ -168,7 +168,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
 fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
     // Any delay gives the same count; none gives none.
     let delay = plan.farthest().max(Duration::from_micros(1));
-    let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
+    let config = way.config(shape.data_len(), delay, plan.idle)?;
     let counted = rpc::count(&config, &way.load(shape, Touch::All), CALLS_COUNTED)?;
     is_as_named(way, shape, counted.per_call)?;
     Ok(Count::new(shape, way, counted))
@@ -211,7 +211,7 @@ fn contender(
     delay: Duration,
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
-    let config = way.config(shape.data_len(), delay, plan.idle).map_err(usage)?;
+    let config = way.config(shape.data_len(), delay, plan.idle)?;
     let (site, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
     Rpc::on(&site, way.into_str(), plan.cores, &config, &load, true)
 }
@@ -233,10 +233,6 @@ fn is_as_named(way: Way, shape: Shape, per_call: PerCall) -> Result<(), BenchErr
         shape.data_len(),
     );
     Err(BenchError::NotAsNamed { who: way.into_str(), what })
-}
-
-fn usage(error: rpcrdma_config::ConfigError) -> BenchError {
-    BenchError::Usage(format!("configuration: {error}"))
 }
 
 /// `a, b and c`.

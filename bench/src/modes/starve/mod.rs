@@ -292,8 +292,7 @@ fn serve<P: Provider>(server: &mut Shard<P, Server>, stop: &Stop) {
 
 /// An engine whose Receives do not suffice for what is asked of it.
 fn config(args: &Args) -> Result<Config, BenchError> {
-    let wrong = |error| BenchError::Usage(format!("configuration: {error}"));
-    let mut raw: Raw = Config::profile("latency").map_err(wrong)?.raw().clone();
+    let mut raw: Raw = Config::profile("latency")?.raw().clone();
     let (connections, credits) = (args.clients * args.connections, i64::from(args.credits));
     let calls = args.connections * args.credits;
     raw.connections.max = connections.into();
@@ -312,7 +311,7 @@ fn config(args: &Args) -> Result<Config, BenchError> {
     raw.send.slots = i64::from(2 * args.granted().max(calls)) + i64::from(CONTROL);
     raw.app.bulk.count = 1;
     args.device.name_in(&mut raw);
-    Config::try_from(raw).map_err(wrong)
+    Ok(Config::try_from(raw)?)
 }
 
 /// Who runs against each other; the first is what the others are compared with.

@@ -1,7 +1,5 @@
 //! The page around what is shown, and text that stays text.
 
-use super::plot::COLOURS;
-
 /// A page with this title and these contents, which are HTML already.
 pub fn page(title: &str, body: &str) -> String {
     let title = escape(title);
@@ -57,6 +55,17 @@ fn narrow(dashes: &str) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
+/// The colours of series, after Okabe and Ito: told apart by whoever does not see all colours. The
+/// style sheet has the same.
+pub const COLOURS: [(u8, u8, u8); 7] = [
+    (0x00, 0x72, 0xB2),
+    (0xD5, 0x5E, 0x00),
+    (0x00, 0x9E, 0x73),
+    (0xCC, 0x79, 0xA7),
+    (0x8A, 0x6D, 0x00),
+    (0x56, 0xB4, 0xE9),
+    (0x66, 0x66, 0x66),
+];
 /// Dashes of each series, in units of a drawing.
 const DASHES: [&str; 7] =
     ["none", "100 40", "30 30", "120 40 20 40", "60 30", "160 30 30 30 30 30", "20 50"];

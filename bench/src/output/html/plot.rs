@@ -6,7 +6,7 @@
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-use super::page::escape;
+use super::page::{COLOURS, escape};
 use super::scale::{Scale, Tick};
 
 /// A plot of one or more series.
@@ -241,17 +241,6 @@ impl ValueFormatter<f64> for Places<'_> {
 /// Units of the drawing in one of the page: coordinates are whole numbers.
 const FINE: i32 = 10;
 
-/// The colours of series, after Okabe and Ito: told apart by whoever does not see all colours. The
-/// style sheet has the same.
-pub const COLOURS: [(u8, u8, u8); 7] = [
-    (0x00, 0x72, 0xB2),
-    (0xD5, 0x5E, 0x00),
-    (0x00, 0x9E, 0x73),
-    (0xCC, 0x79, 0xA7),
-    (0x8A, 0x6D, 0x00),
-    (0x56, 0xB4, 0xE9),
-    (0x66, 0x66, 0x66),
-];
 const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
 const AXIS: (u8, u8, u8) = (0x77, 0x77, 0x77);
 const GRID: (u8, u8, u8) = (0xDD, 0xDD, 0xDD);
