@@ -14,7 +14,7 @@ use crate::output::figure::{At, Better, Figure, Unit};
 use crate::output::report::{Axis, Line, Report};
 use crate::output::scene::{Lost, Scene};
 use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table, thousands};
+use crate::output::table::{Column, Row, Table};
 use crate::stats::meter::Round;
 use crate::stats::rounds::median;
 
@@ -186,17 +186,8 @@ fn report(
     let settings = settings_of(&plan.base, "cores", own);
     let first = &points[0];
     let figures: Vec<Figure> = points.iter().flat_map(|point| point.figures(first)).collect();
-    let rows = points.iter().map(|point| {
-        let low = point.rates().into_iter().fold(f64::INFINITY, f64::min);
-        let high = point.rates().into_iter().fold(0.0, f64::max);
-        Row {
-            labels: vec![point.shards().to_string(), thousands(low), thousands(high)],
-            of: "rpc".to_owned(),
-            at: Some(At::new("shards", point.shards(), Unit::Count)),
-        }
-    });
-    let rows: Vec<Row> = rows.collect();
-    let table = Table::of(&["shards", "lowest/s", "highest/s"], &rows, &COLUMNS, &figures);
+    let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
+    let table = Table::of(&["shards"], &rows, &COLUMNS, &figures);
     let mut report = Report::new("cores", plan.sentence(), settings, scene, figures);
     let rate = Axis::new("rate", Unit::PerSecond);
     report.curve(
@@ -214,8 +205,10 @@ fn report(
     report
 }
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 7] = [
     Column::thousands("rate/s", "rate"),
+    Column::lowest("lowest", "rate"),
+    Column::highest("highest", "rate"),
     Column::thousands("per core of it", "rate.per_core"),
     Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
     Column::digits("efficiency", "efficiency", 3).of("rpc/first").or("1.000"),

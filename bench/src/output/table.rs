@@ -30,6 +30,9 @@ enum Show {
     Fixed(f64, usize),
     /// In thousands or millions.
     Thousands,
+    /// Its lowest round, in thousands or millions.
+    Lowest,
+    Highest,
     Samples,
 }
 
@@ -106,6 +109,15 @@ impl Column {
         Column::new(head, figure, Show::Thousands)
     }
 
+    /// The lowest round of a figure, in thousands or millions.
+    pub const fn lowest(head: &'static str, figure: &'static str) -> Column {
+        Column::new(head, figure, Show::Lowest)
+    }
+
+    pub const fn highest(head: &'static str, figure: &'static str) -> Column {
+        Column::new(head, figure, Show::Highest)
+    }
+
     pub const fn samples(head: &'static str, figure: &'static str) -> Column {
         Column::new(head, figure, Show::Samples)
     }
@@ -125,9 +137,15 @@ impl Column {
         let Some(figure) = find(figures, of, row.at.as_ref(), self.figure) else {
             return self.missing.to_owned();
         };
+        let end = |pick: fn(f64, f64) -> f64| {
+            let end = figure.rounds.iter().copied().reduce(pick);
+            end.map_or_else(|| self.missing.to_owned(), thousands)
+        };
         match self.show {
             Show::Fixed(scale, digits) => format!("{:.digits$}", figure.value / scale),
             Show::Thousands => thousands(figure.value),
+            Show::Lowest => end(f64::min),
+            Show::Highest => end(f64::max),
             Show::Samples => figure.samples.to_string(),
         }
     }
@@ -176,23 +194,27 @@ mod tests {
     #[test]
     fn a_cell_is_the_figure_of_its_row_and_column() {
         let at = |count: u32| At::new("connections", count.into(), Unit::Count);
-        let rate =
-            |count, value| Figure::new("rpc", "rate", value, Unit::PerSecond, 7).at(at(count));
+        let rate = |count, value| {
+            let rate = Figure::new("rpc", "rate", value, Unit::PerSecond, 7).at(at(count));
+            rate.rounds(vec![value + 5e5, value - 5e5])
+        };
         let ratio = Figure::new("rpc/first", "ratio.rate", 0.5, Unit::Ratio, 3).at(at(64));
         let figures = [rate(1, 4e6), rate(64, 2e6), ratio];
         let columns = [
             Column::thousands("rate/s", "rate"),
             Column::digits("to first", "ratio.rate", 3).of("rpc/first").or("1.000"),
+            Column::lowest("lowest", "rate"),
+            Column::highest("highest", "rate"),
             Column::scaled("in k", "rate", 1e3, 1),
             Column::samples("samples", "rate"),
             Column::digits("memory, B", "memory", 0),
         ];
         let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
         let text = Table::of(&["connections"], &rows, &columns, &figures).to_string();
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["1", "4.000", "M", "1.000", "4000.0", "7", "-"], "{text}");
-        assert_eq!(lines[2], ["64", "2.000", "M", "0.500", "2000.0", "7", "-"], "{text}");
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        assert_eq!(lines[1], "1 4.000 M 1.000 3.500 M 4.500 M 4000.0 7 -", "{text}");
+        assert_eq!(lines[2], "64 2.000 M 0.500 1.500 M 2.500 M 2000.0 7 -", "{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
         assert!(text.starts_with("connections "), "{text}");
     }

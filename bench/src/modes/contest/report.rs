@@ -9,7 +9,7 @@ use crate::device::jitter::Jitter;
 use crate::output::figure::{Better, Figure, Unit};
 use crate::output::report::Report;
 use crate::output::scene::{Lost, Scene};
-use crate::output::table::{Column, Row, Table, thousands};
+use crate::output::table::{Column, Row, Table};
 use crate::stats::latency::{Latency, Summary};
 use crate::stats::meter::Round;
 use crate::stats::rounds::{Ratio, Series, Spent};
@@ -154,7 +154,8 @@ pub(super) fn report(
             report.block(round_trips(title, name, &rows, &report.figures));
         }
     }
-    report.block(rates(&contenders));
+    let rows: Vec<Row> = contenders.iter().map(|one| Row::of(one.name)).collect();
+    report.block(Table::of(&["per second"], &rows, &RATES, &report.figures));
     if !ratios.is_empty() {
         report.block(ratio_table(&ratios, plan.rounds));
     }
@@ -202,19 +203,6 @@ fn round_trips(title: &str, name: &str, rows: &[(&str, Summary)], figures: &[Fig
     Table::of(&[&format!("{title}, {unit}")], &rows, &columns, figures)
 }
 
-fn rates(contenders: &[ContenderReport]) -> Table {
-    let heads = ["per second", "median", "lowest", "highest", "data, GB/s", "samples"];
-    let mut table = Table::new(&[0], heads);
-    for one in contenders {
-        let rates = || one.rounds.iter().map(|round| round.rate);
-        let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
-        let [median, low, high] = [one.rate, low, high].map(thousands);
-        let data = format!("{:.3}", one.data_gb_per_s);
-        table.row([one.name.to_owned(), median, low, high, data, one.completed().to_string()]);
-    }
-    table
-}
-
 fn ratio_table(ratios: &[Ratio], rounds: u32) -> Table {
     let of = format!("of {rounds} rounds");
     let mut table =
@@ -240,6 +228,13 @@ fn spent_table(spent: &[Spent]) -> Table {
     table
 }
 
+const RATES: [Column; 5] = [
+    Column::thousands("median", "rate"),
+    Column::lowest("lowest", "rate"),
+    Column::highest("highest", "rate"),
+    Column::digits("data, GB/s", "data", 3).or("0.000"),
+    Column::samples("samples", "rate"),
+];
 /// The parts of a distribution that are shown: figures of the whole and of the half, and digits.
 const PARTS: [(&str, &str, &str, usize); 8] = [
     ("round_trip.p50", "half_round_trip.p50", "p50", 0),
