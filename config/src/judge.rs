@@ -8,7 +8,7 @@ use crate::bounded::Bounded;
 use crate::error::ConfigError;
 use crate::raw::Text;
 use crate::section::{
-    Cores, Exposure, IdlePolicy, Lock, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
+    Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use crate::units::{
     CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
@@ -172,8 +172,8 @@ pub(crate) fn rnr_timer(key: &'static str, given: &Text) -> Result<RnrTimer, Con
 }
 
 /// A provider by its name.
-pub(crate) fn provider(key: &'static str, given: &Text) -> Result<Provider, ConfigError> {
-    word(key, given, &[("fabric", Provider::Fabric), ("verbs", Provider::Verbs)])
+pub(crate) fn provider(key: &'static str, given: &Text) -> Result<ProviderKind, ConfigError> {
+    word(key, given, &[("fabric", ProviderKind::Fabric), ("verbs", ProviderKind::Verbs)])
 }
 
 /// An idle policy by its name.

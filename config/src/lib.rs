@@ -44,7 +44,7 @@ pub use error::ConfigError;
 pub use profile::PROFILES;
 pub use raw::Raw;
 pub use section::{
-    Cores, Exposure, IdlePolicy, Lock, Pages, Provider, ReplyChunkUse, RnrTimer, VersionChoice,
+    Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
 };
 pub use sums::Limits;
 pub use tree::keys;

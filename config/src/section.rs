@@ -10,7 +10,7 @@ use crate::bounded::Bounded;
 #[non_exhaustive]
 pub struct Engine {
     /// The device.
-    pub provider: Provider,
+    pub provider: ProviderKind,
     /// Where the shards run.
     pub cores: Cores,
     /// How many shards, one thread each.
@@ -23,7 +23,7 @@ pub struct Engine {
 
 /// Who carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
+pub enum ProviderKind {
     /// The software fabric inside this process.
     Fabric,
     /// An RDMA device by libibverbs and librdmacm.

@@ -1,7 +1,7 @@
 //! What a configuration accepts and refuses, key by key and sum by sum.
 
 use rpcrdma_config::{
-    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Lock, Pages, Provider, Raw,
+    Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Lock, Pages, ProviderKind, Raw,
     ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use std::time::Duration;
@@ -254,7 +254,7 @@ fn words_are_read_and_others_refused_with_those_there_are() {
         "[engine]\nprovider = \"verbs\"\nidle = { policy = \"backoff\" }\n[memory]\npages = \"1G\"",
     )
     .expect("all words are known");
-    assert_eq!(config.engine().provider, Provider::Verbs);
+    assert_eq!(config.engine().provider, ProviderKind::Verbs);
     assert_eq!(config.engine().idle.policy, IdlePolicy::Backoff);
     assert_eq!((config.memory().pages, config.memory().smaller_pages), (Pages::OneGiB, false));
     let config = Config::parse("[memory]\npages = \"try-2M\"\nlock = true").expect("words");

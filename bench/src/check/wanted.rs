@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rpcrdma_config::section::Provider;
+use rpcrdma_config::section::ProviderKind;
 use rpcrdma_config::{Config, ConfigError, Cores, IdlePolicy};
 use rpcrdma_mempool::pin::CoreList;
 
@@ -48,7 +48,7 @@ impl Wanted {
             Source::File(path) => Config::load(path)?,
         };
         Ok(Wanted {
-            verbs: config.engine().provider == Provider::Verbs,
+            verbs: config.engine().provider == ProviderKind::Verbs,
             device: config.verbs().device.clone(),
             address: config.verbs().address,
             cores: None,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_config::{ConfigError, Provider as Carrier, Raw};
+use rpcrdma_config::{ConfigError, ProviderKind, Raw};
 use rpcrdma_engine::Config;
 
 /// Calls a server that answers with what it was told.
@@ -85,7 +85,7 @@ impl Args {
     /// # Errors
     /// If that cannot be done with this provider.
     pub fn ends(&self, config: &Config) -> Result<Ends, &'static str> {
-        let is_fabric = config.engine().provider == Carrier::Fabric;
+        let is_fabric = config.engine().provider == ProviderKind::Fabric;
         match (self.listen, self.connect) {
             (None, None) if is_fabric || config.verbs().address.is_some() => {
                 Ok(Ends::Both(config.verbs().address))
@@ -119,13 +119,13 @@ mod tests {
     fn nothing_said_is_both_ends_over_the_fabric() {
         assert_eq!(ends("echo"), Ok(Ends::Both(None)));
         let config = parsed("echo").config().expect("the profile");
-        assert_eq!(config.engine().provider, Carrier::Fabric);
+        assert_eq!(config.engine().provider, ProviderKind::Fabric);
     }
 
     #[test]
     fn a_device_is_chosen_on_the_command_line() {
         let config = parsed("echo -p verbs -d rxe0 -a 10.0.0.1").config().expect("right");
-        assert_eq!(config.engine().provider, Carrier::Verbs);
+        assert_eq!(config.engine().provider, ProviderKind::Verbs);
         assert_eq!(config.verbs().device.as_deref(), Some("rxe0"));
         assert_eq!(config.verbs().address, Some("10.0.0.1".parse().expect("an address")));
     }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use rpcrdma_config::Provider as Carrier;
+use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
     Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply,
@@ -56,8 +56,8 @@ fn begin(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     let ends = args.ends(&config)?;
     match config.engine().provider {
-        Carrier::Fabric => run(Fabric::from_config(&config)?, config, ends, args.calls),
-        Carrier::Verbs => run(Verbs::from_config(&config)?, config, ends, args.calls),
+        ProviderKind::Fabric => run(Fabric::from_config(&config)?, config, ends, args.calls),
+        ProviderKind::Verbs => run(Verbs::from_config(&config)?, config, ends, args.calls),
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use rpcrdma_config::{Config, Provider as Carrier};
+use rpcrdma_config::{Config, ProviderKind};
 use rpcrdma_mempool::Registrar;
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
@@ -281,7 +281,7 @@ impl Provider for Verbs {
     }
 
     fn check(&self, config: &Config) -> Result<(), SetupError> {
-        if config.engine().provider != Carrier::Verbs {
+        if config.engine().provider != ProviderKind::Verbs {
             let reason = "the engine was given an RDMA device; the program opens what is named";
             return Err(SetupError::unmet(config, "engine.provider", reason));
         }
