@@ -62,7 +62,7 @@ pub use server::reply::{Answer, Reply};
 pub use server::ticket::{Finished, Ticket};
 pub use shard::handle::{ShardHandle, ShardState};
 pub use shard::message::Bulk;
-pub use shard::peers::PeerId;
+pub use shard::peers::ConnectionId;
 pub use shard::properties::PropertiesRefused;
 pub use shard::run::Shard;
 pub use shard::turn::Turn;

@@ -2,9 +2,9 @@
 //!
 //! ```no_run
 //! use rpcrdma_engine::onc::{CallHeader, ReplyHeader, HeaderRoom};
-//! # use rpcrdma_engine::{Answer, Call, Client, PeerId, Provider, Reply};
+//! # use rpcrdma_engine::{Answer, Call, Client, ConnectionId, Provider, Reply};
 //!
-//! # fn call<P: Provider>(client: &mut Client<P>, peer: PeerId) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn call<P: Provider>(client: &mut Client<P>, peer: ConnectionId) -> Result<(), Box<dyn std::error::Error>> {
 //! let mut call = client.call(peer, 1)?;
 //! call.payload().put_fixed(&CallHeader::plain(100_003, 3, 0));
 //! # Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::{
-    Answer, Call, CallError, Client, Config, Engine, Fabric, Handler, PeerId, Reply, Shard,
+    Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply, Shard,
 };
 
 /// Answers with as many bytes as the call says, or more than there are slots for.
@@ -31,7 +31,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(change: impl FnOnce(&mut Raw)) -> (Pair, PeerId) {
+    fn new(change: impl FnOnce(&mut Raw)) -> (Pair, ConnectionId) {
         let mut raw = Raw::default();
         change(&mut raw);
         let config = Config::try_from(raw).expect("the change is allowed");
@@ -61,7 +61,7 @@ impl Pair {
         });
     }
 
-    fn call(&mut self, peer: PeerId, len: u32, reply_max: u32) -> Result<u32, CallError> {
+    fn call(&mut self, peer: ConnectionId, len: u32, reply_max: u32) -> Result<u32, CallError> {
         let mut call = self.client.call(peer, 1).expect("nothing else is under way");
         call.payload().put_u32(len);
         call.reply_payload_max(reply_max);

@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, CallRefused, Client, Clock, Engine, PeerId, Provider, SetupError};
+use rpcrdma_engine::{
+    CallError, CallRefused, Client, Clock, ConnectionId, Engine, Provider, SetupError,
+};
 
 use crate::done::is_passing;
 use crate::script::{Order, Random, Script, unreduced_reply, write_parts};
@@ -67,7 +69,7 @@ struct Line {
 enum State {
     Resting(Instant),
     Connecting(ConnectId),
-    Up(PeerId),
+    Up(ConnectionId),
     Over,
 }
 
@@ -171,7 +173,7 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    fn make_calls(&mut self, index: usize, peer: PeerId) {
+    fn make_calls(&mut self, index: usize, peer: ConnectionId) {
         while self.lines[index].open < OPEN_MAX
             && self.lines[index].account.answered + self.lines[index].open < self.task.calls
         {
@@ -194,7 +196,12 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    fn call(&mut self, peer: PeerId, cookie: u64, script: &Script) -> Result<(), CallRefused> {
+    fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        script: &Script,
+    ) -> Result<(), CallRefused> {
         if !self.source.is_ready() {
             return Err(CallRefused::Busy);
         }

@@ -1,6 +1,6 @@
 //! Calls that are over: the reply put together and compared with its script, and the sinks.
 
-use rpcrdma_engine::{CallError, CallRefused, Completion, Incoming, PeerId};
+use rpcrdma_engine::{CallError, CallRefused, Completion, ConnectionId, Incoming};
 
 use crate::script::{POISON, Part, Script, unreduced_reply};
 
@@ -10,7 +10,7 @@ pub struct Done {
     /// Which client made it.
     pub client: usize,
     /// Who was called.
-    pub peer: PeerId,
+    pub peer: ConnectionId,
     /// As [`World::call`](crate::world::World::call) returned it.
     pub cookie: u64,
     /// What was called.

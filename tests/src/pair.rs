@@ -7,8 +7,8 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, CallError, Client, Completion, Config, Engine, Fabric, Handler,
-    Incoming, Loan, PeerId, Provider, Reply, Shard, Turn,
+    Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId, Engine, Fabric,
+    Handler, Incoming, Loan, Provider, Reply, Shard, Turn,
 };
 
 use crate::opener::{Open, Time};
@@ -43,7 +43,7 @@ pub struct Pair<P: Provider = Fabric> {
     client: Client<P>,
     server: Shard<P, Server>,
     control: Control<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     now: u64,
     time: Time,
     /// Where the server listens.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use arrayvec::ArrayVec;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, BackwardSupport, Bulk, Call, CloseReason, ConnectRequest, Finished, Handler,
-    Loan, Payload, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    Admission, Answer, BackwardSupport, Bulk, Call, CloseReason, ConnectRequest, ConnectionId,
+    Finished, Handler, Loan, Payload, PeerLimits, Reply, TakeError, Ticket, Turn,
 };
 use rpcrdma_mempool::{RegisteredBytes, RegisteredSlice};
 
@@ -23,9 +23,9 @@ pub struct Service {
     /// Which calls it takes of servers, if it is not the usual ones.
     pub backward: Option<BackwardSupport>,
     /// Connections that came up, oldest first.
-    pub connected: Vec<PeerId>,
+    pub connected: Vec<ConnectionId>,
     /// Connections that ended, and why.
-    pub closed: Vec<(PeerId, CloseReason)>,
+    pub closed: Vec<(ConnectionId, CloseReason)>,
     /// Whether new connections are refused, once they are up.
     pub refuses: bool,
     /// How many connections one host may have, if not any number.
@@ -265,13 +265,18 @@ impl Handler for Service {
         if is_full { Admission::Refuse } else { Admission::Accept }
     }
 
-    fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, limits: &PeerLimits) -> Admission {
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        _: Option<ConnectId>,
+        limits: &PeerLimits,
+    ) -> Admission {
         self.connected.push(peer);
         self.limits = Some(*limits);
         if self.refuses { Admission::Refuse } else { Admission::Accept }
     }
 
-    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         assert!(self.connected.contains(&peer), "who was never there cannot go");
         assert!(!self.closed.iter().any(|(closed, _)| *closed == peer), "a peer goes once");
         self.closed.push((peer, why));

@@ -15,7 +15,7 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Completion, Engine, Loan, PeerId, Provider, SetupError,
+    CallBuilder, CallRefused, Client, Completion, ConnectionId, Engine, Loan, Provider, SetupError,
     Shard, Sink, Want,
 };
 
@@ -137,7 +137,7 @@ impl<P: Provider> World<P> {
     }
 
     /// One server, one client, connected.
-    pub fn pair(open: Open<'_, P>, plan: &Plan) -> (World<P>, PeerId) {
+    pub fn pair(open: Open<'_, P>, plan: &Plan) -> (World<P>, ConnectionId) {
         let mut world = World::new(open, plan);
         let peer = world.connect(0);
         (world, peer)
@@ -238,7 +238,7 @@ impl<P: Provider> World<P> {
     ///
     /// # Panics
     /// If that fails.
-    pub fn connect(&mut self, client: usize) -> PeerId {
+    pub fn connect(&mut self, client: usize) -> ConnectionId {
         self.try_connect(client).expect("a connection")
     }
 
@@ -246,7 +246,7 @@ impl<P: Provider> World<P> {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn try_connect(&mut self, client: usize) -> Result<PeerId, ConnectError> {
+    pub fn try_connect(&mut self, client: usize) -> Result<ConnectionId, ConnectError> {
         let id = match self.clients[client].begin_connect(self.at) {
             Ok(id) => id,
             Err(SetupError::Connect { reason, .. }) => return Err(reason),
@@ -259,7 +259,7 @@ impl<P: Provider> World<P> {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub fn outcome(&mut self, client: usize, id: ConnectId) -> Result<PeerId, ConnectError> {
+    pub fn outcome(&mut self, client: usize, id: ConnectId) -> Result<ConnectionId, ConnectError> {
         self.outcome_with(client, id, || {})
     }
 
@@ -272,7 +272,7 @@ impl<P: Provider> World<P> {
         client: usize,
         id: ConnectId,
         mut other: impl FnMut(),
-    ) -> Result<PeerId, ConnectError> {
+    ) -> Result<ConnectionId, ConnectError> {
         let mut outcome = None;
         self.until("the attempt to connect is over", |world| {
             other();
@@ -289,7 +289,7 @@ impl<P: Provider> World<P> {
     pub fn call(
         &mut self,
         client: usize,
-        peer: PeerId,
+        peer: ConnectionId,
         script: &Script,
     ) -> Result<u64, CallRefused> {
         self.call_with(client, peer, script, |_| Ok(())).map(|(cookie, ())| cookie)
@@ -302,7 +302,7 @@ impl<P: Provider> World<P> {
     pub fn call_with<T>(
         &mut self,
         client: usize,
-        peer: PeerId,
+        peer: ConnectionId,
         script: &Script,
         with: impl FnOnce(&mut CallBuilder<'_>) -> Result<T, CallRefused>,
     ) -> Result<(u64, T), CallRefused> {
@@ -376,7 +376,12 @@ impl<P: Provider> World<P> {
     ///
     /// # Panics
     /// If it never is.
-    pub fn call_when_possible(&mut self, client: usize, peer: PeerId, script: &Script) -> u64 {
+    pub fn call_when_possible(
+        &mut self,
+        client: usize,
+        peer: ConnectionId,
+        script: &Script,
+    ) -> u64 {
         let mut made = None;
         self.until("a call can be made", |world| {
             made = match world.call(client, peer, script) {
@@ -415,7 +420,7 @@ impl<P: Provider> World<P> {
     ///
     /// # Panics
     /// If the call fails, or the reply is not as it should be.
-    pub fn round(&mut self, client: usize, peer: PeerId, script: &Script) -> (u32, usize) {
+    pub fn round(&mut self, client: usize, peer: ConnectionId, script: &Script) -> (u32, usize) {
         let cookie = self.call_when_possible(client, peer, script);
         let done = self.finish();
         let [done] = done.as_slice() else { panic!("one call, {} completions", done.len()) };

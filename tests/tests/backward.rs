@@ -7,15 +7,15 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion, Engine, Fabric,
-    Handler, PeerId, PeerLimits, Reply, Shard, Ticket, Turn,
+    Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion, ConnectionId, Engine,
+    Fabric, Handler, PeerLimits, Reply, Shard, Ticket, Turn,
 };
 use rpcrdma_tests::world::{checked, is_passing, small};
 
 /// Calls its peer as often and as long as it is told, and answers what it is asked.
 #[derive(Default)]
 struct Node {
-    peer: Option<PeerId>,
+    peer: Option<ConnectionId>,
     /// Calls to make, each with so many bytes.
     to_make: u32,
     len: u32,
@@ -76,12 +76,17 @@ impl Handler for Node {
         }
     }
 
-    fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        _: Option<ConnectId>,
+        _: &PeerLimits,
+    ) -> Admission {
         self.peer = Some(peer);
         Admission::Accept
     }
 
-    fn on_close(&mut self, _: PeerId, why: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, why: CloseReason) {
         self.peer = None;
         self.closed.push(why);
     }
@@ -89,7 +94,7 @@ impl Handler for Node {
 
 fn make(
     turn: &mut Turn<'_>,
-    peer: PeerId,
+    peer: ConnectionId,
     cookie: u64,
     number: u32,
     len: u32,
@@ -281,7 +286,7 @@ mod support {
     /// A server that calls its client as scripts say.
     #[derive(Default)]
     struct Caller {
-        peer: Option<PeerId>,
+        peer: Option<ConnectionId>,
         limits: Option<PeerLimits>,
         source: Source,
         open: BTreeMap<u64, Script>,
@@ -298,7 +303,12 @@ mod support {
             self.source.prepare(turn);
         }
 
-        fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, of: &PeerLimits) -> Admission {
+        fn on_connect(
+            &mut self,
+            peer: ConnectionId,
+            _: Option<ConnectId>,
+            of: &PeerLimits,
+        ) -> Admission {
             (self.peer, self.limits) = (Some(peer), Some(*of));
             Admission::Accept
         }

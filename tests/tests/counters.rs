@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
-use rpcrdma_engine::{CallRefused, Fabric, PeerId};
+use rpcrdma_engine::{CallRefused, ConnectionId, Fabric};
 use rpcrdma_tests::script::{Order, Part, Place, Script};
 use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
@@ -18,7 +18,7 @@ struct Scene {
     world: World<Device>,
     watch: Arc<Watch>,
     /// Which client each connection is of.
-    peers: Vec<(usize, PeerId)>,
+    peers: Vec<(usize, ConnectionId)>,
 }
 
 impl Scene {

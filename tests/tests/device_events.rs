@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
-use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World};
 
@@ -17,7 +17,7 @@ fn qp_nums() -> impl Iterator<Item = u32> {
 }
 
 /// A server and a client with two connections and a call open on each; the server's device first.
-fn scene() -> (World<Device>, [PeerId; 2], [Arc<FaultLog>; 2]) {
+fn scene() -> (World<Device>, [ConnectionId; 2], [Arc<FaultLog>; 2]) {
     let fabric = Fabric::new();
     let logs = Mutex::new(Vec::new());
     let open = || {

@@ -1,7 +1,7 @@
 //! What the extension says of items, as it goes over the wire: a raw caller that names memory and
 //! segments in one request, a raw server that answers each direction in every lawful way.
 
-use rpcrdma_engine::{CallError, Fabric, PeerId};
+use rpcrdma_engine::{CallError, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, optional, properties, properties_with};
 use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};
@@ -156,7 +156,7 @@ fn a_server_does_what_each_direction_says() {
 struct Serving {
     world: World<Fabric>,
     raw: RawPeer<Fabric>,
-    peer: PeerId,
+    peer: ConnectionId,
 }
 
 impl Serving {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
-use rpcrdma_engine::{CallError, Fabric, PeerId};
+use rpcrdma_engine::{CallError, ConnectionId, Fabric};
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::suite::explicit;
@@ -111,7 +111,7 @@ fn run(killer: Killer, steps: usize) -> bool {
     is_over
 }
 
-fn kill(world: &mut World<Watching>, killer: Killer, at: usize, doomed: PeerId) {
+fn kill(world: &mut World<Watching>, killer: Killer, at: usize, doomed: ConnectionId) {
     match killer {
         Killer::Client => assert!(world.clients[0].handle().close(doomed)),
         Killer::Server => {
@@ -123,7 +123,7 @@ fn kill(world: &mut World<Watching>, killer: Killer, at: usize, doomed: PeerId) 
     }
 }
 
-fn bystanders_go_on(world: &mut World<Watching>, killer: Killer, other: &[PeerId]) {
+fn bystanders_go_on(world: &mut World<Watching>, killer: Killer, other: &[ConnectionId]) {
     let client = if killer == Killer::ClientVanishes { 0 } else { 1 };
     let parts = [Part::Bulk(70_000)];
     let mut alive = 0;
@@ -148,7 +148,7 @@ fn finish_elsewhere(world: &mut World<Watching>) {
     }
 }
 
-fn take_done(world: &mut World<Watching>, doomed: PeerId) -> usize {
+fn take_done(world: &mut World<Watching>, doomed: ConnectionId) -> usize {
     let done: Vec<_> = world.done.drain(..).collect();
     for done in &done {
         assert_eq!(done.peer, doomed);
@@ -446,7 +446,7 @@ fn meet(
     world: &mut World<Watching>,
     raw: &mut RawPeer<Watching>,
     id: rpcrdma_engine::provider::ConnectId,
-) -> PeerId {
+) -> ConnectionId {
     for _ in 0..1_000 {
         world.step();
         raw.turn().expect("it listens");

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, Fabric, PeerId, Provider, Sink, Want};
+use rpcrdma_engine::{
+    CallError, CallRefused, CloseReason, ConnectionId, Fabric, Provider, Sink, Want,
+};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
 use rpcrdma_tests::watched::{Watch, Watched, Weaken};
@@ -17,7 +19,7 @@ const LEN: u32 = 50_001;
 
 struct Scene<P: Provider = Fabric> {
     world: World<Watched<P>>,
-    peer: PeerId,
+    peer: ConnectionId,
     watch: Arc<Watch>,
 }
 

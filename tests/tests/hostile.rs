@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CloseReason, ConnectionId, Fabric};
 use rpcrdma_proto::Fatal;
 use rpcrdma_tests::raw_peer::{
     RawPeer, continuation, initial, message, optional, properties, transmission,
@@ -19,7 +19,7 @@ use rpcrdma_xdr::{
 /// A server, a client that behaves, and a raw peer; each with a connection to the server.
 struct Scene {
     world: World<Fabric>,
-    good: PeerId,
+    good: ConnectionId,
     raw: RawPeer<Fabric>,
     fabric: Fabric,
     seed: u32,
@@ -95,7 +95,7 @@ impl Scene {
     }
 
     /// The connection to the raw peer, as the server has it.
-    fn raw_at_server(&mut self) -> Option<PeerId> {
+    fn raw_at_server(&mut self) -> Option<ConnectionId> {
         let service = self.world.servers[0].handler();
         let last = *service.connected.last()?;
         (!service.closed.iter().any(|(closed, _)| *closed == last)).then_some(last)

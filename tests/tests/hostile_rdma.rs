@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rpcrdma_engine::provider::{ConnectError, WcStatus};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, optional, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Place, Script, part_bytes, reply_seed};
@@ -21,7 +21,7 @@ use rpcrdma_xdr::{
 /// A server, a client that behaves, and a raw client; each with a connection to the server.
 struct Scene {
     world: World<Fabric>,
-    good: PeerId,
+    good: ConnectionId,
     raw: RawPeer<Fabric>,
     fabric: Fabric,
     seed: u32,
@@ -570,7 +570,7 @@ fn a_caller_that_vanishes_while_its_data_are_read_leaves_nothing_behind() {
 struct Stage {
     world: World<Fabric>,
     raw: RawPeer<Fabric>,
-    peer: PeerId,
+    peer: ConnectionId,
     fabric: Fabric,
 }
 
@@ -598,7 +598,7 @@ impl Stage {
         fabric: &Fabric,
         world: &mut World<Fabric>,
         properties: fn(u32, u32) -> Vec<u8>,
-    ) -> (RawPeer<Fabric>, PeerId) {
+    ) -> (RawPeer<Fabric>, ConnectionId) {
         let mut raw = RawPeer::new(fabric);
         let at = raw.listen();
         let id = world.clients[0].begin_connect(at).expect("there is room");

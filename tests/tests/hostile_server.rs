@@ -1,7 +1,7 @@
 //! A server that breaks the rules: every call of the client is completed once, whatever it says.
 
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, Fabric, PeerId, Want};
+use rpcrdma_engine::{CallError, ConnectionId, Fabric, Want};
 use rpcrdma_proto::Violation;
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties, transmission};
 use rpcrdma_tests::script::Random;
@@ -17,7 +17,7 @@ struct Scene {
     world: World<Fabric>,
     raw: RawPeer<Fabric>,
     fabric: Fabric,
-    peer: PeerId,
+    peer: ConnectionId,
 }
 
 impl Scene {
@@ -107,7 +107,7 @@ impl Scene {
     }
 }
 
-fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, PeerId) {
+fn meet(fabric: &Fabric, world: &mut World<Fabric>) -> (RawPeer<Fabric>, ConnectionId) {
     let mut raw = RawPeer::new(fabric);
     let at = raw.listen();
     let id: ConnectId = world.clients[0].begin_connect(at).expect("there is room");

@@ -3,7 +3,7 @@
 //! Registered memory does not come from the allocator and is not counted; nor is what a shard has
 //! for its calls and messages, which is the same for one connection and for hundreds.
 
-use rpcrdma_engine::{Answer, Call, Client, Engine, Fabric, Handler, PeerId, Reply, Shard};
+use rpcrdma_engine::{Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard};
 use rpcrdma_tests::alloc::{Counting, held};
 use rpcrdma_tests::world::{checked, small};
 
@@ -22,7 +22,7 @@ impl Handler for Silent {
 struct Pair {
     client: Client<Fabric>,
     server: Shard<Fabric, Silent>,
-    peers: Vec<PeerId>,
+    peers: Vec<ConnectionId>,
     _engine: Engine<Fabric>,
 }
 

@@ -11,8 +11,8 @@ use rpcrdma_engine::fabric::{FabricOptions, FabricUse};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
-    Admission, Answer, Bulk, Call, CallError, Client, CloseReason, Engine, Fabric, Handler, Loan,
-    PeerId, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,
+    Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine, Fabric,
+    Handler, Loan, PeerLimits, Provider, Reply, SetupError, Shard, Sink, Turn, Want,
 };
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
@@ -87,12 +87,12 @@ impl Handler for Program {
         }
     }
 
-    fn on_connect(&mut self, _: PeerId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
+    fn on_connect(&mut self, _: ConnectionId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
         self.trips_over(Bug::OnConnect);
         Admission::Accept
     }
 
-    fn on_close(&mut self, _: PeerId, _: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, _: CloseReason) {
         self.trips_over(Bug::OnClose);
     }
 }
@@ -126,7 +126,7 @@ impl<P: Provider> Life<P> {
         self.client.poll(self.now, |_| ());
     }
 
-    fn connect(&mut self) -> Result<PeerId, SetupError> {
+    fn connect(&mut self) -> Result<ConnectionId, SetupError> {
         let to = self.control.listen("[::1]:0".parse().expect("an address"))?;
         let attempt = self.client.begin_connect(to)?;
         for _ in 0..TURNS {
@@ -139,7 +139,7 @@ impl<P: Provider> Life<P> {
     }
 
     /// A call with data in both directions.
-    fn call(&mut self, peer: PeerId, bug: Bug) -> Result<(), CallError> {
+    fn call(&mut self, peer: ConnectionId, bug: Bug) -> Result<(), CallError> {
         let mut buffers = [(); 2].map(|()| self.client.turn(self.now).buffer());
         let mut data = buffers[0].take().expect("a buffer");
         data.truncate(BULK);

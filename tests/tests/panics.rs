@@ -14,8 +14,8 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_engine::{
     Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Completion,
-    ConnectRequest, Engine, EngineThread, Fabric, Handler, Panicked, PeerId, PeerLimits, Provider,
-    Reply, SetupError, Shard, ShardState, Turn,
+    ConnectRequest, ConnectionId, Engine, EngineThread, Fabric, Handler, Panicked, PeerLimits,
+    Provider, Reply, SetupError, Shard, ShardState, Turn,
 };
 use rpcrdma_tests::world::{checked, small};
 
@@ -36,8 +36,8 @@ struct Fragile {
     spot: Spot,
     is_armed: bool,
     /// Whom to call in the next turn.
-    calls: Option<PeerId>,
-    peers: Vec<PeerId>,
+    calls: Option<ConnectionId>,
+    peers: Vec<ConnectionId>,
 }
 
 impl Fragile {
@@ -72,7 +72,12 @@ impl Handler for Fragile {
         Admission::Accept
     }
 
-    fn on_connect(&mut self, peer: PeerId, _: Option<ConnectId>, _: &PeerLimits) -> Admission {
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        _: Option<ConnectId>,
+        _: &PeerLimits,
+    ) -> Admission {
         self.at(Spot::Connect);
         self.peers.push(peer);
         Admission::Accept
@@ -82,7 +87,7 @@ impl Handler for Fragile {
         self.at(Spot::Refused);
     }
 
-    fn on_close(&mut self, _: PeerId, _: CloseReason) {
+    fn on_close(&mut self, _: ConnectionId, _: CloseReason) {
         self.at(Spot::Close);
     }
 }
@@ -146,7 +151,7 @@ impl Scene {
         panic!("not after {STEPS} steps: {what}");
     }
 
-    fn connect(&mut self) -> Result<PeerId, ConnectError> {
+    fn connect(&mut self) -> Result<ConnectionId, ConnectError> {
         let id = self.client.begin_connect(self.at).expect("there is room");
         let mut outcome = None;
         self.until("an outcome", |scene| {
@@ -156,14 +161,14 @@ impl Scene {
         outcome.expect("an outcome")
     }
 
-    fn call(&mut self, peer: PeerId) -> Result<(), CallError> {
+    fn call(&mut self, peer: ConnectionId) -> Result<(), CallError> {
         self.client.call(peer, 1).expect("a credit").submit().expect("a short call");
         self.until("a completion", |scene| !scene.results.is_empty());
         self.results.pop().expect("a completion")
     }
 
     /// Makes the first shard panic at its spot; there is a connection to each.
-    fn trigger(&mut self, first: PeerId) {
+    fn trigger(&mut self, first: ConnectionId) {
         let shard = &mut self.shards[0];
         shard.handler().is_armed = true;
         match shard.handler().spot {
@@ -289,7 +294,7 @@ fn threaded() -> Raw {
 /// Calls and waits.
 fn call<P: Provider>(
     client: &mut Client<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     number: u32,
 ) -> Option<Result<(), CallError>> {
     let mut call = client.call(peer, 1).ok()?;

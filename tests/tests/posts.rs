@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
-use rpcrdma_engine::{CallError, CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
@@ -18,7 +18,7 @@ struct Scene {
     watch: Arc<Watch>,
     logs: Vec<Arc<FaultLog>>,
     /// The server, as the client calls it.
-    peer: PeerId,
+    peer: ConnectionId,
     /// Receives that are posted while nothing happens.
     receives: i64,
 }

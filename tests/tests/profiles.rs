@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, PROFILES};
-use rpcrdma_engine::{Answer, Call, Client, Clock, Engine, Fabric, Handler, PeerId, Reply, Want};
+use rpcrdma_engine::{
+    Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
+};
 use rpcrdma_mempool::RegisteredBytes;
 
 /// Answers with the payload of the call, or with bulk for a call that wants some.
@@ -41,7 +43,12 @@ impl Handler for Server {
 }
 
 /// Calls once and returns payload and placed bytes of the reply.
-fn call(client: &mut Client<Fabric>, peer: PeerId, len: u32, bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
+fn call(
+    client: &mut Client<Fabric>,
+    peer: ConnectionId,
+    len: u32,
+    bytes: &[u8],
+) -> (Vec<u8>, Vec<u8>) {
     let mut call = client.call(peer, 1).expect("a call");
     call.payload().put_u32(len);
     call.payload().put_fixed(bytes);

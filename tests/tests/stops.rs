@@ -1,7 +1,7 @@
 //! How a server stops while raw peers do what they like: nothing that it has delivered is lost,
 //! nobody is told of a failure, and nobody keeps it from stopping.
 
-use rpcrdma_engine::{CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CloseReason, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -74,7 +74,7 @@ impl Scene {
     }
 
     /// The connections that have ended, and why.
-    fn closed(&mut self) -> Vec<(PeerId, CloseReason)> {
+    fn closed(&mut self) -> Vec<(ConnectionId, CloseReason)> {
         self.world.servers[0].handler().closed.clone()
     }
 

@@ -20,7 +20,7 @@ mod version_one {
 
 /// Many connections of one shard.
 mod many {
-    use rpcrdma_engine::{CallError, PeerId};
+    use rpcrdma_engine::{CallError, ConnectionId};
     use rpcrdma_tests::script::Random;
     use rpcrdma_tests::world::{Plan, World, is_passing};
 
@@ -43,7 +43,7 @@ mod many {
     #[ignore = "needs an RDMA device: tests/run vm"]
     fn sixty_four_connections_share_one_shard() {
         let mut world = World::new(&open(), &plan(64));
-        let peers: Vec<PeerId> = (0..64).map(|_| world.connect(0)).collect();
+        let peers: Vec<ConnectionId> = (0..64).map(|_| world.connect(0)).collect();
         let mut random = Random(64);
         let mut checked = 0;
         for count in 0..640 {
@@ -64,7 +64,7 @@ mod many {
     #[ignore = "needs an RDMA device: tests/run vm"]
     fn connections_come_and_go_under_load() {
         let mut world = World::new(&open(), &plan(16));
-        let mut peers: Vec<PeerId> = (0..16).map(|_| world.connect(0)).collect();
+        let mut peers: Vec<ConnectionId> = (0..16).map(|_| world.connect(0)).collect();
         let mut gone = Vec::new();
         let mut random = Random(7);
         let (mut made, mut over, mut lost) = (0, 0, 0);
@@ -88,7 +88,7 @@ mod many {
                     == 30
             });
             let now = world.now;
-            let is_gone = |peer: &PeerId| world.clients[0].turn(now).limits(*peer).is_none();
+            let is_gone = |peer: &ConnectionId| world.clients[0].turn(now).limits(*peer).is_none();
             let at = peers.iter().position(is_gone).expect("one of them is gone");
             gone.push(std::mem::replace(&mut peers[at], world.connect(0)));
             for done in std::mem::take(&mut world.done) {

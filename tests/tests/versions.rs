@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, Fabric, PeerId};
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, ConnectionId, Fabric};
 use rpcrdma_proto::{Refusal, SendError, Version};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -84,7 +84,7 @@ impl Scene {
         header.xid
     }
 
-    fn outcome(&mut self, id: ConnectId) -> Result<PeerId, ConnectError> {
+    fn outcome(&mut self, id: ConnectId) -> Result<ConnectionId, ConnectError> {
         for _ in 0..200 {
             if let Some(outcome) = self.world.clients[0].connected(id) {
                 assert_eq!(self.world.clients[0].connected(id), None, "told once");
@@ -95,14 +95,14 @@ impl Scene {
         panic!("the attempt is not over");
     }
 
-    fn begin(&mut self, peer: PeerId, cookie: u64, len: usize) -> Result<(), CallRefused> {
+    fn begin(&mut self, peer: ConnectionId, cookie: u64, len: usize) -> Result<(), CallRefused> {
         let mut call = self.world.clients[0].call(peer, cookie)?;
         call.payload().put_fixed(&vec![7; len]);
         call.submit()
     }
 
     /// A call and its reply, in version one.
-    fn round(&mut self, peer: PeerId, cookie: u64) {
+    fn round(&mut self, peer: ConnectionId, cookie: u64) {
         self.begin(peer, cookie, 40).expect("a call");
         let call = self.heard();
         let (header, _) = Header::decode(&call).expect("a header");
@@ -392,7 +392,7 @@ mod without_properties {
     }
 
     /// The first call, as the server gets it.
-    fn first_call(scene: &mut Scene) -> (PeerId, u32) {
+    fn first_call(scene: &mut Scene) -> (ConnectionId, u32) {
         let id = scene.ask();
         let peer = scene.outcome(id).expect("ready at once");
         scene.begin(peer, 1, 40).expect("a call");
@@ -755,7 +755,7 @@ mod servers {
 mod owing {
     use super::*;
 
-    fn up(scene: &mut Scene) -> PeerId {
+    fn up(scene: &mut Scene) -> ConnectionId {
         let id = scene.ask();
         let xid = scene.hello();
         scene.raw.send(&properties(xid, 8));

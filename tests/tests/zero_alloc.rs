@@ -4,7 +4,7 @@
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, Client, Completion, Fabric, Handler, Incoming, Loan, PeerId,
+    Answer, Call, CallBuilder, Client, Completion, ConnectionId, Fabric, Handler, Incoming, Loan,
     Provider, Reply, Shard, Sink, Turn, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
@@ -83,7 +83,7 @@ fn placed_len(message: &Incoming<'_>) -> u32 {
 struct Pair<P: Provider = Fabric> {
     client: Client<P>,
     server: Shard<P, Server>,
-    peer: PeerId,
+    peer: ConnectionId,
     source: RegisteredBytes,
     /// Memory for results, as long as no call has it.
     sinks: Vec<Loan>,

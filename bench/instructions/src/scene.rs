@@ -15,8 +15,8 @@ use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use rpcrdma_engine::{
-    Answer, Call, CallBuilder, Client, Engine, Fabric, Handler, PeerId, Provider, Reply, Shard,
-    Want,
+    Answer, Call, CallBuilder, Client, ConnectionId, Engine, Fabric, Handler, Provider, Reply,
+    Shard, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
 
@@ -81,7 +81,7 @@ pub fn run(aside: Aside) {
 struct Scene<C: Provider, S: Provider> {
     client: Client<C>,
     server: Shard<S, Server>,
-    peer: PeerId,
+    peer: ConnectionId,
     case: Case,
     /// What is written.
     source: Option<RegisteredBytes>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rpcrdma_engine::incoming::PayloadReader;
 use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallRefused, Client, Clock, Completion, Incoming, PeerId, Provider,
-    SetupError, Turn,
+    CallBuilder, CallError, CallRefused, Client, Clock, Completion, ConnectionId, Incoming,
+    Provider, SetupError, Turn,
 };
 
 use crate::rpc::{self, Procedure, ReplyError};
@@ -15,7 +15,7 @@ use crate::rpc::{self, Procedure, ReplyError};
 /// A client with its connection.
 pub struct Session<P: Provider> {
     client: Client<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     clock: Clock,
     /// Polls that found nothing since the last that did.
     idle: u32,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
-use rpcrdma_engine::{Answer, Call, CloseReason, Handler, PeerId, Reply, ShardHandle, Turn};
+use rpcrdma_engine::{Answer, Call, CloseReason, ConnectionId, Handler, Reply, ShardHandle, Turn};
 
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
@@ -154,7 +154,7 @@ impl Handler for NfsHandler {
 
     /// What nobody has begun for this peer is not done: a client that fills its credits and comes back,
     /// again and again, has no more of it here than one that stays.
-    fn on_close(&mut self, peer: PeerId, _why: CloseReason) {
+    fn on_close(&mut self, peer: ConnectionId, _why: CloseReason) {
         let is_gone = |waiter: &Waiter| waiter.is_of(&self.desk, peer);
         // First those who wait for others: nothing is handed over to them below.
         self.drc.let_go(is_gone);

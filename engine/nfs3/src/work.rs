@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_engine::{PeerId, ShardHandle, Ticket};
+use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
 
 use crate::call::{Outcome, Part, Task};
 use crate::drc::{Drc, Fingerprint};
@@ -113,7 +113,7 @@ impl Waiter {
     }
 
     /// Whether it waits for the answer to a call of this peer.
-    pub fn is_of(&self, desk: &Arc<Desk>, peer: PeerId) -> bool {
+    pub fn is_of(&self, desk: &Arc<Desk>, peer: ConnectionId) -> bool {
         self.ticket.peer() == peer && Arc::ptr_eq(&self.desk, desk)
     }
 

@@ -15,7 +15,7 @@ use crate::error::CallRefused;
 use crate::payload::Payload;
 use crate::shard::exposed::Owner;
 use crate::shard::outbox::Outbox;
-use crate::shard::peers::{Peer, PeerId, Peers, Phase};
+use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
 use crate::shard::windows::Exposer;
 
 /// Data items that a call may want placed.
@@ -57,13 +57,13 @@ impl Wanted {
 /// once more with the same xid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallHandle {
-    pub(crate) peer: PeerId,
+    pub(crate) peer: ConnectionId,
     pub(crate) name: CallName,
 }
 
 impl CallHandle {
     /// Who is called.
-    pub fn peer(&self) -> PeerId {
+    pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 
@@ -92,7 +92,7 @@ impl<'a> CallBuilder<'a> {
         outbox: &'a mut Outbox,
         peers: &'a mut Peers,
         exposer: &'a mut dyn Exposer,
-        peer: PeerId,
+        peer: ConnectionId,
         cookie: u64,
     ) -> Result<CallBuilder<'a>, CallRefused> {
         let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);

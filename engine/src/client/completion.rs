@@ -6,12 +6,12 @@ use crate::client::sink::Sink;
 use crate::error::CallError;
 use crate::incoming::Incoming;
 use crate::rdma_target::RdmaTarget;
-use crate::shard::peers::PeerId;
+use crate::shard::peers::ConnectionId;
 
 /// A call is over: its reply, or why there is none.
 #[derive(Debug)]
 pub struct Completion<'a> {
-    peer: PeerId,
+    peer: ConnectionId,
     cookie: u64,
     result: Result<Incoming<'a>, Failed>,
     /// The sinks of a call that failed.
@@ -27,13 +27,13 @@ struct Failed {
 
 impl<'a> Completion<'a> {
     #[inline]
-    pub(crate) fn new(peer: PeerId, cookie: u64, reply: Incoming<'a>) -> Completion<'a> {
+    pub(crate) fn new(peer: ConnectionId, cookie: u64, reply: Incoming<'a>) -> Completion<'a> {
         Completion { peer, cookie, result: Ok(reply), rdma_target: RdmaTarget::nothing() }
     }
 
     /// A call that failed, with the memory that it had exposed.
     pub(crate) fn failed(
-        peer: PeerId,
+        peer: ConnectionId,
         cookie: u64,
         (id, error): (CallId, CallError),
         rdma_target: RdmaTarget<'a>,
@@ -53,7 +53,7 @@ impl<'a> Completion<'a> {
     }
 
     /// Who was called.
-    pub fn peer(&self) -> PeerId {
+    pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 

@@ -18,7 +18,7 @@ use crate::server::call::Call;
 use crate::server::handler::{Admission, Handler, RefuseCalls};
 use crate::server::reply::{Answer, Reply};
 use crate::shard::handle::ShardHandle;
-use crate::shard::peers::PeerId;
+use crate::shard::peers::ConnectionId;
 use crate::shard::run::Shard;
 use crate::shard::turn::Turn;
 use call::{CallBuilder, CallHandle};
@@ -33,11 +33,11 @@ pub struct Client<P: Provider> {
     /// What became of attempts that nobody has asked for yet.
     outcomes: Vec<(ConnectId, Outcome)>,
     /// What became of requests for changes of properties, likewise.
-    settled: Vec<(PeerId, PropertyOutcome)>,
+    settled: Vec<(ConnectionId, PropertyOutcome)>,
 }
 
 /// What became of an attempt to connect.
-type Outcome = Result<PeerId, ConnectError>;
+type Outcome = Result<ConnectionId, ConnectError>;
 
 impl<P: Provider> Client<P> {
     pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
@@ -49,7 +49,7 @@ impl<P: Provider> Client<P> {
     ///
     /// # Errors
     /// Why there is no connection.
-    pub fn connect(&mut self, to: SocketAddr) -> Result<PeerId, SetupError> {
+    pub fn connect(&mut self, to: SocketAddr) -> Result<ConnectionId, SetupError> {
         let id = self.begin_connect(to)?;
         // An attempt has its own deadlines; this is for an engine that is gone and keeps none.
         let until = self.shard.core.life.attempt_until(self.clock.now());
@@ -79,14 +79,14 @@ impl<P: Provider> Client<P> {
 
     /// What became of an attempt to connect, told once; `None` if it is open, or was told. The
     /// connection may have ended since.
-    pub fn connected(&mut self, id: ConnectId) -> Option<Result<PeerId, ConnectError>> {
+    pub fn connected(&mut self, id: ConnectId) -> Option<Result<ConnectionId, ConnectError>> {
         let at = self.outcomes.iter().position(|(attempt, _)| *attempt == id)?;
         Some(self.outcomes.swap_remove(at).1)
     }
 
     /// What became of [`Turn::request_properties`] to this peer, told once; `None` if that is open, or
     /// was told.
-    pub fn settled_properties(&mut self, peer: PeerId) -> Option<PropertyOutcome> {
+    pub fn settled_properties(&mut self, peer: ConnectionId) -> Option<PropertyOutcome> {
         let at = self.settled.iter().position(|(of, _)| *of == peer)?;
         Some(self.settled.swap_remove(at).1)
     }
@@ -96,7 +96,11 @@ impl<P: Provider> Client<P> {
     /// # Errors
     /// [`CallRefused`] says what is in the way. Never waits.
     #[inline]
-    pub fn call(&mut self, peer: PeerId, cookie: u64) -> Result<CallBuilder<'_>, CallRefused> {
+    pub fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
         self.shard.core.begin_call(peer, cookie)
     }
 
@@ -141,7 +145,7 @@ impl<P: Provider> Client<P> {
 struct Completing<'a, F> {
     done: F,
     outcomes: &'a mut Vec<(ConnectId, Outcome)>,
-    settled: &'a mut Vec<(PeerId, PropertyOutcome)>,
+    settled: &'a mut Vec<(ConnectionId, PropertyOutcome)>,
 }
 
 impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
@@ -156,7 +160,7 @@ impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
 
     fn on_connect(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         attempt: Option<ConnectId>,
         _limits: &PeerLimits,
     ) -> Admission {
@@ -166,7 +170,7 @@ impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
         Admission::Accept
     }
 
-    fn on_properties(&mut self, peer: PeerId, outcome: &PropertyOutcome) {
+    fn on_properties(&mut self, peer: ConnectionId, outcome: &PropertyOutcome) {
         self.settled.push((peer, *outcome));
     }
 

@@ -4,12 +4,12 @@ use core::ops::{Deref, DerefMut};
 use std::net::SocketAddr;
 
 use crate::incoming::Incoming;
-use crate::shard::peers::PeerId;
+use crate::shard::peers::ConnectionId;
 
 /// A call, read where it lies. The message itself is an [`Incoming`], to which this derefs.
 #[derive(Debug)]
 pub struct Call<'a> {
-    peer: PeerId,
+    peer: ConnectionId,
     xid: u32,
     address: &'a SocketAddr,
     incoming: Incoming<'a>,
@@ -18,7 +18,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn new(
-        peer: PeerId,
+        peer: ConnectionId,
         address: &'a SocketAddr,
         xid: u32,
         incoming: Incoming<'a>,
@@ -28,7 +28,7 @@ impl<'a> Call<'a> {
 
     /// Who calls.
     #[inline]
-    pub fn peer(&self) -> PeerId {
+    pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 

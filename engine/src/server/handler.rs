@@ -10,7 +10,7 @@ use super::reply::{Answer, Reply};
 use crate::client::completion::Completion;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId};
-use crate::shard::peers::PeerId;
+use crate::shard::peers::ConnectionId;
 use crate::shard::turn::Turn;
 
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
@@ -45,7 +45,7 @@ pub trait Handler {
     /// connected already, and if it is refused it is seen off.
     fn on_connect(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         attempt: Option<ConnectId>,
         limits: &PeerLimits,
     ) -> Admission {
@@ -67,12 +67,12 @@ pub trait Handler {
 
     /// A peer has answered, or not in time, what
     /// [`Turn::request_properties`](crate::Turn::request_properties) asked of it.
-    fn on_properties(&mut self, peer: PeerId, outcome: &PropertyOutcome) {
+    fn on_properties(&mut self, peer: ConnectionId, outcome: &PropertyOutcome) {
         let _ = (peer, outcome);
     }
 
     /// A connection has ended. Its calls have been completed before; its tickets are void.
-    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         let _ = (peer, why);
     }
 }

@@ -13,7 +13,7 @@ use rpcrdma_xdr::numbers::size;
 
 use crate::shard::handle::ShardHandle;
 use crate::shard::memory::HEADERS_LEN;
-use crate::shard::peers::PeerId;
+use crate::shard::peers::ConnectionId;
 
 /// Bytes of what a call offers for its reply that are kept in place (wire.md W6): reply directions,
 /// 25 sets of one item to be sent; or Write chunks and a Reply chunk, some thirty segments in all.
@@ -40,7 +40,7 @@ pub(crate) struct SavedOffer {
 #[derive(Debug)]
 #[must_use = "a ticket that is dropped refuses its call"]
 pub struct Ticket {
-    pub(crate) peer: PeerId,
+    pub(crate) peer: ConnectionId,
     pub(crate) shard: u32,
     pub(crate) to: ReplyTo,
     pub(crate) offer: SavedOffer,
@@ -70,12 +70,17 @@ pub const FINISHED_BULK_MAX: usize = 16;
 pub const FINISHED_TAIL_MAX: usize = 64;
 
 impl Ticket {
-    pub(crate) fn new(peer: PeerId, home: &ShardHandle, to: ReplyTo, offer: SavedOffer) -> Ticket {
+    pub(crate) fn new(
+        peer: ConnectionId,
+        home: &ShardHandle,
+        to: ReplyTo,
+        offer: SavedOffer,
+    ) -> Ticket {
         Ticket { peer, shard: home.shard(), to, offer, home: Some(home.clone()) }
     }
 
     /// Whose call it answers.
-    pub fn peer(&self) -> PeerId {
+    pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 

@@ -9,7 +9,7 @@
 use rpcrdma_proto::ReplyTo;
 
 use super::core::Core;
-use super::peers::{PeerId, Phase};
+use super::peers::{ConnectionId, Phase};
 use crate::provider::Provider;
 use crate::server::ticket::{Finished, Ticket};
 
@@ -64,7 +64,7 @@ impl<P: Provider> Core<P> {
 
     /// Nobody will answer this call: its ticket was dropped. Its caller is told, or, by a shard that
     /// stops, loses its connection.
-    fn give_up(&mut self, id: PeerId, to: ReplyTo) {
+    fn give_up(&mut self, id: ConnectionId, to: ReplyTo) {
         let Core { peers, outbox, life, dropped, .. } = self;
         let Some(peer) = peers.named(id).filter(|peer| peer.phase == Phase::Up) else { return };
         if !life.is_stopping() && !outbox.has_slot_for(&peer.lane) {

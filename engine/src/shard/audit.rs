@@ -10,7 +10,7 @@ use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::core::Core;
 use super::message::{Bulk, Messages, Queue};
-use super::peers::{Peer, PeerId, Phase};
+use super::peers::{ConnectionId, Peer, Phase};
 use crate::provider::Provider;
 
 /// What a shard has, and in whose hands.
@@ -105,7 +105,7 @@ pub struct Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAudit {
     /// Its name.
-    pub id: PeerId,
+    pub id: ConnectionId,
     /// The number of its queue pair.
     pub qp_num: u32,
     /// Whether this side asked for it.

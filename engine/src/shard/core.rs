@@ -20,7 +20,7 @@ use super::mailbox::{End, Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
 use super::message::Messages;
 use super::outbox::Outbox;
-use super::peers::{PeerId, Peers};
+use super::peers::{ConnectionId, Peers};
 use super::queue_events::QueueEvents;
 use super::turn::{Turn, release};
 use super::waiting::WaitingRoom;
@@ -69,7 +69,7 @@ pub(crate) struct Core<P: Provider> {
     /// Answers from other threads for whose peer no send slot was free: no more than calls are open.
     pub unanswered: VecDeque<(Ticket, Finished)>,
     /// Calls whose tickets were dropped, likewise.
-    pub dropped: Vec<(PeerId, ReplyTo)>,
+    pub dropped: Vec<(ConnectionId, ReplyTo)>,
     /// Turns since there was something to do, while Receives are to be posted.
     idle: u32,
     /// What the pools live in.
@@ -290,7 +290,7 @@ impl<P: Provider> Core<P> {
     #[inline]
     pub fn begin_call(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         cookie: u64,
     ) -> Result<CallBuilder<'_>, CallRefused> {
         if self.life.is_stopping() {

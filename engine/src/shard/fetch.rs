@@ -15,7 +15,7 @@ use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
 
 use super::message::{Body, REQUESTS_MAX};
-use super::peers::PeerId;
+use super::peers::ConnectionId;
 use super::prepare::{Parts, first_segment};
 use crate::incoming::{Buffers, Map};
 use crate::provider::{Remote, SendOp};
@@ -29,7 +29,7 @@ pub(crate) const LOANS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Fetch {
     /// Whose it is; `None` while the place is free.
-    pub owner: Option<(PeerId, ReplyTo)>,
+    pub owner: Option<(ConnectionId, ReplyTo)>,
     /// Its receive buffers.
     pub buffers: Buffers,
     /// Its transmissions.

@@ -14,7 +14,7 @@ use rpcrdma_mempool::{BulkPool, Loan, RecvToken};
 use rpcrdma_proto::ReplyTo;
 
 use super::fetch::Fetch;
-use super::peers::PeerId;
+use super::peers::ConnectionId;
 
 /// All calls of a shard whose data are being fetched.
 pub(crate) struct Fetches {
@@ -74,7 +74,7 @@ impl Fetches {
     }
 
     /// A place for a call that takes so many buffers, which waits from now on.
-    pub fn open(&mut self, peer: PeerId, to: ReplyTo, needs: usize) -> Option<u32> {
+    pub fn open(&mut self, peer: ConnectionId, to: ReplyTo, needs: usize) -> Option<u32> {
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
         (entry.owner, entry.needs, entry.next) = (Some((peer, to)), needs, None);
@@ -145,7 +145,7 @@ impl Fetches {
 
     /// The calls of a connection that wait are not wanted any more.
     #[cold]
-    pub fn give_up(&mut self, peer: PeerId) {
+    pub fn give_up(&mut self, peer: ConnectionId) {
         let share = &mut self.shares[peer.index as usize];
         let mut next = share.waiting.take().map(|(first, _)| first);
         if next.is_some() {
@@ -233,7 +233,7 @@ impl Fetches {
     }
 
     /// Whose calls are to be delivered.
-    pub fn here(&self) -> impl Iterator<Item = Option<PeerId>> {
+    pub fn here(&self) -> impl Iterator<Item = Option<ConnectionId>> {
         self.here.iter().map(|&at| self.entries[at as usize].owner.map(|(peer, _)| peer))
     }
 

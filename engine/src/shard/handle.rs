@@ -8,7 +8,7 @@ use rpcrdma_proto::ReplyTo;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::mailbox::{End, Mailbox, Wakeup};
-use super::peers::PeerId;
+use super::peers::ConnectionId;
 use crate::control::ConnectOrder;
 use crate::obtained::Obtained;
 use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
@@ -30,7 +30,7 @@ struct Shared {
     /// than there were tickets.
     further: SegQueue<(Ticket, Finished)>,
     /// Calls whose tickets were dropped: no more than there were tickets.
-    dropped: SegQueue<(PeerId, ReplyTo)>,
+    dropped: SegQueue<(ConnectionId, ReplyTo)>,
     orders: Mailbox<Order>,
 }
 
@@ -52,7 +52,7 @@ pub enum ShardState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// End a connection.
-    Close(PeerId),
+    Close(ConnectionId),
 }
 
 /// What the connection manager brings to a shard.
@@ -147,7 +147,7 @@ impl ShardHandle {
     /// Ends a connection at once: its own calls are completed with the loss, its tickets are void, and
     /// what its peer has not taken may be lost. False if the shard has a long list of such orders to
     /// work off.
-    pub fn close(&self, peer: PeerId) -> bool {
+    pub fn close(&self, peer: ConnectionId) -> bool {
         self.0.orders.send(Order::Close(peer)).is_ok()
     }
 
@@ -169,13 +169,13 @@ impl ShardHandle {
 
     /// A ticket was dropped: its call is to be refused.
     #[cold]
-    pub(crate) fn on_dropped(&self, peer: PeerId, to: ReplyTo) {
+    pub(crate) fn on_dropped(&self, peer: ConnectionId, to: ReplyTo) {
         self.0.dropped.push((peer, to));
         self.0.wakeup.ring();
     }
 
     /// A call whose ticket was dropped.
-    pub(crate) fn pop_dropped(&self) -> Option<(PeerId, ReplyTo)> {
+    pub(crate) fn pop_dropped(&self) -> Option<(ConnectionId, ReplyTo)> {
         self.0.dropped.pop()
     }
 

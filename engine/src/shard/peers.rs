@@ -17,7 +17,7 @@ use crate::provider::shortly_before_end;
 
 /// Names a connection of one shard. Stale once the connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PeerId {
+pub struct ConnectionId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
@@ -28,7 +28,7 @@ pub struct PeerId {
 pub(crate) struct Peer {
     pub conn: Connection,
     pub phase: Phase,
-    pub id: PeerId,
+    pub id: ConnectionId,
     pub qp_num: u32,
     /// Calls delivered to the handler and not answered.
     pub open_calls: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub fn new(
         conn: Connection,
-        id: PeerId,
+        id: ConnectionId,
         qp_num: u32,
         connect: Option<Attempt>,
         until: u64,
@@ -173,9 +173,9 @@ impl Peers {
     }
 
     /// The name that the next connection will have. `None` if there is no room for one.
-    pub fn vacancy(&self) -> Option<PeerId> {
+    pub fn vacancy(&self) -> Option<ConnectionId> {
         let index = *self.free.last()?;
-        Some(PeerId { index, generation: self.generations[index as usize] })
+        Some(ConnectionId { index, generation: self.generations[index as usize] })
     }
 
     /// A peer may connect: it counts from now on.
@@ -246,7 +246,7 @@ impl Peers {
     }
 
     /// As [`Peers::named`], with the address of the other end.
-    pub fn named_with_address(&mut self, id: PeerId) -> Option<(&mut Peer, &SocketAddr)> {
+    pub fn named_with_address(&mut self, id: ConnectionId) -> Option<(&mut Peer, &SocketAddr)> {
         self.with_address(id.index).filter(|(peer, _)| peer.id == id)
     }
 
@@ -264,7 +264,7 @@ impl Peers {
 
     /// The connection of this name. `None` if it has ended.
     #[inline]
-    pub fn named(&mut self, id: PeerId) -> Option<&mut Peer> {
+    pub fn named(&mut self, id: ConnectionId) -> Option<&mut Peer> {
         self.slots.get_mut(id.index as usize)?.as_mut().filter(|peer| peer.id == id)
     }
 

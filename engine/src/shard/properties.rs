@@ -5,7 +5,7 @@ use rpcrdma_xdr::property::{PropId, Property};
 
 use super::core::Core;
 use super::outbox::Outbox;
-use super::peers::{Peer, PeerId, Phase};
+use super::peers::{ConnectionId, Peer, Phase};
 use super::turn::Turn;
 use crate::provider::Provider;
 use crate::server::handler::Handler;
@@ -32,7 +32,7 @@ impl Turn<'_> {
     /// [`PropertiesRefused`] says what is in the way.
     pub fn request_properties(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         changes: &Changes,
     ) -> Result<(), PropertiesRefused> {
         let now = self.now;
@@ -50,7 +50,7 @@ impl Turn<'_> {
     /// [`PropertiesRefused`] says what is in the way.
     pub fn announce_properties(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         changes: &Changes,
     ) -> Result<(), PropertiesRefused> {
         let (peer, outbox) = self.takes_control(peer)?;
@@ -70,7 +70,7 @@ impl Turn<'_> {
     /// A peer that a message between the transports can be sent to now.
     fn takes_control(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
     ) -> Result<(&mut Peer, &mut Outbox), PropertiesRefused> {
         let up = self.peers.named(peer).filter(|peer| peer.phase == Phase::Up);
         let peer = up.ok_or(PropertiesRefused::NoPeer)?;

@@ -6,7 +6,7 @@ use rpcrdma_xdr::onc::MsgType;
 
 use super::handle::ShardHandle;
 use super::outbox::Outbox;
-use super::peers::{PeerId, Peers, Phase};
+use super::peers::{ConnectionId, Peers, Phase};
 use super::windows::Exposer;
 use crate::client::call::{CallBuilder, CallHandle};
 use crate::error::CallRefused;
@@ -42,7 +42,11 @@ impl Turn<'_> {
     /// # Errors
     /// [`CallRefused`] says what is in the way. Never waits.
     #[inline]
-    pub fn call(&mut self, peer: PeerId, cookie: u64) -> Result<CallBuilder<'_>, CallRefused> {
+    pub fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
         if self.stopping {
             return Err(CallRefused::Stopping);
         }
@@ -135,12 +139,12 @@ impl Turn<'_> {
     }
 
     /// What is known of a peer.
-    pub fn limits(&mut self, peer: PeerId) -> Option<&PeerLimits> {
+    pub fn limits(&mut self, peer: ConnectionId) -> Option<&PeerLimits> {
         self.peers.named(peer).map(|peer| peer.conn.limits())
     }
 
     /// Transmissions that may be sent to a peer now.
-    pub fn credits(&mut self, peer: PeerId) -> u32 {
+    pub fn credits(&mut self, peer: ConnectionId) -> u32 {
         self.peers.named(peer).map_or(0, |peer| peer.conn.credits_available())
     }
 }

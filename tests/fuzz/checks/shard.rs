@@ -7,7 +7,7 @@
 //! and all memory and all credits are home in the end. Device and time are the fabric's and ours.
 
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Fabric, PeerId};
+use rpcrdma_engine::{ConnectionId, Fabric};
 use rpcrdma_xdr::Header;
 
 use super::choices::Choices;
@@ -39,11 +39,11 @@ struct Scene {
     fabric: Fabric,
     raw: Option<RawPeer<Fabric>>,
     /// The connection that keeps the rules, as the client has it.
-    good: PeerId,
+    good: ConnectionId,
     /// Whether the raw peer is called, and does not call.
     is_called: bool,
     /// The raw peer, as a client that calls it has it.
-    bad: Option<PeerId>,
+    bad: Option<ConnectionId>,
     /// Transactions that the raw peer has seen.
     xids: Vec<u32>,
     /// Calls to the raw peer that are open, by cookie.

@@ -10,8 +10,8 @@ use nfs3_types::xdr_codec::{Opaque, Pack};
 use rpcrdma_engine::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
 use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, nfs3};
 use rpcrdma_engine::{
-    Bulk, CallError, CallHandle, CallRefused, Client, Clock, EndOfMessage, Incoming, Loan,
-    PayloadReader, PeerId, PeerLimits, Provider, SetupError, Sink, Want,
+    Bulk, CallError, CallHandle, CallRefused, Client, Clock, ConnectionId, EndOfMessage, Incoming,
+    Loan, PayloadReader, PeerLimits, Provider, SetupError, Sink, Want,
 };
 
 /// How the data of a call are given to the server.
@@ -154,7 +154,7 @@ impl From<EndOfMessage> for Failure {
 /// Makes calls of NFS version 3 on one connection.
 pub struct Caller<P: Provider> {
     client: Client<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     clock: Clock,
     calls: u64,
     credentials: opaque_auth<'static>,
@@ -199,7 +199,7 @@ impl<P: Provider> Caller<P> {
     }
 
     /// The server, as the client names it.
-    pub fn peer(&self) -> PeerId {
+    pub fn peer(&self) -> ConnectionId {
         self.peer
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rpcrdma_engine::provider::fault::FaultLog;
 use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
 use rpcrdma_engine::shard::audit::PeerAudit;
-use rpcrdma_engine::{CallError, CloseReason, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
 use rpcrdma_proto::{Fatal, Refusal};
 
 use super::draw::{EngineSetup, NEVER, Weather};
@@ -365,7 +365,7 @@ impl Sim {
         Ok(())
     }
 
-    fn peer(&self, shard: usize, name: PeerId) -> Option<&PeerAudit> {
+    fn peer(&self, shard: usize, name: ConnectionId) -> Option<&PeerAudit> {
         self.nodes[shard].audit.peers.iter().find(|peer| peer.id == name)
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CallError, CloseReason, Execution, PeerId};
+use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution};
 
 use super::trace::{Event, Trace};
 use crate::script::{Order, POISON, Script};
@@ -25,7 +25,7 @@ pub struct Violation {
 }
 
 /// One end of a connection: a shard, and its name for the connection.
-pub type End = (usize, PeerId);
+pub type End = (usize, ConnectionId);
 
 /// What is known of both ends of a connection.
 #[derive(Debug, Clone, Default)]

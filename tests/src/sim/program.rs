@@ -6,7 +6,8 @@ use std::rc::Rc;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::{
     Admission, Answer, Bulk, Call, CallHandle, CallRefused, CloseReason, Completion,
-    ConnectRequest, Finished, Handler, Loan, PeerId, PeerLimits, Reply, TakeError, Ticket, Turn,
+    ConnectRequest, ConnectionId, Finished, Handler, Loan, PeerLimits, Reply, TakeError, Ticket,
+    Turn,
 };
 
 use super::draw::{self, Habits};
@@ -23,9 +24,9 @@ pub struct Program {
     /// Which shard it is.
     pub shard: usize,
     /// Connections that are up.
-    pub up: Vec<PeerId>,
+    pub up: Vec<ConnectionId>,
     /// Attempts to connect that are over.
-    pub attempts: Vec<(ConnectId, Option<PeerId>)>,
+    pub attempts: Vec<(ConnectId, Option<ConnectionId>)>,
     /// Whether it makes calls, and puts answers off.
     pub is_busy: bool,
     /// Segments that were taken and kept.
@@ -316,7 +317,7 @@ impl Program {
     fn call(
         &mut self,
         turn: &mut Turn<'_>,
-        peer: PeerId,
+        peer: ConnectionId,
         script: &Script,
     ) -> Result<Option<CallHandle>, CallRefused> {
         let now = turn.now();
@@ -450,7 +451,7 @@ impl Handler for Program {
 
     fn on_connect(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         attempt: Option<ConnectId>,
         _: &PeerLimits,
     ) -> Admission {
@@ -472,7 +473,7 @@ impl Handler for Program {
         self.attempts.push((id, None));
     }
 
-    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         let was_up = self.up.iter().position(|up| *up == peer);
         let end = (self.shard, peer);
         let mut model = self.model.borrow_mut();

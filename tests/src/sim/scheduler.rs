@@ -14,7 +14,7 @@ use rpcrdma_engine::fabric::{FabricClock, FabricOptions};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Engine, Fabric, PeerId, SetupError, Shard};
+use rpcrdma_engine::{ConnectionId, Engine, Fabric, SetupError, Shard};
 
 use super::draw::Setup;
 use super::model::{End, Model, Violation};
@@ -72,9 +72,9 @@ pub struct Node {
     /// As it was after its last turn.
     pub audit: Audit,
     /// What its connections are called, by queue pair number; those that are gone, too.
-    pub names: HashMap<u32, PeerId>,
+    pub names: HashMap<u32, ConnectionId>,
     /// Its connections, those that are gone, too.
-    pub seen: HashSet<PeerId>,
+    pub seen: HashSet<ConnectionId>,
     /// Whether it was told to stop.
     pub is_stopping: bool,
     /// Whether it has had as many connections as it takes.
@@ -292,7 +292,7 @@ impl Sim {
     }
 
     /// The program of a shard ends a connection.
-    pub fn close(&mut self, at: usize, peer: PeerId) {
+    pub fn close(&mut self, at: usize, peer: ConnectionId) {
         let mut model = self.model.borrow_mut();
         model.trace.note(Event::Close(at, peer));
         model.ordered.push((at, peer));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, PeerId};
+use rpcrdma_engine::{CallError, CallRefused, CloseReason, ConnectionId};
 
 /// Something that happened. Shards are counted from zero.
 #[derive(Debug, Clone)]
@@ -24,23 +24,23 @@ pub enum Event {
     /// A shard asked for a connection to another engine.
     Connect(usize, ConnectId),
     /// A connection came up.
-    Up(usize, PeerId),
+    Up(usize, ConnectionId),
     /// A connection could not be had.
     NotUp(usize, ConnectId),
     /// A connection ended.
-    Closed(usize, PeerId, CloseReason),
+    Closed(usize, ConnectionId, CloseReason),
     /// A program asks for the end of a connection.
-    Close(usize, PeerId),
+    Close(usize, ConnectionId),
     /// A program stops its shard.
     Stop(usize),
     /// A call was submitted.
-    Called(usize, PeerId, u32),
+    Called(usize, ConnectionId, u32),
     /// A call could not be submitted.
-    NotCalled(usize, PeerId, CallRefused),
+    NotCalled(usize, ConnectionId, CallRefused),
     /// A call arrived.
-    Arrived(usize, PeerId, u32),
+    Arrived(usize, ConnectionId, u32),
     /// Something else arrived in the place of a call.
-    Garbled(usize, PeerId),
+    Garbled(usize, ConnectionId),
     /// A call was answered.
     Answered(usize, u32),
     /// A call was refused by the program.

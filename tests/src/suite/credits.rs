@@ -1,6 +1,6 @@
 //! Credits: what may be on its way at one time, and that everybody gets some.
 
-use rpcrdma_engine::{Bulk, CallRefused, Loan, PeerId, Provider, Sink, Unsent, Want};
+use rpcrdma_engine::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
 
 use crate::script::{Order, Part, Place, Script, part_bytes};
@@ -103,7 +103,7 @@ fn filled<P: Provider>(world: &mut World<P>, script: &Script) -> (Loan, Loan) {
 #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
 fn make<P: Provider>(
     world: &mut World<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     script: &Script,
     data: Loan,
     room: Loan,

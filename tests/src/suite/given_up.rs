@@ -3,8 +3,8 @@
 
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallHandle, CallRefused, Execution, Finished, Loan, PeerId, Provider,
-    Sink, Ticket, Want,
+    CallBuilder, CallError, CallHandle, CallRefused, ConnectionId, Execution, Finished, Loan,
+    Provider, Sink, Ticket, Want,
 };
 use rpcrdma_proto::SendError;
 
@@ -128,7 +128,12 @@ pub fn what_has_not_left_is_taken_back<P: Provider>(open: Open<'_, P>) {
 }
 
 /// Makes all of these calls and takes one back before anything leaves.
-fn take_back<P: Provider>(world: &mut World<P>, peer: PeerId, shapes: &[Script], gone: usize) {
+fn take_back<P: Provider>(
+    world: &mut World<P>,
+    peer: ConnectionId,
+    shapes: &[Script],
+    gone: usize,
+) {
     let calls = world.servers[0].handler().calls;
     let mut made = Vec::new();
     for script in shapes {
@@ -288,7 +293,7 @@ pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Ope
 /// Makes a call whose result is written to this memory. Returns its answer when it is there.
 fn ask_for<P: Provider>(
     world: &mut World<P>,
-    peer: PeerId,
+    peer: ConnectionId,
     seed: u32,
     memory: &mut Vec<Loan>,
 ) -> ((Ticket, Finished), CallHandle) {

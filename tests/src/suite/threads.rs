@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{
-    Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, Engine, Finished,
-    Handler, Loan, PeerId, PeerLimits, Provider, Reply, ShardHandle, Ticket, Turn,
+    Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason, ConnectionId,
+    Engine, Finished, Handler, Loan, PeerLimits, Provider, Reply, ShardHandle, Ticket, Turn,
 };
 
 use crate::script::{Order, Part, Random, Script, unreduced_reply, write_parts};
@@ -160,14 +160,14 @@ impl Handler for Serving {
 
     fn on_connect(
         &mut self,
-        peer: PeerId,
+        peer: ConnectionId,
         attempt: Option<ConnectId>,
         limits: &PeerLimits,
     ) -> Admission {
         self.service.on_connect(peer, attempt, limits)
     }
 
-    fn on_close(&mut self, peer: PeerId, why: CloseReason) {
+    fn on_close(&mut self, peer: ConnectionId, why: CloseReason) {
         self.service.on_close(peer, why);
     }
 }
@@ -177,7 +177,7 @@ struct Caller<P: Provider> {
     // Dropped before the client that it is of.
     source: Source,
     client: Client<P>,
-    peers: Vec<PeerId>,
+    peers: Vec<ConnectionId>,
     clock: Clock,
 }
 
@@ -233,7 +233,12 @@ impl<P: Provider> Caller<P> {
         lost
     }
 
-    fn call(&mut self, peer: PeerId, cookie: u64, script: &Script) -> Result<(), CallRefused> {
+    fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+        script: &Script,
+    ) -> Result<(), CallRefused> {
         let mut call = self.client.call(peer, cookie)?;
         call.payload().put_fixed(&script.head());
         write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {

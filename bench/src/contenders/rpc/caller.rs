@@ -8,7 +8,7 @@ use rpcrdma_engine::error::SetupError;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
-    CallBuilder, CallRefused, Client, Clock, Completion, Incoming, Loan, Obtained, PeerId,
+    CallBuilder, CallRefused, Client, Clock, Completion, ConnectionId, Incoming, Loan, Obtained,
     Provider, Snapshot, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
@@ -31,7 +31,7 @@ use crate::stats::meter::{Meter, Round};
 pub(super) struct Caller<P: Provider> {
     client: Client<P>,
     clock: Clock,
-    peers: Vec<PeerId>,
+    peers: Vec<ConnectionId>,
     /// Who is called next.
     next: usize,
     window: u64,
@@ -71,7 +71,7 @@ impl<P: Provider> Caller<P> {
     /// A client for a load, with its connections made.
     pub fn new(
         mut client: Client<P>,
-        peers: Vec<PeerId>,
+        peers: Vec<ConnectionId>,
         load: &Load,
     ) -> Result<Caller<P>, BenchError> {
         let (shape, placement) = (load.shape, load.placement);
@@ -301,12 +301,12 @@ impl<P: Provider> Caller<P> {
     }
 
     /// What became of it.
-    pub fn connected(&mut self, id: ConnectId) -> Option<Result<PeerId, ConnectError>> {
+    pub fn connected(&mut self, id: ConnectId) -> Option<Result<ConnectionId, ConnectError>> {
         self.client.connected(id)
     }
 
     /// Ends a connection.
-    pub fn close(&mut self, peer: PeerId) {
+    pub fn close(&mut self, peer: ConnectionId) {
         self.client.handle().close(peer);
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use quanta::Clock as Ticks;
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{PeerId, Provider};
+use rpcrdma_engine::{ConnectionId, Provider};
 
 use super::caller::Caller;
 use super::{PATIENCE, Rpc, device};
@@ -158,7 +158,7 @@ struct Comings {
     dice: Dice,
     next_ns: f64,
     pending: Vec<(ConnectId, u64)>,
-    standing: VecDeque<PeerId>,
+    standing: VecDeque<ConnectionId>,
     churned: Churned,
 }
 

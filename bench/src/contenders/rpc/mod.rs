@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use rpcrdma_config::section::Idle;
 use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Client, Clock, Engine, PeerId, Provider, Shard, Snapshot};
+use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard, Snapshot};
 
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
@@ -318,7 +318,7 @@ impl<P: Provider> Opposite<P> {
 struct Ends<P: Provider> {
     client: Client<P>,
     server: Shard<P, Server>,
-    peers: Vec<PeerId>,
+    peers: Vec<ConnectionId>,
     cores: CorePair,
 }
 
@@ -382,7 +382,7 @@ pub(crate) fn connect<P: Provider>(
     to: SocketAddr,
     connections: u32,
     mut turn: impl FnMut(u64),
-) -> Result<Vec<PeerId>, BenchError> {
+) -> Result<Vec<ConnectionId>, BenchError> {
     let clock = Clock::new();
     let mut peers = Vec::new();
     for _ in 0..connections {

@@ -1,7 +1,7 @@
 //! The clients of `starve`: each asks for more than the server can grant, and counts what it gets.
 
 use rpcrdma_engine::onc::RpcPrefix;
-use rpcrdma_engine::{CallRefused, Client, PeerId, Provider};
+use rpcrdma_engine::{CallRefused, Client, ConnectionId, Provider};
 
 use super::server::RESULT;
 use crate::error::BenchError;
@@ -16,7 +16,7 @@ pub(super) struct Caller<P: Provider> {
 
 /// A connection.
 struct Seat {
-    peer: PeerId,
+    peer: ConnectionId,
     under_way: u32,
     /// Since when its next call waits for a credit.
     waiting_since: Option<u64>,
@@ -90,8 +90,8 @@ impl Ledger {
 
 impl<P: Provider> Caller<P> {
     /// A client whose connections are made, each of which may have so many calls under way.
-    pub fn new(client: Client<P>, peers: &[PeerId], calls_each: u32) -> Caller<P> {
-        let seat = |peer: &PeerId| Seat { peer: *peer, under_way: 0, waiting_since: None };
+    pub fn new(client: Client<P>, peers: &[ConnectionId], calls_each: u32) -> Caller<P> {
+        let seat = |peer: &ConnectionId| Seat { peer: *peer, under_way: 0, waiting_since: None };
         let ledger = Ledger::new(peers.len() as u32 * calls_each);
         Caller { client, seats: peers.iter().map(seat).collect(), ledger }
     }
