@@ -1,0 +1,119 @@
+//! Checks that no file of a crate imports one that imports it: `tests/run layers`.
+
+mod circles;
+mod modules;
+mod names;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use circles::Circle;
+use modules::{Crate, Import};
+
+/// The folders of the crates that are judged.
+const CRATES: [&str; 11] = [
+    "xdr",
+    "mempool",
+    "config",
+    "engine/provider",
+    "engine/proto",
+    "engine/fabric",
+    "engine/verbs",
+    "engine",
+    "engine/nfs3",
+    "bench/instructions",
+    "bench",
+];
+
+/// Crates that have circles still. One without is taken off the list.
+const EXEMPT: &[&str] = &[
+    "xdr",
+    "mempool",
+    "config",
+    "engine/provider",
+    "engine/proto",
+    "engine/fabric",
+    "engine/verbs",
+    "engine",
+    "bench",
+];
+
+/// Imports that may close a circle: from where, of what, and why.
+const ON_PURPOSE: &[(&str, &str, &str)] = &[(
+    "engine/src/api/",
+    "engine/src/shard/",
+    "a shard calls the program with values that act on the shard",
+)];
+
+const USAGE: &str = "rpcrdma-layers [CRATE...]
+
+Without a crate, judges all: exits with 1 if one that is not exempt has a circle.
+With crates (engine, engine/proto, bench), prints every import of their circles.";
+
+fn main() -> ExitCode {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = chosen.iter().find(|name| !CRATES.contains(&name.as_str())) {
+        eprintln!("{unknown} is no crate of {CRATES:?}\n\n{USAGE}");
+        return ExitCode::from(2);
+    }
+    let mut is_well = true;
+    for folder in CRATES {
+        let is_asked = chosen.iter().any(|name| name == folder);
+        if !chosen.is_empty() && !is_asked {
+            continue;
+        }
+        match circles_of(folder) {
+            Ok(circles) => is_well &= judge(folder, &circles, is_asked),
+            Err(why) => {
+                eprintln!("{why}");
+                is_well = false;
+            }
+        }
+    }
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Prints the circles; returns whether they are permitted.
+fn judge(folder: &str, circles: &[Circle], is_asked: bool) -> bool {
+    let is_exempt = EXEMPT.contains(&folder);
+    let Some(largest) = circles.iter().max_by_key(|circle| circle.files.len()) else {
+        println!("{folder}: no circle{}", if is_exempt { ", and on the list EXEMPT" } else { "" });
+        return !is_exempt;
+    };
+    let end = if is_exempt { " (exempt)" } else { "" };
+    println!("{folder}: number of circles {}{end}; the largest:", circles.len());
+    for file in &largest.files {
+        println!("  {file}");
+    }
+    if is_asked || !is_exempt {
+        for circle in circles {
+            println!("circle of {} files:", circle.files.len());
+            for Import { from, line, to, name } in &circle.imports {
+                println!("  {from}:{line} imports {name} of {to}");
+            }
+        }
+    }
+    is_exempt
+}
+
+/// Those of the library and of the program, each by itself.
+fn circles_of(folder: &str) -> Result<Vec<Circle>, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace");
+    let read = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
+    let mut circles = Vec::new();
+    let starts = ["src/lib.rs", "src/main.rs"].map(|start| PathBuf::from(folder).join(start));
+    let is_there = |start: &&PathBuf| root.join(start).exists();
+    for start in starts.iter().filter(is_there) {
+        let mut imports = Crate::read(start, &read)?.imports();
+        imports.retain(|import| !is_on_purpose(import));
+        circles.extend(circles::find(&imports));
+    }
+    Ok(circles)
+}
+
+fn is_on_purpose(import: &Import) -> bool {
+    let is_of = |(from, to, _): &(&str, &str, &str)| {
+        import.from.starts_with(from) && import.to.starts_with(to)
+    };
+    ON_PURPOSE.iter().any(is_of)
+}
