@@ -4,6 +4,7 @@ use rpcrdma_engine::fabric::FabricOptions;
 use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
 use rpcrdma_tests::script::{Part, Place, Script};
 use rpcrdma_tests::suite::explicit::plan;
+use rpcrdma_tests::suite::given_up;
 use rpcrdma_tests::world::{Plan, World};
 
 fn fabric(windows: u32) -> Fabric {
@@ -35,6 +36,13 @@ fn a_device_without_windows_registers_for_each_call_if_told_to() {
     let stats = world.clients[0].handle().stats();
     assert_eq!(stats.invalidations, 0, "nothing is there to be invalidated");
     assert_eq!(world.clients[0].shard().audit().windows.total, 0);
+}
+
+/// The fabric's keys rest; which keys a device gives out is its own choice.
+#[test]
+fn a_late_result_reaches_no_other_registration() {
+    let device = fabric(0);
+    given_up::a_late_result_reaches_no_other_registration(&|| device.clone());
 }
 
 #[test]

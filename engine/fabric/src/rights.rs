@@ -1,7 +1,8 @@
 //! What peers may do here: memory windows, and registrations for one call.
 //!
 //! ```text
-//!   key   1 │ number of the grant, scrambled: 23 bits │ counts on with every binding: 8 bits
+//!   key of a window         1 │ scrambled: 0, number of the window  │ bindings: 8 bits
+//!   key of a registration   1 │ scrambled: 1, low 22 bits of a count │ its high 8 bits
 //!
 //!   window   open ─▶ bound to nothing ── bind ──▶ bound to one queue pair
 //!                          ▲                          │ invalidate, by this side or by the peer's Send
@@ -12,8 +13,11 @@
 //! is on its way under a key when its invalidation is done. Keys are scrambled with a secret of the
 //! queues, and a wrong guess costs the guesser its connection. The keys of regions have their top
 //! bit clear: they are those of [`KeyCache`].
+//!
+//! A peer may use the key of a registration long after it was taken back. So registrations count
+//! through all their keys before one comes again: the low bits of the scrambled number are the place
+//! in the table, and a number whose place is taken is passed over.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,9 +29,14 @@ use rpcrdma_provider::{Bind, Window, WindowId};
 
 /// The windows and registrations of one set of queues.
 pub(super) struct Rights {
+    /// By the low bits of their numbers: a power of two of them, or none.
     grants: Vec<Grant>,
-    /// Registrations that were taken back, the one that waits longest first.
-    vacant: VecDeque<u32>,
+    /// Those bits.
+    index_mask: u32,
+    /// Windows, and registrations that were not taken back.
+    taken: usize,
+    /// Counts the keys of registrations that were used or passed over.
+    registrations: u32,
     scramble: Scramble,
     /// Windows that the device has left.
     windows_left: Arc<AtomicU32>,
@@ -81,7 +90,9 @@ impl Rights {
     pub(super) fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
         Rights {
             grants: Vec::new(),
-            vacant: VecDeque::new(),
+            index_mask: 0,
+            taken: 0,
+            registrations: shortly_before_end(REGISTRATION_BITS, 2),
             scramble: Scramble::new(seed),
             windows_left,
             windows: 0,
@@ -93,9 +104,16 @@ impl Rights {
         let take_one = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
         self.windows_left.fetch_update(order, order, take_one).ok()?;
+        let first = self.windows as usize;
         self.windows += 1;
-        let index = self.add(true)?;
-        Some(Window { id: WindowId(index), rkey: self.grants[index as usize].key })
+        self.make_room();
+        let end = self.grants.len().min(REGISTRATION as usize);
+        let mut places = (first..end).chain(0..first);
+        let index = places.find(|index| self.grants[*index].is_vacant())?;
+        let key = self.key_of(index as u32, FIRST);
+        self.grants[index] = Grant { key, is_window: true, ..Grant::VACANT };
+        self.taken += 1;
+        Some(Window { id: WindowId(index as u32), rkey: key })
     }
 
     /// The window with this number, bound to nothing, with the key behind its last: what it was
@@ -188,13 +206,12 @@ impl Rights {
         if !is_remote || sge.length == 0 || !keys.allows(sge, local_rights(access)) {
             return None;
         }
-        let index = match self.vacant.pop_front() {
-            Some(index) => index,
-            None => self.add(false)?,
-        };
-        let grant = self.grants.get_mut(index as usize)?;
-        let key = Window { id: WindowId(index), rkey: grant.key }.next_rkey();
-        *grant = Grant { key, is_window: false, holder: Holder::All, access, sge: *sge };
+        self.make_room();
+        let key = (0..self.grants.len()).find_map(|_| self.next_key())?;
+        let index = self.index_of(key);
+        let (is_window, holder) = (false, Holder::All);
+        self.grants[index] = Grant { key, is_window, holder, access, sge: *sge };
+        self.taken += 1;
         Some(key)
     }
 
@@ -206,20 +223,39 @@ impl Rights {
             && grant.holder == Holder::All
         {
             grant.holder = Holder::Nobody;
-            self.vacant.push_back(index as u32);
+            self.taken -= 1;
         }
     }
 
-    /// A new grant, of nothing to nobody.
-    fn add(&mut self, is_window: bool) -> Option<u32> {
-        let index = self.grants.len() as u32;
-        if index > NUMBER_MASK {
-            return None;
+    /// The next key of a registration, if its place is vacant.
+    fn next_key(&mut self) -> Option<u32> {
+        let count = self.registrations;
+        self.registrations = (count + 1) & REGISTRATION_MASK;
+        let number = REGISTRATION | count & (REGISTRATION - 1);
+        let key = self.key_of(number, count / REGISTRATION);
+        self.grants[self.index_of(key)].is_vacant().then_some(key)
+    }
+
+    fn key_of(&self, number: u32, low: u32) -> u32 {
+        GRANT | self.scramble.hide(number) << PROGRAM_BITS | low
+    }
+
+    /// Doubles the table if half of it is taken, as long as there are numbers for more.
+    fn make_room(&mut self) {
+        let before = self.grants.len();
+        if self.taken < before / 2 || before > NUMBER_MASK as usize {
+            return;
         }
-        let key = GRANT | self.scramble.hide(index) << PROGRAM_BITS | FIRST;
-        let (holder, access) = (Holder::Nobody, Access::empty());
-        self.grants.push(Grant { key, is_window, holder, access, sge: Sge::default() });
-        Some(index)
+        let places = (before * 2).max(PLACES_MIN);
+        self.grants.resize(places, Grant::VACANT);
+        self.index_mask = places as u32 - 1;
+        for index in 0..before {
+            // Into the upper half or where it is.
+            let place = self.index_of(self.grants[index].key);
+            if !self.grants[index].is_vacant() && place != index {
+                self.grants.swap(index, place);
+            }
+        }
     }
 
     /// The grant that has this key, dead or not.
@@ -230,7 +266,22 @@ impl Rights {
 
     #[inline]
     fn index_of(&self, rkey: u32) -> usize {
-        self.scramble.reveal(rkey >> PROGRAM_BITS & NUMBER_MASK) as usize
+        self.scramble.reveal(rkey >> PROGRAM_BITS, self.index_mask) as usize
+    }
+}
+
+impl Grant {
+    /// Of nothing to nobody, and no window. No peer's request names its key.
+    const VACANT: Grant = Grant {
+        key: 0,
+        is_window: false,
+        holder: Holder::Nobody,
+        access: Access::empty(),
+        sge: Sge { addr: 0, length: 0, lkey: 0 },
+    };
+
+    fn is_vacant(&self) -> bool {
+        !self.is_window && self.holder == Holder::Nobody
     }
 }
 
@@ -270,12 +321,15 @@ impl Scramble {
         })
     }
 
+    /// The bits of `mask` of the number. Bits above those of a number do not matter.
     #[inline]
-    fn reveal(&self, hidden: u32) -> u32 {
-        self.0.iter().rev().fold(hidden, |hidden, secret| {
+    fn reveal(&self, hidden: u32, mask: u32) -> u32 {
+        let number = self.0.iter().rev().fold(hidden, |hidden, secret| {
+            let hidden = hidden & NUMBER_MASK;
             let mixed = hidden ^ hidden >> 12;
-            mixed.wrapping_mul(INVERSE) & NUMBER_MASK ^ secret
-        })
+            mixed.wrapping_mul(INVERSE) ^ secret
+        });
+        number & mask
     }
 }
 
@@ -285,7 +339,15 @@ const GRANT: u32 = 1 << 31;
 const PROGRAM_BITS: u32 = 8;
 /// Where the program begins.
 const FIRST: u32 = shortly_before_end(PROGRAM_BITS, 2);
-const NUMBER_MASK: u32 = (1 << 23) - 1;
+const NUMBER_BITS: u32 = 23;
+const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
+/// Set in the number of every registration, and in no window's: no device has as many.
+const REGISTRATION: u32 = 1 << (NUMBER_BITS - 1);
+/// A key of a registration: the number without that bit, and the low bits.
+const REGISTRATION_BITS: u32 = NUMBER_BITS - 1 + PROGRAM_BITS;
+const REGISTRATION_MASK: u32 = (1 << REGISTRATION_BITS) - 1;
+/// Places of the smallest table.
+const PLACES_MIN: usize = 8;
 /// Odd, so that multiplying by it can be undone.
 const FACTOR: u32 = 0x5D_9F3B;
 const INVERSE: u32 = {
@@ -299,9 +361,97 @@ const INVERSE: u32 = {
     inverse
 };
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::HashSet;
+
+    use super::super::keys::KeyTable;
     use super::*;
+
+    const READ: Access = Access::REMOTE_READ;
+
+    /// Registered bytes, and rights to be given to them.
+    struct Registered {
+        keys: KeyCache,
+        lkey: u32,
+        rights: Rights,
+    }
+
+    impl Registered {
+        fn new() -> Registered {
+            let table = Arc::new(KeyTable::default());
+            let access = Access::LOCAL_WRITE | Access::MW_BIND;
+            let lkey = table.insert(0, 1 << 20, access).expect("room");
+            let (keys, _) = KeyCache::new(table);
+            let rights = Rights::new(7, Arc::new(AtomicU32::new(WINDOWS)));
+            Registered { keys, lkey, rights }
+        }
+
+        /// The key of one byte.
+        fn expose(&mut self, addr: u64) -> u32 {
+            let sge = Sge { addr, length: 1, lkey: self.lkey };
+            self.rights.expose(&self.keys, &sge, READ).expect("room")
+        }
+
+        /// Whether a key opens this byte to a queue pair.
+        fn opens(&self, rkey: u32, addr: u64) -> bool {
+            self.rights.grant(&self.keys, (QP, rkey), (addr, 1), READ).is_some()
+        }
+    }
+
+    const WINDOWS: u32 = 100;
+    const QP: u32 = 3;
+
+    #[test]
+    fn no_key_of_a_registration_comes_back_before_all_others_were_used() {
+        let mut it = Registered::new();
+        let held = it.expose(1);
+        let first = it.expose(2);
+        it.rights.conceal(first);
+        let mut seen = HashSet::from([held, first]);
+        for _ in 0..if cfg!(miri) { 600 } else { 1 << 16 } {
+            let key = it.expose(3);
+            assert!(it.opens(key, 3) && it.opens(held, 1) && !it.opens(first, 2));
+            it.rights.conceal(key);
+            assert!(seen.insert(key) && !it.opens(key, 3));
+        }
+        assert_eq!(it.rights.grants.len(), PLACES_MIN, "nor are there more places for it");
+        // As if all others had been used but for the last one.
+        it.rights.registrations = shortly_before_end(REGISTRATION_BITS, 3);
+        let last = it.expose(4);
+        assert!(!seen.contains(&last) && !it.opens(first, 4));
+        it.rights.conceal(last);
+        assert_eq!(it.expose(5), first, "that of the first is in use and passed over");
+    }
+
+    #[test]
+    fn every_key_is_found_in_a_table_that_grows() {
+        let mut it = Registered::new();
+        let mut windows = Vec::new();
+        let mut keys = Vec::new();
+        for addr in 0..1000 {
+            keys.push((it.expose(addr), addr));
+            if addr % 10 == 0 {
+                windows.push(it.rights.open_window().expect("one is left"));
+            }
+            if addr % 3 == 0 {
+                let (key, addr) = keys.swap_remove(keys.len() / 2);
+                it.rights.conceal(key);
+                assert!(!it.opens(key, addr));
+            }
+        }
+        assert!(it.rights.open_window().is_none(), "there are no more");
+        assert!(keys.iter().all(|(key, addr)| it.opens(*key, *addr) && !it.opens(*key, addr + 1)));
+        for Window { id, rkey } in windows {
+            let rkey = Window { id, rkey }.next_rkey();
+            let (lkey, addr, len, access) = (it.lkey, 5000 + u64::from(id.0), 1, READ);
+            let bind = Bind { window: id, rkey, lkey, addr, len, access };
+            assert!(it.rights.bind(&it.keys, QP, &bind) && it.opens(rkey, addr));
+        }
+        let mut all: Vec<u32> = it.rights.grants.iter().map(|grant| grant.key).collect();
+        all.retain(|key| *key != 0);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+    }
 
     #[test]
     fn every_number_is_hidden_and_revealed() {
@@ -310,7 +460,8 @@ mod tests {
         for number in (0..=NUMBER_MASK).step_by(if cfg!(miri) { 99_991 } else { 7 }) {
             let hidden = scramble.hide(number);
             assert!(!std::mem::replace(&mut seen[hidden as usize], true));
-            assert_eq!(scramble.reveal(hidden), number);
+            assert_eq!(scramble.reveal(hidden, NUMBER_MASK), number);
+            assert_eq!(scramble.reveal(GRANT | hidden, 0xff), number & 0xff);
         }
     }
 

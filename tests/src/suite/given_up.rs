@@ -16,7 +16,7 @@ use crate::world::{Open, Plan, World};
 const TIME: u64 = 20_000_000_000;
 /// Bytes of a result that takes one piece of memory.
 const RESULT: u32 = 9_000;
-/// The call for which a window is bound once more than its keys are.
+/// The call whose key has the low byte of the first.
 const LAST: u32 = 257;
 
 /// A call whose reply does not come in time is over then. What its peer may still use stays with it
@@ -232,40 +232,58 @@ pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_
 /// key by then, however many were made since, although the keys of a window come round.
 pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
-        let mut plan = explicit::plan(version);
-        // Or the answers of others would take the key away.
-        plan.serve.interop.remote_invalidation = false;
-        let (mut world, peer) = World::pair(open, &plan);
-        world.round(0, peer, &Script::new(0, &[], &[]));
-        let now = world.now;
-        let mut piece = world.clients[0].turn(now).buffer().expect("a buffer");
-        piece.truncate(RESULT as usize);
-        let mut memory = vec![piece];
-        let (first, handle) = ask_for(&mut world, peer, 1, &mut memory);
-        assert!(world.clients[0].cancel(handle));
-        world.completion(0, |mut done| {
-            assert_eq!(done.result().err(), Some(CallError::Cancelled(Execution::Unknown)));
-            memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
-        });
-        let rests = world.clients[0].shard().audit().windows.held;
-        assert_eq!(rests, 1, "its peer has not answered");
-        for seed in 2..=LAST {
-            let (answer, _) = ask_for(&mut world, peer, seed, &mut memory);
-            finish(&mut world, answer);
-            if seed < LAST {
-                take_result(&mut world, seed, &mut memory);
-            }
-        }
-        finish(&mut world, first);
-        take_result(&mut world, LAST, &mut memory);
-        drop(memory);
-        world.until("the connection is lost", |world| {
-            world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
-        });
-        assert_eq!(world.clients[0].shard().audit().windows.held, 0);
-        world.check_all_home();
-        world.check_nothing_leaked();
+        a_late_result_is_written_to_nothing(open, explicit::plan(version), 1);
     }
+}
+
+/// The same where every call registers its memory, of a device whose keys rest as well.
+pub fn a_late_result_reaches_no_other_registration<P: Provider>(open: Open<'_, P>) {
+    for version in VERSIONS {
+        let mut plan = explicit::plan(version);
+        plan.call.explicit.exposure = "registration".into();
+        a_late_result_is_written_to_nothing(open, plan, 0);
+    }
+}
+
+/// A late result, after so many calls that the low byte of its key has come round, while so many
+/// windows rest.
+fn a_late_result_is_written_to_nothing<P: Provider>(
+    open: Open<'_, P>,
+    mut plan: Plan,
+    rest: usize,
+) {
+    // Or the answers of others would take the key away.
+    plan.serve.interop.remote_invalidation = false;
+    let (mut world, peer) = World::pair(open, &plan);
+    world.round(0, peer, &Script::new(0, &[], &[]));
+    let now = world.now;
+    let mut piece = world.clients[0].turn(now).buffer().expect("a buffer");
+    piece.truncate(RESULT as usize);
+    let mut memory = vec![piece];
+    let (first, handle) = ask_for(&mut world, peer, 1, &mut memory);
+    assert!(world.clients[0].cancel(handle));
+    world.completion(0, |mut done| {
+        assert_eq!(done.result().err(), Some(CallError::Cancelled(Execution::Unknown)));
+        memory.extend(done.take_sink(0).into_iter().flat_map(Sink::into_pieces));
+    });
+    let rests = world.clients[0].shard().audit().windows.held;
+    assert_eq!(rests, rest, "its peer has not answered");
+    for seed in 2..=LAST {
+        let (answer, _) = ask_for(&mut world, peer, seed, &mut memory);
+        finish(&mut world, answer);
+        if seed < LAST {
+            take_result(&mut world, seed, &mut memory);
+        }
+    }
+    finish(&mut world, first);
+    take_result(&mut world, LAST, &mut memory);
+    drop(memory);
+    world.until("the connection is lost", |world| {
+        world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
+    });
+    assert_eq!(world.clients[0].shard().audit().windows.held, 0);
+    world.check_all_home();
+    world.check_nothing_leaked();
 }
 
 /// What rests because of a call that was given up is used again when its peer is done with the call.
