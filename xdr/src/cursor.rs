@@ -4,6 +4,8 @@
 //! multiple of four is followed by one to three zero bytes; here they must be zero indeed
 //! (wire.md W5), so that decoding and encoding are exact inverses.
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 use crate::error::{DecodeError, NoRoom};
 
 /// Takes XDR items off the front of a byte slice.
@@ -58,6 +60,24 @@ impl<'a> Reader<'a> {
                 Ok(to_words(bytes))
             }
             None => Err(self.truncated_words()),
+        }
+    }
+
+    /// Takes a fixed structure where it lies, in one bounds check.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`], at the first word that is not there.
+    #[inline]
+    pub(crate) fn take<T>(&mut self) -> Result<&'a T, DecodeError>
+    where
+        T: FromBytes + Immutable + KnownLayout + Unaligned,
+    {
+        match T::ref_from_prefix(self.rest) {
+            Ok((value, rest)) => {
+                self.rest = rest;
+                Ok(value)
+            }
+            Err(_) => Err(self.truncated_words()),
         }
     }
 
@@ -256,6 +276,21 @@ impl<'a> Writer<'a> {
         body.copy_from_slice(data);
         pad.fill(0);
         self.position += padded;
+        Ok(())
+    }
+
+    /// Puts a fixed structure in one bounds check.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if it does not fit.
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable>(&mut self, value: &T) -> Result<(), NoRoom> {
+        let room = self.buffer.get_mut(self.position..).unwrap_or_default();
+        let Some((slot, _)) = room.split_at_mut_checked(size_of::<T>()) else {
+            return Err(self.no_room(size_of::<T>()));
+        };
+        slot.copy_from_slice(value.as_bytes());
+        self.position += size_of::<T>();
         Ok(())
     }
 

@@ -9,10 +9,11 @@
 //! A message is a header and, after its last byte, the payload stream.
 
 use crate::chunk::ChunkLists;
-use crate::cursor::{Reader, Writer, pad_len, to_words};
+use crate::cursor::{Reader, Writer, pad_len};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{VERSION_ONE, VERSION_TWO, errcode, opttype, proc, size};
 use crate::property::{ConnProp, ReqProp, RespProp, UpdProp};
+use crate::rtr::fixed::{self, Empty, Stamp};
 use crate::rtr::report::ReptErr;
 use crate::rtr::transmit::{XmtCont, XmtReq, XmtResp};
 
@@ -149,14 +150,14 @@ impl<'a> Header<'a> {
     /// a whole is not judged here (wire.md B12).
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
-        if let Some(words) = bytes.first_chunk::<{ size::HEADER_MIN }>() {
-            let [xid, vers, credit, proc, w4, w5, w6] = to_words(words);
+        if let Some((msg, _)) = fixed::Msg::split(bytes) {
+            let (xid, vers, credit) = (msg.xid.get(), msg.vers.get(), msg.credit.get());
             let header = |body| Self { xid, vers, credit, body };
-            if proc == proc::MSG && w4 | w5 | w6 == 0 && is_known(vers) {
-                return Ok((header(Body::Msg(ChunkLists::EMPTY)), size::HEADER_MIN));
+            if msg.is_plain() && is_known(vers) {
+                return Ok((header(Body::Msg(ChunkLists::EMPTY)), fixed::Msg::LEN));
             }
-            if proc == proc::OPTIONAL && vers == VERSION_TWO {
-                if let Some((optional, len)) = Optional::decode_plain(bytes, w4, w5, w6) {
+            if msg.proc() == proc::OPTIONAL && vers == VERSION_TWO {
+                if let Some((optional, len)) = Optional::decode_fixed(bytes) {
                     return Ok((header(Body::Optional(optional)), len));
                 }
                 return Self::decode_optional(bytes, xid, credit);
@@ -239,44 +240,21 @@ impl<'a> Header<'a> {
     #[inline]
     pub fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         debug_assert!(self.body_is_of_version());
+        let (xid, stamp) = (self.xid, Stamp { vers: self.vers, credit: self.credit });
         match &self.body {
-            Body::Msg(chunks) if chunks.is_empty() => {
-                let words = [self.xid, self.vers, self.credit, proc::MSG, 0, 0, 0];
-                writer.put_words::<7, { size::HEADER_MIN }>(words)
+            Body::Msg(chunks) if chunks.is_empty() => writer.put(&fixed::Msg::new(xid, stamp)),
+            Body::Optional(Optional::XmtReq(req)) if req.dp.is_empty() && req.rsd.is_empty() => {
+                let lists = (Empty::LIST, Empty::LIST);
+                writer.put(&fixed::XmtReq::new(xid, stamp, lists, req.end()))
             }
-            Body::Optional(optional) => match optional {
-                Optional::XmtReq(req) if req.dp.is_empty() && req.rsd.is_empty() => {
-                    let [xid, vers, credit] = [self.xid, self.vers, self.credit];
-                    let info = (size::XMTREQ_MIN - size::OPTIONAL) as u32;
-                    let (op, proc) = (opttype::XMTREQ, proc::OPTIONAL);
-                    let (count, rsbuf, pslen) = (req.count, req.rsbuf, req.pslen);
-                    writer.put_words::<11, { size::XMTREQ_MIN }>([
-                        xid, vers, credit, proc, op, info, 0, 0, count, rsbuf, pslen,
-                    ])
-                }
-                Optional::XmtResp(resp) if resp.dp.is_empty() => {
-                    self.encode_plain(writer, opttype::XMTRESP, [0, resp.count, resp.pslen])
-                }
-                Optional::XmtCont(cont) => {
-                    self.encode_plain(writer, opttype::XMTCONT, [cont.xnum, cont.itype, cont.pslen])
-                }
-                _ => self.encode_any(writer),
-            },
+            Body::Optional(Optional::XmtResp(resp)) if resp.dp.is_empty() => {
+                writer.put(&fixed::XmtResp::new(xid, stamp, Empty::LIST, resp.end()))
+            }
+            Body::Optional(Optional::XmtCont(cont)) => {
+                writer.put(&fixed::XmtCont::new(xid, stamp, cont.end()))
+            }
             _ => self.encode_any(writer),
         }
-    }
-
-    /// An operation whose structure is three words.
-    #[inline]
-    fn encode_plain(
-        &self,
-        writer: &mut Writer<'_>,
-        op: u32,
-        [a, b, c]: [u32; 3],
-    ) -> Result<(), NoRoom> {
-        let [xid, vers, credit] = [self.xid, self.vers, self.credit];
-        let proc = proc::OPTIONAL;
-        writer.put_words::<9, { size::XMTCONT }>([xid, vers, credit, proc, op, 12, a, b, c])
     }
 
     #[inline(never)]
@@ -383,30 +361,28 @@ impl<'a> Optional<'a> {
 
     /// The three operations of the data path, if they carry no items; with the header's length.
     #[inline]
-    fn decode_plain(bytes: &'a [u8], op: u32, info_len: u32, first: u32) -> Option<(Self, usize)> {
-        if op == opttype::XMTREQ && info_len == 20 && first == 0 {
-            let words = bytes.first_chunk::<{ size::XMTREQ_MIN }>()?;
-            let [_, _, _, _, _, _, _, sets, count, rsbuf, pslen] = to_words(words);
-            if sets != 0 {
-                return None;
+    fn decode_fixed(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let dp = crate::Array::EMPTY;
+        Some(match fixed::Operation::peek(bytes)?.opttype.get() {
+            opttype::XMTREQ => {
+                let fixed::XmtReq { end, .. } = fixed::XmtReq::<Empty, Empty>::read(bytes)?;
+                let (rsd, count) = (crate::Array::EMPTY, end.count.get());
+                let (rsbuf, pslen) = (end.rsbuf.get(), end.pslen.get());
+                (Self::XmtReq(XmtReq { dp, rsd, count, rsbuf, pslen }), size::XMTREQ_MIN)
             }
-            let (dp, rsd) = (crate::Array::EMPTY, crate::Array::EMPTY);
-            let req = XmtReq { dp, rsd, count, rsbuf, pslen };
-            return Some((Self::XmtReq(req), size::XMTREQ_MIN));
-        }
-        if info_len != 12 {
-            return None;
-        }
-        let words = bytes.first_chunk::<{ size::XMTCONT }>()?;
-        let [_, _, _, _, _, _, a, b, c] = to_words(words);
-        let optional = match op {
-            opttype::XMTRESP if a == 0 => {
-                Self::XmtResp(XmtResp { dp: crate::Array::EMPTY, count: b, pslen: c })
+            opttype::XMTRESP => {
+                let fixed::XmtResp { end, .. } = fixed::XmtResp::<Empty>::read(bytes)?;
+                let (count, pslen) = (end.count.get(), end.pslen.get());
+                (Self::XmtResp(XmtResp { dp, count, pslen }), size::XMTRESP_MIN)
             }
-            opttype::XMTCONT => Self::XmtCont(XmtCont { xnum: a, itype: b, pslen: c }),
+            opttype::XMTCONT => {
+                let fixed::XmtCont { end, .. } = fixed::XmtCont::read(bytes)?;
+                let (xnum, itype) = (end.xnum.get(), end.itype.get());
+                let pslen = end.pslen.get();
+                (Self::XmtCont(XmtCont { xnum, itype, pslen }), size::XMTCONT)
+            }
             _ => return None,
-        };
-        Some((optional, size::XMTCONT))
+        })
     }
 
     #[cold]

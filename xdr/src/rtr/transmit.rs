@@ -11,6 +11,7 @@ use crate::array::Array;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::limit;
+use crate::rtr::fixed::{ContEnd, ReqEnd, RespEnd};
 use crate::rtr::placement::{MsgItem, RsdSet};
 
 /// The first, or only, transmission of a request (`optxmt_req`, \[RTR\] 9.2).
@@ -41,18 +42,24 @@ impl<'a> XmtReq<'a> {
             let max = limit::MITEMS_MAX;
             return Err(DecodeError::TooMany { at: rsd_at, count: directed, max });
         }
-        let [count, rsbuf, pslen] = reader.words()?;
-        Ok(Self { dp, rsd, count, rsbuf, pslen })
+        let ReqEnd { count, rsbuf, pslen } = reader.take()?;
+        Ok(Self { dp, rsd, count: count.get(), rsbuf: rsbuf.get(), pslen: pslen.get() })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.dp.encode(writer)?;
         self.rsd.encode(writer)?;
-        writer.put_words::<3, 12>([self.count, self.rsbuf, self.pslen])
+        writer.put(&self.end())
+    }
+
+    /// What follows the lists.
+    #[inline]
+    pub(crate) fn end(&self) -> ReqEnd {
+        ReqEnd::new(self.count, self.rsbuf, self.pslen)
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
-        self.dp.encoded_len() + self.rsd.encoded_len() + 12
+        self.dp.encoded_len() + self.rsd.encoded_len() + size_of::<ReqEnd>()
     }
 }
 
@@ -71,17 +78,23 @@ impl<'a> XmtResp<'a> {
     #[inline]
     pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let dp = Array::decode(reader, limit::MITEMS_MAX)?;
-        let [count, pslen] = reader.words()?;
-        Ok(Self { dp, count, pslen })
+        let RespEnd { count, pslen } = reader.take()?;
+        Ok(Self { dp, count: count.get(), pslen: pslen.get() })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         self.dp.encode(writer)?;
-        writer.put_words::<2, 8>([self.count, self.pslen])
+        writer.put(&self.end())
+    }
+
+    /// What follows the list.
+    #[inline]
+    pub(crate) fn end(&self) -> RespEnd {
+        RespEnd::new(self.count, self.pslen)
     }
 
     pub(crate) fn encoded_len(&self) -> usize {
-        self.dp.encoded_len() + 8
+        self.dp.encoded_len() + size_of::<RespEnd>()
     }
 }
 
@@ -100,12 +113,18 @@ pub struct XmtCont {
 impl XmtCont {
     #[inline]
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let [xnum, itype, pslen] = reader.words()?;
-        Ok(Self { xnum, itype, pslen })
+        let ContEnd { xnum, itype, pslen } = reader.take()?;
+        Ok(Self { xnum: xnum.get(), itype: itype.get(), pslen: pslen.get() })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_words::<3, 12>([self.xnum, self.itype, self.pslen])
+        writer.put(&self.end())
+    }
+
+    /// The structure.
+    #[inline]
+    pub(crate) fn end(&self) -> ContEnd {
+        ContEnd::new(self.xnum, self.itype, self.pslen)
     }
 }
 
