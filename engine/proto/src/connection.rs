@@ -4,6 +4,7 @@ use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::private_data::PrivateData;
+use rpcrdma_xdr::rtr::fixed::Stamp;
 
 use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;
@@ -16,7 +17,7 @@ use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::placement::direct::{WantSet, check_directions};
 use crate::placement::find::Finder;
 use crate::placement::gather::Pieces;
-use crate::placement::inline::{Direction, InlinePlan, Stamp};
+use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::plan::{GroupPlan, Transmission};
 use crate::placement::resolve::{Placed, Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};

@@ -5,11 +5,11 @@ use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional, RdmaError};
 use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::onc::MsgType;
+use rpcrdma_xdr::rtr::fixed::Stamp;
 use rpcrdma_xdr::rtr::report::{MsgId, ReptErr, ReptInfo};
 use thiserror::Error;
 
 use crate::error::{Verdict, Violation};
-use crate::placement::inline::Stamp;
 use crate::version::Versions;
 
 /// An error message to the peer.

@@ -14,7 +14,8 @@ use rpcrdma_xdr::chunk::ChunkLists;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
-use rpcrdma_xdr::numbers::{opttype, proc, size};
+use rpcrdma_xdr::numbers::opttype;
+use rpcrdma_xdr::rtr::fixed::{Operation, ReqEnd, RespEnd, Stamp};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::XmtCont;
@@ -25,7 +26,7 @@ use crate::demand::{Exposed, Want};
 use crate::placement::direct;
 use crate::placement::exrw;
 use crate::placement::gather::Pieces;
-use crate::placement::inline::{Direction, InlinePlan, Stamp};
+use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
 
@@ -279,30 +280,28 @@ impl<'a> GroupPlan<'a> {
                 lists.encode(self.items, self.direct, self.stream, writer)
             }
             Form::Request { wants, offered, rsbuf } => {
-                self.encode_words(stamp, writer)?;
+                writer.put(&self.operation(opttype::XMTREQ, stamp))?;
                 self.encode_request(structure, (wants, offered), writer)?;
-                [self.count, rsbuf, pslen].into_iter().try_for_each(|word| writer.put_u32(word))
+                writer.put(&ReqEnd::new(self.count, rsbuf, pslen))
             }
             Form::Response { rsd } => {
-                self.encode_words(stamp, writer)?;
-                self.encode_response(structure, &rsd, pslen, writer)
+                writer.put(&self.operation(opttype::XMTRESP, stamp))?;
+                self.encode_response(structure, &rsd, writer)?;
+                writer.put(&RespEnd::new(self.count, pslen))
             }
         }
     }
 
-    /// A transmit request from its procedure on, up to the directions: item by item, since a list of
-    /// as many as there can be is kilobytes to be moved.
+    /// The lists of a transmit request: item by item, since a list of as many as there can be is
+    /// kilobytes to be moved.
     fn encode_request(
         &self,
         structure: &RecvStructure,
         (wants, offered): (&[Want], ItemSet),
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        let optinfo_len = self.header_len.saturating_sub(size::OPTIONAL as u32);
         let apart = self.apart();
-        for word in [proc::OPTIONAL, opttype::XMTREQ, optinfo_len, apart.len()] {
-            writer.put_u32(word)?;
-        }
+        writer.put_u32(apart.len())?;
         let mut walk = self.start;
         for index in apart.iter() {
             self.entry(index, &mut walk, structure).encode(writer)?;
@@ -323,22 +322,17 @@ impl<'a> GroupPlan<'a> {
         Ok(())
     }
 
-    /// A transmit response from its procedure on: its items stand where the directions were, with
-    /// the lengths that are written (wire.md E25, E27).
+    /// The list of a transmit response: its items stand where the directions were, with the lengths
+    /// that are written (wire.md E25, E27).
     fn encode_response(
         &self,
         structure: &RecvStructure,
         rsd: &Array<'_, RsdSet<'_>>,
-        pslen: u32,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        let optinfo_len = self.header_len.saturating_sub(size::OPTIONAL as u32);
         // It matched when the plan was made; directions and items are the same now.
         let matches = direct::match_items(rsd, self.items).unwrap_or_default();
-        let count = matches.len() as u32;
-        for word in [proc::OPTIONAL, opttype::XMTRESP, optinfo_len, count] {
-            writer.put_u32(word)?;
-        }
+        writer.put_u32(matches.len() as u32)?;
         let mut walk = self.start;
         let directions = rsd.iter().flat_map(|set| set.items.iter());
         for (found, direction) in matches.iter().zip(directions) {
@@ -352,8 +346,12 @@ impl<'a> GroupPlan<'a> {
                 None => direct::NO_ITEM.encode(writer)?,
             }
         }
-        writer.put_u32(self.count)?;
-        writer.put_u32(pslen)
+        Ok(())
+    }
+
+    /// What the header of an operation begins with.
+    fn operation(&self, opttype: u32, stamp: Stamp) -> Operation {
+        Operation::new(self.xid, stamp, opttype, self.header_len)
     }
 
     /// The words in front of the procedure.

@@ -2,13 +2,14 @@
 
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::onc::MsgType;
+use rpcrdma_xdr::rtr::fixed::Stamp;
 
 use super::{ShortKind, word};
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
 use crate::ingress::ReplyTo;
 use crate::placement::direct::WantSet;
-use crate::placement::inline::{Direction, Stamp};
+use crate::placement::inline::Direction;
 use crate::settings::Role;
 
 /// Bytes of the header of a plain message.

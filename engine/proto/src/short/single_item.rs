@@ -14,6 +14,7 @@ use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 use rpcrdma_xdr::numbers::{opttype, placement, proc, size};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
+use rpcrdma_xdr::rtr::fixed::Stamp;
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use super::{ShortKind, word};
@@ -22,7 +23,7 @@ use crate::connection::{Connection, ShardLedger};
 use crate::demand::Want;
 use crate::ingress::{ReplyTo, Via};
 use crate::placement::direct::{ItemKind, WantKind, WantSet};
-use crate::placement::inline::{Direction, Stamp};
+use crate::placement::inline::Direction;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
