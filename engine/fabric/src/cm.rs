@@ -5,14 +5,14 @@
 //!      └ nobody listens ─▶ Refused(Unreachable)       └ reject, drop ─▶ Refused(Rejected) there
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::endpoint::{Endpoint, Seat};
-use super::queues::FabricQueues;
-use super::{FabricHandle, Shared};
+use crate::endpoint::{Endpoint, Seat};
+use crate::queues::{FabricHandle, FabricQueues};
+use crate::rings::Links;
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Waker,
@@ -20,11 +20,24 @@ use rpcrdma_provider::{
 
 /// A connection manager of the software fabric.
 pub struct FabricCm {
-    fabric: Arc<Shared>,
+    fabric: Network,
     inbox: Arc<Inbox>,
     listening: Vec<SocketAddr>,
     attempts: u64,
 }
+
+/// The fabric, as its connection managers know it.
+#[derive(Clone)]
+pub(crate) struct Network {
+    /// The name of the device, for errors.
+    pub device: String,
+    pub links: Arc<Links>,
+    pub listeners: Arc<Listeners>,
+}
+
+/// Who listens where.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<HashMap<SocketAddr, Arc<Inbox>>>);
 
 /// A connection request that was neither accepted nor rejected. Dropping it rejects it.
 pub struct FabricRequest(Option<Pending>);
@@ -37,7 +50,7 @@ struct Pending {
 }
 
 /// Where events wait for a connection manager.
-pub(super) struct Inbox {
+struct Inbox {
     waker: Waker,
     queue: Mutex<Queue>,
 }
@@ -51,7 +64,7 @@ struct Queue {
 }
 
 impl FabricCm {
-    pub(super) fn new(fabric: Arc<Shared>) -> Result<FabricCm, SetupError> {
+    pub(crate) fn new(fabric: Network) -> Result<FabricCm, SetupError> {
         let waker = Waker::set_up()?;
         let inbox = Arc::new(Inbox { waker, queue: Mutex::new(Queue::default()) });
         Ok(FabricCm { fabric, inbox, listening: Vec::new(), attempts: 0 })
@@ -66,7 +79,7 @@ impl FabricCm {
             });
         }
         let port = Arc::clone(&on.port);
-        let num = port.reserve(&self.fabric.caps.name)?;
+        let num = port.reserve(&self.fabric.device)?;
         Ok(Seat { port, num, rnr_retry: param.rnr_retry })
     }
 }
@@ -76,7 +89,7 @@ impl ConnectionManager for FabricCm {
     type Request = FabricRequest;
 
     fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError> {
-        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.fabric.listeners.lock();
         let address = if at.port() == 0 {
             let free = EPHEMERAL.map(|port| SocketAddr::new(at.ip(), port));
             let mut free = free.filter(|address| !listeners.contains_key(address));
@@ -92,7 +105,7 @@ impl ConnectionManager for FabricCm {
     }
 
     fn unlisten(&mut self, at: SocketAddr) {
-        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.fabric.listeners.lock();
         // Others of the fabric may listen there: none is taken away but our own.
         if let Some(at) = self.listening.iter().position(|address| *address == at) {
             listeners.remove(&self.listening.swap_remove(at));
@@ -109,7 +122,7 @@ impl ConnectionManager for FabricCm {
         let seat = self.seat(on, param)?;
         self.attempts += 1;
         let id = ConnectId(self.attempts);
-        let listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.fabric.listeners.lock();
         let listener = listeners.get(&to).cloned();
         drop(listeners);
         let Some(listener) = listener else {
@@ -138,7 +151,7 @@ impl ConnectionManager for FabricCm {
         let is_swapped = asking.port.id > seat.port.id;
         let ports =
             if is_swapped { [&seat.port, &asking.port] } else { [&asking.port, &seat.port] };
-        let link = self.fabric.link(ports);
+        let link = self.fabric.links.between(ports);
         let [theirs, ours] = Endpoint::pair(link, [&asking, &seat], is_swapped);
         let connected = CmEvent::Connected { id: pending.id, endpoint: theirs, private };
         pending.answer_to.push(connected);
@@ -180,7 +193,7 @@ impl std::fmt::Debug for FabricCm {
 
 impl Drop for FabricCm {
     fn drop(&mut self) {
-        let mut listeners = self.fabric.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.fabric.listeners.lock();
         for address in &self.listening {
             listeners.remove(address);
         }
@@ -197,6 +210,17 @@ impl Drop for FabricRequest {
             seat.port.give_back(seat.num);
             answer_to.push(CmEvent::Refused { id, reason: ConnectError::Rejected });
         }
+    }
+}
+
+impl Listeners {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Inbox>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

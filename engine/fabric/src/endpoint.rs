@@ -1,46 +1,28 @@
-//! Links between sets of queues, and endpoints: connected queue pairs on their way to their queues.
+//! Endpoints: connected queue pairs on their way to their queues.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::lane::Lane;
-use super::port::{Conn, Port, Progress};
-use super::ring::{Consumer, Producer, ring};
-
-/// Two rings between two sets of queues. Their ends are taken by the first endpoint on each side.
-pub(super) struct Link {
-    pub(super) id: u64,
-    pub(super) ports: [Arc<Port>; 2],
-    ends: [Mutex<Option<(Producer, Consumer)>>; 2],
-}
-
-impl Link {
-    /// A link with rings of `slots` slots, the first of which has the position `first`.
-    pub(super) fn new(
-        id: u64,
-        ports: [Arc<Port>; 2],
-        (slots, delayed, first): (u32, bool, u64),
-    ) -> Link {
-        let (there, back) = (ring(slots, delayed, first), ring(slots, delayed, first));
-        let ends = [(there.0, back.1), (back.0, there.1)];
-        Link { id, ports, ends: ends.map(|end| Mutex::new(Some(end))) }
-    }
-}
+use crate::port::Port;
+use crate::rings::ring::{Consumer, Producer};
+use crate::rings::{Link, Rings};
+use crate::transport::carrier::EndId;
+use crate::transport::conn::{Conn, Progress};
 
 /// A connected queue pair that was not attached yet. Dropping it ends the connection.
 pub struct Endpoint {
-    pub(super) num: u32,
-    pub(super) peer_num: u32,
-    pub(super) peer_rnr_retry: u8,
+    pub(crate) num: u32,
+    pub(crate) peer_num: u32,
+    pub(crate) peer_rnr_retry: u8,
     /// Which side of `conn` it is.
-    pub(super) side: usize,
-    pub(super) conn: Arc<Conn>,
+    pub(crate) side: usize,
+    pub(crate) conn: Arc<Conn>,
     link: Arc<Link>,
     link_side: usize,
     is_taken_over: bool,
 }
 
 /// One side of a connection to be.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     pub port: Arc<Port>,
     pub num: u32,
     pub rnr_retry: u8,
@@ -48,7 +30,7 @@ pub(super) struct Seat {
 
 impl Endpoint {
     /// The endpoints of both sides. The first seat has side 0 of the link.
-    pub(super) fn pair(link: Arc<Link>, seats: [&Seat; 2], is_swapped: bool) -> [Endpoint; 2] {
+    pub(crate) fn pair(link: Arc<Link>, seats: [&Seat; 2], is_swapped: bool) -> [Endpoint; 2] {
         let conn = Conn::new();
         [0, 1].map(|side: usize| Endpoint {
             num: seats[side].num,
@@ -63,25 +45,29 @@ impl Endpoint {
     }
 
     /// Where it belongs.
-    pub(super) fn port(&self) -> &Arc<Port> {
+    pub(crate) fn port(&self) -> &Arc<Port> {
         &self.link.ports[self.link_side]
     }
 
     /// Which end of which link it uses.
-    pub(super) fn link_end(&self) -> (u64, usize) {
-        (self.link.id, self.link_side)
+    pub(crate) fn end(&self) -> EndId {
+        self.link.end(self.link_side)
     }
 
-    /// Takes the rings' ends; none if they were taken before, by a lane that has died since.
-    pub(super) fn make_lane(&self, place: (u32, u32, bool)) -> Option<Lane> {
-        let mut end = self.link.ends[self.link_side].lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Lane::new(end.take()?, (Arc::clone(&self.link), self.link_side), place))
+    /// Takes that end; none if it was taken before, by a path that has died since.
+    pub(crate) fn take_rings(&self) -> Option<(Rings, Producer, Consumer)> {
+        self.link.take(self.link_side)
     }
 
     /// From now on the queues answer for the queue pair.
-    pub(super) fn take_over(&mut self) {
+    pub(crate) fn take_over(&mut self) {
         self.is_taken_over = true;
         self.conn.set(self.side, Progress::Attached);
+        self.peer().doze.poke();
+    }
+
+    fn peer(&self) -> &Port {
+        &self.link.ports[1 - self.link_side]
     }
 }
 
@@ -97,7 +83,7 @@ impl Drop for Endpoint {
         if !self.is_taken_over {
             self.conn.set(self.side, Progress::Dropped);
             self.port().give_back(self.num);
-            self.link.ports[1 - self.link_side].doze.poke();
+            self.peer().doze.poke();
         }
     }
 }

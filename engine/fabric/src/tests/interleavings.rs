@@ -10,8 +10,10 @@ use loom::thread;
 use rpcrdma_mempool::{Access, Keys, Registrar};
 
 use crate::doze::{fall_asleep, is_asleep};
-use crate::keys::{KeyCache, KeyTable};
-use crate::ring::{Acks, Consumer, Producer, Refusal, ring};
+use crate::rings::ring::{Consumer, Producer, ring};
+use crate::transport::body::{Acks, Refusal};
+use crate::transport::carrier::{Incoming, Outgoing, Vacant};
+use crate::transport::keys::{KeyCache, KeyTable};
 
 /// The first slot of every ring: the second has a position that no 32 bits can hold.
 const FIRST: u64 = u32::MAX as u64;
@@ -34,7 +36,7 @@ fn take(rx: &mut Consumer) -> (u8, Acks) {
     loop {
         if let Some(body) = rx.front() {
             assert_eq!(body.bytes[0], body.bytes[223]);
-            let seen = (body.bytes[0], body.acks());
+            let seen = (body.bytes[0], body.acks);
             rx.release();
             return seen;
         }
@@ -144,7 +146,7 @@ fn withdrawn_memory_is_not_read_after_settling() {
         let theirs = Arc::clone(&memory);
         publish(&mut tx, 1, Acks::default());
         let consumer = thread::spawn(move || {
-            rx.fetch(|| theirs.0.with(|_| ()));
+            rx.fetch(FIRST, || theirs.0.with(|_| ()));
         });
         tx.withdraw(FIRST);
         tx.settle();
@@ -162,9 +164,9 @@ fn withdrawn_memory_is_not_read_after_settling_while_other_memory_is() {
         publish(&mut tx, 1, Acks::default());
         publish(&mut tx, 2, Acks::default());
         let consumer = thread::spawn(move || {
-            rx.fetch(|| theirs.0.with(|_| ()));
+            rx.fetch(FIRST, || theirs.0.with(|_| ()));
             rx.release();
-            rx.fetch(|| ());
+            rx.fetch(FIRST + 1, || ());
         });
         tx.withdraw(FIRST);
         tx.settle();
@@ -181,7 +183,7 @@ fn the_memory_of_one_that_vanished_is_not_read() {
         let theirs = Arc::clone(&memory);
         publish(&mut tx, 1, Acks::default());
         let consumer = thread::spawn(move || {
-            rx.fetch(|| theirs.0.with(|_| ()));
+            rx.fetch(FIRST, || theirs.0.with(|_| ()));
         });
         drop(tx);
         memory.0.with_mut(|_| ());
@@ -198,7 +200,7 @@ fn what_a_read_brought_is_seen_with_its_verdict() {
         let consumer = thread::spawn(move || {
             assert_eq!(take(&mut rx).0, 1);
             rx.announce();
-            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            let copied = rx.fetch(FIRST, || theirs.0.with_mut(|_| ()));
             rx.finish(FIRST, copied.ok_or(Refusal::Gone));
         });
         publish(&mut tx, 1, Acks::default());
@@ -223,7 +225,7 @@ fn the_memory_of_a_withdrawn_read_is_not_written_after_settling() {
         publish(&mut tx, 1, Acks::default());
         let consumer = thread::spawn(move || {
             assert_eq!(take(&mut rx).0, 1);
-            let copied = rx.fetch_for(FIRST, || theirs.0.with_mut(|_| ()));
+            let copied = rx.fetch(FIRST, || theirs.0.with_mut(|_| ()));
             rx.finish(FIRST, copied.ok_or(Refusal::Gone));
         });
         tx.withdraw(FIRST);

@@ -1,4 +1,4 @@
-//! Queue pairs: their states, and the requests that wait because a ring is full.
+//! Queue pairs: their states, and the requests that wait because there is no room.
 //!
 //! ```text
 //!   attach ─▶ Opening ── peer attached ─▶ Ready ── disconnect, error, peer gone ─▶ Error ─▶ destroy
@@ -9,13 +9,13 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::port::{Conn, Progress, index_bits};
-use super::ring::Body;
+use super::body::Body;
+use super::conn::{Conn, Progress};
 use rpcrdma_provider::{SendOp, WcOpcode, WcStatus, WrId};
 
 /// The state of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// It receives, but the peer cannot: requests wait.
     Opening,
     /// It receives and sends.
@@ -29,7 +29,7 @@ pub(super) enum State {
 /// What becomes of a request when its slot has been taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Success that nobody wants to hear of.
     Silent,
     /// Success, with a completion.
@@ -51,7 +51,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    pub(super) fn status(self) -> WcStatus {
+    pub(crate) fn status(self) -> WcStatus {
         match self {
             Fate::Silent | Fate::Signaled => WcStatus::Success,
             Fate::Flushed => WcStatus::Flushed,
@@ -64,7 +64,7 @@ impl Fate {
         }
     }
 
-    pub(super) fn is_success(self) -> bool {
+    pub(crate) fn is_success(self) -> bool {
         matches!(self, Fate::Silent | Fate::Signaled)
     }
 }
@@ -74,12 +74,12 @@ const REMOTE_OPERATION_ERROR: u32 = 11;
 
 /// A queue pair: one cache line, so that a thousand in turn cost one each and not two.
 #[repr(align(64))]
-pub(super) struct QueuePair {
+pub(crate) struct QueuePair {
     /// [`VACANT`] while there is none.
     pub num: u32,
     pub state: State,
-    /// Which of the queues' lanes leads to the peer.
-    pub lane: u32,
+    /// Which of the queues' paths leads to the peer.
+    pub path: u32,
     /// The peer's queue pair.
     pub peer: u32,
     /// Requests whose place in the send queue is taken: a completion frees its own and those of
@@ -93,14 +93,14 @@ pub(super) struct QueuePair {
     pub peer_rnr_retry: u8,
     /// Position behind the last slot published, if there was one.
     pub sent_until: Option<NonZeroU64>,
-    /// It stands in its lane's list of those that wait for room.
+    /// It stands in its path's list of those that wait for room.
     pub is_waiting: bool,
     /// Its program has learned that the peer is gone, or has itself disconnected.
     pub is_told: bool,
     pub backlog: Backlog,
     /// Requests that were carried out here and complete behind those before them.
     pub locals: Backlog,
-    /// The peer has left: what it sent lies before this position of the lane's ring.
+    /// The peer has left: what it sent lies before this position of the path.
     pub last_words: Option<NonZeroU64>,
     /// Which side of `conn` is ours.
     pub side: u8,
@@ -112,7 +112,7 @@ impl QueuePair {
         QueuePair {
             num: VACANT,
             state: State::Error,
-            lane: 0,
+            path: 0,
             peer: 0,
             outstanding: 0,
             unsignaled: 0,
@@ -131,7 +131,7 @@ impl QueuePair {
 
     /// What becomes of a request if all goes well, and how many places its completion frees.
     #[inline]
-    pub(super) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
+    pub(crate) fn account(&mut self, is_signaled: bool) -> (Fate, u16) {
         self.unsignaled += 1;
         if is_signaled {
             (Fate::Signaled, std::mem::take(&mut self.unsignaled))
@@ -141,13 +141,13 @@ impl QueuePair {
     }
 
     /// How far the peer is.
-    pub(super) fn peer_progress(&self) -> Progress {
+    pub(crate) fn peer_progress(&self) -> Progress {
         let conn = self.conn.as_ref();
         conn.map_or(Progress::Dropped, |conn| conn.progress(1 - usize::from(self.side)))
     }
 
     /// Lets the peer know that we are gone.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         if let Some(conn) = &self.conn {
             conn.set(self.side.into(), Progress::Left);
         }
@@ -155,13 +155,13 @@ impl QueuePair {
 }
 
 /// The queue pairs of one set of queues, found by number.
-pub(super) struct QpTable {
+pub(crate) struct QpTable {
     places: Box<[QueuePair]>,
     index_mask: u32,
 }
 
 impl QpTable {
-    pub(super) fn new(qp_max: u32) -> QpTable {
+    pub(crate) fn new(qp_max: u32) -> QpTable {
         let index_bits = index_bits(qp_max);
         QpTable {
             places: (0..1 << index_bits).map(|_| QueuePair::vacant()).collect(),
@@ -171,43 +171,43 @@ impl QpTable {
 
     /// The queue pair of that number, unless it was destroyed.
     #[inline]
-    pub(super) fn find(&mut self, num: u32) -> Option<&mut QueuePair> {
+    pub(crate) fn find(&mut self, num: u32) -> Option<&mut QueuePair> {
         self.places.get_mut((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
 
     /// As [`QpTable::find`], to look only.
-    pub(super) fn peek(&self, num: u32) -> Option<&QueuePair> {
+    pub(crate) fn peek(&self, num: u32) -> Option<&QueuePair> {
         self.places.get((num & self.index_mask) as usize).filter(|qp| qp.num == num)
     }
 
     /// Puts a new queue pair in the place of its number, which is vacant.
-    pub(super) fn insert(&mut self, qp: QueuePair) {
+    pub(crate) fn insert(&mut self, qp: QueuePair) {
         let place = &mut self.places[(qp.num & self.index_mask) as usize];
         debug_assert_eq!(place.num, VACANT, "a number is reserved once");
         *place = qp;
     }
 
     /// Makes the place of `num` vacant.
-    pub(super) fn remove(&mut self, num: u32) {
+    pub(crate) fn remove(&mut self, num: u32) {
         if let Some(qp) = self.find(num) {
             *qp = QueuePair::vacant();
         }
     }
 
     /// A queue pair as it begins.
-    pub(super) fn fresh() -> QueuePair {
+    pub(crate) fn fresh() -> QueuePair {
         QueuePair { state: State::Opening, ..QueuePair::vacant() }
     }
 
     /// All queue pairs that exist.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &QueuePair> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &QueuePair> {
         self.places.iter().filter(|qp| qp.num != VACANT)
     }
 }
 
-/// A request that could not go to the ring yet, or one that was carried out and has to complete
+/// A request that could not be published yet, or one that was carried out and has to complete
 /// behind others.
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     pub wr_id: WrId,
     pub fate: Fate,
     /// It begins only when no Read is under way.
@@ -224,19 +224,19 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Whether it cannot begin while as many Reads are under way.
-    pub(super) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
+    pub(crate) fn must_wait(&self, reads: u32, reads_max: u32) -> bool {
         must_wait((self.op, self.is_fenced), reads, reads_max)
     }
 }
 
 /// Whether a request cannot begin while as many Reads are under way.
-pub(super) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
+pub(crate) fn must_wait((op, is_fenced): (SendOp, bool), reads: u32, reads_max: u32) -> bool {
     let is_read = matches!(op, SendOp::Read(_));
     (is_fenced && reads > 0) || (is_read && reads >= reads_max)
 }
 
 /// What the completion of a request is called.
-pub(super) fn opcode_of(op: SendOp) -> WcOpcode {
+pub(crate) fn opcode_of(op: SendOp) -> WcOpcode {
     match op {
         SendOp::Send | SendOp::SendInvalidate { .. } => WcOpcode::Send,
         SendOp::Write(_) => WcOpcode::Write,
@@ -248,16 +248,16 @@ pub(super) fn opcode_of(op: SendOp) -> WcOpcode {
 
 /// The waiting requests of one queue pair, first in, first out.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     first: u32,
     last: u32,
 }
 
 impl Backlog {
-    pub(super) const EMPTY: Backlog = Backlog { first: NONE, last: NONE };
+    pub(crate) const EMPTY: Backlog = Backlog { first: NONE, last: NONE };
 
     #[inline]
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.first == NONE
     }
 }
@@ -265,21 +265,21 @@ impl Backlog {
 /// The memory of all backlogs: as many requests as all queue pairs may have posted together.
 ///
 /// The memory is reserved at the beginning and touched when it is first used.
-pub(super) struct BacklogPool {
+pub(crate) struct BacklogPool {
     requests: Vec<Waiting>,
     vacant: u32,
 }
 
 impl BacklogPool {
-    pub(super) fn new(requests_max: usize) -> BacklogPool {
+    pub(crate) fn new(requests_max: usize) -> BacklogPool {
         BacklogPool { requests: Vec::with_capacity(requests_max), vacant: NONE }
     }
 
-    /// Appends a request; `fill` writes what it is, of a plain Send the slot alone. There is memory for as many requests as all send
-    /// queues together take.
+    /// Appends a request; `fill` writes what it is, of a plain Send the slot alone. There is memory
+    /// for as many requests as all send queues together take.
     #[cold]
     #[inline(never)]
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         backlog: &mut Backlog,
         (wr_id, fate, covers): (WrId, Fate, u16),
@@ -308,19 +308,19 @@ impl BacklogPool {
     }
 
     /// The oldest request.
-    pub(super) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
+    pub(crate) fn front(&self, backlog: &Backlog) -> Option<&Waiting> {
         self.requests.get(backlog.first as usize)
     }
 
     /// The oldest request is lost.
-    pub(super) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
+    pub(crate) fn doom(&mut self, backlog: &Backlog, fate: Fate) {
         if let Some(request) = self.requests.get_mut(backlog.first as usize) {
             request.fate = fate;
         }
     }
 
     /// Takes the oldest request out.
-    pub(super) fn pop(&mut self, backlog: &mut Backlog) {
+    pub(crate) fn pop(&mut self, backlog: &mut Backlog) {
         let Some(request) = self.requests.get_mut(backlog.first as usize) else { return };
         let next = std::mem::replace(&mut request.next, self.vacant);
         self.vacant = std::mem::replace(&mut backlog.first, next);
@@ -330,6 +330,15 @@ impl BacklogPool {
     }
 }
 
+/// How many low bits of a number are its index.
+pub(crate) fn index_bits(qp_max: u32) -> u32 {
+    qp_max.max(2).next_power_of_two().trailing_zeros()
+}
+
+/// As real devices have it: a queue pair number is 24 bits wide.
+pub(crate) const NUMBER_BITS: u32 = 24;
+/// At least 256 generations are left above the index.
+pub(crate) const QP_MAX: u32 = 1 << 16;
 /// No queue pair's number: those have 24 bits.
 const VACANT: u32 = u32::MAX;
 /// No request. Never an index: the pool is smaller.

@@ -19,20 +19,21 @@
 //! what was said of a slot in any earlier lap, a withdrawal or how it ended, is said of that lap.
 #![expect(unsafe_code, reason = "slots are shared between two threads and handed over by a turn")]
 
-mod slot;
-
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-use self::slot::{Slot, Verdict};
-use super::sync::{AtomicU32, AtomicU64, Ordering, yield_now};
-use super::{barrier, prefetch};
-
-pub(super) use self::slot::{Acks, Body, INLINE_LEN, Refusal};
+use super::slot::{Slot, Verdict};
+use super::{memory, prefetch};
+use crate::barrier;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell, yield_now};
+use crate::transport::body::{Acks, Body, Refusal};
+use crate::transport::carrier::{DmaError, Incoming, Outgoing, Vacant};
+use crate::transport::keys::KeyCache;
+use crate::transport::rights::Granted;
 
 /// The memory of one ring.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     slots: Box<[Slot]>,
     verdicts: Box<[Verdict]>,
     /// The turn in which the producer withdrew each slot last.
@@ -72,10 +73,10 @@ impl Ring {
 
 /// Makes a ring of `len` slots, a power of two, and its two ends. The first slot has the position
 /// `first`.
-pub(super) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) {
+pub(crate) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) {
     assert!(len.is_power_of_two() && len >= 2, "slots are found by a mask");
     let body = Body::empty();
-    let slot = |_| Slot { turn: AtomicU64::new(0), body: super::sync::UnsafeCell::new(body) };
+    let slot = |_| Slot { turn: AtomicU64::new(0), body: UnsafeCell::new(body) };
     let ring = Arc::new(Ring {
         slots: (0..len).map(slot).collect(),
         verdicts: (0..len).map(|_| Verdict::new()).collect(),
@@ -96,7 +97,7 @@ pub(super) fn ring(len: u32, delayed: bool, first: u64) -> (Producer, Consumer) 
 }
 
 /// The sending end.
-pub(super) struct Producer {
+pub(crate) struct Producer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
     mask: u64,
@@ -111,15 +112,32 @@ pub(super) struct Producer {
 unsafe impl Send for Producer {}
 
 /// A slot that nobody else looks at until it is published.
-pub(super) struct Vacant<'a> {
+pub(crate) struct Claimed<'a> {
     producer: &'a mut Producer,
     slot: &'a Slot,
 }
 
 impl Producer {
-    /// The next slot, if there is one.
+    fn is_being_fetched(&self) -> bool {
+        let fetching = self.ring.fetching.load(Ordering::Acquire);
+        let Some(position) = fetching.checked_sub(1) else { return false };
+        let is_closed = self.ring.closed.load(Ordering::Relaxed) != 0;
+        is_closed || self.ring.is_withdrawn(position)
+    }
+}
+
+// SAFETY: the consumer touches the memory of a slot in `Consumer::fetch` alone, which does not begin
+// when the slot is withdrawn, and `settle` waits for what has begun.
+unsafe impl Outgoing for Producer {
+    type Vacant<'a> = Claimed<'a>;
+
     #[inline]
-    pub(super) fn claim(&mut self) -> Option<Vacant<'_>> {
+    fn slots(&self) -> u64 {
+        self.mask + 1
+    }
+
+    #[inline]
+    fn claim(&mut self) -> Option<Claimed<'_>> {
         if !self.has_room() {
             return None;
         }
@@ -128,105 +146,77 @@ impl Producer {
         // producer, and with it `ring`, is borrowed as long as the slot. All that is in a slot may
         // be shared.
         let slot = unsafe { &*slot };
-        Some(Vacant { producer: self, slot })
+        Some(Claimed { producer: self, slot })
     }
 
-    /// Whether a slot can be claimed.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.head - self.freed <= self.mask
     }
 
-    /// Position of the next slot to be published.
     #[inline]
-    pub(super) fn head(&self) -> u64 {
+    fn head(&self) -> u64 {
         self.head
     }
 
-    /// Position of the oldest slot not given back yet.
     #[inline]
-    pub(super) fn freed(&self) -> u64 {
+    fn freed(&self) -> u64 {
         self.freed
     }
 
-    /// Takes the oldest slots back, up to what `acks` says and no further than `until`.
     #[inline]
-    pub(super) fn free(&mut self, acks: Acks, until: u64) {
+    fn free(&mut self, acks: Acks, until: u64) {
         debug_assert!(until >= self.freed, "no slot is freed twice");
         debug_assert!(until <= acks.taken(), "slots are freed only when they were taken");
         debug_assert!(acks.taken() <= self.head, "what was taken was published");
         self.freed = until.min(acks.taken());
     }
 
-    /// What the consumer said last on the ack line.
     #[inline]
-    pub(super) fn acks(&self) -> Acks {
-        Acks(self.ring.ack_line.load(Ordering::Acquire))
+    fn acks(&self) -> Acks {
+        Acks::up_to(self.ring.ack_line.load(Ordering::Acquire))
     }
 
-    /// How many slots were refused since the beginning. Counts at least those among what was acked.
     #[inline]
-    pub(super) fn refused(&self) -> u64 {
+    fn refused(&self) -> u64 {
         self.ring.refused.load(Ordering::Relaxed)
     }
 
-    /// Why the slot at `position` was refused. Valid once it is acked and before it is freed.
-    #[cold]
-    pub(super) fn refusal(&self, position: u64) -> Option<Refusal> {
-        self.verdict(position).and_then(Result::err)
-    }
-
-    /// How the slot at `position` ended, if that was said: always of a Read, which ends after it
-    /// was taken, of all others when they were refused. Valid before it is freed.
     #[inline]
-    pub(super) fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
+    fn verdict(&self, position: u64) -> Option<Result<(), Refusal>> {
         self.ring.verdicts[(position & self.mask) as usize].read(position)
     }
 
-    /// When the slot at `position` was taken. Valid once it is acked, in a ring with a delay.
     #[cold]
-    pub(super) fn taken_at(&self, position: u64) -> u64 {
+    fn taken_at(&self, position: u64) -> u64 {
         self.ring.verdicts[(position & self.mask) as usize].taken_at.load(Ordering::Relaxed)
     }
 
-    /// Withdraws a published slot. A consumer that waits with it gives up; one that fetches the
-    /// memory that it refers to may be at it until [`Producer::settle`] has returned.
     #[cold]
-    pub(super) fn withdraw(&self, position: u64) {
+    fn withdraw(&self, position: u64) {
         self.ring.withdrawn(position).store(position + 1, Ordering::Relaxed);
     }
 
-    /// Waits until nobody reads the memory that withdrawn slots refer to: not longer than one
-    /// message is being copied.
     #[cold]
-    pub(super) fn settle(&self) {
+    fn settle(&self) {
         barrier::heavy();
         while self.is_being_fetched() {
             yield_now();
         }
     }
 
-    fn is_being_fetched(&self) -> bool {
-        let fetching = self.ring.fetching.load(Ordering::Acquire);
-        let Some(position) = fetching.checked_sub(1) else { return false };
-        let is_closed = self.ring.closed.load(Ordering::Relaxed) != 0;
-        is_closed || self.ring.is_withdrawn(position)
-    }
-
-    /// Whether the consumer is gone.
     #[cold]
-    pub(super) fn is_abandoned(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         self.ring.abandoned.load(Ordering::Acquire) != 0
     }
 
-    /// Takes all slots back, as if they had been acked, if the consumer is gone.
     #[cold]
-    pub(super) fn reclaim(&mut self, acks: Acks) -> Acks {
+    fn reclaim(&mut self, acks: Acks) -> Acks {
         if !self.is_abandoned() {
             return acks;
         }
         self.freed = self.head;
-        Acks(self.head)
+        Acks::up_to(self.head)
     }
 }
 
@@ -240,10 +230,9 @@ impl Drop for Producer {
     }
 }
 
-impl Vacant<'_> {
-    /// What the slot will carry. Holds whatever an earlier lap left there.
+impl Vacant for Claimed<'_> {
     #[inline]
-    pub(super) fn body(&mut self) -> &mut Body {
+    fn body(&mut self) -> &mut Body {
         let body = self.slot.body.with_mut(|body| body);
         // SAFETY: the slot is less than a ring's length ahead of `freed`, so the consumer has
         // released it, and the ack that said so was loaded with acquire. It does not look at it
@@ -251,26 +240,23 @@ impl Vacant<'_> {
         unsafe { &mut *body }
     }
 
-    /// When it was published, in ns, for a ring with a delay.
     #[inline]
-    pub(super) fn stamp(&mut self, now_ns: u64) {
+    fn stamp(&mut self, now_ns: u64) {
         let producer = &self.producer;
         if let Some(at) = producer.ring.published_at.get((producer.head & producer.mask) as usize) {
             at.store(now_ns, Ordering::Relaxed);
         }
     }
 
-    /// Which memory of the consumer it is about.
     #[inline]
-    pub(super) fn aim(&mut self, addr: u64) {
+    fn aim(&mut self, addr: u64) {
         let producer = &self.producer;
         let place = &producer.ring.remotes[(producer.head & producer.mask) as usize];
         place.store(addr, Ordering::Relaxed);
     }
 
-    /// Hands the slot to the consumer, with an ack for the ring that runs the other way.
     #[inline]
-    pub(super) fn publish(mut self, acks: Acks) {
+    fn publish(mut self, acks: Acks) {
         self.body().acks = acks;
         let turn = self.producer.head + 1;
         self.slot.turn.store(turn, Ordering::Release);
@@ -279,7 +265,7 @@ impl Vacant<'_> {
 }
 
 /// The receiving end.
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     /// The ring's slots, `mask + 1` of them.
     slots: *const Slot,
     mask: u64,
@@ -292,16 +278,38 @@ pub(super) struct Consumer {
 unsafe impl Send for Consumer {}
 
 impl Consumer {
-    /// The oldest slot that was published and not yet taken.
+    /// Runs `copy`, which touches the memory that the slot at `position` refers to: the front, or one
+    /// that was taken and not finished yet. Not if the producer has withdrawn the slot or is gone.
+    #[inline(always)]
+    pub(crate) fn fetch<R>(&self, position: u64, copy: impl FnOnce() -> R) -> Option<R> {
+        // Release: who waits for the end of one copy may see the beginning of the next instead.
+        self.ring.fetching.store(position + 1, Ordering::Release);
+        // Whoever withdraws and then settles has either been seen here or sees `fetching`.
+        barrier::light();
+        let _fetching = Fetching(&self.ring.fetching);
+        (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy)
+    }
+
     #[inline]
-    pub(super) fn front(&self) -> Option<&Body> {
+    fn slot(&self, position: u64) -> &Slot {
+        let slot = self.slots.wrapping_add((position & self.mask) as usize);
+        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
+        // that is in a slot may be shared.
+        unsafe { &*slot }
+    }
+}
+
+// SAFETY: memory is touched in `fetch` alone. What is handed out lies in regions that are registered:
+// whoever registered them keeps them mapped while a poll looks keys up, and whoever posted the
+// request keeps others from writing there.
+unsafe impl Incoming for Consumer {
+    #[inline]
+    fn front(&self) -> Option<&Body> {
         self.peek(self.next)
     }
 
-    /// The slot at `position`, if it is published. `position` is not before the front, and less
-    /// than a ring's length behind it.
     #[inline]
-    pub(super) fn peek(&self, position: u64) -> Option<&Body> {
+    fn peek(&self, position: u64) -> Option<&Body> {
         debug_assert!((self.next..=self.next + self.mask).contains(&position));
         let slot = self.slot(position);
         if slot.turn.load(Ordering::Acquire) != position + 1 {
@@ -313,109 +321,93 @@ impl Consumer {
         Some(unsafe { &*body })
     }
 
-    /// Asks for the lines of the front behind the first, to be called before looking whether it is
-    /// published: so they come together with the first line. Asked for when that has come, they
-    /// would take a transfer of their own.
+    /// Asks for the lines of the front behind the first: so they come together with the first line.
+    /// Asked for when that has come, they would take a transfer of their own.
     #[inline]
-    pub(super) fn prefetch_front(&self) {
+    fn prefetch_front(&self) {
         prefetch::read_behind_first(self.slot(self.next));
     }
 
-    /// Whether the producer withdrew the slot at the front.
-    pub(super) fn is_cancelled(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         self.ring.is_withdrawn(self.next)
     }
 
-    /// Which of our memory the front is about; of a Read or Write.
     #[inline]
-    pub(super) fn target(&self) -> u64 {
+    fn target(&self) -> u64 {
         self.ring.remotes[(self.next & self.mask) as usize].load(Ordering::Relaxed)
     }
 
-    /// Runs `copy`, which touches the memory that the front refers to; not if the producer has
-    /// withdrawn the slot or is gone.
-    #[inline(always)]
-    pub(super) fn fetch<R>(&self, copy: impl FnOnce() -> R) -> Option<R> {
-        self.fetch_for(self.next, copy)
-    }
-
-    /// As [`Consumer::fetch`], for a slot that was taken and not finished yet.
-    #[inline(always)]
-    pub(super) fn fetch_for<R>(&self, position: u64, copy: impl FnOnce() -> R) -> Option<R> {
-        // Release: who waits for the end of one copy may see the beginning of the next instead.
-        self.ring.fetching.store(position + 1, Ordering::Release);
-        // Whoever withdraws and then settles has either been seen here or sees `fetching`.
-        barrier::light();
-        let _fetching = Fetching(&self.ring.fetching);
-        (!self.ring.is_withdrawn(position) && !self.is_closed()).then(copy)
-    }
-
-    /// Says how a Read has ended. Its producer keeps the slot until then, taken or not.
     #[inline]
-    pub(super) fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
-        self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
-    }
-
-    /// When the front was published, in ns; 0 in a ring without a delay.
-    #[inline]
-    pub(super) fn published_at(&self) -> u64 {
+    fn published_at(&self) -> u64 {
         let at = self.ring.published_at.get((self.next & self.mask) as usize);
         at.map_or(0, |at| at.load(Ordering::Relaxed))
     }
 
-    /// Position of the next slot to be taken.
     #[inline]
-    pub(super) fn next(&self) -> u64 {
+    fn next(&self) -> u64 {
         self.next
     }
 
-    /// Gives the front back to the producer; it learns of it by [`Consumer::acks`].
+    #[inline(always)]
+    fn pull(
+        &self,
+        front: &Body,
+        keys: &KeyCache,
+        put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
+    ) -> Option<Result<(), DmaError>> {
+        self.fetch(self.next, || memory::each(front, keys, put))
+    }
+
+    #[inline(always)]
+    fn answer(
+        &self,
+        position: u64,
+        body: &Body,
+        keys: &KeyCache,
+        from: Granted,
+    ) -> Option<Result<(), DmaError>> {
+        self.fetch(position, || memory::fill(body, keys, from))
+    }
+
     #[inline]
-    pub(super) fn release(&mut self) {
+    fn finish(&self, position: u64, outcome: Result<(), Refusal>) {
+        self.ring.verdicts[(position & self.mask) as usize].give(position, outcome);
+    }
+
+    #[inline]
+    fn release(&mut self) {
         debug_assert!(self.front().is_some(), "only what was published can be taken");
         self.next += 1;
     }
 
-    /// Gives the front back without having done what it asks.
     #[cold]
-    pub(super) fn refuse(&mut self, why: Refusal) {
+    fn refuse(&mut self, why: Refusal) {
         self.finish(self.next, Err(why));
         // Seen with the ack that this slot is released by.
         self.ring.refused.store(self.ring.refused.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.release();
     }
 
-    /// Says when the front is taken, in a ring with a delay. To be called before it is released.
     #[cold]
-    pub(super) fn stamp_taken(&self, now_ns: u64) {
+    fn stamp_taken(&self, now_ns: u64) {
         let verdict = &self.ring.verdicts[(self.next & self.mask) as usize];
         verdict.taken_at.store(now_ns, Ordering::Relaxed);
     }
 
-    /// What was taken up to now; to be sent along with a slot of the other ring.
     #[inline]
-    pub(super) fn acks(&self) -> Acks {
-        Acks(self.next)
+    fn acks(&self) -> Acks {
+        Acks::up_to(self.next)
     }
 
-    /// Writes what was taken to the ack line, which the producer looks at when it needs to.
+    /// Writes to the ack line.
     #[cold]
-    pub(super) fn announce(&self) {
-        self.ring.ack_line.store(self.acks().0, Ordering::Release);
+    fn announce(&self) {
+        self.ring.ack_line.store(self.next, Ordering::Release);
     }
 
-    /// Whether the producer is gone. Slots published before are to be taken first.
     #[inline]
-    pub(super) fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.ring.closed.load(Ordering::Acquire) != 0
-    }
-
-    #[inline]
-    fn slot(&self, position: u64) -> &Slot {
-        let slot = self.slots.wrapping_add((position & self.mask) as usize);
-        // SAFETY: the mask keeps the index below the number of slots, which `ring` keeps alive; all
-        // that is in a slot may be shared.
-        unsafe { &*slot }
     }
 }
 
@@ -437,7 +429,7 @@ impl Drop for Consumer {
 
 /// Lets `slots` slots go by, of a ring in which nothing is under way: a multiple of its length.
 #[cfg(all(test, not(loom)))]
-pub(super) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
+pub(crate) fn skip(tx: &mut Producer, rx: &mut Consumer, slots: u64) {
     assert!(std::sync::Arc::ptr_eq(&tx.ring, &rx.ring), "two ends of one ring");
     assert_eq!((tx.freed, slots & tx.mask), (rx.next, 0), "between messages, and by whole laps");
     rx.next += slots;
@@ -455,10 +447,10 @@ mod tests {
     fn a_copy_that_panics_has_ended() {
         let (mut tx, rx) = ring(2, false, 0);
         tx.claim().expect("room").publish(Acks::default());
-        let copy = || rx.fetch(|| panic!("on purpose"));
+        let copy = || rx.fetch(0, || panic!("on purpose"));
         assert!(catch_unwind(AssertUnwindSafe(copy)).is_err());
         tx.withdraw(0);
         tx.settle();
-        assert_eq!(rx.fetch(|| ()), None);
+        assert_eq!(rx.fetch(0, || ()), None);
     }
 }

@@ -5,12 +5,13 @@
 
 use std::num::NonZeroU64;
 
-use super::Lane;
-use crate::core::{Core, Posted};
-use crate::qp::{Fate, QueuePair, State, opcode_of};
+use super::Path;
+use crate::transport::carrier::{Carrier, Outgoing};
+use crate::transport::core::{Core, Posted};
+use crate::transport::qp::{Fate, QueuePair, State, opcode_of};
 use rpcrdma_provider::{SendOp, WcBatch};
 
-impl Lane {
+impl<C: Carrier> Path<C> {
     /// Binds or invalidates, and completes it as soon as what was sent before it has completed.
     /// False if a rule forbids it: nothing has happened then.
     pub(crate) fn carry_out_here(
@@ -43,7 +44,7 @@ impl Lane {
 
     /// Completes what was carried out here and waits for the slots before `behind` alone; with
     /// `fate` in place of its own, if there is one.
-    pub(super) fn complete_behind(
+    pub(crate) fn complete_behind(
         &mut self,
         core: &mut Core,
         mut out: Option<&mut WcBatch>,
@@ -67,12 +68,12 @@ impl Lane {
     }
 
     /// The position behind the newest slot of a queue pair that has not come back.
-    pub(super) fn under_way(&self, qp: &QueuePair) -> Option<u64> {
+    pub(crate) fn under_way(&self, qp: &QueuePair) -> Option<u64> {
         qp.sent_until.map(NonZeroU64::get).filter(|until| *until > self.tx.freed())
     }
 
     /// A Read has come to its end: what waited for it may begin.
-    pub(super) fn read_has_ended(&mut self, core: &mut Core, num: u32) {
+    pub(crate) fn read_has_ended(&mut self, core: &mut Core, num: u32) {
         let Some(qp) = core.qps.find(num) else { return };
         qp.reads = qp.reads.saturating_sub(1);
         if qp.state == State::Held {

@@ -4,20 +4,20 @@
 
 use std::num::NonZeroU64;
 
-use rpcrdma_mempool::Access;
+use rpcrdma_mempool::{Access, Sge};
 
+use super::body::{Body, INLINE_LEN, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, PIECES_MAX};
+use super::carrier::{Carrier, Outgoing};
 use super::core::{Core, Posted};
 use super::dma;
 use super::keys::KeyCache;
-use super::lane::{Lane, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE};
+use super::path::Path;
 use super::qp::{Fate, QueuePair, State, must_wait, opcode_of};
-use super::queues::message_len;
-use super::ring::{Body, INLINE_LEN};
 use rpcrdma_provider::{Remote, SendFlags, SendOp, SendWr, WcOpcode};
 
 /// What a queue pair takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Requests at one time.
     pub send_depth: u32,
     /// Gather entries of one.
@@ -28,7 +28,7 @@ pub(super) struct Limits {
 
 /// Why a request was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotTaken {
+pub(crate) enum NotTaken {
     /// The send queue is full.
     Full,
     /// It breaks a limit of the device.
@@ -41,13 +41,13 @@ pub(super) enum NotTaken {
 /// # Safety
 /// That of `post_send`.
 #[inline(always)]
-pub(super) unsafe fn post_plain(
-    (lane, qp, keys): (&mut Lane, &mut QueuePair, &mut KeyCache),
+pub(crate) unsafe fn post_plain<C: Carrier>(
+    (path, qp, keys): (&mut Path<C>, &mut QueuePair, &mut KeyCache),
     limits: Limits,
     wrs: &[SendWr<'_>],
     now: u64,
 ) -> usize {
-    if qp.state != State::Ready || !lane.is_open() || limits.send_sge == 0 {
+    if qp.state != State::Ready || !path.is_open() || limits.send_sge == 0 {
         return 0;
     }
     let (dst, num) = (qp.peer, qp.num);
@@ -65,19 +65,19 @@ pub(super) unsafe fn post_plain(
             },
         };
         let is_too_long = is_short && byte_len > INLINE_LEN as u32;
-        if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !lane.tx.has_room() {
+        if is_too_long || u32::from(qp.outstanding) >= limits.send_depth || !path.tx.has_room() {
             return taken;
         }
         qp.outstanding += 1;
         let (fate, covers) = qp.account(wr.flags.contains(SendFlags::SIGNALED));
         let posted = Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: WcOpcode::Send };
-        let is_published = lane.push(posted, now, |body| {
+        let is_published = path.push(posted, now, |body| {
             (body.dst, body.op, body.byte_len) = (dst, OP_SEND, byte_len);
             // SAFETY: the caller keeps the memory readable; wrong keys were sorted out.
             unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
         });
         debug_assert!(is_published, "there is room");
-        qp.sent_until = NonZeroU64::new(lane.tx.head());
+        qp.sent_until = NonZeroU64::new(path.tx.head());
     }
     wrs.len()
 }
@@ -97,8 +97,8 @@ fn allowed_len(wr: &SendWr<'_>, limits: Limits, keys: &mut KeyCache) -> Option<u
 /// # Safety
 /// That of `post_send`.
 #[inline(never)]
-pub(super) unsafe fn post(
-    (core, lane): (&mut Core, &mut Lane),
+pub(crate) unsafe fn post<C: Carrier>(
+    (core, path): (&mut Core, &mut Path<C>),
     limits: Limits,
     num: u32,
     wr: &SendWr<'_>,
@@ -128,11 +128,11 @@ pub(super) unsafe fn post(
             Posted { wr_id: wr.wr_id, qp_num: num, covers, fate, opcode: opcode_of(wr.op) };
         let is_local = matches!(wr.op, SendOp::Bind(_) | SendOp::Invalidate { .. });
         if is_local {
-            if lane.carry_out_here(core, None, posted, wr.op) {
+            if path.carry_out_here(core, None, posted, wr.op) {
                 return Ok(());
             }
             fate = Fate::WindowBind;
-        } else if lane.push_op(qp, (posted, wr.op), now, |body| {
+        } else if path.push_op(qp, (posted, wr.op), now, |body| {
             name(body, wr.op, (peer, byte_len));
             if matches!(wr.op, SendOp::Read(_)) {
                 dma::refer(wr.sgl, keys, body);
@@ -159,7 +159,7 @@ pub(super) unsafe fn post(
         qp.state = State::Held;
     }
     if qp.state == State::Ready && !std::mem::replace(&mut qp.is_waiting, true) {
-        lane.enqueue(num);
+        path.enqueue(num);
     }
     Ok(())
 }
@@ -186,3 +186,21 @@ fn byte_len(wr: &SendWr<'_>, limits: Limits) -> Option<u32> {
     };
     message_len(wr, limits.send_sge).filter(|_| is_possible)
 }
+
+/// The length of a message, if it is one that the device can send.
+#[inline(always)]
+fn message_len(wr: &SendWr<'_>, sge_max: usize) -> Option<u32> {
+    let len: u64 = match wr.sgl {
+        [sge] => sge.length.into(),
+        sgl => sgl.iter().map(|sge: &Sge| u64::from(sge.length)).sum(),
+    };
+    let limit = if wr.flags.contains(SendFlags::INLINE) {
+        INLINE_LEN as u64
+    } else {
+        u64::from(MESSAGE_LEN_MAX)
+    };
+    (wr.sgl.len() <= sge_max.min(PIECES_MAX) && len <= limit).then_some(len as u32)
+}
+
+/// Bytes of the longest message.
+pub(crate) const MESSAGE_LEN_MAX: u32 = 1 << 30;

@@ -6,7 +6,7 @@ use super::dma::Lent;
 use rpcrdma_provider::{PostError, RecvWr, Taken, WrId};
 
 /// Receives, first in, first out. All memory is taken at the beginning.
-pub(super) struct Srq {
+pub(crate) struct Srq {
     heads: Box<[Head]>,
     /// `sge_max` entries for each head.
     sges: Box<[Lent]>,
@@ -21,7 +21,7 @@ pub(super) struct Srq {
 
 /// A Receive with as much of its scatter list as a short message needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// As posted.
     pub wr_id: WrId,
     /// The first entry of its list; of an empty list one that names nothing.
@@ -31,7 +31,7 @@ pub(super) struct Head {
 }
 
 impl Srq {
-    pub(super) fn new(depth: u32, sge_max: u32) -> Srq {
+    pub(crate) fn new(depth: u32, sge_max: u32) -> Srq {
         let places = depth.next_power_of_two();
         let sge_max = sge_max as usize;
         Srq {
@@ -48,7 +48,7 @@ impl Srq {
 
     /// Appends Receives until one does not fit. `lend` makes each entry the device's.
     #[inline]
-    pub(super) fn post(&mut self, wr: &[RecvWr<'_>], lend: impl Fn(Sge) -> Lent) -> Taken {
+    pub(crate) fn post(&mut self, wr: &[RecvWr<'_>], lend: impl Fn(Sge) -> Lent) -> Taken {
         for (taken, wr) in wr.iter().enumerate() {
             if wr.sgl.len() > self.sge_max {
                 return Taken::with_error(taken, PostError::Invalid);
@@ -70,7 +70,7 @@ impl Srq {
 
     /// The Receive that the next message meets.
     #[inline]
-    pub(super) fn front(&self) -> Option<&Head> {
+    pub(crate) fn front(&self) -> Option<&Head> {
         if self.oldest == self.end {
             return None;
         }
@@ -78,14 +78,14 @@ impl Srq {
     }
 
     /// The scatter list of the front.
-    pub(super) fn list(&self) -> &[Lent] {
+    pub(crate) fn list(&self) -> &[Lent] {
         let index = (self.oldest & self.mask) as usize;
         &self.sges[index * self.sge_max..][..self.heads[index].count as usize]
     }
 
     /// Takes the front out.
     #[inline]
-    pub(super) fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         debug_assert_ne!(self.oldest, self.end);
         self.oldest += 1;
     }

@@ -21,12 +21,12 @@ use std::sync::{Arc, PoisonError};
 use crossbeam_utils::CachePadded;
 use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights, Sge};
 
-use super::barrier;
-use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
+use crate::barrier;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 
 /// All registrations of a fabric.
 #[derive(Debug, Default)]
-pub(super) struct KeyTable {
+pub(crate) struct KeyTable {
     version: AtomicU64,
     places: Mutex<Places>,
 }
@@ -70,11 +70,11 @@ impl Registrar for KeyTable {
 
 impl KeyTable {
     /// How many registrations there are.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.lock().slots.iter().filter(|slot| slot.is_used()).count()
     }
 
-    pub(super) fn insert(&self, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
+    pub(crate) fn insert(&self, base: u64, len: u64, access: Access) -> Result<u32, RegisterError> {
         let Places { slots, vacant, .. } = &mut *self.lock();
         let index = match vacant.pop_front() {
             Some(index) => index as usize,
@@ -140,7 +140,7 @@ impl Slot {
 
 /// Whether a thread is between looking keys up and having done with what they name.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     /// Odd if so.
     turn: CachePadded<AtomicU64>,
 }
@@ -149,7 +149,7 @@ impl Reader {
     /// From now on until [`Reader::end`] the keys may be used to touch memory. Called by the thread
     /// of the cache alone.
     #[inline(always)]
-    pub(super) fn begin(&self, keys: &mut KeyCache) {
+    pub(crate) fn begin(&self, keys: &mut KeyCache) {
         let turn = self.turn.load(Ordering::Relaxed);
         // Release: who waits for the last turn may see this one instead of its end.
         self.turn.store(turn + 1, Ordering::Release);
@@ -160,14 +160,14 @@ impl Reader {
 
     /// No memory is touched any more.
     #[inline(always)]
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn + 1, Ordering::Release);
     }
 
     /// Ends what a panic has not.
     #[cold]
-    pub(super) fn end_for_good(&self) {
+    pub(crate) fn end_for_good(&self) {
         if self.is_in_use() {
             self.end();
         }
@@ -188,7 +188,7 @@ impl Reader {
 }
 
 /// One thread's copy of the table.
-pub(super) struct KeyCache {
+pub(crate) struct KeyCache {
     table: Arc<KeyTable>,
     version: u64,
     slots: Vec<Slot>,
@@ -196,7 +196,7 @@ pub(super) struct KeyCache {
 
 impl KeyCache {
     /// A copy, and what its thread has to begin before it uses a key.
-    pub(super) fn new(table: Arc<KeyTable>) -> (KeyCache, Arc<Reader>) {
+    pub(crate) fn new(table: Arc<KeyTable>) -> (KeyCache, Arc<Reader>) {
         let reader = table.add_reader();
         let mut cache = KeyCache { table, version: 0, slots: Vec::new() };
         cache.reload();
@@ -205,7 +205,7 @@ impl KeyCache {
 
     /// Takes a new copy if the table has changed. One load if it has not.
     #[inline]
-    pub(super) fn refresh(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         if self.table.version.load(Ordering::Acquire) != self.version {
             self.reload();
         }
@@ -213,7 +213,7 @@ impl KeyCache {
 
     /// Whether the bytes of `sge` may be used so.
     #[inline(always)]
-    pub(super) fn allows(&self, sge: &Sge, access: Access) -> bool {
+    pub(crate) fn allows(&self, sge: &Sge, access: Access) -> bool {
         match self.find(sge.lkey) {
             Some(slot) => slot.allows(sge, access),
             None => self.allows_late(*sge, access),
@@ -229,7 +229,7 @@ impl KeyCache {
     /// Where the bytes of `sge` begin, counted from the beginning of their region. The bytes are
     /// not checked.
     #[inline]
-    pub(super) fn offset(&self, sge: &Sge) -> u64 {
+    pub(crate) fn offset(&self, sge: &Sge) -> u64 {
         match self.find(sge.lkey) {
             Some(slot) => sge.addr.wrapping_sub(slot.base),
             None => self.offset_late(sge),
@@ -244,7 +244,7 @@ impl KeyCache {
 
     /// The address of `len` bytes at `offset` of the region that `key` names.
     #[inline]
-    pub(super) fn locate(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
+    pub(crate) fn locate(&self, key: u32, offset: u64, len: u32) -> Option<u64> {
         match self.find(key) {
             Some(slot) => slot.locate(offset, len),
             None => self.locate_late(key, offset, len),

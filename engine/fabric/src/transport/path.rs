@@ -1,6 +1,6 @@
-//! The lane: all traffic with one other set of queues, and the bookkeeping of what was sent.
+//! The path: all traffic with one other set of queues, and the bookkeeping of what was sent.
 //!
-//! A lane carries the queue pairs between two sets of queues, however many there are. Acks say how
+//! The queue pairs between two sets of queues share a path, however many there are. Acks say how
 //! many slots were taken; they travel in every slot of the other direction, and on the ack line
 //! only when nothing else goes that way: a store to a line that the peer reads, in front of a
 //! reply, would delay the reply.
@@ -11,39 +11,20 @@ mod sent;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
-use self::remote::PendingRead;
+use super::body::{Acks, Body, OP_SEND, Refusal};
+use super::carrier::{Carrier, Incoming, Outgoing};
 use super::core::{Arrival, Core, Posted};
-use super::endpoint::Link;
 use super::keys::Reader;
-use super::port::Port;
 use super::qp::{Fate, QueuePair};
-#[cfg(all(test, not(loom)))]
-use super::ring;
-use super::ring::{Acks, Consumer, Producer, Refusal};
 use rpcrdma_provider::{WcBatch, WcOpcode, WrId};
 
-/// A message for a Receive.
-pub(super) const OP_SEND: u8 = 1;
-/// The queue pair of the sender is in the error state.
-pub(super) const OP_DISCONNECT: u8 = 2;
-/// A message for a Receive that takes a key of the receiver back.
-pub(super) const OP_SEND_INVALIDATE: u8 = 3;
-/// Bytes for memory of the receiver.
-pub(super) const OP_WRITE: u8 = 4;
-/// A wish for bytes of the receiver's memory; the pieces say where they shall go.
-pub(super) const OP_READ: u8 = 5;
-
-/// One end of a pair of rings.
-pub(super) struct Lane {
-    pub tx: Producer,
-    pub rx: Consumer,
-    pub peer: Arc<Port>,
-    link: Arc<Link>,
-    /// Which end of the link it is.
-    side: usize,
-    /// Its place among the lanes of its queues.
+/// One end of what carries messages to and fro, and what is under way there.
+pub(crate) struct Path<C: Carrier> {
+    pub tx: C::Tx,
+    pub rx: C::Rx,
+    pub carrier: C,
+    /// Its place among the paths of its queues.
     pub index: u32,
     /// Queue pairs that use it.
     pub qps: u32,
@@ -79,26 +60,23 @@ pub(super) struct Lane {
     waiting: VecDeque<u32>,
 }
 
-impl Lane {
-    pub(super) fn new(
-        (tx, rx): (Producer, Consumer),
-        (link, side): (Arc<Link>, usize),
-        (slots, index, is_delayed): (u32, u32, bool),
-    ) -> Lane {
+impl<C: Carrier> Path<C> {
+    pub(crate) fn new(
+        (carrier, tx, rx): (C, C::Tx, C::Rx),
+        (index, is_delayed): (u32, bool),
+    ) -> Path<C> {
         let (wr_id, opcode) = (WrId(0), WcOpcode::Send);
         let nothing = Posted { wr_id, qp_num: 0, covers: 0, fate: Fate::Silent, opcode };
-        let (acked, announced) = (tx.acks(), rx.next());
-        Lane {
+        let (acked, announced, slots) = (tx.acks(), rx.next(), tx.slots());
+        Path {
             tx,
             rx,
-            peer: Arc::clone(&link.ports[1 - side]),
-            link,
-            side,
+            carrier,
             index,
             qps: 0,
             is_dead: false,
             posted: vec![nothing; slots as usize].into_boxed_slice(),
-            mask: u64::from(slots - 1),
+            mask: slots - 1,
             acked,
             refusals: 0,
             announced,
@@ -114,13 +92,8 @@ impl Lane {
         }
     }
 
-    /// Which end of which link it is.
-    pub(super) fn link_end(&self) -> (u64, usize) {
-        (self.link.id, self.side)
-    }
-
     /// Makes room for one more queue pair, so that the data path needs none.
-    pub(super) fn add_qp(&mut self, reads_max: u32) {
+    pub(crate) fn add_qp(&mut self, reads_max: u32) {
         self.qps += 1;
         let count = self.qps as usize;
         // A Read keeps its slot until it is carried out.
@@ -132,7 +105,7 @@ impl Lane {
 
     /// Carries out what has arrived, at most `budget` messages, and completes what was acked.
     #[inline(always)]
-    pub(super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         core: &mut Core,
         reader: &Reader,
@@ -217,7 +190,7 @@ impl Lane {
         taken
     }
 
-    /// As [`Lane::receive`], while keys may be used. There is a message, and room for it.
+    /// As [`Path::receive`], while keys may be used. There is a message, and room for it.
     #[inline(always)]
     fn take(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, budget: usize) -> usize {
         let mut taken = 0;
@@ -226,7 +199,7 @@ impl Lane {
             if core.delay_ns != 0 && !self.has_come(core.delay_ns, now) {
                 break;
             }
-            self.acked = self.acked.max(body.acks());
+            self.acked = self.acked.max(body.acks);
             taken += 1;
             if body.op == OP_SEND && body.pieces == 0 && core.arrive_short(body, out) {
                 self.rx.release();
@@ -283,7 +256,7 @@ impl Lane {
         true
     }
 
-    /// The front of the ring cannot be delivered; its queue pair is lost on both sides.
+    /// The front cannot be delivered; its queue pair is lost on both sides.
     #[cold]
     fn refuse(&mut self, core: &mut Core, out: &mut WcBatch, now: u64, dst: u32, why: Refusal) {
         self.finish_reads_of(core, dst);
@@ -322,7 +295,7 @@ impl Lane {
         while self.peeked - front <= self.mask
             && let Some(body) = self.rx.peek(self.peeked)
         {
-            self.acked = self.acked.max(body.acks());
+            self.acked = self.acked.max(body.acks);
             self.peeked += 1;
         }
         if patience >= RNR_RETRY_FOREVER {
@@ -334,18 +307,18 @@ impl Lane {
 
     /// Looks whether the peer has taken more than it could say in its slots.
     #[inline]
-    pub(super) fn read_ack_line(&mut self) {
+    pub(crate) fn read_ack_line(&mut self) {
         self.acked = self.acked.max(self.tx.acks());
     }
 
     /// Says on the ack line what was taken.
     #[cold]
-    pub(super) fn announce(&mut self) {
+    pub(crate) fn announce(&mut self) {
         self.quiet = 0;
         if self.announced != self.rx.next() {
             self.announced = self.rx.next();
             self.rx.announce();
-            self.peer.doze.poke();
+            self.carrier.wake_peer();
         }
     }
 
@@ -362,7 +335,7 @@ impl Lane {
         self.read_ack_line();
         self.retire(core, Some(out), core.now_if_delayed());
         self.is_dead = true;
-        let ours = core.qps.iter().filter(|qp| qp.lane == self.index);
+        let ours = core.qps.iter().filter(|qp| qp.path == self.index);
         let nums: Vec<u32> = ours.map(|qp| qp.num).collect();
         for num in nums {
             if self.fail(core, Some(out), num) {
@@ -374,9 +347,16 @@ impl Lane {
         self.reads.clear();
     }
 
-    /// Whether something that a peer has sent before it left may still be in the ring.
+    /// Ends both directions, and lets the peer know.
+    pub(crate) fn close_for_good(self) {
+        let Path { tx, rx, carrier, .. } = self;
+        drop((tx, rx));
+        carrier.wake_peer();
+    }
+
+    /// Whether something that a peer has sent before it left may still come.
     #[cold]
-    pub(super) fn has_more(&self, qp: &mut QueuePair) -> bool {
+    pub(crate) fn has_more(&self, qp: &mut QueuePair) -> bool {
         let until = match qp.last_words {
             Some(until) => until.get(),
             None => {
@@ -389,7 +369,7 @@ impl Lane {
     }
 
     /// Whether a poll would find something, and if not, when it might: time in ns.
-    pub(super) fn outlook(&self, core: &Core) -> Outlook {
+    pub(crate) fn outlook(&self, core: &Core) -> Outlook {
         if self.is_dead {
             return Outlook::Nothing;
         }
@@ -426,9 +406,21 @@ impl Lane {
     }
 }
 
+/// A Read that was taken.
+struct PendingRead {
+    position: u64,
+    /// It was taken in this poll.
+    is_new: bool,
+    /// When the data arrive at the requester, in ns.
+    due: u64,
+    /// The address of our memory that it wants.
+    from: u64,
+    body: Body,
+}
+
 /// What a poll can expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(crate) enum Outlook {
     /// Something is there.
     Now,
     /// Something will be there at that time, in ns.
@@ -440,7 +432,7 @@ pub(super) enum Outlook {
 }
 
 impl Outlook {
-    pub(super) fn sooner(self, other: Outlook) -> Outlook {
+    pub(crate) fn sooner(self, other: Outlook) -> Outlook {
         match (self, other) {
             (Outlook::Now, _) | (_, Outlook::Now) => Outlook::Now,
             (Outlook::At(one), Outlook::At(other)) => Outlook::At(one.min(other)),
@@ -454,15 +446,15 @@ impl Outlook {
 /// Polls without a message after which the peer is told what was taken: longer than a peer takes
 /// to answer, so that the answer to our answer carries it.
 const QUIET_POLLS: u32 = 16;
+/// Of the chores of a path: requests of ours wait for room, or for something else.
+const CHORE_SEND: u8 = 1;
+/// Reads of the peer wait.
+const CHORE_READ: u8 = 2;
 /// A Send is retried without end.
 const RNR_RETRY_FOREVER: u8 = 7;
 
-/// Lets `slots` slots go by, in both directions of a lane in which nothing is under way.
+/// Takes in that slots went by, in both directions of a path in which nothing is under way.
 #[cfg(all(test, not(loom)))]
-pub(super) fn skip([a, b]: [&mut Lane; 2], slots: u64) {
-    ring::skip(&mut a.tx, &mut b.rx, slots);
-    ring::skip(&mut b.tx, &mut a.rx, slots);
-    for lane in [a, b] {
-        (lane.acked, lane.announced) = (lane.tx.acks(), lane.rx.next());
-    }
+pub(crate) fn has_skipped<C: Carrier>(path: &mut Path<C>) {
+    (path.acked, path.announced) = (path.tx.acks(), path.rx.next());
 }

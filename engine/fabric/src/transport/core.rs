@@ -1,22 +1,20 @@
-//! What all lanes of a set of queues share: queue pairs, Receives, keys, completions, the clock.
+//! What all paths of a set of queues share: queue pairs, Receives, keys, completions, the clock.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use super::FabricClock;
-use super::dma::{self, DmaError};
+use super::body::{Body, Refusal};
+use super::carrier::{DmaError, Incoming};
+use super::clock::FabricClock;
+use super::dma;
 use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
-use super::ring::{Body, Consumer, Refusal};
 use super::srq::{Head, Srq};
 use rpcrdma_provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
 
 /// A published request, remembered until its slot comes back.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     pub wr_id: WrId,
     pub qp_num: u32,
     /// Places of the send queue that its completion frees.
@@ -25,8 +23,8 @@ pub(super) struct Posted {
     pub opcode: WcOpcode,
 }
 
-/// Shared by the lanes.
-pub(super) struct Core {
+/// Shared by the paths.
+pub(crate) struct Core {
     pub qps: QpTable,
     pub backlog: BacklogPool,
     pub srq: Srq,
@@ -42,13 +40,13 @@ pub(super) struct Core {
     pub rnr_timer_ns: u64,
     /// Reads of one queue pair that are under way at one time.
     pub reads_max: u32,
-    pub clock: Clock,
+    pub clock: FabricClock,
     /// Messages that found no Receive.
     pub rnr_count: u64,
 }
 
 /// What became of a message that arrived.
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     /// It is done: the bytes are where they belong.
     Delivered,
     /// There is no Receive.
@@ -61,15 +59,15 @@ pub(super) enum Arrival {
 }
 
 impl Core {
-    /// Whether a poll has to look at more than its lanes.
+    /// Whether a poll has to look at more than its paths.
     #[inline]
-    pub(super) fn has_chores(&self) -> bool {
+    pub(crate) fn has_chores(&self) -> bool {
         (self.cq.waiting.len() | self.opening.len() | usize::from(self.cq.is_overrun)) != 0
     }
 
     /// The time, if anything needs it at this moment.
     #[inline]
-    pub(super) fn now_if_delayed(&self) -> u64 {
+    pub(crate) fn now_if_delayed(&self) -> u64 {
         if self.delay_ns == 0 { 0 } else { self.clock.now_ns() }
     }
 
@@ -77,7 +75,7 @@ impl Core {
     /// queue pair that receives, that fits in the first part of a Receive. False, and nothing is
     /// done, otherwise: [`Core::arrive`] knows what then.
     #[inline(always)]
-    pub(super) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
+    pub(crate) fn arrive_short(&mut self, body: &Body, out: &mut WcBatch) -> bool {
         let Some(recv) = self.srq.front() else { return false };
         if self.qps.find(body.dst).is_none_or(|qp| qp.state == State::Error)
             || !dma::deliver(body, recv.first, &self.keys)
@@ -98,7 +96,12 @@ impl Core {
     }
 
     /// Matches a message with the oldest Receive.
-    pub(super) fn arrive(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
+    pub(crate) fn arrive<R: Incoming>(
+        &mut self,
+        rx: &R,
+        body: &Body,
+        out: &mut WcBatch,
+    ) -> Arrival {
         let Some(qp) = self.qps.find(body.dst).filter(|qp| qp.state != State::Error) else {
             return Arrival::Refused(Refusal::Gone);
         };
@@ -112,7 +115,7 @@ impl Core {
             let outcome = if body.pieces == 0 {
                 dma::scatter(body, list, &self.keys)
             } else {
-                match rx.fetch(|| dma::fetch(body, list, &self.keys)) {
+                match dma::fetch(rx, body, list, &self.keys) {
                     Some(outcome) => outcome,
                     None => return Arrival::Refused(Refusal::Gone),
                 }
@@ -139,7 +142,7 @@ impl Core {
     }
 
     /// Completes a request that wants it.
-    pub(super) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
+    pub(crate) fn complete(&mut self, posted: &Posted, out: Option<&mut WcBatch>) {
         if let Some(qp) = self.qps.find(posted.qp_num) {
             qp.outstanding -= posted.covers;
         }
@@ -156,7 +159,7 @@ impl Core {
 
     /// Tells the program, once, that the peer is gone.
     #[cold]
-    pub(super) fn tell(&mut self, num: u32) {
+    pub(crate) fn tell(&mut self, num: u32) {
         if let Some(qp) = self.qps.find(num)
             && !std::mem::replace(&mut qp.is_told, true)
         {
@@ -166,14 +169,14 @@ impl Core {
 }
 
 /// Completions that no poll has taken yet.
-pub(super) struct CompletionQueue {
+pub(crate) struct CompletionQueue {
     waiting: VecDeque<WorkCompletion>,
     depth: usize,
     is_overrun: bool,
 }
 
 impl CompletionQueue {
-    pub(super) fn new(depth: u32) -> CompletionQueue {
+    pub(crate) fn new(depth: u32) -> CompletionQueue {
         let depth = depth as usize;
         CompletionQueue { waiting: VecDeque::with_capacity(depth), depth, is_overrun: false }
     }
@@ -190,62 +193,24 @@ impl CompletionQueue {
 
     /// Forgets what was kept for a queue pair.
     #[cold]
-    pub(super) fn forget(&mut self, num: u32) {
+    pub(crate) fn forget(&mut self, num: u32) {
         self.waiting.retain(|completion| completion.qp_num != num);
     }
 
     /// Hands out what was kept.
     #[cold]
-    pub(super) fn drain(&mut self, out: &mut WcBatch) {
+    pub(crate) fn drain(&mut self, out: &mut WcBatch) {
         let count = out.remaining_capacity().min(self.waiting.len());
         out.extend(self.waiting.drain(..count));
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     #[inline]
-    pub(super) fn is_overrun(&self) -> bool {
+    pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun
-    }
-}
-
-/// The clock of one thread.
-pub(super) enum Clock {
-    /// The machine's.
-    Real,
-    /// A test's, in ns.
-    Virtual(Arc<AtomicU64>),
-}
-
-impl Clock {
-    pub(super) fn new(clock: &FabricClock) -> Clock {
-        match clock {
-            FabricClock::Real => Clock::Real,
-            FabricClock::Virtual(now) => Clock::Virtual(Arc::clone(now)),
-        }
-    }
-
-    #[inline]
-    pub(super) fn now_ns(&self) -> u64 {
-        match self {
-            Clock::Real => {
-                static EPOCH: OnceLock<quanta::Instant> = OnceLock::new();
-                let epoch = EPOCH.get_or_init(quanta::Instant::now);
-                quanta::Instant::now().saturating_duration_since(*epoch).as_nanos() as u64
-            }
-            Clock::Virtual(now) => now.load(Ordering::Acquire),
-        }
-    }
-
-    /// How long a sleep may last that is to end at a time of this clock: a virtual one does not
-    /// wake anybody when it is moved.
-    pub(super) fn nap_max(&self) -> Duration {
-        match self {
-            Clock::Real => Duration::MAX,
-            Clock::Virtual(_) => Duration::from_micros(100),
-        }
     }
 }

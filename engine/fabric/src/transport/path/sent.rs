@@ -1,29 +1,29 @@
-//! What a lane has sent: slots that come back, and requests that wait for one.
+//! What a path has sent: slots that come back, and requests that wait for one.
 
 use std::num::NonZeroU64;
 
-use super::remote::CHORE_SEND;
-use super::{Lane, OP_DISCONNECT};
-use crate::core::{Core, Posted};
-use crate::qp::{Backlog, Fate, QueuePair, State, opcode_of};
-use crate::ring::{Body, Refusal, Vacant};
+use super::{CHORE_SEND, Path};
+use crate::transport::body::{Body, OP_DISCONNECT, Refusal};
+use crate::transport::carrier::{Carrier, Incoming, Outgoing, Vacant};
+use crate::transport::core::{Core, Posted};
+use crate::transport::qp::{Backlog, Fate, QueuePair, State, opcode_of};
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
-impl Lane {
+impl<C: Carrier> Path<C> {
     /// Whether a new request may go before all others: none waits.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.chores & CHORE_SEND == 0
     }
 
-    /// Publishes a slot that `fill` has written, in a lane that is open. False if the ring is full.
+    /// Publishes a slot that `fill` has written, in a path that is open. False if there is no room.
     #[inline(always)]
     pub(crate) fn push(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Body)) -> bool {
         debug_assert!(self.is_open(), "requests keep their order");
         self.publish(posted, now, |slot| fill(slot.body()))
     }
 
-    /// As [`Lane::push`], for any request that goes to the peer, in any lane.
+    /// As [`Path::push`], for any request that goes to the peer, in any path.
     pub(crate) fn push_op(
         &mut self,
         qp: &mut QueuePair,
@@ -60,9 +60,14 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::push`], before all others that wait.
+    /// As [`Path::push`], before all others that wait.
     #[inline(always)]
-    fn publish(&mut self, posted: Posted, now: u64, fill: impl FnOnce(&mut Vacant<'_>)) -> bool {
+    fn publish(
+        &mut self,
+        posted: Posted,
+        now: u64,
+        fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
+    ) -> bool {
         let position = self.tx.head();
         let Some(mut slot) = self.tx.claim() else { return false };
         fill(&mut slot);
@@ -93,7 +98,7 @@ impl Lane {
         self.tx.free(self.acked, until);
     }
 
-    /// As [`Lane::retire`], looking at when and how each slot was taken.
+    /// As [`Path::retire`], looking at when and how each slot was taken.
     #[cold]
     fn retire_one_by_one(&mut self, core: &mut Core, mut out: Option<&mut WcBatch>, now: u64) {
         while self.tx.freed() != self.acked.taken() {
@@ -248,7 +253,7 @@ impl Lane {
             self.chores &= !CHORE_SEND;
         }
         if self.tx.head() != before {
-            self.peer.doze.poke();
+            self.carrier.wake_peer();
         }
     }
 

@@ -11,32 +11,21 @@
 //! the key is looked at once more: everything behind it may overtake it, as on a device. Who wants
 //! it done first posts a fence.
 
-use super::{Lane, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Outlook};
-use crate::core::{Arrival, Core};
-use crate::dma::{self, DmaError};
-use crate::keys::Reader;
-use crate::qp::State;
-use crate::rights::Granted;
-use crate::ring::{Body, Consumer, Refusal};
+use super::{CHORE_READ, CHORE_SEND, Outlook, Path, PendingRead};
+use crate::transport::body::{Body, OP_READ, OP_SEND_INVALIDATE, OP_WRITE, Refusal};
+use crate::transport::carrier::{Carrier, DmaError, Incoming, Outgoing};
+use crate::transport::core::{Arrival, Core};
+use crate::transport::dma;
+use crate::transport::keys::Reader;
+use crate::transport::qp::State;
+use crate::transport::rights::Granted;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{WcBatch, WcOpcode};
 
-/// A Read that was taken.
-pub(super) struct PendingRead {
-    position: u64,
-    /// It was taken in this poll.
-    is_new: bool,
-    /// When the data arrive at the requester, in ns.
-    due: u64,
-    /// The address of our memory that it wants.
-    from: u64,
-    body: Body,
-}
-
-impl Lane {
+impl<C: Carrier> Path<C> {
     /// Carries out the front, which is no plain Send. False if it waits for a Receive.
     #[inline(never)]
-    pub(super) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
+    pub(crate) fn carry_out(&mut self, core: &mut Core, out: &mut WcBatch, now: u64) -> bool {
         let Some(body) = self.rx.front() else { return true };
         let dst = body.dst;
         let arrival = match body.op {
@@ -75,7 +64,7 @@ impl Lane {
 
     /// Reads of the peer that are due, then requests of ours that wait.
     #[inline(never)]
-    pub(super) fn do_chores(
+    pub(crate) fn do_chores(
         &mut self,
         (core, reader): (&mut Core, &Reader),
         out: &mut WcBatch,
@@ -112,14 +101,14 @@ impl Lane {
         }
         if self.reads.len() != before {
             self.announce();
-            self.peer.doze.poke();
+            self.carrier.wake_peer();
         }
     }
 
     /// Carries out the Reads of a queue pair that is going to fail: what the peer asked for before
     /// is answered. The answers are under way as long as they would have been.
     #[cold]
-    pub(super) fn finish_reads_of(&mut self, core: &Core, num: u32) {
+    pub(crate) fn finish_reads_of(&mut self, core: &Core, num: u32) {
         let rx = &self.rx;
         self.reads.retain(|read| {
             let is_theirs = read.body.dst == num;
@@ -131,13 +120,13 @@ impl Lane {
     }
 
     /// Whether the slot at `position` is that of a Read of ours that the peer has not carried out.
-    pub(super) fn is_read_under_way(&self, position: u64) -> bool {
+    pub(crate) fn is_read_under_way(&self, position: u64) -> bool {
         self.posted[(position & self.mask) as usize].opcode == WcOpcode::Read
             && self.tx.verdict(position).is_none()
     }
 
     /// When requests of ours that wait can go on, as far as that is not the peer's affair.
-    pub(super) fn outlook_of_requests(&self) -> Outlook {
+    pub(crate) fn outlook_of_requests(&self) -> Outlook {
         if self.chores & CHORE_SEND == 0 || !self.tx.has_room() {
             Outlook::Nothing
         } else if self.tx.freed() == self.tx.head() {
@@ -149,7 +138,7 @@ impl Lane {
     }
 
     /// When the next Read of the peer is to be carried out.
-    pub(super) fn outlook_of_reads(&self, core: &Core) -> Outlook {
+    pub(crate) fn outlook_of_reads(&self, core: &Core) -> Outlook {
         match self.reads.front() {
             None => Outlook::Nothing,
             Some(read) if core.delay_ns != 0 && core.clock.now_ns() < read.due => {
@@ -162,20 +151,20 @@ impl Lane {
 
 impl Core {
     /// Carries a Write out.
-    fn write(&self, rx: &Consumer, body: &Body) -> Arrival {
+    fn write<R: Incoming>(&self, rx: &R, body: &Body) -> Arrival {
         let to = match self.granted(body, rx.target(), Access::REMOTE_WRITE) {
             Ok(to) => to,
             Err(why) => return Arrival::Refused(why),
         };
-        let outcome = if body.pieces == 0 {
-            Some(dma::write(body, to, &self.keys))
-        } else {
-            rx.fetch(|| dma::write(body, to, &self.keys))
-        };
-        outcome.map_or(Arrival::Refused(Refusal::Gone), |outcome| match outcome {
-            Ok(()) => Arrival::Delivered,
-            Err(_) => Arrival::Refused(Refusal::Unreadable),
-        })
+        if body.pieces == 0 {
+            dma::write(body, to);
+            return Arrival::Delivered;
+        }
+        match dma::write_fetched(rx, body, to, &self.keys) {
+            Some(Ok(())) => Arrival::Delivered,
+            Some(Err(_)) => Arrival::Refused(Refusal::Unreadable),
+            None => Arrival::Refused(Refusal::Gone),
+        }
     }
 
     /// The bytes that a Read asks for.
@@ -184,10 +173,9 @@ impl Core {
     }
 
     /// Carries a Read out.
-    fn read(&self, rx: &Consumer, read: &PendingRead) -> Result<(), Refusal> {
+    fn read<R: Incoming>(&self, rx: &R, read: &PendingRead) -> Result<(), Refusal> {
         let from = self.readable(&read.body, read.from)?;
-        let copy = || dma::read(&read.body, from, &self.keys);
-        match rx.fetch_for(read.position, copy) {
+        match rx.answer(read.position, &read.body, &self.keys, from) {
             Some(Ok(())) => Ok(()),
             Some(Err(DmaError::Source | DmaError::Destination)) => Err(Refusal::Unreadable),
             None => Err(Refusal::Gone),
@@ -205,7 +193,12 @@ impl Core {
 
     /// As [`Core::arrive`], with a key that is dead when the Receive completes. A message with a
     /// key that its queue pair has not, meets no Receive.
-    fn arrive_invalidating(&mut self, rx: &Consumer, body: &Body, out: &mut WcBatch) -> Arrival {
+    fn arrive_invalidating<R: Incoming>(
+        &mut self,
+        rx: &R,
+        body: &Body,
+        out: &mut WcBatch,
+    ) -> Arrival {
         let (qp, rkey) = (body.dst, body.rkey);
         let is_alive = self.qps.peek(qp).is_some_and(|qp| qp.state != State::Error);
         if is_alive && !self.rights.is_bound(qp, rkey) {
@@ -221,8 +214,3 @@ impl Core {
         arrival
     }
 }
-
-/// Of the chores of a lane: requests of ours wait for room, or for something else.
-pub(super) const CHORE_SEND: u8 = 1;
-/// Reads of the peer wait.
-const CHORE_READ: u8 = 2;

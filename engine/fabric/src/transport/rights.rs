@@ -28,7 +28,7 @@ use rpcrdma_provider::shortly_before_end;
 use rpcrdma_provider::{Bind, Window, WindowId};
 
 /// The windows and registrations of one set of queues.
-pub(super) struct Rights {
+pub(crate) struct Rights {
     /// By the low bits of their numbers: a power of two of them, or none.
     grants: Vec<Grant>,
     /// Those bits.
@@ -69,25 +69,25 @@ enum Holder {
 /// Memory of this side that a peer's request may touch now: in a registered region, with its key
 /// and its rights checked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Granted {
+pub(crate) struct Granted {
     addr: u64,
     len: u32,
 }
 
 impl Granted {
     /// The first byte.
-    pub(super) fn addr(self) -> u64 {
+    pub(crate) fn addr(self) -> u64 {
         self.addr
     }
 
     /// How many.
-    pub(super) fn len(self) -> u32 {
+    pub(crate) fn len(self) -> u32 {
         self.len
     }
 }
 
 impl Rights {
-    pub(super) fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
+    pub(crate) fn new(seed: u64, windows_left: Arc<AtomicU32>) -> Rights {
         Rights {
             grants: Vec::new(),
             index_mask: 0,
@@ -100,7 +100,7 @@ impl Rights {
     }
 
     /// A window that is bound to nothing, if the device has one left. Setup only.
-    pub(super) fn open_window(&mut self) -> Option<Window> {
+    pub(crate) fn open_window(&mut self) -> Option<Window> {
         let take_one = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
         self.windows_left.fetch_update(order, order, take_one).ok()?;
@@ -119,7 +119,7 @@ impl Rights {
     /// The window with this number, bound to nothing, with the key behind its last: what it was
     /// bound to cannot be reached any more.
     #[cold]
-    pub(super) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
+    pub(crate) fn renew_window(&mut self, id: WindowId) -> Option<Window> {
         let grant = self.grants.get_mut(id.0 as usize).filter(|grant| grant.is_window)?;
         grant.key = Window { id, rkey: grant.key }.next_rkey();
         grant.holder = Holder::Nobody;
@@ -131,7 +131,7 @@ impl Rights {
     /// As on a device: the window is bound to nothing, its new key differs from the last in the
     /// low byte alone, the bytes are of one region that was registered for windows, and a peer
     /// writes only where the device itself may. No window is bound to nothing but its place.
-    pub(super) fn bind(&mut self, keys: &KeyCache, qp: u32, bind: &Bind) -> bool {
+    pub(crate) fn bind(&mut self, keys: &KeyCache, qp: u32, bind: &Bind) -> bool {
         let Some(grant) = self.grants.get_mut(bind.window.0 as usize) else { return false };
         let is_free = grant.is_window && grant.holder == Holder::Nobody;
         let is_next = bind.rkey != grant.key && (bind.rkey ^ grant.key) >> PROGRAM_BITS == 0;
@@ -148,13 +148,13 @@ impl Rights {
 
     /// Whether a window has this key and is bound to this queue pair.
     #[inline]
-    pub(super) fn is_bound(&self, qp: u32, rkey: u32) -> bool {
+    pub(crate) fn is_bound(&self, qp: u32, rkey: u32) -> bool {
         self.find(rkey).is_some_and(|grant| grant.holder == Holder::Qp(qp))
     }
 
     /// Kills the key of a window that is bound to this queue pair. False if there is none.
     #[inline]
-    pub(super) fn invalidate(&mut self, qp: u32, rkey: u32) -> bool {
+    pub(crate) fn invalidate(&mut self, qp: u32, rkey: u32) -> bool {
         let is_bound = self.is_bound(qp, rkey);
         let index = self.index_of(rkey);
         if is_bound && let Some(grant) = self.grants.get_mut(index) {
@@ -165,7 +165,7 @@ impl Rights {
 
     /// Unbinds all windows of a queue pair, which is being destroyed.
     #[cold]
-    pub(super) fn release(&mut self, qp: u32) {
+    pub(crate) fn release(&mut self, qp: u32) {
         let ours = self.grants.iter_mut().filter(|grant| grant.holder == Holder::Qp(qp));
         ours.for_each(|grant| grant.holder = Holder::Nobody);
     }
@@ -173,7 +173,7 @@ impl Rights {
     /// The bytes that a request names, if it may do with them what it wants. A request for nothing
     /// is not checked.
     #[inline]
-    pub(super) fn grant(
+    pub(crate) fn grant(
         &self,
         keys: &KeyCache,
         (qp, rkey): (u32, u32),
@@ -201,7 +201,7 @@ impl Rights {
 
     /// A key for these bytes that every queue pair of the queues can use. None if there is no
     /// such region or no key left. Slow.
-    pub(super) fn expose(&mut self, keys: &KeyCache, sge: &Sge, access: Access) -> Option<u32> {
+    pub(crate) fn expose(&mut self, keys: &KeyCache, sge: &Sge, access: Access) -> Option<u32> {
         let is_remote = (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(access);
         if !is_remote || sge.length == 0 || !keys.allows(sge, local_rights(access)) {
             return None;
@@ -216,7 +216,7 @@ impl Rights {
     }
 
     /// Takes a registration back. Other keys are ignored.
-    pub(super) fn conceal(&mut self, rkey: u32) {
+    pub(crate) fn conceal(&mut self, rkey: u32) {
         let index = self.index_of(rkey);
         if let Some(grant) = self.grants.get_mut(index)
             && grant.key == rkey
@@ -365,8 +365,8 @@ const INVERSE: u32 = {
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::keys::KeyTable;
     use super::*;
+    use crate::transport::keys::KeyTable;
 
     const READ: Access = Access::REMOTE_READ;
 

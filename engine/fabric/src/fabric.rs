@@ -1,0 +1,255 @@
+//! The fabric: the provider, and what its clones share.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rpcrdma_config::{Config, section};
+use rpcrdma_mempool::Registrar;
+
+use crate::cm::{FabricCm, Network};
+use crate::options::FabricOptions;
+use crate::port::Port;
+use crate::queues::FabricQueues;
+use crate::rings::{Links, Size};
+use crate::transport::Transport;
+use crate::transport::body::{INLINE_LEN, PIECES_MAX};
+use crate::transport::core::{CompletionQueue, Core};
+use crate::transport::keys::{KeyCache, KeyTable};
+use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
+use crate::transport::qp::{BacklogPool, QP_MAX, QpTable};
+use crate::transport::rights::Rights;
+use crate::transport::srq::Srq;
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
+
+/// The software fabric. Clones are the same fabric: what they open can reach each other.
+#[derive(Clone)]
+pub struct Fabric(Arc<Shared>);
+
+/// What all clones of a fabric share. Control plane only.
+struct Shared {
+    options: FabricOptions,
+    caps: DeviceCaps,
+    keys: Arc<KeyTable>,
+    ids: Arc<AtomicU64>,
+    windows_left: Arc<AtomicU32>,
+    /// What remote keys are scrambled with.
+    key_secret: u64,
+    ports: Mutex<Vec<Weak<Port>>>,
+    network: Network,
+}
+
+/// What is open on a fabric. When everything that was made on it is gone, all of it is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FabricUse {
+    /// Regions that are registered.
+    pub regions: usize,
+    /// Sets of queues.
+    pub queues: usize,
+    /// Queue pairs, those of connections that are being made among them.
+    pub queue_pairs: usize,
+    /// Memory windows.
+    pub windows: usize,
+    /// Addresses that somebody listens on.
+    pub listeners: usize,
+}
+
+impl Fabric {
+    /// A fabric with the default options.
+    pub fn new() -> Fabric {
+        Fabric::of(FabricOptions::default(), 0)
+    }
+
+    /// A fabric with options. Fails when the number of slots is not one of those allowed.
+    pub fn with_options(options: FabricOptions) -> Result<Fabric, SetupError> {
+        options.check()?;
+        Ok(Fabric::of(options, 0))
+    }
+
+    /// A fabric as a configuration has it, in its section `[fabric]`.
+    ///
+    /// # Errors
+    /// As for [`Fabric::with_options`].
+    pub fn from_config(config: &Config) -> Result<Fabric, SetupError> {
+        Fabric::with_options(FabricOptions::from(config.fabric()))
+    }
+
+    /// Counts what is open on it.
+    pub fn in_use(&self) -> FabricUse {
+        let Shared { options, keys, windows_left, ports, network, .. } = &*self.0;
+        let ports = ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports: Vec<Arc<Port>> = ports.iter().filter_map(Weak::upgrade).collect();
+        let windows_left = windows_left.load(Ordering::Relaxed);
+        FabricUse {
+            regions: keys.held(),
+            queues: ports.len(),
+            queue_pairs: ports.iter().map(|port| port.taken()).sum(),
+            windows: (options.windows - windows_left) as usize,
+            listeners: network.listeners.count(),
+        }
+    }
+
+    /// With rings whose first slots have the position `first`.
+    fn of(options: FabricOptions, first: u64) -> Fabric {
+        let caps = DeviceCaps {
+            name: "fabric".to_owned(),
+            send_sge: PIECES_MAX as u32,
+            read_sge: PIECES_MAX as u32,
+            recv_sge: 32,
+            srq_depth: 1 << 20,
+            cq_depth: 1 << 22,
+            send_depth: 1 << 14,
+            inline_len: INLINE_LEN as u32,
+            message_len: MESSAGE_LEN_MAX,
+            windows: options.windows,
+            rd_atomic: options.rd_atomic,
+        };
+        let ids = Arc::new(AtomicU64::new(1));
+        let (slots, is_delayed) = (options.slots, options.delay_ns > 0);
+        let links = Arc::new(Links::new(Arc::clone(&ids), Size { slots, is_delayed, first }));
+        let key_secret = options.key_seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        Fabric(Arc::new(Shared {
+            windows_left: Arc::new(AtomicU32::new(options.windows)),
+            key_secret,
+            options,
+            network: Network { device: caps.name.clone(), links, listeners: Arc::default() },
+            caps,
+            keys: Arc::new(KeyTable::default()),
+            ids,
+            ports: Mutex::new(Vec::new()),
+        }))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl Fabric {
+    /// As [`Fabric::with_options`], with rings whose first slots have the position `first`.
+    pub(crate) fn beginning_at(options: FabricOptions, first: u64) -> Result<Fabric, SetupError> {
+        options.check()?;
+        Ok(Fabric::of(options, first))
+    }
+}
+
+impl std::fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fabric").field("options", &self.0.options).finish_non_exhaustive()
+    }
+}
+
+impl Default for Fabric {
+    fn default() -> Fabric {
+        Fabric::new()
+    }
+}
+
+impl Provider for Fabric {
+    type Queues = FabricQueues;
+    type Cm = FabricCm;
+
+    fn caps(&self) -> &DeviceCaps {
+        &self.0.caps
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SetupError> {
+        let (options, named) = (&self.0.options, FabricOptions::from(config.fabric()));
+        if config.engine().provider != section::ProviderKind::Fabric {
+            let reason =
+                "the engine was given the software fabric; the program opens what is named";
+            return Err(SetupError::unmet(config, "engine.provider", reason));
+        }
+        let keys = [
+            ("fabric.delay", options.delay_ns, named.delay_ns),
+            ("fabric.ring_slots", options.slots.into(), named.slots.into()),
+        ];
+        for (key, made, named) in keys {
+            if made != named {
+                let reason = format!("the fabric was made with {made}; {FROM_CONFIG}");
+                return Err(SetupError::unmet(config, key, reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn registrar(&self) -> Arc<dyn Registrar> {
+        self.0.keys.clone()
+    }
+
+    fn open_queues(&self, attr: &QueueAttr) -> Result<FabricQueues, SetupError> {
+        let (caps, options) = (&self.0.caps, &self.0.options);
+        let limits = [
+            ("Receives of a shared receive queue", attr.srq_depth, caps.srq_depth),
+            ("entries of a completion queue", attr.cq_depth, caps.cq_depth),
+            ("queue pairs of one shard", attr.qp_max, QP_MAX),
+            ("send requests of a queue pair", attr.send_depth, caps.send_depth),
+            ("gather entries of a send request", attr.send_sge, caps.send_sge),
+            ("scatter entries of a Receive", attr.recv_sge, caps.recv_sge),
+        ];
+        for (what, needed, limit) in limits {
+            if needed > limit {
+                let (needed, limit) = (needed.into(), limit.into());
+                return Err(SetupError::Limit { what, needed, limit, device: caps.name.clone() });
+            }
+        }
+        let requests_max = u64::from(attr.qp_max) * u64::from(attr.send_depth);
+        if requests_max > BACKLOG_MAX {
+            return Err(SetupError::Limit {
+                what: "send requests of all queue pairs",
+                needed: requests_max,
+                limit: BACKLOG_MAX,
+                device: caps.name.clone(),
+            });
+        }
+        let id = self.0.ids.fetch_add(1, Ordering::Relaxed);
+        let port = Port::new(id, attr.qp_max).map_err(|source| SetupError::System {
+            call: "eventfd",
+            source,
+            hint: "check the limit of open files (ulimit -n)",
+        })?;
+        let (keys, reader) = KeyCache::new(Arc::clone(&self.0.keys));
+        let core = Core {
+            qps: QpTable::new(attr.qp_max),
+            backlog: BacklogPool::new(requests_max as usize),
+            srq: Srq::new(attr.srq_depth, attr.recv_sge),
+            keys,
+            rights: Rights::new(
+                self.0.key_secret.wrapping_add(id),
+                Arc::clone(&self.0.windows_left),
+            ),
+            cq: CompletionQueue::new(attr.cq_depth),
+            events: Default::default(),
+            opening: Vec::with_capacity(attr.qp_max as usize),
+            delay_ns: options.delay_ns,
+            rnr_timer_ns: options.rnr_timer_ns,
+            reads_max: options.rd_atomic,
+            clock: options.clock.clone(),
+            rnr_count: 0,
+        };
+        let limits = Limits {
+            send_depth: attr.send_depth,
+            send_sge: attr.send_sge as usize,
+            has_windows: options.windows > 0,
+        };
+        let port = Arc::new(port);
+        self.0.add_port(&port);
+        Ok(FabricQueues::new(port, Transport::new((core, reader), limits)))
+    }
+
+    fn open_cm(&self) -> Result<FabricCm, SetupError> {
+        FabricCm::new(self.0.network.clone())
+    }
+}
+
+impl Shared {
+    /// Remembers a port for as long as it lives.
+    fn add_port(&self, port: &Arc<Port>) {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.retain(|port| port.strong_count() > 0);
+        ports.push(Arc::downgrade(port));
+    }
+}
+
+/// How a fabric comes to be what its configuration says.
+const FROM_CONFIG: &str = "Fabric::from_config makes one that is as configured";
+/// Requests that may wait for room in one set of queues: at most 4 GiB, touched only when used.
+const BACKLOG_MAX: u64 = 1 << 24;

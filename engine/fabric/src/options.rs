@@ -1,0 +1,70 @@
+//! How a fabric behaves.
+
+use rpcrdma_config::section;
+use rpcrdma_provider::SetupError;
+
+use crate::transport::clock::FabricClock;
+
+/// How a fabric behaves.
+#[derive(Debug, Clone)]
+pub struct FabricOptions {
+    /// Slots of a ring, a power of two from 16 to 65536. A slot has 256 bytes; each pair of shards
+    /// that talk to each other has two rings.
+    pub slots: u32,
+    /// How long everything is on its way in one direction, in ns; acknowledgements, too.
+    pub delay_ns: u64,
+    /// How long a message waits for a Receive before it counts as retried once, in ns.
+    pub rnr_timer_ns: u64,
+    /// What the delay and the retries are measured with. Not read without either.
+    pub clock: FabricClock,
+    /// Type-2 memory windows of all queues together; 0 is a device that has none.
+    pub windows: u32,
+    /// RDMA Reads of a queue pair that are under way at one time, from 1. More of them wait.
+    pub rd_atomic: u32,
+    /// What the remote keys of windows and registrations begin with: the same ones for the same
+    /// number. Without it nobody knows them before.
+    pub key_seed: Option<u64>,
+}
+
+impl Default for FabricOptions {
+    fn default() -> FabricOptions {
+        FabricOptions {
+            slots: 256,
+            delay_ns: 0,
+            // The shortest timer of InfiniBand but for the one that means the longest.
+            rnr_timer_ns: 10_000,
+            clock: FabricClock::Real,
+            windows: 1 << 16,
+            rd_atomic: 16,
+            key_seed: None,
+        }
+    }
+}
+
+impl From<&section::Fabric> for FabricOptions {
+    fn from(given: &section::Fabric) -> FabricOptions {
+        FabricOptions {
+            slots: given.ring_slots.value(),
+            delay_ns: u64::try_from(given.delay.as_nanos()).unwrap_or(u64::MAX),
+            ..FabricOptions::default()
+        }
+    }
+}
+
+impl FabricOptions {
+    /// Whether there can be such a fabric.
+    pub(crate) fn check(&self) -> Result<(), SetupError> {
+        let has_slots = self.slots.is_power_of_two() && (16..=65536).contains(&self.slots);
+        for (what, value, allowed, is_allowed) in [
+            ("slots of a ring", self.slots, "a power of two from 16 to 65536", has_slots),
+            ("Reads at one time", self.rd_atomic, "1 or more", self.rd_atomic > 0),
+            ("memory windows", self.windows, "2^22 at most", self.windows <= 1 << 22),
+        ] {
+            if !is_allowed {
+                let (value, allowed) = (value.to_string(), allowed.to_owned());
+                return Err(SetupError::Invalid { what, value, allowed });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Rings: the carrier between two sets of queues of one process.
+
+mod memory;
+mod prefetch;
+pub(crate) mod ring;
+mod slot;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use self::ring::{Consumer, Producer, ring};
+use crate::port::Port;
+use crate::transport::carrier::{Carrier, EndId};
+
+/// One end of a link, apart from the rings' ends.
+pub(crate) struct Rings {
+    peer: Arc<Port>,
+    link: Arc<Link>,
+    side: usize,
+}
+
+/// Two rings between two sets of queues. Their ends are taken by the first endpoint on each side.
+pub(crate) struct Link {
+    id: u64,
+    pub ports: [Arc<Port>; 2],
+    ends: [Mutex<Option<(Producer, Consumer)>>; 2],
+}
+
+/// All links of a fabric.
+pub(crate) struct Links {
+    ids: Arc<AtomicU64>,
+    size: Size,
+    made: Mutex<HashMap<(u64, u64), Weak<Link>>>,
+}
+
+/// What the rings of a fabric are like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub slots: u32,
+    pub is_delayed: bool,
+    /// The position that they begin with: 0, but for tests of what comes late.
+    pub first: u64,
+}
+
+impl Carrier for Rings {
+    type Tx = Producer;
+    type Rx = Consumer;
+
+    fn id(&self) -> EndId {
+        self.link.end(self.side)
+    }
+
+    #[inline]
+    fn wake_peer(&self) {
+        self.peer.doze.poke();
+    }
+}
+
+impl Link {
+    fn new(id: u64, ports: [Arc<Port>; 2], size: Size) -> Link {
+        let Size { slots, is_delayed, first } = size;
+        let (there, back) = (ring(slots, is_delayed, first), ring(slots, is_delayed, first));
+        let ends = [(there.0, back.1), (back.0, there.1)];
+        Link { id, ports, ends: ends.map(|end| Mutex::new(Some(end))) }
+    }
+
+    /// The name of an end.
+    pub(crate) fn end(&self, side: usize) -> EndId {
+        EndId { link: self.id, side }
+    }
+
+    /// Takes an end; none if it was taken before, by a path that has died since.
+    pub(crate) fn take(self: &Arc<Link>, side: usize) -> Option<(Rings, Producer, Consumer)> {
+        let (tx, rx) = self.ends[side].lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let peer = Arc::clone(&self.ports[1 - side]);
+        Some((Rings { peer, link: Arc::clone(self), side }, tx, rx))
+    }
+}
+
+impl Links {
+    /// None yet. Their names are counted on together with those of ports.
+    pub(crate) fn new(ids: Arc<AtomicU64>, size: Size) -> Links {
+        Links { ids, size, made: Mutex::default() }
+    }
+
+    /// The link between two ports, of which the first has the smaller number or they are the same.
+    pub(crate) fn between(&self, ports: [&Arc<Port>; 2]) -> Arc<Link> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (ports[0].id, ports[1].id);
+        if let Some(link) = made.get(&key).and_then(Weak::upgrade) {
+            return link;
+        }
+        made.retain(|_, link| link.strong_count() > 0);
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let link = Arc::new(Link::new(id, ports.map(Arc::clone), self.size));
+        made.insert(key, Arc::downgrade(&link));
+        link
+    }
+}

@@ -1,0 +1,48 @@
+//! The memory of the other side, which is in this process: keys of the one table name it as well.
+#![expect(unsafe_code, reason = "a device reads and writes memory that has no Rust name")]
+
+use crate::transport::body::{Body, Piece};
+use crate::transport::carrier::DmaError;
+use crate::transport::keys::KeyCache;
+use crate::transport::rights::Granted;
+
+/// Hands out what a slot refers to, piece after piece.
+#[inline(always)]
+pub(super) fn each(
+    body: &Body,
+    keys: &KeyCache,
+    mut put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
+) -> Result<(), DmaError> {
+    for piece in body.pieces() {
+        let (from, len) = place(piece, keys)?;
+        put(std::ptr::with_exposed_provenance(from), len)?;
+    }
+    Ok(())
+}
+
+/// Copies what a Read asks for to the memory of the peer that posted it.
+///
+/// What the slot refers to was lent by `post_send` until the Read is finished or withdrawn.
+#[inline]
+pub(super) fn fill(body: &Body, keys: &KeyCache, from: Granted) -> Result<(), DmaError> {
+    debug_assert_eq!(body.byte_len, from.len());
+    let mut from = std::ptr::with_exposed_provenance::<u8>(from.addr() as usize);
+    for piece in body.pieces() {
+        let (to, len) = place(piece, keys)?;
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(to);
+        // SAFETY: `to` lies with all its bytes in a region that is registered for writing: that was
+        // checked when the Read was posted, and a key never changes its rights. The contract of
+        // `post_send` keeps others from it. The pieces are as long as what was granted. They may
+        // overlap if a program reads from itself.
+        unsafe { std::ptr::copy(from, to, len) };
+        from = from.wrapping_add(len);
+    }
+    Ok(())
+}
+
+/// The address and the length of a piece of the peer's memory, if it is still there.
+#[inline(always)]
+fn place(Piece { key, len, offset }: Piece, keys: &KeyCache) -> Result<(usize, usize), DmaError> {
+    let at = keys.locate(key, offset, len).ok_or(DmaError::Source)?;
+    Ok((at as usize, len as usize))
+}

@@ -1,0 +1,383 @@
+//! The transport: a completion queue, a shared receive queue, and queue pairs, over any carrier.
+//!
+//! ```text
+//!   post_send ──▶ slot of a path's carrier ───────────▶ the peer's poll_cq: matches a Receive, copies
+//!       └─ no room ─▶ backlog of the queue pair ─▶ (poll_cq)
+//!   poll_cq ◀── acks ◀── slots of the other direction, or said on their own
+//! ```
+//!
+//! It matches, orders, checks keys and rights, flushes and completes, and knows nothing of what
+//! carries its messages: a [`Carrier`] is a parameter, and files in `transport/` import none.
+//!
+//! Everything that arrives is carried out by `poll_cq`, on the thread that owns the queues. Nothing
+//! reachable from `poll_cq`, `post_send` and `post_srq_recv` locks or allocates, but for the first
+//! call after a registration has changed, which takes a new copy of the key table, and for a key that
+//! the copy does not have.
+#![expect(unsafe_code, reason = "posting is unsafe in the trait that this is made for")]
+
+pub(crate) mod body;
+pub(crate) mod carrier;
+pub(crate) mod clock;
+pub(crate) mod conn;
+pub(crate) mod core;
+pub(crate) mod dma;
+pub(crate) mod keys;
+pub(crate) mod path;
+pub(crate) mod post;
+pub(crate) mod qp;
+pub(crate) mod rights;
+pub(crate) mod srq;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_mempool::{Access, RegisterError, Sge};
+
+use self::carrier::{Carrier, EndId, Outgoing};
+use self::conn::Progress;
+use self::core::{Core, Posted};
+use self::dma::Lent;
+use self::keys::Reader;
+use self::path::{Outlook, Path};
+use self::post::{Limits, NotTaken};
+use self::qp::{Fate, QueuePair, State};
+use rpcrdma_provider::SetupError;
+use rpcrdma_provider::{
+    CqError, PostError, QueueEvent, RecvWr, SendWr, Taken, WcBatch, WcOpcode, Window, WindowId,
+};
+
+/// The queues of one thread: what `Queues` of a provider does, but for naming and sleeping.
+pub(crate) struct Transport<C: Carrier> {
+    /// What says to others that a poll is using keys.
+    reader: Arc<Reader>,
+    pub core: Core,
+    pub paths: Vec<Path<C>>,
+    /// The path to be polled first.
+    turn: usize,
+    limits: Limits,
+}
+
+impl<C: Carrier> Transport<C> {
+    pub(crate) fn new((core, reader): (Core, Arc<Reader>), limits: Limits) -> Transport<C> {
+        Transport { reader, core, paths: Vec::new(), turn: 0, limits }
+    }
+
+    /// Takes a queue pair that is connected by this end of a carrier. `take` hands the carrier over
+    /// if these queues do not have it.
+    pub(crate) fn attach(
+        &mut self,
+        qp: QueuePair,
+        end: EndId,
+        take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
+    ) -> Result<(), SetupError> {
+        let path = self.path_of(end, take)?;
+        self.paths[path].add_qp(self.core.reads_max);
+        let num = qp.num;
+        self.core.qps.insert(QueuePair { path: path as u32, ..qp });
+        let count = self.core.qps.iter().count();
+        self.core.events.reserve(count);
+        self.core.opening.push(num);
+        Ok(())
+    }
+
+    /// `Queues::poll_cq`.
+    #[inline(always)]
+    pub(crate) fn poll_cq(&mut self, out: &mut WcBatch) -> Result<(), CqError> {
+        let Transport { reader, core, paths, turn, .. } = self;
+        if core.has_chores() {
+            open(core, paths);
+            core.cq.drain(out);
+        }
+        if let [path] = paths.as_mut_slice() {
+            path.poll(core, reader, out, usize::MAX);
+        } else {
+            poll_in_turn((core, reader), paths, turn, out);
+        }
+        if core.cq.is_overrun() { Err(CqError::Overrun) } else { Ok(()) }
+    }
+
+    /// `Queues::post_srq_recv`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn post_srq_recv(&mut self, wr: &[RecvWr<'_>]) -> Taken {
+        // SAFETY: the caller keeps the memory valid and untouched until the Receive has completed.
+        self.core.srq.post(wr, |sge| unsafe { Lent::new(sge) })
+    }
+
+    /// `Queues::post_send`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn post_send(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
+        if !self.core.opening.is_empty() {
+            open(&mut self.core, &mut self.paths);
+        }
+        let now = self.core.now_if_delayed();
+        let Core { qps, keys, .. } = &mut self.core;
+        let Some(qp) = qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return self.post_to_failed(num, wrs);
+        };
+        let (num, index) = (qp.num, qp.path as usize);
+        let path = &mut self.paths[index];
+        let before = path.tx.head();
+        // SAFETY: the caller's promise is passed on.
+        let taken = unsafe { post::post_plain((path, qp, keys), self.limits, wrs, now) };
+        let mut outcome = Taken::without_error(taken);
+        if taken < wrs.len() {
+            // SAFETY: the caller's promise is passed on.
+            outcome = unsafe { self.post_rest((num, index), (wrs, taken), now) };
+        }
+        let path = &self.paths[index];
+        if path.tx.head() != before {
+            path.carrier.wake_peer();
+        }
+        outcome
+    }
+
+    /// `Queues::open_window`.
+    pub(crate) fn open_window(&mut self) -> Result<Window, SetupError> {
+        self.core.rights.open_window().ok_or_else(no_window_left)
+    }
+
+    /// `Queues::renew_window`.
+    pub(crate) fn renew_window(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.core.rights.renew_window(id).map(Some).ok_or_else(no_such_window)
+    }
+
+    /// `Queues::expose`: the caller answers for the bytes.
+    pub(crate) fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        let Core { keys, rights, .. } = &mut self.core;
+        keys.refresh();
+        rights.expose(keys, sge, access).ok_or_else(|| RegisterError::Device {
+            bytes: sge.length as usize,
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        })
+    }
+
+    /// `Queues::disconnect`.
+    pub(crate) fn disconnect(&mut self, num: u32) {
+        let now = self.core.now_if_delayed();
+        let Some(qp) = self.core.qps.find(num).filter(|qp| qp.state != State::Error) else {
+            return;
+        };
+        qp.is_told = true;
+        let peer = qp.peer;
+        qp.leave();
+        let path = &mut self.paths[qp.path as usize];
+        // What the peer took before is a success.
+        path.read_ack_line();
+        path.retire(&mut self.core, None, now);
+        path.fail(&mut self.core, None, num);
+        path.say_goodbye(peer);
+        path.drain(&mut self.core, None, now);
+        path.carrier.wake_peer();
+    }
+
+    /// `Queues::destroy`. Whether there was such a queue pair.
+    pub(crate) fn destroy(&mut self, num: u32) -> bool {
+        self.disconnect(num);
+        let Core { qps, cq, events, opening, rights, .. } = &mut self.core;
+        let Some(qp) = qps.find(num) else { return false };
+        let path = &mut self.paths[qp.path as usize];
+        path.forget(num);
+        path.qps -= 1;
+        cq.forget(num);
+        events.retain(|event| *event != QueueEvent::Disconnected { qp_num: num });
+        opening.retain(|opening| *opening != num);
+        qps.remove(num);
+        rights.release(num);
+        true
+    }
+
+    /// How long its thread may sleep, at most `timeout`; none if there is something to do. Says to
+    /// all peers what was taken.
+    pub(crate) fn nap(&mut self, timeout: Duration) -> Option<Duration> {
+        self.paths.iter_mut().filter(|path| !path.is_dead).for_each(Path::announce);
+        Some(match self.outlook() {
+            Outlook::Now => return None,
+            Outlook::Soon => timeout.min(BLOCKED_NAP),
+            Outlook::At(due_ns) => {
+                let left_ns = due_ns.saturating_sub(self.core.clock.now_ns());
+                timeout.min(Duration::from_nanos(left_ns)).min(self.core.clock.nap_max())
+            }
+            Outlook::Nothing => timeout,
+        })
+    }
+
+    /// Whether a poll would find something.
+    pub(crate) fn has_work(&self) -> bool {
+        self.outlook() == Outlook::Now
+    }
+
+    /// Posts what is left of a chain, beginning with a request that is no plain Send or cannot
+    /// leave at once.
+    ///
+    /// # Safety
+    /// That of `post_send`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn post_rest(
+        &mut self,
+        (num, path): (u32, usize),
+        (wrs, first): (&[SendWr<'_>], usize),
+        now: u64,
+    ) -> Taken {
+        self.core.keys.refresh();
+        let path = &mut self.paths[path];
+        for (taken, wr) in wrs.iter().enumerate().skip(first) {
+            // SAFETY: the caller's promise is passed on.
+            let posted = unsafe { post::post((&mut self.core, path), self.limits, num, wr, now) };
+            match posted {
+                Ok(()) => {}
+                Err(NotTaken::Full) => return Taken::with_error(taken, PostError::QueueFull),
+                Err(NotTaken::Invalid) => return Taken::with_error(taken, PostError::Invalid),
+            }
+        }
+        Taken::without_error(wrs.len())
+    }
+
+    /// A queue pair in the error state takes requests and flushes them: so a program learns that
+    /// nothing that it posted before is on its way any more.
+    #[cold]
+    fn post_to_failed(&mut self, num: u32, wrs: &[SendWr<'_>]) -> Taken {
+        if self.core.qps.find(num).is_none() {
+            return Taken::with_error(0, PostError::QpGone);
+        }
+        for wr in wrs {
+            let (wr_id, fate, opcode) = (wr.wr_id, Fate::Flushed, WcOpcode::Send);
+            let flushed = Posted { wr_id, qp_num: num, covers: 0, fate, opcode };
+            self.core.complete(&flushed, None);
+        }
+        Taken::without_error(wrs.len())
+    }
+
+    /// The path that this end belongs to; a new one for the first queue pair.
+    fn path_of(
+        &mut self,
+        end: EndId,
+        take: impl FnOnce() -> Option<(C, C::Tx, C::Rx)>,
+    ) -> Result<usize, SetupError> {
+        if let Some(index) = self.paths.iter().position(|path| path.carrier.id() == end) {
+            return Ok(index);
+        }
+        let free = self.paths.iter().position(|path| path.is_dead && path.qps == 0);
+        let index = free.unwrap_or(self.paths.len());
+        let carrier = take().ok_or(SetupError::Invalid {
+            what: "endpoint",
+            value: "one whose peer is gone".to_owned(),
+            allowed: "one of a living connection".to_owned(),
+        })?;
+        let path = Path::new(carrier, (index as u32, self.core.delay_ns != 0));
+        match self.paths.get_mut(index) {
+            Some(place) => *place = path,
+            None => self.paths.push(path),
+        }
+        Ok(index)
+    }
+
+    /// What a poll can expect.
+    fn outlook(&self) -> Outlook {
+        let core = &self.core;
+        if !core.cq.is_empty() || !core.events.is_empty() || self.can_open() {
+            return Outlook::Now;
+        }
+        let outlooks = self.paths.iter().map(|path| path.outlook(core));
+        outlooks.fold(Outlook::Nothing, Outlook::sooner)
+    }
+
+    fn can_open(&self) -> bool {
+        let is_decided = |qp: &QueuePair| qp.peer_progress() != Progress::Made;
+        let mut opening = self.core.opening.iter();
+        opening.any(|num| self.core.qps.peek(*num).is_some_and(is_decided))
+    }
+}
+
+impl<C: Carrier> Drop for Transport<C> {
+    fn drop(&mut self) {
+        self.reader.end_for_good();
+        self.core.qps.iter().for_each(QueuePair::leave);
+        for path in self.paths.drain(..) {
+            path.close_for_good();
+        }
+    }
+}
+
+/// Polls several paths, a few messages from each, beginning where the last poll stopped.
+#[inline(never)]
+fn poll_in_turn<C: Carrier>(
+    (core, reader): (&mut Core, &Reader),
+    paths: &mut [Path<C>],
+    turn: &mut usize,
+    out: &mut WcBatch,
+) {
+    for _ in 0..paths.len() {
+        if out.is_full() {
+            return;
+        }
+        if *turn >= paths.len() {
+            *turn = 0;
+        }
+        let path = &mut paths[*turn];
+        *turn += 1;
+        if !path.is_dead {
+            path.poll(core, reader, out, TURN_MESSAGES);
+        }
+    }
+}
+
+/// Lets those queue pairs send whose peer is attached by now.
+#[cold]
+fn open<C: Carrier>(core: &mut Core, paths: &mut [Path<C>]) {
+    let mut opening = std::mem::take(&mut core.opening);
+    opening.retain(|&num| {
+        let Some(qp) = core.qps.find(num).filter(|qp| qp.state == State::Opening) else {
+            return false;
+        };
+        let path = &mut paths[qp.path as usize];
+        match qp.peer_progress() {
+            Progress::Made => return true,
+            Progress::Attached => {
+                qp.state = State::Ready;
+                if !qp.backlog.is_empty() && !std::mem::replace(&mut qp.is_waiting, true) {
+                    path.enqueue(num);
+                }
+            }
+            // Its goodbye may have come before we were there to hear it.
+            Progress::Left if path.has_more(qp) => return true,
+            Progress::Left | Progress::Dropped => {
+                path.fail(core, None, num);
+                core.tell(num);
+            }
+        }
+        false
+    });
+    core.opening = opening;
+}
+
+/// All windows of the device are taken, or it has none.
+#[cold]
+fn no_window_left() -> SetupError {
+    SetupError::Invalid {
+        what: "memory windows",
+        value: "one more than the device has left".to_owned(),
+        allowed: "as many as its capabilities say (windows)".to_owned(),
+    }
+}
+
+/// A window that was never opened.
+#[cold]
+fn no_such_window() -> SetupError {
+    SetupError::Invalid {
+        what: "memory window",
+        value: "one that these queues do not have".to_owned(),
+        allowed: "one that they have opened".to_owned(),
+    }
+}
+
+/// Messages taken from one path before it is the next one's turn.
+const TURN_MESSAGES: usize = 8;
+/// How long to sleep when a message waits for a Receive: its sender may give up meanwhile.
+const BLOCKED_NAP: Duration = Duration::from_millis(1);

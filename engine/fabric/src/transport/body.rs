@@ -1,0 +1,132 @@
+//! What travels from one set of queues to another: a request, what it asks for and where its bytes are.
+
+use rpcrdma_mempool::Sge;
+
+/// Bytes of a message that travels in its slot.
+pub(crate) const INLINE_LEN: usize = 224;
+/// How many pieces of memory fit in a slot.
+pub(crate) const PIECES_MAX: usize = INLINE_LEN / PIECE_LEN;
+
+/// A message for a Receive.
+pub(crate) const OP_SEND: u8 = 1;
+/// The queue pair of the sender is in the error state.
+pub(crate) const OP_DISCONNECT: u8 = 2;
+/// A message for a Receive that takes a key of the receiver back.
+pub(crate) const OP_SEND_INVALIDATE: u8 = 3;
+/// Bytes for memory of the receiver.
+pub(crate) const OP_WRITE: u8 = 4;
+/// A wish for bytes of the receiver's memory; the pieces say where they shall go.
+pub(crate) const OP_READ: u8 = 5;
+
+/// What a slot carries. Plain data: any bytes are a valid value.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Body {
+    /// What the sender has taken of the other direction.
+    pub acks: Acks,
+    /// The queue pair that it is for.
+    pub dst: u32,
+    /// What it asks for: [`OP_SEND`] or another of these numbers.
+    pub op: u8,
+    /// How many gather pieces `bytes` holds; 0 when it holds the message itself.
+    pub pieces: u8,
+    reserved: u16,
+    /// Bytes of the message, or of a Read or Write.
+    pub byte_len: u32,
+    /// The key of the peer that it is about; of a plain Send nothing.
+    pub rkey: u32,
+    /// The message or its pieces.
+    pub bytes: [u8; INLINE_LEN],
+}
+
+/// A piece of the memory of the sender: in a region that its key names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub key: u32,
+    pub len: u32,
+    /// From the beginning of the region.
+    pub offset: u64,
+}
+
+/// The position behind the last slot of one direction that was taken.
+///
+/// Made by the receiving end of a carrier only, so that the sending end can rely on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[repr(transparent)]
+pub(crate) struct Acks(u64);
+
+/// Why a receiver refused a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Refusal {
+    /// The message is longer than the Receive that it met.
+    TooLong = 1,
+    /// No Receive was posted for too long.
+    NotReady = 2,
+    /// The queue pair is in the error state or gone.
+    Gone = 3,
+    /// The Receive's own memory could not be written.
+    Broken = 4,
+    /// The sender's own memory is not there any more.
+    Unreadable = 5,
+    /// A key of this side is unknown, or its bounds or rights are too narrow.
+    Access = 6,
+}
+
+impl Body {
+    pub(crate) fn empty() -> Body {
+        Body {
+            acks: Acks(0),
+            dst: 0,
+            op: 0,
+            pieces: 0,
+            reserved: 0,
+            byte_len: 0,
+            rkey: 0,
+            bytes: [0; INLINE_LEN],
+        }
+    }
+
+    /// Writes down where a message is: `offset` says where an entry begins in its region. At most
+    /// [`PIECES_MAX`] entries.
+    #[inline(always)]
+    pub(crate) fn refer(&mut self, sgl: &[Sge], offset: impl Fn(&Sge) -> u64) {
+        let mut count = 0;
+        for (sge, piece) in sgl.iter().zip(self.bytes.chunks_exact_mut(PIECE_LEN)) {
+            piece[0..4].copy_from_slice(&sge.lkey.to_ne_bytes());
+            piece[4..8].copy_from_slice(&sge.length.to_ne_bytes());
+            piece[8..16].copy_from_slice(&offset(sge).to_ne_bytes());
+            count += 1;
+        }
+        self.pieces = count;
+    }
+
+    /// What [`Body::refer`] wrote down.
+    #[inline(always)]
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> {
+        self.bytes.chunks_exact(PIECE_LEN).take(self.pieces.into()).map(|piece| {
+            let key = u32::from_ne_bytes([piece[0], piece[1], piece[2], piece[3]]);
+            let len = u32::from_ne_bytes([piece[4], piece[5], piece[6], piece[7]]);
+            let mut offset = [0; 8];
+            offset.copy_from_slice(&piece[8..16]);
+            Piece { key, len, offset: u64::from_ne_bytes(offset) }
+        })
+    }
+}
+
+impl Acks {
+    /// All slots before this position were taken.
+    #[inline]
+    pub(crate) fn up_to(position: u64) -> Acks {
+        Acks(position)
+    }
+
+    /// The position behind the last slot taken.
+    #[inline]
+    pub(crate) fn taken(self) -> u64 {
+        self.0
+    }
+}
+
+/// A piece: key, length, and offset.
+const PIECE_LEN: usize = 16;
