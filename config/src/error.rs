@@ -14,7 +14,7 @@ pub enum ConfigError {
         message: String,
     },
     /// The file has a key that does not exist, most often a misspelt one.
-    #[error("line {line}: {key} = {given}: there is no such key; allowed: {allowed}")]
+    #[error("line {line}: {key} = {given}: unknown key; allowed: {allowed}")]
     UnknownKey {
         /// The line in the text, from 1.
         line: usize,
@@ -60,7 +60,7 @@ pub enum ConfigError {
         allowed: String,
     },
     /// There is no profile of this name.
-    #[error("there is no profile {given:?}; allowed: {allowed}")]
+    #[error("unknown profile {given:?}; allowed: {allowed}")]
     Profile {
         /// The name that was given.
         given: String,

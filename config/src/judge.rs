@@ -125,7 +125,8 @@ pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigErro
         return Ok(Cores::Auto);
     }
     parse_cores(given.as_str()).map(Cores::List).map_err(|error| {
-        let allowed = format!("\"auto\" or a rising list such as \"2-5,8\" up to {CORE_MAX}");
+        let allowed =
+            format!("\"auto\" or a list in rising order, such as \"2-5,8\", up to {CORE_MAX}");
         value(key, quoted(given), format!("{allowed} ({error})"))
     })
 }
@@ -140,7 +141,7 @@ pub(crate) fn name_or_auto(key: &'static str, given: &Text) -> Result<Option<Str
         _ if is_name => Ok(Some(name.to_owned())),
         _ => {
             let allowed =
-                format!("\"auto\" or a name of 1 to {NAME_LEN_MAX} letters without \"/\"");
+                format!("\"auto\" or a name of 1 to {NAME_LEN_MAX} ASCII characters without \"/\"");
             Err(value(key, quoted(given), allowed))
         }
     }

@@ -73,7 +73,7 @@ impl Config {
             return Err(sum(
                 "receive.placement.count",
                 count,
-                format!("with the leading segment {} of them in a Receive", count + 1),
+                format!("a Receive has {} scatter entries, with the leading segment", count + 1),
                 format!("{} on this device", at_most(limits.recv_sge.saturating_sub(1))),
             ));
         }
@@ -81,7 +81,7 @@ impl Config {
             return Err(sum(
                 "receive.buffers",
                 receive.buffers,
-                "one shared receive queue holds them all".to_owned(),
+                "all are posted to one shared receive queue".to_owned(),
                 format!("{} on this device", at_most(limits.srq_depth)),
             ));
         }
@@ -89,7 +89,7 @@ impl Config {
             return Err(sum(
                 "receive.placement.length",
                 Length(receive.placement.len.value().into()),
-                format!("a receive buffer has {}", Length(buffer_len(receive))),
+                format!("a receive buffer has {} in all", Length(buffer_len(receive))),
                 format!("messages of {} on this device", Length(limits.message_len.into())),
             ));
         }
@@ -108,8 +108,8 @@ impl Config {
                 Some(absent) => Err(sum(
                     "engine.cores",
                     CoreList(cores),
-                    format!("core {absent} is not there"),
-                    format!("of {}", CoreList(present)),
+                    format!("this machine has no core {absent}"),
+                    format!("cores of {}", CoreList(present)),
                 )),
                 None => Ok(()),
             },
@@ -119,7 +119,10 @@ impl Config {
                     return Err(sum(
                         "engine.shards",
                         engine.shards,
-                        format!("each spins on a core of its own, and {} are there", present.len()),
+                        format!(
+                            "each shard spins on its own core; this machine has {}",
+                            present.len()
+                        ),
                         "fewer shards, or engine.idle.policy \"backoff\" or \"block\"".to_owned(),
                     ));
                 }
@@ -167,10 +170,10 @@ pub(crate) fn derived_buffers<const MAX: u32>(
             "receive.buffers",
             "\"auto\"",
             format!(
-                "connections.max {max} x connections.credits {credits}, {control} for control and \
-                 {replies} for replies are {total}"
+                "connections.max {max} x connections.credits {credits}, {control} for control messages and \
+                 {replies} for replies make {total}"
             ),
-            format!("a sum of {}, or a number: connections then share", at_most(MAX)),
+            format!("a sum of {}, or a number, which the connections then share", at_most(MAX)),
         )
     })
 }
@@ -193,7 +196,7 @@ pub(crate) fn check_explicit(
         return Err(sum(
             "explicit.windows",
             explicit.windows,
-            "explicit.exposure \"windows\" shows nothing without them".to_owned(),
+            "explicit.exposure \"windows\" needs them".to_owned(),
             at_least(1),
         ));
     }
@@ -206,7 +209,7 @@ pub(crate) fn check_shards(engine: &Engine) -> Result<(), ConfigError> {
         Cores::List(cores) if cores.len() < engine.shards.as_usize() => Err(sum(
             "engine.shards",
             engine.shards,
-            format!("engine.cores {} has {} of them", CoreList(cores), cores.len()),
+            format!("engine.cores {} lists {} cores", CoreList(cores), cores.len()),
             format!("{}, one per core", at_most(cores.len() as u32)),
         )),
         _ => Ok(()),
@@ -223,7 +226,7 @@ pub(crate) fn check_buffer(receive: &Receive) -> Result<(), ConfigError> {
         return Err(sum(
             "receive.placement.length",
             Length(placement.len.value().into()),
-            "segments lie one after the other, each aligned".to_owned(),
+            "the segments are adjacent, and each is aligned".to_owned(),
             format!(
                 "a multiple of receive.placement.align {}",
                 Length(placement.align.value().into())
@@ -234,8 +237,8 @@ pub(crate) fn check_buffer(receive: &Receive) -> Result<(), ConfigError> {
         return Err(sum(
             "receive.placement.count",
             placement.count,
-            format!("with receive.inline the buffer has {}", Length(buffer_len(receive))),
-            format!("{} in all", Length(BUFFER_LEN_MAX.into())),
+            format!("with receive.inline the buffer has {} in all", Length(buffer_len(receive))),
+            format!("a buffer of at most {}", Length(BUFFER_LEN_MAX.into())),
         ));
     }
     Ok(())
@@ -255,8 +258,8 @@ pub(crate) fn check_receives(
             "receive.replies",
             replies,
             format!(
-                "connections.calls_max {calls} calls each get a reply, one of them of \
-                 connections.reply_transmissions_max {longest}"
+                "each of connections.calls_max {calls} calls gets a reply, and one reply may have \
+                 connections.reply_transmissions_max {longest} transmissions"
             ),
             at_least(replies_min),
         ));
@@ -271,8 +274,8 @@ pub(crate) fn check_receives(
             "receive.buffers",
             receive.buffers,
             format!(
-                "one credit for each of connections.max {max}, connections.credits {credits} for \
-                 one alone, {control} for control and {replies} for replies"
+                "one credit for each of connections.max {max}, or connections.credits {credits} for \
+                 a single one, {control} for control messages and {replies} for replies"
             ),
             format!("{needed} or more"),
         ));
@@ -283,7 +286,7 @@ pub(crate) fn check_receives(
             "connections.request_transmissions_max",
             group,
             "each transmission of a request costs a credit".to_owned(),
-            format!("{} as connections.credits", at_most(credits)),
+            format!("{}, the value of connections.credits", at_most(credits)),
         ));
     }
     Ok(())
@@ -296,8 +299,7 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
         return Err(sum(
             "send.signal_every",
             send.signal_every,
-            "slots come back with the next completion, and the others are needed meanwhile"
-                .to_owned(),
+            "slots return with the next completion; the others are in use until then".to_owned(),
             format!("{}, half of send.slots", at_most(slots / 2)),
         ));
     }
@@ -309,8 +311,8 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
         return Err(sum(
             key,
             group,
-            "a message leaves with all its transmissions at once".to_owned(),
-            format!("{} as send.slots", at_most(slots)),
+            "all transmissions of a message need a slot at the same time".to_owned(),
+            format!("{}, the value of send.slots", at_most(slots)),
         ));
     }
     let (call, credits) = (connections.call_transmissions_max, connections.credits_requested);
@@ -319,7 +321,7 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
             "connections.call_transmissions_max",
             call,
             "each transmission of a call costs a credit".to_owned(),
-            format!("{} as connections.credits_requested", at_most(credits.value())),
+            format!("{}, the value of connections.credits_requested", at_most(credits.value())),
         ));
     }
     Ok(())
@@ -337,7 +339,7 @@ pub(crate) fn check_default_size(
     Err(sum(
         "receive.inline",
         Length(receive.inline_len.value().into()),
-        "in version two a peer may fill a buffer of the default size".to_owned(),
+        "in version two a peer may send messages of the default size".to_owned(),
         format!("{} or more in all segments", Length(RBSIZ_DEFAULT)),
     ))
 }
@@ -352,7 +354,7 @@ pub(crate) fn check_features(features: &Features) -> Result<(), ConfigError> {
         ("features.continuation", features.continuation),
     ];
     if let Some((key, _)) = dependent.iter().find(|(_, on)| *on) {
-        let reason = "the peer learns of it by properties".to_owned();
+        let reason = "peers learn of this feature from properties".to_owned();
         return Err(sum(key, true, reason, "false, or features.properties = true".to_owned()));
     }
     Ok(())
@@ -376,7 +378,7 @@ pub(crate) fn structure(receive: &Receive) -> Result<RecvStructure, ConfigError>
             "receive.placement.count",
             placement.count,
             error.to_string(),
-            "a Receive Buffer Structure".to_owned(),
+            "a valid Receive Buffer Structure".to_owned(),
         )
     })
 }

@@ -112,7 +112,7 @@ pub enum UnitError {
     #[error("too large")]
     TooLarge,
     /// A core list does not rise.
-    #[error("the cores do not rise, or one is named twice")]
+    #[error("the cores are not in rising order, or one is listed twice")]
     Order,
 }
 

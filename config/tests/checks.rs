@@ -84,7 +84,7 @@ fn every_profile_explains_every_section_line() {
 #[test]
 fn a_profile_that_is_not_there_is_refused_with_those_that_are() {
     let message = Config::profile("desktop").expect_err("there is none").to_string();
-    assert_eq!(message, "there is no profile \"desktop\"; allowed: latency, storage, laptop");
+    assert_eq!(message, "unknown profile \"desktop\"; allowed: latency, storage, laptop");
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn a_file_that_is_not_toml_is_refused_with_its_line() {
 fn an_unknown_key_is_refused_with_its_path_value_line_and_neighbours() {
     assert_eq!(
         refusal("[receive]\ninline = \"8KiB\"\n\nplacement = { size = \"16KiB\" }\n"),
-        "line 4: receive.placement.size = \"16KiB\": there is no such key; \
+        "line 4: receive.placement.size = \"16KiB\": unknown key; \
          allowed: align, count, length",
     );
     let message = refusal("[recieve]\n");
-    assert!(message.contains("recieve = a table: there is no such key"), "{message}");
+    assert!(message.contains("recieve = a table: unknown key"), "{message}");
     assert!(message.contains("receive"), "{message}");
 }
 
@@ -508,8 +508,8 @@ fn receives_cover_grants_control_and_replies_and_one_less_is_refused() {
     assert_eq!(error.key(), Some("receive.buffers"));
     assert_eq!(
         error.to_string(),
-        "receive.buffers = 227: one credit for each of connections.max 100, connections.credits 32 \
-         for one alone, 64 for control and 64 for replies; allowed: 228 or more",
+        "receive.buffers = 227: one credit for each of connections.max 100, or connections.credits 32 \
+         for a single one, 64 for control messages and 64 for replies; allowed: 228 or more",
     );
 }
 
@@ -665,7 +665,10 @@ fn cores_must_be_there_and_enough() {
     assert_eq!(config.engine().cores, Cores::List(vec![2, 3]));
     config.check_cores(&[0, 1, 2, 3]).expect("both are there");
     let error = config.check_cores(&[0, 1, 2]).expect_err("core 3 is not there");
-    assert_eq!(error.to_string(), "engine.cores = 2-3: core 3 is not there; allowed: of 0-2",);
+    assert_eq!(
+        error.to_string(),
+        "engine.cores = 2-3: this machine has no core 3; allowed: cores of 0-2",
+    );
     let (key, _) = blame(|raw| {
         raw.engine.cores = "2-3".into();
         raw.engine.shards = 3;
@@ -700,7 +703,7 @@ fn a_device_limits_segments_receives_and_messages() {
     let error = config.check_device(&Limits { recv_sge: 4, ..enough }).expect_err("one short");
     assert_eq!(
         error.to_string(),
-        "receive.placement.count = 4: with the leading segment 5 of them in a Receive; \
+        "receive.placement.count = 4: a Receive has 5 scatter entries, with the leading segment; \
          allowed: at most 3 on this device",
     );
     let error = config.check_device(&Limits { srq_depth: 351, ..enough }).expect_err("one short");

@@ -9,7 +9,7 @@ use rpcrdma_provider::ConnectError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// This side closed it.
-    #[error("closed by this side")]
+    #[error("closed by this program")]
     Local,
     /// The shard was stopped.
     #[error("the shard was stopped")]
@@ -21,36 +21,36 @@ pub enum CloseReason {
     #[error("the peer broke the protocol: {0}")]
     Protocol(rpcrdma_proto::Fatal),
     /// The peer takes no messages while it sends its own.
-    #[error("the peer sends and takes no answers")]
+    #[error("the peer sends messages and does not receive the answers")]
     NotTaking,
     /// This side posted what its device cannot take.
-    #[error("a work request breaks a limit of the device")]
+    #[error("a work request exceeds a limit of the device")]
     Invalid,
     /// A work request of this connection failed.
     #[error("a work request failed: {0}")]
     Transport(crate::provider::WcStatus),
     /// The peer let a group of transmissions stand open, or did not answer the opening or the RDMA
     /// Reads of its calls, too long.
-    #[error("the peer did not go on in time")]
+    #[error("the peer did not complete a message, a negotiation or an RDMA Read in time")]
     TimedOut,
     /// The peer owed an answer to a call for longer than `connections.call_timeout`.
-    #[error("the peer did not answer a call in time")]
+    #[error("the peer did not answer a call in time (connections.call_timeout)")]
     NotAnswering,
     /// The peer, which had made the connection, asked for nothing for `connections.idle_timeout`.
-    #[error("the peer asked for nothing for too long")]
+    #[error("the peer sent no call for too long (connections.idle_timeout)")]
     Idle,
     /// The handler turned the connection down.
-    #[error("refused by the handler")]
+    #[error("rejected by the handler")]
     Refused,
     /// The device gave up the queue pair.
-    #[error("the device gave up the queue pair")]
+    #[error("the device put the queue pair into the error state")]
     Failed,
     /// The device completed a work request that it did not have: one that it had refused, or had
     /// completed before.
-    #[error("the device completed a work request that it did not have")]
+    #[error("the device completed a work request that was not posted")]
     Unasked,
     /// The device is gone or broken, and every connection on it with it.
-    #[error("the device is gone or broken")]
+    #[error("the device was removed or has failed")]
     DeviceLost,
     /// The completion queue is lost, and every connection of the shard with it.
     #[error("the completion queue failed: {0}")]
@@ -86,15 +86,15 @@ pub enum CallError {
     /// The peer does not take the form that the call was sent in, and has not executed it (\[RTR\] 5.4,
     /// 9.4). The connection does not use that form again: the same call may be made again, and goes
     /// another way.
-    #[error("the peer does not take calls in this form ({0}); made again, it goes another way")]
+    #[error("the peer does not support this form of call ({0}); a repeated call uses another form")]
     FormRefused(Refusal),
     /// The device did not give memory back that the call had exposed, or a peer's right to it: it stays
     /// out of use. The call may have been executed or not.
-    #[error("the device did not give the memory of the call back; {}", Execution::Unknown)]
+    #[error("the device did not release the memory of the call; {}", Execution::Unknown)]
     MemoryLost,
     /// The call took longer than its deadline allowed ([`CallBuilder::deadline`](crate::CallBuilder)).
     /// It was not executed if it had not left by then; else it may have been.
-    #[error("the call took longer than its deadline allows; {0}")]
+    #[error("the call exceeded its deadline; {0}")]
     DeadlineExceeded(Execution),
     /// The program has cancelled the call ([`Turn::cancel`](crate::Turn::cancel)). It was not executed
     /// if it had not left by then; else it may have been.
@@ -113,14 +113,14 @@ pub enum CallError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Execution {
     /// It was not executed: it may be made again, whatever it does.
-    #[error("it was not executed")]
+    #[error("the call was not executed")]
     NotExecuted,
     /// It may have been executed. It may be made again if twice does no harm, or if the server
     /// recognizes repeated calls.
-    #[error("it may have been executed or not")]
+    #[error("the call may have been executed")]
     Unknown,
     /// It was executed, and its results are lost.
-    #[error("it was executed")]
+    #[error("the call was executed")]
     Executed,
 }
 
@@ -177,38 +177,38 @@ impl CallRefused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallRefused {
     /// There is no such connection any more.
-    #[error("there is no such connection")]
+    #[error("no such connection: it has ended, or the handle is of another shard")]
     NoPeer,
     /// The shard is stopping.
     #[error("the shard is stopping")]
     Stopping,
     /// All send slots or call slots are in use: poll, then try again.
-    #[error("no send slot or call slot is free: poll and try again")]
+    #[error("no send slot or call slot is free; poll, then try again")]
     Busy,
     /// The payload is longer than the send slots of one message hold.
     #[error(
-        "the payload is longer than the send slots of one message hold; longer slots (send.length), \
-         more of them (send.slots), or data that is placed make it shorter"
+        "the payload does not fit into the send slots of one message; raise send.length or \
+         send.slots, or pass data as bulk items"
     )]
     PayloadTooLong,
     /// More bulk items, or more pieces of them, than one message can carry; or a payload that lies
     /// in more slots than one work request gathers.
     #[error(
-        "more bulk items, pieces, payload slots or padding than one work request gathers; larger \
-         slots (send.length) and more zeros (send.zero) make them fewer"
+        "bulk items, pieces, payload slots and padding exceed the gather entries of one work \
+         request; raise send.length or send.zero, or pass fewer pieces"
     )]
     TooManyPieces,
     /// More memory windows, or more rdma_buffers buffers, than the shard has at all.
     #[error(
-        "the call needs more memory windows or rdma_buffers buffers than there are; explicit.windows and \
-         explicit.buffers make them more"
+        "the call needs more memory windows or RDMA buffers than the shard has; raise \
+         explicit.windows or explicit.buffers"
     )]
     TooLittleMemory,
     /// The device does not let peers reach some of the call's memory: it refused the registration, or
     /// the memory is none of those that are registered for good.
     #[error(
-        "the device does not show memory of the call to the peer: registering it failed (ulimit -l, \
-         or explicit.exposure = \"windows\"), or it is the memory of another shard"
+        "memory of the call cannot be exposed to the peer: its registration failed (check ulimit -l, \
+         or set explicit.exposure = \"windows\"), or it belongs to another shard"
     )]
     CannotExpose,
     /// The protocol does not let it go out, or not now: [`CallRefused::is_transient`] says which.

@@ -143,7 +143,7 @@ fn foreign(raw: u32) -> ! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FreeListError {
     /// None, or more than a token can name.
-    #[error("a pool of {slots} slots; 1 to {SLOTS_MAX} are possible")]
+    #[error("a pool of {slots} slots was requested; 1 to {SLOTS_MAX} is allowed")]
     Slots {
         /// The number asked for.
         slots: u32,

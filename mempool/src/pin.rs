@@ -30,13 +30,13 @@ pub fn allowed_cores() -> Vec<u32> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// No core has such a number.
-    #[error("core {core} is out of range; numbers end at {last}", last = CORES_MAX - 1)]
+    #[error("core {core} is out of range; the highest number is {last}", last = CORES_MAX - 1)]
     OutOfRange {
         /// The core asked for.
         core: u32,
     },
     /// The thread may not run there, or the core does not exist.
-    #[error("core {core} was refused; this thread may run on {allowed}")]
+    #[error("this thread may not run on core {core}; it may run on {allowed}")]
     Refused {
         /// The core asked for.
         core: u32,
@@ -98,7 +98,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "core {absent} was refused; this thread may run on {}",
+                    "this thread may not run on core {absent}; it may run on {}",
                     CoreList(before.clone())
                 )
             );

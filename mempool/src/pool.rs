@@ -236,13 +236,13 @@ pub enum PoolError {
     #[error(transparent)]
     Region(#[from] NoRoom),
     /// A slot of no bytes, or of 4 GiB and more.
-    #[error("slots of {bytes} bytes; 1 byte to 4 GiB less one are possible")]
+    #[error("the slot length is {bytes} bytes; 1 to 4294967295 is allowed")]
     SlotLen {
         /// The length asked for.
         bytes: usize,
     },
     /// An alignment that is not a power of two.
-    #[error("an alignment of {align} is not a power of two")]
+    #[error("alignment {align} is not a power of two")]
     Align {
         /// The alignment asked for.
         align: usize,

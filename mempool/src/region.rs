@@ -188,7 +188,7 @@ impl std::fmt::Display for PageSize {
 #[derive(Debug, thiserror::Error)]
 pub enum Note {
     /// More than half of the memory would be rounding.
-    #[error("{pages} pages not tried: {bytes} bytes fill less than half of them")]
+    #[error("{pages} pages not tried: {bytes} bytes would fill less than half of one")]
     TooSmall {
         /// The rung.
         pages: PageSize,
@@ -204,7 +204,7 @@ pub enum Note {
         source: io::Error,
     },
     /// The kernel was asked for transparent pages and gave others.
-    #[error("transparent pages back {huge} of {bytes} bytes")]
+    #[error("transparent huge pages back {huge} of {bytes} bytes")]
     NotTransparent {
         /// Bytes in pages of 2 MiB.
         huge: usize,
@@ -212,7 +212,7 @@ pub enum Note {
         bytes: usize,
     },
     /// Pages that were not touched yet have no size.
-    #[error("transparent pages asked for but not verified: the region is not prefaulted")]
+    #[error("transparent huge pages were requested but not verified: the region is not prefaulted")]
     NotVerified,
     /// The pages may lie on any node.
     #[error("binding to NUMA node {node} refused: {source}")]
@@ -236,10 +236,10 @@ pub enum Note {
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
     /// Zero bytes were asked for.
-    #[error("a region of zero bytes was asked for")]
+    #[error("a region of zero bytes was requested")]
     Empty,
     /// The rounded length is not a number.
-    #[error("a region of {bytes} bytes cannot be addressed")]
+    #[error("a region of {bytes} bytes exceeds the address space")]
     TooLarge {
         /// The bytes asked for.
         bytes: usize,
@@ -254,7 +254,7 @@ pub enum RegionError {
     },
     /// A child process would share the pages, and a write of either side would move them away from
     /// under the device.
-    #[error("the region cannot be kept from child processes: {source}")]
+    #[error("the region cannot be excluded from child processes (MADV_DONTFORK): {source}")]
     DontFork {
         /// The error of the call.
         source: io::Error,

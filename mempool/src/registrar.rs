@@ -100,7 +100,7 @@ pub trait Registrar: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     /// The device has no registrations left.
-    #[error("the device has no room for another memory region; it holds {held}")]
+    #[error("the device cannot register another memory region; {held} are registered")]
     Full {
         /// How many it holds.
         held: u64,

@@ -168,7 +168,7 @@ pub enum TopologyError {
         source: std::io::Error,
     },
     /// A file has other text in it than the kernel writes.
-    #[error("{path} has {text:?}, which is not {expected}", path = path.display())]
+    #[error("{path} contains {text:?}; expected {expected}", path = path.display())]
     Parse {
         /// The file.
         path: PathBuf,

@@ -17,7 +17,7 @@ pub enum DecodeError {
         at: u32,
     },
     /// An XDR bool or an optional-data mark is neither 0 nor 1 (RFC 4506 4.4, 4.19; wire.md X9).
-    #[error("the bool at byte {at} is {value}")]
+    #[error("the bool at byte {at} is {value}; 0 or 1 expected")]
     BadBool {
         /// Where the word is.
         at: u32,
@@ -25,7 +25,7 @@ pub enum DecodeError {
         value: u32,
     },
     /// An enum or a union discriminant holds a number that is not assigned, or not allowed here.
-    #[error("the discriminant at byte {at} is {value}")]
+    #[error("the discriminant at byte {at} is {value}, which is not defined here")]
     BadDiscriminant {
         /// Where the word is.
         at: u32,
@@ -33,7 +33,7 @@ pub enum DecodeError {
         value: u32,
     },
     /// A count or a length is above what we are ready to handle (wire.md E40).
-    #[error("the count at byte {at} is {count}, above {max}")]
+    #[error("the count at byte {at} is {count}; at most {max} is accepted")]
     TooMany {
         /// Where the count is.
         at: u32,
@@ -58,7 +58,7 @@ pub enum DecodeError {
         extra: u32,
     },
     /// A field is well formed, but its value cannot be right.
-    #[error("the value at byte {at} is {value}")]
+    #[error("the value at byte {at} is {value}, which is out of range")]
     BadValue {
         /// Where the word is.
         at: u32,
@@ -66,7 +66,7 @@ pub enum DecodeError {
         value: u32,
     },
     /// `rdma_vers` is neither one nor two; only an ERR_VERS error is decoded then.
-    #[error("version {vers} is unknown")]
+    #[error("RPC-over-RDMA version {vers} is unknown")]
     UnknownVersion {
         /// What `rdma_vers` holds.
         vers: u32,
@@ -75,7 +75,7 @@ pub enum DecodeError {
     #[error("RDMA_NOMSG carries no chunk")]
     NoChunk,
     /// A set of properties names one that we know twice (wire.md P5).
-    #[error("the set of properties holds property {id} twice")]
+    #[error("property {id} occurs twice")]
     DuplicateProperty {
         /// The property's number.
         id: u32,
@@ -86,7 +86,7 @@ pub enum DecodeError {
 ///
 /// What was written before the failure stays in the buffer and has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{need} bytes do not fit in {left}")]
+#[error("{need} bytes do not fit: the buffer has {left} left")]
 pub struct NoRoom {
     /// Bytes that the field needs.
     pub need: u32,

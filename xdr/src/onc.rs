@@ -242,7 +242,7 @@ impl<'a> CallHeader<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// Another version of RPC than 2.
-    #[error("RPC version {given}, and 2 is spoken")]
+    #[error("RPC version {given}; only 2 is supported")]
     RpcVersion {
         /// The version.
         given: u32,

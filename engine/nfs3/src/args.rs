@@ -9,47 +9,49 @@ use rpcrdma_engine::{Config, ConfigError};
 
 use rpcrdma_nfs3::{self as server, Options, Squash};
 
-/// Serves a directory by NFS version 3 over RDMA.
+/// Serves a directory as an NFS version 3 server over RDMA.
 #[derive(Debug, Parser)]
 #[command(name = "rpcrdma-nfs3")]
 pub struct Args {
-    /// The directory.
+    /// The directory to export.
     #[arg(long, value_name = "DIR")]
     pub export: PathBuf,
-    /// Where NFS listens.
+    /// The address and port that NFS listens on, over RDMA (20049 is the usual port).
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
-    /// Where MOUNT listens, on TCP; without it port 20048 of the same address.
+    /// The address and port that MOUNT listens on, over TCP [default: port 20048 of the address of
+    /// --listen].
     #[arg(long, value_name = "ADDR:PORT")]
     pub mount: Option<SocketAddr>,
-    /// Who carries the messages.
+    /// The transport: an RDMA device, or the software fabric inside this process.
     #[arg(long, default_value = "verbs")]
     pub provider: Device,
-    /// The RDMA device; without it the one that the address to listen at belongs to.
+    /// The RDMA device by its name [default: the device that has the address of --listen].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// The file with the key of the file handles, made if there is none; without it DIR.nfs3-key, next
-    /// to the directory. Handles are good as long as the key is.
+    /// The file with the key that signs file handles; it is created if it does not exist [default:
+    /// DIR.nfs3-key next to the directory]. File handles stay valid as long as the key is the same.
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Whom to take for the anonymous user. Only a server that runs as root can act as its callers.
+    /// Which callers act as the anonymous user. Only a server that runs as root can act as its
+    /// callers.
     #[arg(long, default_value = "root")]
     pub squash: Squash,
-    /// Answer before the medium has what was done: faster, and lost when the machine fails.
+    /// Answer before changes are on stable storage: faster, but a crash of the machine loses them.
     #[arg(long = "async")]
     pub is_async: bool,
-    /// Threads that do the work of the file system.
+    /// The number of threads that call the file system.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
-    /// A configuration of the engine, in place of the built-in one.
+    /// A configuration file of the engine, in place of the built-in configuration.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// Who carries the messages.
+/// The transport of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Device {
-    /// The software fabric: reaches only clients in the same process, so it is there to try things.
+    /// The software fabric: reaches only clients in the same process; for tests.
     Fabric,
     /// An RDMA device.
     Verbs,
@@ -110,7 +112,7 @@ impl Args {
     }
 }
 
-/// The port that clients try when nobody tells them another.
+/// The port of MOUNT that clients use by default.
 const MOUNT_PORT: u16 = 20_048;
 
 #[cfg(test)]

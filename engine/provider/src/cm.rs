@@ -96,7 +96,7 @@ pub struct ConnParam<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// Nobody listens there.
-    #[error("nobody listens at this address")]
+    #[error("no listener at this address (connection refused)")]
     Unreachable,
     /// The peer turned the request down.
     #[error("the peer rejected the connection")]
@@ -106,19 +106,19 @@ pub enum ConnectError {
     TimedOut,
     /// The network has no way from this device to that address: none at all, or one that leaves by
     /// another device.
-    #[error("no route leads there from this device (verbs.device, verbs.address)")]
+    #[error("no route to this address from this device (verbs.device, verbs.address)")]
     NoRoute,
     /// This side could not make its end of the connection.
-    #[error("this side could not make its end of the connection")]
+    #[error("a call of this host failed while it set the connection up")]
     Failed,
     /// This side has as many connections as it was configured for.
-    #[error("this side has as many connections as its configuration allows (connections.max)")]
+    #[error("this shard has as many connections as its configuration allows (connections.max)")]
     NoRoom,
     /// The connection was lost before it could be used.
     #[error("the connection was lost before it could be used")]
     Lost,
     /// The peer speaks no version of the protocol that this side speaks.
-    #[error("the peer speaks versions {low} to {high} only (protocol.version)")]
+    #[error("the peer supports only versions {low} to {high} of RPC-over-RDMA (protocol.version)")]
     Version {
         /// Its lowest version.
         low: u32,

@@ -12,7 +12,7 @@ use crate::ConnectError;
 #[non_exhaustive]
 pub enum SetupError {
     /// A sum of the configuration exceeds what the device has.
-    #[error("{what}: {needed} needed, {device} has {limit}")]
+    #[error("{what}: {needed} needed, {device} has at most {limit}")]
     Limit {
         /// What is short.
         what: &'static str,
@@ -48,8 +48,8 @@ pub enum SetupError {
     },
     /// A foreign library is not there, or is not what it should be.
     #[error(
-        "verbs are not there: {library} cannot be used ({reason}); install libibverbs1 and librdmacm1 \
-         and the driver of the device (ibverbs-providers), or use the fabric"
+        "the RDMA libraries are missing: {library} cannot be used ({reason}); install libibverbs1, \
+         librdmacm1 and ibverbs-providers, or use the software fabric (engine.provider)"
     )]
     Library {
         /// The library.
@@ -58,7 +58,7 @@ pub enum SetupError {
         reason: String,
     },
     /// There is no such RDMA device.
-    #[error("there is no RDMA device {wanted}; there are: {found}")]
+    #[error("no RDMA device {wanted}; found: {found}")]
     NoDevice {
         /// What was asked for.
         wanted: String,
@@ -66,7 +66,7 @@ pub enum SetupError {
         found: String,
     },
     /// Memory could not be had or registered.
-    #[error("memory for {what}: {reason}")]
+    #[error("cannot obtain memory for {what}: {reason}")]
     Memory {
         /// Which memory.
         what: &'static str,
@@ -90,7 +90,7 @@ pub enum SetupError {
         reason: ConnectError,
     },
     /// A thread could not be placed.
-    #[error("core {core}: {reason}")]
+    #[error("cannot run a shard on core {core}: {reason}")]
     Core {
         /// The core.
         core: u32,

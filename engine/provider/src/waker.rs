@@ -32,7 +32,7 @@ impl Waker {
         Waker::new().map_err(|source| SetupError::System {
             call: "eventfd",
             source,
-            hint: "the process may have no file descriptor left (ulimit -n)",
+            hint: "the process may have reached its limit of open files (ulimit -n)",
         })
     }
 

@@ -187,34 +187,36 @@ pub enum WcStatus {
     #[error("success")]
     Success,
     /// A message was longer than the Receive that it met.
-    #[error("a message is longer than the Receive that it met")]
+    #[error("a message is longer than its Receive")]
     LocalLength,
     /// The queue pair could not carry the request out. Soft-RoCE says so when its link is down.
-    #[error("the queue pair could not carry it out")]
+    #[error("the queue pair could not execute the request")]
     LocalOperation,
     /// A local key was wrong, or its bounds or rights were.
     #[error("a local key, its bounds or its rights are wrong")]
     LocalProtection,
     /// A memory window could not be bound so, or there is nothing to invalidate.
-    #[error("a memory window cannot be bound so, or there is nothing to invalidate")]
+    #[error(
+        "a memory window cannot be bound with these arguments, or the key to invalidate is not valid"
+    )]
     MemoryWindowBind,
     /// The queue pair was in the error state.
     #[error("the queue pair is in the error state")]
     Flushed,
     /// The peer could not take the request.
-    #[error("the peer cannot take the request")]
+    #[error("the peer cannot execute the request")]
     RemoteInvalidRequest,
     /// A remote key was wrong, or its bounds or rights were.
     #[error("a remote key, its bounds or its rights are wrong")]
     RemoteAccess,
     /// The peer does not answer.
-    #[error("the peer does not answer")]
+    #[error("the peer does not acknowledge (retries exceeded)")]
     RetryExceeded,
     /// The peer had no Receive posted, too many times.
-    #[error("the peer had no Receive posted, too many times")]
+    #[error("the peer had no Receive posted (receiver-not-ready retries exceeded)")]
     RnrRetryExceeded,
     /// Any other status of the device.
-    #[error("status {0} of the device")]
+    #[error("the device reports status {0}")]
     Other(u32),
 }
 
@@ -262,10 +264,10 @@ pub enum PostError {
     #[error("the queue is full")]
     QueueFull,
     /// The queue pair takes no requests.
-    #[error("the queue pair is not able to send")]
+    #[error("the queue pair cannot send: it is in the error state or gone")]
     QpGone,
     /// The first request that was not taken breaks a limit of the device.
-    #[error("a work request breaks a limit of the device")]
+    #[error("a work request exceeds a limit of the device")]
     Invalid,
 }
 

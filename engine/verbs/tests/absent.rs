@@ -68,7 +68,7 @@ mod tempdir {
 fn a_host_without_the_libraries_is_told_which_and_what_to_install() {
     // Whichever is looked for first, and whether or not the host has them.
     let said = said(without("libibverbs.so.1").path());
-    assert!(said.starts_with("verbs are not there: "), "{said}");
+    assert!(said.starts_with("the RDMA libraries are missing: "), "{said}");
     assert!(said.contains("libibverbs.so.1"), "{said}");
     assert!(said.contains("libibverbs1") && said.contains("librdmacm1"), "{said}");
     assert!(said.contains("fabric"), "what else there is: {said}");
@@ -78,7 +78,7 @@ fn a_host_without_the_libraries_is_told_which_and_what_to_install() {
 fn a_host_as_it_is_opens_a_device_or_says_why_not() {
     let nowhere = tempdir::Directory::new("nothing");
     let said = said(nowhere.path());
-    let is_known = ["opened one of", "verbs are not there", "no RDMA device", "rdma_"];
+    let is_known = ["opened one of", "RDMA libraries are missing", "no RDMA device", "rdma_"];
     assert!(is_known.iter().any(|known| said.contains(known)), "{said}");
 }
 

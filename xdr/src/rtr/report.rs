@@ -67,27 +67,29 @@ pub enum ReptInfo {
 impl fmt::Display for ReptInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ReptInfo::BadHmt(it) => write!(f, "another header type than was due: {it}"),
-            ReptInfo::BadOmt(it) => write!(f, "another operation than was due: {it}"),
-            ReptInfo::BadCont => write!(f, "a continuation where none was due"),
-            ReptInfo::BadSeq(it) => write!(f, "another transmission than was due: {it}"),
-            ReptInfo::BadXid(it) => write!(f, "a transmission of another message: {it}"),
-            ReptInfo::BadOff(it) => write!(f, "a bad place of an item: {it}"),
-            ReptInfo::BadTbsn(it) => write!(f, "a bad number of a segment: {it}"),
-            ReptInfo::BadPl(it) => write!(f, "a bad length of a payload: {it}"),
+            ReptInfo::BadHmt(it) => write!(f, "unexpected header type: {it}"),
+            ReptInfo::BadOmt(it) => write!(f, "unexpected operation: {it}"),
+            ReptInfo::BadCont => write!(f, "unexpected continuation"),
+            ReptInfo::BadSeq(it) => write!(f, "unexpected transmission number: {it}"),
+            ReptInfo::BadXid(it) => {
+                write!(f, "a transmission with the XID of another message: {it}")
+            }
+            ReptInfo::BadOff(it) => write!(f, "bad offset of an item: {it}"),
+            ReptInfo::BadTbsn(it) => write!(f, "bad target buffer segment number: {it}"),
+            ReptInfo::BadPl(it) => write!(f, "bad payload length: {it}"),
         }
     }
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} came, {} was due", self.current, self.expect)
+        write!(f, "{} received, {} expected", self.current, self.expect)
     }
 }
 
 impl fmt::Display for OutOfRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} came, {} to {} are valid", self.value, self.min, self.max)
+        write!(f, "{} received, {} to {} allowed", self.value, self.min, self.max)
     }
 }
 

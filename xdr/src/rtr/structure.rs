@@ -110,22 +110,22 @@ pub enum StructureError {
     #[error("the structure has more than {} segments", limit::STRUCTURE_SEGMENTS_MAX)]
     TooManySegments,
     /// A segment without bytes.
-    #[error("the segments of group {group} have no bytes")]
+    #[error("the segments of group {group} have length zero")]
     EmptySegment {
         /// The group, from 0.
         group: u32,
     },
     /// An alignment that is no power of two.
-    #[error("an alignment of {align} is no power of two")]
+    #[error("alignment {align} is not a power of two")]
     BadAlign {
         /// The alignment.
         align: u32,
     },
     /// The segments together are 4 GiB or longer.
-    #[error("the segments together are too long")]
+    #[error("the total length of the segments exceeds 32 bits")]
     TooLong,
     /// The length stated is not that of the segments together.
-    #[error("the length stated is {stated}, the segments have {sum}")]
+    #[error("the stated length is {stated}, the sum of the segments {sum}")]
     LengthMismatch {
         /// `xmrbuf_length`.
         stated: u32,
