@@ -1,4 +1,4 @@
-//! Errors of calls, and why a connection ended.
+//! Errors of calls, and the reasons for the end of a connection.
 
 pub use rpcrdma_provider::SetupError;
 
@@ -8,7 +8,7 @@ use rpcrdma_provider::ConnectError;
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// This side closed it.
+    /// The program closed it.
     #[error("closed by this program")]
     Local,
     /// The shard was stopped.
@@ -17,48 +17,48 @@ pub enum CloseReason {
     /// The peer disconnected or died.
     #[error("the peer disconnected")]
     PeerGone,
-    /// The peer broke a rule that leaves nothing to answer.
+    /// The peer broke a rule, and no answer is possible.
     #[error("the peer broke the protocol: {0}")]
     Protocol(rpcrdma_proto::Fatal),
-    /// The peer takes no messages while it sends its own.
+    /// The peer does not receive messages while it sends its own.
     #[error("the peer sends messages and does not receive the answers")]
     NotTaking,
-    /// This side posted what its device cannot take.
+    /// This side posted a request that exceeds a limit of its device.
     #[error("a work request exceeds a limit of the device")]
     Invalid,
     /// A work request of this connection failed.
     #[error("a work request failed: {0}")]
     Transport(crate::provider::WcStatus),
-    /// The peer let a group of transmissions stand open, or did not answer the opening or the RDMA
-    /// Reads of its calls, too long.
+    /// The peer left a group of transmissions incomplete, or did not answer the first message or an
+    /// RDMA Read, for too long.
     #[error("the peer did not complete a message, a negotiation or an RDMA Read in time")]
     TimedOut,
-    /// The peer owed an answer to a call for longer than `connections.call_timeout`.
+    /// The peer did not answer a call within `connections.call_timeout`.
     #[error("the peer did not answer a call in time (connections.call_timeout)")]
     NotAnswering,
-    /// The peer, which had made the connection, asked for nothing for `connections.idle_timeout`.
+    /// The peer made the connection and sent no call for `connections.idle_timeout`.
     #[error("the peer sent no call for too long (connections.idle_timeout)")]
     Idle,
-    /// The handler turned the connection down.
+    /// The handler rejected the connection.
     #[error("rejected by the handler")]
     Refused,
-    /// The device gave up the queue pair.
+    /// The device put the queue pair into the error state.
     #[error("the device put the queue pair into the error state")]
     Failed,
-    /// The device completed a work request that it did not have: one that it had refused, or had
+    /// The device completed a work request that it did not have: one that it had not taken, or had
     /// completed before.
     #[error("the device completed a work request that was not posted")]
     Unasked,
-    /// The device is gone or broken, and every connection on it with it.
+    /// The device was removed or has failed, with all its connections.
     #[error("the device was removed or has failed")]
     DeviceLost,
-    /// The completion queue is lost, and every connection of the shard with it.
+    /// The completion queue has failed, with all connections of the shard.
     #[error("the completion queue failed: {0}")]
     Queue(crate::provider::CqError),
 }
 
 impl CloseReason {
-    /// The same, said of a connection that did not come up.
+    /// The same reason for a connection that was not established.
     pub(crate) fn as_connect_error(self) -> ConnectError {
         match self {
             CloseReason::TimedOut => ConnectError::TimedOut,
@@ -71,51 +71,51 @@ impl CloseReason {
     }
 }
 
-/// Why a call did not get its reply. [`CallError::execution`] says what is known of its execution.
+/// Why a call has no reply. [`CallError::execution`] states what is known about its execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The connection ended first. The call may have been executed or not.
+    /// The connection ended. The call may have been executed.
     #[error("the connection was lost: {0}; {known}", known = Execution::Unknown)]
     ConnectionLost(CloseReason),
-    /// The peer reports that there will be no reply. It says so of a call that it cannot read, of one
-    /// that it does not want, and of one that it has executed and whose reply cannot be made (RFC 8166
-    /// 4.5.3): only of a version that it does not speak ([`Refusal::Version`]) is it known that it has
-    /// executed nothing.
+    /// The peer reports an error instead of a reply. It does so for a call that it cannot read, for
+    /// a call that it rejects, and for a call that it has executed and cannot reply to (RFC 8166
+    /// 4.5.3). Only an unsupported version ([`Refusal::Version`]) proves that the call was not
+    /// executed.
     #[error("the peer sends no reply: {0}; {known}", known = Execution::of(.0))]
     Rejected(Refusal),
-    /// The peer does not take the form that the call was sent in, and has not executed it (\[RTR\] 5.4,
-    /// 9.4). The connection does not use that form again: the same call may be made again, and goes
-    /// another way.
+    /// The peer does not support the form of the call, and has not executed it (\[RTR\] 5.4, 9.4).
+    /// The connection does not use that form again: if the program repeats the call, it is sent in
+    /// another form.
     #[error("the peer does not support this form of call ({0}); a repeated call uses another form")]
     FormRefused(Refusal),
-    /// The device did not give memory back that the call had exposed, or a peer's right to it: it stays
-    /// out of use. The call may have been executed or not.
+    /// The device did not end a peer's right to memory that the call exposed, or did not release
+    /// the memory. The memory stays out of use. The call may have been executed.
     #[error("the device did not release the memory of the call; {}", Execution::Unknown)]
     MemoryLost,
-    /// The call took longer than its deadline allowed ([`CallBuilder::deadline`](crate::CallBuilder)).
-    /// It was not executed if it had not left by then; else it may have been.
+    /// The call took longer than its deadline allowed
+    /// ([`CallBuilder::deadline`](crate::CallBuilder)). If it had not been sent by then, it was not
+    /// executed; otherwise it may have been.
     #[error("the call exceeded its deadline; {0}")]
     DeadlineExceeded(Execution),
-    /// The program has cancelled the call ([`Turn::cancel`](crate::Turn::cancel)). It was not executed
-    /// if it had not left by then; else it may have been.
+    /// The program cancelled the call ([`Turn::cancel`](crate::Turn::cancel)). If it had not been
+    /// sent by then, it was not executed; otherwise it may have been.
     #[error("the call was cancelled; {0}")]
     Cancelled(Execution),
-    /// The reply broke the rules of placement or continuation: the call was executed, and its results
-    /// are lost.
+    /// The reply broke the rules of placement or continuation: the call was executed, and its
+    /// results are lost.
     #[error("the reply was malformed: {0}; {known}", known = Execution::Executed)]
     BadReply(Violation),
 }
 
-/// What is known of the execution of a call that has no reply.
+/// What is known about the execution of a call without a reply.
 ///
-/// A call that was refused before it was sent ([`CallRefused`]) was not executed, and needs no such
-/// word.
+/// A call that was not sent ([`CallRefused`]) was not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Execution {
-    /// It was not executed: it may be made again, whatever it does.
+    /// It was not executed: it may be repeated, whatever it does.
     #[error("the call was not executed")]
     NotExecuted,
-    /// It may have been executed. It may be made again if twice does no harm, or if the server
+    /// It may have been executed. It may be repeated if it is idempotent, or if the server
     /// recognizes repeated calls.
     #[error("the call may have been executed")]
     Unknown,
@@ -125,7 +125,7 @@ pub enum Execution {
 }
 
 impl Execution {
-    /// What a peer says of it that sends no reply.
+    /// What an error message of the peer states about execution.
     fn of(refusal: &Refusal) -> Execution {
         match refusal {
             Refusal::Version { .. } => Execution::NotExecuted,
@@ -136,7 +136,7 @@ impl Execution {
 }
 
 impl CallError {
-    /// What is known of the execution of the call.
+    /// What is known about the execution of the call.
     pub fn execution(&self) -> Execution {
         match self {
             CallError::FormRefused(_) => Execution::NotExecuted,
@@ -147,15 +147,15 @@ impl CallError {
         }
     }
 
-    /// Whether the call was not executed and may go another way if it is made again: in another form,
-    /// or in the version that the peer speaks.
+    /// Whether the call was not executed and can be repeated in another form, or in a version that
+    /// the peer supports.
     pub fn is_repeatable(&self) -> bool {
         matches!(self, CallError::FormRefused(_) | CallError::Rejected(Refusal::Version { .. }))
     }
 }
 
 impl CallRefused {
-    /// Whether the same call may go through later: poll, and try again.
+    /// Whether the same call may succeed later: poll, and try again.
     pub fn is_transient(&self) -> bool {
         use SendError::{NotEnoughCredits, NotEnoughReceives, NotReady, TableFull, XidInUse};
         match self {
@@ -173,10 +173,10 @@ impl CallRefused {
     }
 }
 
-/// Why a call could not be sent. Nothing of it has left.
+/// Why a call was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallRefused {
-    /// There is no such connection any more.
+    /// The connection has ended.
     #[error("no such connection: it has ended, or the handle is of another shard")]
     NoPeer,
     /// The shard is stopping.
@@ -185,7 +185,7 @@ pub enum CallRefused {
     /// All send slots or call slots are in use: poll, then try again.
     #[error("no send slot or call slot is free; poll, then try again")]
     Busy,
-    /// The payload is longer than the send slots of one message hold.
+    /// The payload is longer than the send slots of one message.
     #[error(
         "the payload does not fit into the send slots of one message; raise send.length or \
          send.slots, or pass data as bulk items"
@@ -198,20 +198,21 @@ pub enum CallRefused {
          request; raise send.length or send.zero, or pass fewer pieces"
     )]
     TooManyPieces,
-    /// More memory windows, or more rdma_buffers buffers, than the shard has at all.
+    /// More memory windows or RDMA buffers than the shard has.
     #[error(
         "the call needs more memory windows or RDMA buffers than the shard has; raise \
          explicit.windows or explicit.buffers"
     )]
     TooLittleMemory,
-    /// The device does not let peers reach some of the call's memory: it refused the registration, or
-    /// the memory is none of those that are registered for good.
+    /// Memory of the call cannot be exposed to the peer: its registration failed, or with
+    /// `static-insecure` it is not in a region that is exposed permanently.
     #[error(
-        "memory of the call cannot be exposed to the peer: its registration failed (check ulimit -l, \
-         or set explicit.exposure = \"windows\"), or it belongs to another shard"
+        "memory of the call cannot be exposed to the peer: its registration failed (check \
+         ulimit -l, or set explicit.exposure = \"windows\"), or it belongs to another shard"
     )]
     CannotExpose,
-    /// The protocol does not let it go out, or not now: [`CallRefused::is_transient`] says which.
+    /// The protocol does not allow the call, or not now: [`CallRefused::is_transient`] states
+    /// which.
     #[error("the call cannot be sent: {0}")]
     Protocol(SendError),
 }
@@ -286,7 +287,7 @@ mod tests {
     #[test]
     fn not_executed_is_said_only_where_it_is_known() {
         for error in errors() {
-            // Written out once more: a new variant must be thought of here, too.
+            // Written out again, so that a new variant must be added here, too.
             let expected = match error {
                 CallError::ConnectionLost(_) | CallError::MemoryLost => Execution::Unknown,
                 CallError::Rejected(Refusal::Version { .. }) => Execution::NotExecuted,
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// What people read has no name of the code in it, and no braces.
+    /// Error texts contain no names of the code and no braces.
     #[test]
     fn errors_are_written_for_people() {
         let sent = [

@@ -25,7 +25,7 @@ pub struct Args {
     pub mount: Option<SocketAddr>,
     /// The transport: an RDMA device, or the software fabric inside this process.
     #[arg(long, default_value = "verbs")]
-    pub provider: Device,
+    pub provider: Transport,
     /// The RDMA device by its name [default: the device that has the address of --listen].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -50,29 +50,29 @@ pub struct Args {
 
 /// The transport of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Device {
+pub enum Transport {
     /// The software fabric: reaches only clients in the same process; for tests.
     Fabric,
     /// An RDMA device.
     Verbs,
 }
 
-impl Device {
+impl Transport {
     /// As a configuration names it.
     fn name(self) -> &'static str {
         match self {
-            Device::Fabric => "fabric",
-            Device::Verbs => "verbs",
+            Transport::Fabric => "fabric",
+            Transport::Verbs => "verbs",
         }
     }
 }
 
 impl Args {
-    /// The configuration of the engine, with the RDMA device: the one that is named here, or in the
-    /// configuration, or that has the address.
+    /// The configuration of the engine. The RDMA device is that of `--device`, or that of the
+    /// configuration, or the one that has the address of `--listen`.
     ///
     /// # Errors
-    /// If the file cannot be read or says something impossible.
+    /// If the file cannot be read, or contains an invalid value.
     pub fn config(&self) -> Result<Config, ConfigError> {
         let config = self.config.as_ref().map_or_else(server::config, Config::load)?;
         let mut raw = config.raw().clone();
@@ -82,21 +82,21 @@ impl Args {
         }
         let is_named = raw.verbs.device.as_str() != "auto" || raw.verbs.address.as_str() != "auto";
         let address = self.listen.ip();
-        if self.provider == Device::Verbs && !is_named && !address.is_unspecified() {
+        if self.provider == Transport::Verbs && !is_named && !address.is_unspecified() {
             raw.verbs.address = address.to_string().into();
         }
         Config::try_from(raw)
     }
 
-    /// Where MOUNT listens.
+    /// The address that MOUNT listens on.
     pub fn mount(&self) -> SocketAddr {
         self.mount.unwrap_or(SocketAddr::new(self.listen.ip(), MOUNT_PORT))
     }
 
-    /// What is exported and how.
+    /// The directory to export, and the options of the export.
     pub fn options(&self) -> Options {
         let key = self.key.clone().unwrap_or_else(|| {
-            // As it is in the end: `.` has nothing next to it.
+            // The absolute path: `.` has no name to append to.
             let export = self.export.canonicalize().unwrap_or_else(|_| self.export.clone());
             let mut path: OsString = export.components().as_path().into();
             path.push(".nfs3-key");

@@ -1,9 +1,10 @@
-//! Arguments, taken out of a call in the shape that the procedure says.
+//! Reads and checks the arguments of each NFS procedure.
 //!
-//! `nfs3_types` reads XDR into memory of its own and believes every length that it reads. So
-//! arguments are walked through first, along a table of what each procedure has, and every length is
-//! held against what is allowed before anything is kept; parts without lengths it walks itself. What comes out is short, whole and in
-//! order; data that may be placed are not in it.
+//! `nfs3_types` decodes XDR into its own memory and does not limit the lengths that it reads. So
+//! this module first walks through the arguments, guided by a table of the fields of each
+//! procedure, and checks every length before it copies anything. `nfs3_types` decodes the fields
+//! that contain no length. The result is short and contiguous; it does not contain DDP-eligible
+//! data.
 
 use std::io::{self, Read};
 
@@ -12,40 +13,40 @@ use nfs3_types::xdr_codec::Unpack;
 use rpcrdma_engine::ulb::{ItemError, Items, nfs3};
 use rpcrdma_engine::{Call, PayloadReader, TakeError};
 
-use crate::call::Part;
-use crate::drc::Ends;
+use crate::call::WriteData;
+use crate::drc::DataEnds;
 use crate::rpc::Denial;
 
 /// The arguments of a call.
 #[derive(Debug, Default)]
 pub struct Arguments {
-    /// As they came, without the data of a WRITE.
+    /// The encoded arguments, without the data of a WRITE.
     pub head: Vec<u8>,
     /// The data of a WRITE.
     pub data: Option<DataAt>,
 }
 
-/// Where the data of a WRITE are.
+/// The location of the data of a WRITE.
 #[derive(Debug)]
 pub enum DataAt {
-    /// Which of the placed items, in how many pieces, and how long.
+    /// The index of the placed item, its number of pieces, and its length.
     Placed { index: usize, pieces: usize, len: usize },
-    /// They came in the stream.
+    /// The data are in the payload stream.
     Copied(Vec<u8>),
 }
 
-/// A call whose arguments cannot be used.
+/// Why the arguments of a call cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {
-    /// GARBAGE_ARGS is the answer.
+    /// The call is answered with GARBAGE_ARGS.
     Garbage,
-    /// Something was placed without right: the call is refused by the transport (RFC 8166 6.1).
+    /// Data that is not DDP-eligible was placed: the transport rejects the call (RFC 8166 6.1).
     Misplaced,
 }
 
-/// One part of the arguments of a procedure.
+/// A field of the arguments of a procedure.
 #[derive(Debug, Clone, Copy)]
-enum Field {
+enum ArgumentField {
     /// Bytes of fixed length.
     Fixed(usize),
     /// `nfs_fh3`
@@ -54,22 +55,22 @@ enum Field {
     Name,
     /// `sattr3`
     Attributes,
-    /// A time behind a boolean: `sattrguard3`.
+    /// A boolean, then a time if it is true: `sattrguard3`.
     Guard,
     /// `createhow3`
     How,
     /// `mknoddata3`
     Node,
-    /// `nfspath3`, which may be placed.
+    /// `nfspath3`, which is DDP-eligible.
     Path,
-    /// The data of a WRITE, which may be placed.
+    /// The data of a WRITE, which are DDP-eligible.
     Data,
 }
 
-use Field::*;
+use ArgumentField::*;
 
-/// What each procedure has, by number.
-const SHAPES: [&[Field]; 22] = [
+/// The argument fields of each procedure, by procedure number.
+const SHAPES: [&[ArgumentField]; 22] = [
     &[],
     &[Handle],
     &[Handle, Attributes, Guard],
@@ -98,31 +99,31 @@ impl Arguments {
     /// Reads the arguments of a procedure.
     ///
     /// # Errors
-    /// [`Unusable`] says what the answer is.
+    /// [`Unusable`] states how to answer the call.
     pub fn read(procedure: u32, items: &mut Items<'_>) -> Result<Arguments, Unusable> {
         let shape = SHAPES.get(procedure as usize).ok_or(Unusable::Garbage)?;
         let mut arguments = Arguments::default();
         for field in *shape {
             match field {
-                Field::Path => arguments.path(items)?,
-                Field::Data => arguments.data(items)?,
-                field => take(*field, &mut Stream(items.reader()), &mut arguments.head)?,
+                ArgumentField::Path => arguments.path(items)?,
+                ArgumentField::Data => arguments.data(items)?,
+                field => take(*field, &mut CallStream(items.reader()), &mut arguments.head)?,
             }
         }
         items.end()?;
         Ok(arguments)
     }
 
-    /// As one of the types of `nfs3_types`.
+    /// Decodes arguments as a type of `nfs3_types`.
     ///
     /// # Errors
-    /// If a number stands for nothing.
+    /// If a discriminant is not defined.
     pub fn decode<T: Unpack>(head: &[u8]) -> Result<T, Denial> {
         let (value, len) = T::unpack(&mut &head[..]).map_err(|_| Denial::Garbage)?;
         if len == head.len() { Ok(value) } else { Err(Denial::Garbage) }
     }
 
-    /// Appends a path as if it had come in the stream.
+    /// Appends a path as it is encoded in the payload stream.
     fn path(&mut self, items: &mut Items<'_>) -> Result<(), Unusable> {
         let path = items.data()?;
         if path.len() > PATH_MAX {
@@ -141,7 +142,7 @@ impl Arguments {
                 let (pieces, len) = (data.slices().count(), data.len() as usize);
                 DataAt::Placed { index, pieces, len }
             }
-            // What fits the message is short: less than a page, as a rule.
+            // What fits into the message is short: usually less than a page.
             None => DataAt::Copied(data.slices().flatten().copied().collect()),
         });
         Ok(())
@@ -149,37 +150,38 @@ impl Arguments {
 }
 
 impl DataAt {
-    /// What a repetition of the call is known by.
-    pub fn ends(&self, call: &Call<'_>) -> Ends {
+    /// The parts of the data that identify a repeated call.
+    pub fn ends(&self, call: &Call<'_>) -> DataEnds {
         match self {
-            DataAt::Copied(bytes) => Ends::of(bytes.len(), std::iter::once(&bytes[..])),
+            DataAt::Copied(bytes) => DataEnds::of(bytes.len(), std::iter::once(&bytes[..])),
             DataAt::Placed { index, len, .. } => {
                 let item = call.placed().nth(*index);
-                item.map(|item| Ends::of(*len, item.segments())).unwrap_or_default()
+                item.map(|item| DataEnds::of(*len, item.segments())).unwrap_or_default()
             }
         }
     }
 
-    /// Takes the data out of the call: the memory that they have landed in, where it can be had.
-    pub fn take(self, call: &mut Call<'_>) -> Vec<Part> {
+    /// Takes the data out of the call: as loans of the receive memory if possible, otherwise as
+    /// copies.
+    pub fn take(self, call: &mut Call<'_>) -> Vec<WriteData> {
         let DataAt::Placed { index, pieces, len } = self else {
             let DataAt::Copied(bytes) = self else { return Vec::new() };
-            return vec![Part::Copy(bytes)];
+            return vec![WriteData::Copy(bytes)];
         };
         let mut left = len;
         let mut parts = Vec::with_capacity(pieces);
         for piece in 0..pieces {
             let mut part = match call.take(index, piece) {
-                Ok(loan) => Part::Loan(loan),
-                // All spares are out, or the segment holds something else as well.
+                Ok(loan) => WriteData::Loan(loan),
+                // The reserve is empty, or the segment also contains other data.
                 Err(TakeError::NoSpare | TakeError::Shared { .. }) => {
                     let item = call.placed().nth(index);
                     let slice = item.and_then(|item| item.segments().nth(piece));
-                    Part::Copy(slice.unwrap_or_default().to_vec())
+                    WriteData::Copy(slice.unwrap_or_default().to_vec())
                 }
                 Err(TakeError::NoSuchPiece | TakeError::Taken) => break,
             };
-            // Padding may have come along.
+            // The data may be followed by XDR padding.
             part.truncate(left);
             left -= part.len();
             parts.push(part);
@@ -203,8 +205,8 @@ impl From<Denial> for Unusable {
     }
 }
 
-/// Copies one part, of which every length was looked at.
-fn take(field: Field, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), Denial> {
+/// Copies one field after checking its lengths.
+fn take(field: ArgumentField, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), Denial> {
     let mut copied = Copied { from, to };
     let taken = match field {
         Fixed(len) => copied.fixed(len),
@@ -219,7 +221,7 @@ fn take(field: Field, from: &mut impl Read, to: &mut Vec<u8>) -> Result<(), Deni
     taken.ok_or(Denial::Garbage)
 }
 
-/// Keeps what is read of a call.
+/// A reader that keeps a copy of what it reads.
 struct Copied<'a, R> {
     from: &'a mut R,
     to: &'a mut Vec<u8>,
@@ -237,7 +239,7 @@ impl<R: Read> Copied<'_, R> {
         if len > len_max { None } else { self.fixed(len.next_multiple_of(4)) }
     }
 
-    /// Something that has no lengths in it.
+    /// Reads a value that contains no length.
     fn value<T: Unpack>(&mut self) -> Option<()> {
         T::unpack(self).ok().map(drop)
     }
@@ -251,10 +253,10 @@ impl<R: Read> Read for Copied<'_, R> {
     }
 }
 
-/// The stream of a call.
-struct Stream<'a, 'b>(&'a mut PayloadReader<'b>);
+/// The payload stream of a call.
+struct CallStream<'a, 'b>(&'a mut PayloadReader<'b>);
 
-impl Read for Stream<'_, '_> {
+impl Read for CallStream<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.fixed_into(out).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         Ok(out.len())
@@ -262,7 +264,7 @@ impl Read for Stream<'_, '_> {
 }
 
 const HANDLE_MAX: usize = 64;
-/// Longer than any file system takes, so that a name that is too long gets the answer that says so.
+/// Longer than any file system accepts, so that a long name is answered with NFS3ERR_NAMETOOLONG.
 const NAME_MAX: usize = 4096;
 const PATH_MAX: u32 = 4096;
 
@@ -272,7 +274,7 @@ const _: () = assert!(SHAPES.len() == nfs3::COMMIT as usize + 1);
 mod tests {
     use super::*;
 
-    fn taken(field: Field, words: &[u32]) -> Result<usize, Denial> {
+    fn taken(field: ArgumentField, words: &[u32]) -> Result<usize, Denial> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         let (mut from, mut to) = (&bytes[..], Vec::new());
         take(field, &mut from, &mut to)?;

@@ -1,13 +1,13 @@
-//! Answers that wait for no disk, given on the thread of the shard: to change threads twice costs more
-//! than most of them.
+//! Answers on the thread of the shard, for calls that do not wait for a disk: two changes of
+//! threads would cost more than most of these calls.
 //!
 //! ```text
 //!   GETATTR, ACCESS   of a file that is held        statx
 //!   LOOKUP            in a directory that is held   openat2, of what the kernel has in its cache
 //!   READ              of a file that is open        preadv2, of what the kernel has in its cache
 //! ```
-//! `None` is never wrong: whatever is not certain to be quick goes to the threads (`work`), which do the
-//! same with time to wait.
+//! `None` is always correct: a call that may wait goes to the worker threads (`work`), which
+//! execute it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,19 +20,19 @@ use rpcrdma_engine::ulb::nfs3;
 use crate::arguments::Arguments;
 use crate::attributes::some;
 use crate::call::{Outcome, Task};
-use crate::credentials::{Identity, Want};
+use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
 use crate::node::Node;
 use crate::procedures::{packed, with_data};
 use crate::status::Results;
 use crate::{data, files, names};
 
-/// Executes a call of which nothing waits; `None` if something may.
+/// Executes a call if it does not wait; returns `None` if it may wait.
 pub fn execute(export: &Export, task: &mut Task) -> Option<Outcome> {
     if !export.nodes().medium().tells_attributes() {
         return None;
     }
-    // A mistake of ours is the threads' to report: the shard has other calls.
+    // A panic here is left to the worker threads to repeat and report: the shard has other calls.
     catch_unwind(AssertUnwindSafe(|| outcome(export, task))).ok()?
 }
 
@@ -63,7 +63,7 @@ fn lookup(
     let name = arguments.what.name.as_ref();
     let (found, dir_attributes) = at_hand(export, &arguments.what.dir, |directory| {
         names::ordinary(name).ok()?;
-        // Whether this one may look there is the kernel's to say.
+        // The kernel checks the caller's right to search the directory.
         let found = who.act(|| Ok(export.nodes().look_up_cached(directory, name))).ok()??;
         Some((found, directory.linked_attributes()?))
     })?;
@@ -91,7 +91,7 @@ fn read(export: &Export, task: &mut Task) -> Option<Outcome> {
         let count = medium.read(node.open_data()?, &mut into[..len], arguments.offset)?;
         let attributes = node.linked_attributes()?;
         let is_whole = count == len || arguments.offset + count as u64 >= attributes.size();
-        let found = data::may(&attributes, who, Want::Read).map(|()| count);
+        let found = data::may(&attributes, who, FileRight::Read).map(|()| count);
         is_whole.then(|| data::told(found, Some(attributes), arguments.offset))
     })?;
     with_data(done, task.into.take()).ok()
@@ -109,5 +109,5 @@ fn decode<T: Unpack>(head: &[u8]) -> Option<T> {
     Arguments::decode(head).ok()
 }
 
-/// The longest READ that is copied while other calls wait.
+/// The longest READ that is copied on the shard, while other calls wait.
 const READ_MAX: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Attributes: what the file system says, as NFS says it.
+//! File attributes: converts those of the file system to those of NFS.
 
 use std::os::fd::AsFd;
 
@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{Nfs3Option, fattr3, ftype3, nfstime3, specdata3, wcc_attr
 use nfs3_types::xdr_codec::{Pack, Unpack};
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, statx};
 
-use crate::credentials::{Identity, Want};
+use crate::credentials::{FileRight, Identity};
 use crate::handles::FileId;
 
 /// The attributes of a file at one moment.
@@ -14,24 +14,24 @@ use crate::handles::FileId;
 pub struct Attributes(Statx);
 
 impl Attributes {
-    /// Of a descriptor.
+    /// The attributes of an open descriptor.
     ///
     /// # Errors
-    /// If the file system does not say them.
+    /// If the file system returns an error.
     pub fn of(fd: impl AsFd) -> rustix::io::Result<Attributes> {
         statx(fd, c"", AtFlags::EMPTY_PATH, WANTED).map(Attributes)
     }
 
-    /// Of a name in a directory, not followed.
+    /// The attributes of a name in a directory; a symbolic link is not followed.
     ///
     /// # Errors
-    /// If there is no such name.
+    /// If the name does not exist.
     pub fn at(directory: impl AsFd, name: &[u8]) -> rustix::io::Result<Attributes> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         statx(directory, name, flags, WANTED).map(Attributes)
     }
 
-    /// Which file it is.
+    /// The identity of the file.
     pub fn id(&self) -> FileId {
         let birth = self.0.stx_btime;
         let has_birth = self.0.stx_mask & StatxFlags::BTIME.bits() != 0;
@@ -40,44 +40,43 @@ impl Attributes {
         FileId { inode: self.0.stx_ino, birth: if has_birth { birth } else { 0 } }
     }
 
-    /// The device that the file is on.
+    /// The device number of its file system.
     pub fn device(&self) -> (u32, u32) {
         (self.0.stx_dev_major, self.0.stx_dev_minor)
     }
 
-    /// What it is.
+    /// The file type.
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.0.stx_mode.into())
     }
 
-    /// Its length.
+    /// The length in bytes.
     pub fn size(&self) -> u64 {
         self.0.stx_size
     }
 
-    /// How many names it has.
+    /// The number of hard links.
     pub fn links(&self) -> u32 {
         self.0.stx_nlink
     }
 
-    /// The user that it belongs to.
+    /// The owner's user id.
     pub fn owner(&self) -> u32 {
         self.0.stx_uid
     }
 
-    /// When it was changed last, and when its attributes were.
+    /// The times of the last change of its data, and of its attributes.
     pub fn changed(&self) -> (nfstime3, nfstime3) {
         (time(self.0.stx_mtime), time(self.0.stx_ctime))
     }
 
-    /// When it was read last, and when it was changed last: seconds, as an exclusive CREATE has
-    /// written them.
+    /// The access and modification time in seconds, where an exclusive CREATE stores its verifier.
     pub fn stamps(&self) -> (i64, i64) {
         (self.0.stx_atime.tv_sec, self.0.stx_mtime.tv_sec)
     }
 
-    /// Whether its mode lets somebody do something.
-    pub fn may(&self, who: &Identity, want: Want) -> bool {
+    /// Whether the mode of the file gives this identity this right.
+    pub fn may(&self, who: &Identity, want: FileRight) -> bool {
         who.may(want, self.0.stx_mode.into(), self.0.stx_uid, self.0.stx_gid)
     }
 
@@ -116,19 +115,19 @@ impl Attributes {
     }
 }
 
-/// `Option`, as XDR has it.
+/// An `Option` as the XDR type.
 pub fn some<T: Pack + Unpack>(value: Option<T>) -> Nfs3Option<T> {
     value.map_or(Nfs3Option::None, Nfs3Option::Some)
 }
 
 fn time(stamp: rustix::fs::StatxTimestamp) -> nfstime3 {
     nfstime3 {
-        // `nfstime3` has no time before 1970 and none after 2106.
+        // `nfstime3` cannot express times before 1970 or after 2106.
         seconds: u32::try_from(stamp.tv_sec.max(0)).unwrap_or(u32::MAX),
         nseconds: stamp.tv_nsec,
     }
 }
 
-/// Bits of a mode that are not the type.
+/// The permission bits of a mode, without the file type.
 pub const PERMISSIONS: u32 = 0o7777;
 const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);

@@ -1,4 +1,4 @@
-//! A call on its way through the server: what is to be done, and what became of it.
+//! An NFS call inside the server: the task, and its outcome.
 
 use rpcrdma_engine::Loan;
 
@@ -6,81 +6,81 @@ use crate::credentials::Identity;
 use crate::rpc::Denial;
 use crate::status::Status;
 
-/// What is to be done.
+/// A call to be executed.
 #[derive(Debug)]
 pub struct Task {
     /// The procedure.
     pub procedure: u32,
-    /// As whom.
+    /// The identity to execute it with.
     pub who: Identity,
-    /// Its arguments, without data.
+    /// Its encoded arguments, without data.
     pub head: Vec<u8>,
     /// The data of a WRITE.
-    pub data: Vec<Part>,
-    /// Registered memory for the data of a READ, or the path of a READLINK.
+    pub data: Vec<WriteData>,
+    /// Registered memory for the data of a READ or the path of a READLINK.
     pub into: Option<Loan>,
 }
 
 /// A piece of the data of a WRITE.
 #[derive(Debug)]
-pub enum Part {
-    /// Where it landed.
+pub enum WriteData {
+    /// The receive memory that contains it.
     Loan(Loan),
-    /// It was short, or could not be taken.
+    /// A copy: the piece was short, or the memory could not be lent.
     Copy(Vec<u8>),
 }
 
-impl Part {
-    /// Its bytes.
+impl WriteData {
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Part::Loan(loan) => loan,
-            Part::Copy(bytes) => bytes,
+            WriteData::Loan(loan) => loan,
+            WriteData::Copy(bytes) => bytes,
         }
     }
 
-    /// How many they are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Forgets what is behind `len` bytes.
+    /// Cuts it to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         match self {
-            Part::Loan(loan) if len < loan.len() => loan.truncate(len),
-            Part::Loan(_) => {}
-            Part::Copy(bytes) => bytes.truncate(len),
+            WriteData::Loan(loan) if len < loan.len() => loan.truncate(len),
+            WriteData::Loan(_) => {}
+            WriteData::Copy(bytes) => bytes.truncate(len),
         }
     }
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It was executed; its results.
+    /// The call was executed; its results.
     Results {
-        /// In front of the data.
+        /// The encoded results in front of the data.
         head: Vec<u8>,
-        /// Data that may be placed: the last result of its procedure.
+        /// DDP-eligible data: the last result of the procedure.
         data: Option<Loan>,
     },
-    /// It was not.
+    /// The call was not executed.
     Denied(Denial),
 }
 
 impl Outcome {
-    /// Whether something may have been done. If not, the call may be executed when it comes again.
+    /// Whether the call may have had an effect. If not, a repetition may be executed.
     pub fn was_executed(&self) -> bool {
         match self {
             Outcome::Results { head, .. } => {
                 !head.starts_with(&(Status::NFS3ERR_JUKEBOX as u32).to_be_bytes())
             }
-            // Busy is said of a call in which the server has made a mistake, at whatever point.
+            // `Denial::Busy` also answers a call that made the server panic, at any point.
             Outcome::Denied(denial) => matches!(denial, Denial::Busy),
         }
     }
 
-    /// The same for a call that was repeated. There are never data in it.
+    /// A copy for a repeated call. Such outcomes contain no data.
     pub fn repeated(&self) -> Outcome {
         match self {
             Outcome::Results { head, .. } => Outcome::Results { head: head.clone(), data: None },

@@ -1,4 +1,4 @@
-//! What a client wants changed of a file: `sattr3`.
+//! Changes of attributes that a client requests: `sattr3`.
 
 use nfs3_types::nfs3::{Nfs3Option, nfstime3, sattr3, set_atime, set_mtime};
 use nfs3_types::xdr_codec::{Pack, Unpack};
@@ -8,20 +8,20 @@ use rustix::fs::{
 };
 
 use crate::attributes::PERMISSIONS;
-use crate::credentials::{Identity, Want};
+use crate::credentials::{FileRight, Identity};
 use crate::node::Node;
 use crate::status::{Status, status};
 
-/// Changes what a client wants changed, in the order in which one change does not undo another. What
-/// needs rights is done as `who`.
+/// Applies the requested changes, in an order in which no change undoes another. Changes that need
+/// rights are made as `who`.
 pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status> {
     if let Nfs3Option::Some(size) = wanted.size {
         let now = node.attributes()?;
-        if !now.may(who, Want::Write) && !who.owns(now.owner()) {
+        if !now.may(who, FileRight::Write) && !who.owns(now.owner()) {
             return Err(Status::NFS3ERR_ACCES);
         }
         let file = node.data(true)?;
-        // The kernel takes the setuid bit away only if it is not root who changes the length.
+        // The kernel clears the setuid bit only if the length is changed by another user than root.
         who.act(|| ftruncate(file, size).map_err(status))?;
     }
     who.act(|| {
@@ -61,19 +61,20 @@ pub fn apply(node: &Node, wanted: &sattr3, who: &Identity) -> Result<(), Status>
     })
 }
 
-/// What a client says of the mode of something new.
+/// The mode that a client requests for a new file; `otherwise` if it requests none.
 pub fn mode(wanted: &sattr3, otherwise: u32) -> Mode {
     Mode::from_raw_mode(option(&wanted.mode).unwrap_or(otherwise) & PERMISSIONS)
 }
 
-/// What is left to be changed of something that was made with its mode.
+/// The attributes that remain to be set after a file was created with its mode.
 pub fn without_mode(wanted: &sattr3) -> sattr3 {
     sattr3 { mode: Nfs3Option::None, ..wanted.clone() }
 }
 
-/// A time given by a client.
+/// Converts a time from a client.
 pub fn timespec(time: nfstime3) -> Timespec {
-    // More nanoseconds than a second has are refused by the kernel; these two have a meaning there.
+    // The kernel rejects more nanoseconds than a second has, except for two values with a special
+    // meaning.
     let nanoseconds = i64::from(time.nseconds);
     let tv_nsec = if nanoseconds < 1_000_000_000 { nanoseconds } else { 999_999_999 };
     Timespec { tv_sec: time.seconds.into(), tv_nsec }

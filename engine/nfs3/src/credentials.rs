@@ -1,10 +1,10 @@
-//! Who calls, as whom the server acts, and what that one may do.
+//! Callers, the identity that the server assumes for them, and their rights.
 //!
-//! AUTH_SYS credentials are believed, as every NFS server without Kerberos has to; `Squash` says
-//! which of them are taken for the anonymous user instead. A server that runs as root acts as the
-//! caller: the thread that executes a call takes on the caller's identity for everything that names,
-//! makes and removes files, so that the kernel checks it. A server that does not run as root can be
-//! nobody else: every caller acts as the user that it runs as.
+//! The server trusts AUTH_SYS credentials, as every NFS server without Kerberos does. `Squash`
+//! states which callers act as the anonymous user instead. A server that runs as root assumes the
+//! identity of the caller: the thread that executes a call changes its user and groups while it
+//! looks up, creates and removes files, so that the kernel checks the rights. A server that does
+//! not run as root executes every call as its own user.
 
 use std::io;
 
@@ -15,75 +15,75 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::status::Status;
 
-/// Who makes a call.
+/// The caller, as the RPC header states it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// AUTH_NONE.
-    Nobody,
-    /// AUTH_SYS.
-    Says(Credentials),
+    /// AUTH_NONE: no credentials.
+    Anonymous,
+    /// AUTH_SYS credentials.
+    Sys(Credentials),
 }
 
 /// AUTH_SYS credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// Its group.
+    /// The group id.
     pub gid: u32,
-    /// Its other groups.
+    /// The other groups.
     pub groups: ArrayVec<u32, GROUPS_MAX>,
 }
 
-/// Which callers are taken for the anonymous user.
+/// Which callers act as the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Squash {
-    /// Root, the group of root, and calls without credentials.
+    /// The user root, the group root, and calls without credentials.
     #[default]
     Root,
-    /// All.
+    /// All callers.
     All,
     /// Only calls without credentials.
     None,
 }
 
-/// As whom calls are executed.
+/// How the server chooses the identity that executes a call.
 #[derive(Debug, Clone)]
 pub enum Policy {
-    /// As the caller: the server runs as root.
+    /// The identity of the caller; the server runs as root.
     Assumed(Squash),
-    /// As the user that the server runs as.
+    /// The user that the server runs as.
     Own,
 }
 
-/// As whom one call is executed.
+/// The identity that one call is executed with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// As the server itself: root for root, or a server that cannot be anybody else.
+    /// The server's own: for the caller root, or if the server does not run as root.
     Server,
-    /// As somebody with these rights.
+    /// The identity with these credentials.
     Other(Credentials),
 }
 
-/// What is to be done with a file.
+/// A right to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum FileRight {
     /// Read it.
     Read,
     /// Write it.
     Write,
-    /// Execute it, or look something up in it.
+    /// Execute it, or search it if it is a directory.
     Search,
 }
 
 impl Credentials {
-    /// What AUTH_SYS credentials say.
+    /// The credentials of an RPC header.
     pub fn of(user: &AuthSys<'_>) -> Credentials {
         let groups = user.groups.iter().take(GROUPS_MAX).collect();
         Credentials { uid: user.uid, gid: user.gid, groups }
     }
 
-    /// The same without anything of root's: neither the user nor the group.
+    /// The same credentials, with the user and the groups of root replaced.
     fn without_root(&self) -> Credentials {
         let squash = |id: u32| if id == 0 { ANONYMOUS } else { id };
         if self.uid == 0 {
@@ -99,33 +99,33 @@ impl Credentials {
 }
 
 impl Policy {
-    /// What this process can do, and what it was told to.
+    /// The policy of this process: whether it runs as root, and its option `--squash`.
     pub fn of_process(squash: Squash) -> Policy {
         if rustix::process::geteuid().is_root() { Policy::Assumed(squash) } else { Policy::Own }
     }
 
-    /// As whom a call is executed.
+    /// The identity that a call is executed with.
     pub fn identity(&self, caller: &Caller) -> Identity {
         let Policy::Assumed(squash) = self else { return Identity::Server };
         match (caller, squash) {
-            (Caller::Nobody, _) | (_, Squash::All) => Identity::Other(Credentials::anonymous()),
-            (Caller::Says(who), Squash::Root) => Identity::Other(who.without_root()),
-            (Caller::Says(who), Squash::None) if who.uid == 0 => Identity::Server,
-            (Caller::Says(who), Squash::None) => Identity::Other(who.clone()),
+            (Caller::Anonymous, _) | (_, Squash::All) => Identity::Other(Credentials::anonymous()),
+            (Caller::Sys(who), Squash::Root) => Identity::Other(who.without_root()),
+            (Caller::Sys(who), Squash::None) if who.uid == 0 => Identity::Server,
+            (Caller::Sys(who), Squash::None) => Identity::Other(who.clone()),
         }
     }
 }
 
 impl Identity {
-    /// Whether the mode of a file lets this one do something. Data can be read and written by the
-    /// owner in any case: a client has asked for rights when it opened the file, and may have taken
-    /// them away from it since (RFC 1813 4.4).
-    pub fn may(&self, want: Want, mode: u32, uid: u32, gid: u32) -> bool {
+    /// Whether the mode of a file gives this identity a right. The owner may always read and write
+    /// data: a client checks the rights when it opens a file, and they may have been removed since
+    /// (RFC 1813 4.4).
+    pub fn may(&self, want: FileRight, mode: u32, uid: u32, gid: u32) -> bool {
         let Identity::Other(who) = self else { return true };
         let bit = match want {
-            Want::Read => 4,
-            Want::Write => 2,
-            Want::Search => 1,
+            FileRight::Read => 4,
+            FileRight::Write => 2,
+            FileRight::Search => 1,
         };
         let class = if who.uid == uid {
             mode >> 6
@@ -137,7 +137,7 @@ impl Identity {
         class & bit != 0
     }
 
-    /// Whether it is the owner, or as good as.
+    /// Whether it is the owner, or has the owner's rights.
     pub fn owns(&self, uid: u32) -> bool {
         match self {
             Identity::Server => true,
@@ -145,10 +145,10 @@ impl Identity {
         }
     }
 
-    /// Does something as this one, on the calling thread.
+    /// Calls `act` with this identity, on the calling thread.
     ///
     /// # Errors
-    /// Those of `act`, and `NFS3ERR_SERVERFAULT` if the thread cannot become this one.
+    /// Those of `act`, and `NFS3ERR_SERVERFAULT` if the thread cannot assume the identity.
     pub fn act<T>(&self, act: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
         let Identity::Other(who) = self else { return act() };
         let assumed = Assumed::take_on(who).map_err(|_| Status::NFS3ERR_SERVERFAULT)?;
@@ -158,12 +158,12 @@ impl Identity {
     }
 }
 
-/// The calling thread is somebody else as long as this lives.
+/// The calling thread has an assumed identity until this value is dropped.
 struct Assumed;
 
 impl Assumed {
     fn take_on(who: &Credentials) -> io::Result<Assumed> {
-        // From here on, whatever happens, the thread is itself again at the end.
+        // From here on, dropping this value restores the thread's own identity.
         let assumed = Assumed;
         let groups: ArrayVec<Gid, GROUPS_MAX> =
             who.groups.iter().map(|&group| Gid::from_raw(group)).collect();
@@ -182,7 +182,8 @@ impl Drop for Assumed {
         let back = set_thread_res_uid(None, Some(Uid::ROOT), None)
             .and_then(|()| set_thread_res_gid(None, Some(Gid::ROOT), None))
             .and_then(|()| set_thread_groups(&[]));
-        // To go on as somebody else would be worse than not to go on; and a panic would be caught.
+        // Continuing with a wrong identity would be worse than ending the process; a panic would be
+        // caught.
         if back.is_err() {
             std::process::abort();
         }
@@ -190,7 +191,7 @@ impl Drop for Assumed {
 }
 
 const GROUPS_MAX: usize = AUTH_SYS_GROUPS_MAX as usize;
-/// "nobody" everywhere.
+/// The user and group `nobody`, by convention.
 const ANONYMOUS: u32 = 65_534;
 
 #[cfg(test)]
@@ -204,23 +205,26 @@ mod tests {
     #[test]
     fn modes_are_looked_at_for_one_class_only() {
         let mode = 0o640;
-        assert!(somebody(7, 9, &[]).may(Want::Write, mode, 7, 8));
-        assert!(!somebody(6, 8, &[]).may(Want::Write, mode, 7, 8));
-        assert!(somebody(6, 5, &[8]).may(Want::Read, mode, 7, 8));
-        assert!(!somebody(6, 5, &[]).may(Want::Read, mode, 7, 8));
-        assert!(!somebody(7, 8, &[]).may(Want::Read, 0o044, 7, 8), "an owner has the owner's bits");
-        assert!(Identity::Server.may(Want::Search, 0, 7, 8));
+        assert!(somebody(7, 9, &[]).may(FileRight::Write, mode, 7, 8));
+        assert!(!somebody(6, 8, &[]).may(FileRight::Write, mode, 7, 8));
+        assert!(somebody(6, 5, &[8]).may(FileRight::Read, mode, 7, 8));
+        assert!(!somebody(6, 5, &[]).may(FileRight::Read, mode, 7, 8));
+        assert!(
+            !somebody(7, 8, &[]).may(FileRight::Read, 0o044, 7, 8),
+            "an owner has the owner's bits"
+        );
+        assert!(Identity::Server.may(FileRight::Search, 0, 7, 8));
     }
 
     #[test]
     fn squashing_takes_root_for_nobody() {
-        let root = Caller::Says(Credentials { uid: 0, gid: 0, groups: ArrayVec::new() });
-        let user = Caller::Says(Credentials { uid: 5, gid: 6, groups: ArrayVec::new() });
+        let root = Caller::Sys(Credentials { uid: 0, gid: 0, groups: ArrayVec::new() });
+        let user = Caller::Sys(Credentials { uid: 5, gid: 6, groups: ArrayVec::new() });
         let nobody = somebody(65_534, 65_534, &[]);
         assert_eq!(Policy::Assumed(Squash::Root).identity(&root), nobody);
         assert_eq!(Policy::Assumed(Squash::Root).identity(&user), somebody(5, 6, &[]));
         assert_eq!(Policy::Assumed(Squash::None).identity(&root), Identity::Server);
-        assert_eq!(Policy::Assumed(Squash::None).identity(&Caller::Nobody), nobody);
+        assert_eq!(Policy::Assumed(Squash::None).identity(&Caller::Anonymous), nobody);
         assert_eq!(Policy::Assumed(Squash::All).identity(&user), nobody);
         assert_eq!(Policy::Own.identity(&user), Identity::Server);
     }
@@ -228,7 +232,7 @@ mod tests {
     #[test]
     fn squashing_takes_the_group_of_root_for_that_of_nobody() {
         let says = |gid, groups: &[u32]| {
-            Caller::Says(Credentials { uid: 5, gid, groups: groups.iter().copied().collect() })
+            Caller::Sys(Credentials { uid: 5, gid, groups: groups.iter().copied().collect() })
         };
         let identity = |squash, caller| Policy::Assumed(squash).identity(&caller);
         assert_eq!(identity(Squash::Root, says(0, &[])), somebody(5, 65_534, &[]));

@@ -1,8 +1,8 @@
-//! READ, WRITE and COMMIT: data go between registered memory and the file, and nowhere else.
+//! READ, WRITE and COMMIT: data move between registered memory and the file without a copy.
 //!
-//! A READ is read from the file into a buffer that the reply leaves from, by RDMA Write where the
-//! client has memory for it. A WRITE is written to the file from where it landed. What was written
-//! UNSTABLE is in the page cache until its COMMIT.
+//! READ reads the file into a registered buffer, which the reply is sent from; by RDMA Write if the
+//! client offered a Write chunk. WRITE writes to the file from the receive memory. Data that were
+//! written UNSTABLE are in the page cache until their COMMIT.
 
 use std::io::IoSlice;
 
@@ -15,8 +15,8 @@ use rustix::fs::FileType;
 use rustix::io::{Errno, pread, pwritev};
 
 use crate::attributes::{Attributes, some};
-use crate::call::Part;
-use crate::credentials::{Identity, Want};
+use crate::call::WriteData;
+use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
 use crate::node::Node;
 use crate::status::{Results, Status, bare, status};
@@ -26,11 +26,11 @@ use crate::status::{Results, Status, bare, status};
 pub struct WriteHead {
     /// The file.
     pub file: nfs_fh3,
-    /// Where.
+    /// The offset in the file.
     pub offset: offset3,
-    /// How much.
+    /// The number of bytes.
     pub count: count3,
-    /// What is to be on the medium when the answer is given.
+    /// What must be on stable storage before the reply is sent.
     pub stable: stable_how,
 }
 
@@ -39,13 +39,13 @@ pub struct WriteHead {
 pub struct ReadHead {
     /// The attributes of the file.
     pub file_attributes: post_op_attr,
-    /// Bytes.
+    /// The number of bytes read.
     pub count: count3,
-    /// Whether the file ends behind them.
+    /// Whether the file ends after these bytes.
     pub eof: bool,
 }
 
-/// READ: reads into `into`, as much as there is room for, and says how much that is.
+/// READ: fills `into` from the file, and returns the number of bytes.
 pub fn read(
     export: &Export,
     who: &Identity,
@@ -54,12 +54,12 @@ pub fn read(
 ) -> Results<(ReadHead, usize), READ3resfail> {
     let node = export.find(&arguments.file).map_err(bare)?;
     let len = (arguments.count as usize).min(into.len());
-    let found = permitted(&node, who, Want::Read)
+    let found = permitted(&node, who, FileRight::Read)
         .and_then(|()| fill(&node, &mut into[..len], arguments.offset));
     told(found, node.attributes().ok(), arguments.offset)
 }
 
-/// The results of READ in front of the data, and how many bytes were read; or why none.
+/// The results of READ in front of the data, and the number of bytes; or the error.
 pub fn told(
     found: Result<usize, Status>,
     attributes: Option<Attributes>,
@@ -76,13 +76,13 @@ pub fn told(
     }
 }
 
-/// WRITE: of the data as much as `count` says. There are no attributes of before: others may write to
-/// the file at the same time, and then they would say something wrong.
+/// WRITE: writes `count` bytes of the data. The results have no `pre_op_attr`: other calls may
+/// write to the file at the same time, and the attributes would be wrong.
 pub fn write(
     export: &Export,
     who: &Identity,
     head: &WriteHead,
-    data: &[Part],
+    data: &[WriteData],
 ) -> Results<WRITE3resok, WRITE3resfail> {
     let node = export.find(&head.file).map_err(bare)?;
     let written = put(export, who, &node, head, data);
@@ -96,7 +96,7 @@ pub fn write(
     }
 }
 
-/// COMMIT: of the whole file, whatever part is asked for.
+/// COMMIT: commits the whole file, whichever range is requested.
 pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok, COMMIT3resfail> {
     let failed = |file_wcc| move |status| (status, COMMIT3resfail { file_wcc });
     let node = export.find(&arguments.file).map_err(failed(wcc_data::default()))?;
@@ -111,7 +111,7 @@ pub fn commit(export: &Export, arguments: &COMMIT3args) -> Results<COMMIT3resok,
     }
 }
 
-fn permitted(node: &Node, who: &Identity, want: Want) -> Result<(), Status> {
+fn permitted(node: &Node, who: &Identity, want: FileRight) -> Result<(), Status> {
     match node.kind() {
         FileType::RegularFile => may(&node.attributes()?, who, want),
         FileType::Directory => Err(Status::NFS3ERR_ISDIR),
@@ -119,10 +119,10 @@ fn permitted(node: &Node, who: &Identity, want: Want) -> Result<(), Status> {
     }
 }
 
-/// Whether the data of a file may be read or written. The owner may always, whatever the mode says now,
-/// and who may execute a file may read it, because a client executes what it has read.
-pub fn may(now: &Attributes, who: &Identity, want: Want) -> Result<(), Status> {
-    let executes = want == Want::Read && now.may(who, Want::Search);
+/// Whether the data of a file may be read or written. The owner may do both, whatever the mode is
+/// now. A caller that may execute a file may read it, because a client reads what it executes.
+pub fn may(now: &Attributes, who: &Identity, want: FileRight) -> Result<(), Status> {
+    let executes = want == FileRight::Read && now.may(who, FileRight::Search);
     if now.may(who, want) || who.owns(now.owner()) || executes {
         Ok(())
     } else {
@@ -151,9 +151,9 @@ fn put(
     who: &Identity,
     node: &Node,
     head: &WriteHead,
-    data: &[Part],
+    data: &[WriteData],
 ) -> Result<u32, Status> {
-    permitted(node, who, Want::Write)?;
+    permitted(node, who, FileRight::Write)?;
     let file = node.data(true)?;
     let count = head.count as usize;
     let mut left = count;
@@ -169,7 +169,7 @@ fn put(
     while !slices.is_empty() {
         let at = position(head.offset, done).ok_or(Status::NFS3ERR_FBIG)?;
         let some = &slices[..slices.len().min(SLICES_MAX)];
-        // As the caller, so that the kernel takes the setuid bit away and minds the caller's quota.
+        // As the caller, so that the kernel clears the setuid bit and applies the caller's quota.
         match who.act(|| Ok(pwritev(file, some, at)))? {
             Ok(0) => return Err(Status::NFS3ERR_IO),
             Ok(written) => {
@@ -177,7 +177,7 @@ fn put(
                 IoSlice::advance_slices(&mut slices, written);
             }
             Err(Errno::INTR) => {}
-            // What went before the disk was full is an answer.
+            // If bytes were written before the disk was full, the answer is their number.
             Err(_) if done > 0 => break,
             Err(error) => return Err(status(error)),
         }
@@ -190,10 +190,10 @@ fn put(
     Ok(done as u32)
 }
 
-/// A position in a file that the kernel can take.
+/// The position in a file as the kernel's type.
 fn position(offset: u64, done: usize) -> Option<u64> {
     offset.checked_add(done as u64).filter(|at| i64::try_from(*at).is_ok())
 }
 
-/// What one call takes.
+/// The maximum number of slices of one system call (IOV_MAX).
 const SLICES_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! READDIR and READDIRPLUS.
+//! READDIR and READDIRPLUS: list a directory.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::{List, Pack};
 use rustix::fs::FileType;
 
-use crate::credentials::{Identity, Want};
+use crate::credentials::{FileRight, Identity};
 use crate::export::Export;
-use crate::listings::{Listing, Name};
+use crate::listings::{ListedName, Listing};
 use crate::node::Node;
 use crate::status::{Results, Status, bare};
 
@@ -58,22 +58,22 @@ pub fn readdirplus(
     }
 }
 
-/// Where a list is to go on.
+/// The position where a list continues.
 struct From<'a> {
     handle: &'a nfs_fh3,
     cookie: u64,
     mark: cookieverf3,
 }
 
-/// A name that is listed.
+/// An entry of a list.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct ListedEntry<'a> {
     cookie: u64,
     inode: u64,
     name: &'a [u8],
 }
 
-/// As much of a list as there is room for.
+/// The part of a list that fits one reply.
 struct Page<E> {
     dir_attributes: post_op_attr,
     entries: List<E>,
@@ -85,7 +85,7 @@ fn list<E: Pack>(
     who: &Identity,
     from: &From<'_>,
     mut room: Room,
-    entry: impl Fn(&Node, Found<'_>) -> E,
+    entry: impl Fn(&Node, ListedEntry<'_>) -> E,
 ) -> Results<Page<E>, post_op_attr> {
     let node = export.find(from.handle).map_err(bare)?;
     let listing = open(export, who, &node, from).map_err(|status| (status, node.after()))?;
@@ -93,7 +93,7 @@ fn list<E: Pack>(
     let mut entries = Vec::new();
     for found in entries_behind(export, &node, &listing, from.cookie) {
         let short = ENTRY_LEN + found.name.len().next_multiple_of(4);
-        // Before anybody looks at a file that there is no room for.
+        // Checked before the attributes of the file are read.
         let entry = room.has(short).then(|| entry(&node, found));
         match entry.filter(|entry| room.take(entry.packed_size(), short)) {
             Some(entry) => entries.push(entry),
@@ -114,10 +114,10 @@ fn open(
     if node.kind() != FileType::Directory {
         return Err(Status::NFS3ERR_NOTDIR);
     }
-    if !attributes.may(who, Want::Read) {
+    if !attributes.may(who, FileRight::Read) {
         return Err(Status::NFS3ERR_ACCES);
     }
-    // A cookie of another server, or of before its key was lost.
+    // A cookie of another server, or of an earlier key.
     if from.cookie != 0 && from.mark != verifier(export) {
         return Err(Status::NFS3ERR_BAD_COOKIE);
     }
@@ -130,33 +130,38 @@ fn open(
     Ok(listing)
 }
 
-/// The verifier of all cookies of this server's key.
+/// The cookie verifier of this server's key.
 fn verifier(export: &Export) -> cookieverf3 {
     cookieverf3(export.key().mark())
 }
 
-/// What follows a cookie.
+/// The entries after a cookie.
 fn entries_behind<'a>(
     export: &'a Export,
     node: &'a Node,
     listing: &'a Listing,
     cookie: u64,
-) -> impl Iterator<Item = Found<'a>> {
+) -> impl Iterator<Item = ListedEntry<'a>> {
     let itself = node.id().inode;
     let above = move || export.nodes().above(node).map_or(itself, |above| above.id().inode);
     let dots = [(1, &b"."[..]), (2, b"..")].into_iter().filter(move |(own, _)| *own > cookie);
     let dots = dots.map(move |(own, name)| {
         let inode = if own == 2 { above() } else { itself };
-        Found { cookie: own, inode, name }
+        ListedEntry { cookie: own, inode, name }
     });
     let names = listing.behind(cookie).iter();
-    let found = |it: &'a Name| Found { cookie: it.cookie, inode: it.inode, name: &it.name };
+    let found =
+        |it: &'a ListedName| ListedEntry { cookie: it.cookie, inode: it.inode, name: &it.name };
     dots.chain(names.map(found))
 }
 
-/// An entry with attributes and handle, as far as they are to be had.
-fn with_attributes(export: &Export, directory: &Node, found: Found<'_>) -> entryplus3<'static> {
-    let Found { cookie, inode, name } = found;
+/// An entry with its attributes and handle, if they are available.
+fn with_attributes(
+    export: &Export,
+    directory: &Node,
+    found: ListedEntry<'_>,
+) -> entryplus3<'static> {
+    let ListedEntry { cookie, inode, name } = found;
     let mut entry = entryplus3 {
         fileid: inode,
         name: name.to_vec().into(),
@@ -169,7 +174,7 @@ fn with_attributes(export: &Export, directory: &Node, found: Found<'_>) -> entry
         b".." => export.nodes().above(directory).and_then(|above| above.attributes()),
         name => directory.attributes_of(name),
     };
-    // What is mounted there is not exported, and what is gone has nothing.
+    // A mount point is not exported, and a removed file has no attributes.
     if let Ok(attributes) = node
         && attributes.device() == export.nodes().device()
     {
@@ -184,10 +189,10 @@ fn with_attributes(export: &Export, directory: &Node, found: Found<'_>) -> entry
     entry
 }
 
-/// Room in a list.
+/// The room that is left in a reply.
 struct Room {
     left: usize,
-    /// For names alone, as READDIRPLUS counts them.
+    /// For names without attributes, which READDIRPLUS limits separately (`dircount`).
     names_left: usize,
 }
 
@@ -200,9 +205,9 @@ impl Room {
         name + 4 <= self.left && name <= self.names_left
     }
 
-    /// Takes room for an entry, if there is so much.
+    /// Reserves room for an entry, if it fits.
     fn take(&mut self, entry: usize, name: usize) -> bool {
-        // Each entry stands behind a word that says that there is one.
+        // A word in front of each entry states that it exists.
         let Some(left) = self.left.checked_sub(entry + 4) else { return false };
         let Some(names_left) = self.names_left.checked_sub(name) else { return false };
         (self.left, self.names_left) = (left, names_left);
@@ -210,7 +215,7 @@ impl Room {
     }
 }
 
-/// Bytes of `entry3` beside those of the name.
+/// Bytes of `entry3` without the name.
 const ENTRY_LEN: usize = 20;
 /// Status, attributes, verifier, and the two words at the end.
 const AROUND: usize = 4 + 88 + 8 + 8;

@@ -1,13 +1,14 @@
-//! The duplicate request cache: a call that is repeated is not executed twice.
+//! The duplicate request cache: a repeated call is not executed twice.
 //!
-//! A client that has lost its connection sends again, over another, what it had no answer to. For
-//! most procedures that does no harm; those that do are remembered, with their answers, by
-//! transaction id, address without port - a client on RDMA does not choose its port (RFC 8267) - ,
-//! procedure, and a checksum of the caller, the arguments and the ends of the data, because a client
-//! that was started anew may use a transaction id again. A call that is repeated while it is executed
-//! waits for the same answer; of too many that wait the oldest is let go of, whose connection its
-//! client has given up. A call whose connection ends before it is begun goes on for whoever has repeated
-//! it; if nobody has, it is forgotten, and a repetition is executed.
+//! A client that lost its connection repeats its unanswered calls over another connection. The
+//! cache remembers the calls for which a second execution does harm, with their answers. A call is
+//! identified by its XID, the client's address without the port (a client on RDMA does not choose
+//! its port, RFC 8267), the procedure, and a checksum of the caller, the arguments and both ends of
+//! the data; a restarted client may use an XID again. A call that is repeated during its execution
+//! waits for the same answer. If too many repetitions wait, the oldest is dropped: the client has
+//! given up its connection. If the connection of a call ends before a thread has begun the call,
+//! the newest repetition takes it over. Without a repetition the cache forgets the call, and a
+//! later repetition is executed.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +22,7 @@ use crate::call::Outcome;
 use crate::credentials::Caller;
 use crate::locks::lock;
 
-/// What makes a call the same call.
+/// The identity of a call: two calls with the same fingerprint are one call and its repetition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     xid: u32,
@@ -30,40 +31,42 @@ pub struct Fingerprint {
     checksum: u64,
 }
 
-/// What is to be done with a call.
+/// How to treat a call.
 #[derive(Debug)]
-pub enum Verdict<W> {
-    /// It is new: execute it, and say what became of it.
+pub enum RepeatVerdict<W> {
+    /// It is new: execute it, and report the outcome with [`Drc::finish`].
     Execute(W),
-    /// It waits for the answer to the same call, in place of this one.
+    /// It waits for the answer to the same call; the oldest waiter is dropped if there are too
+    /// many.
     Waits(Option<W>),
-    /// It was executed: this is the answer.
+    /// It was executed, with this outcome.
     Answer(W, Outcome),
 }
 
-/// What a call says, beside its transaction id.
+/// The content of a call that its fingerprint covers, without the XID.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// Who calls, as it says.
+    /// The caller, from the RPC header.
     pub caller: &'a Caller,
     /// The procedure.
     pub procedure: u32,
     /// The arguments without data.
     pub head: &'a [u8],
     /// The data, if there are any.
-    pub data: &'a Ends,
+    pub data: &'a DataEnds,
 }
 
-/// How long data are, and their two ends: the same in whatever pieces they came.
+/// The length of data and their first and last bytes: independent of the pieces that they arrived
+/// in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Ends {
+pub struct DataEnds {
     len: usize,
     bytes: ArrayVec<u8, { 2 * END_LEN }>,
 }
 
-impl Ends {
-    /// Of data of a length in pieces, behind which there may be padding.
-    pub fn of<'a>(len: usize, pieces: impl Iterator<Item = &'a [u8]>) -> Ends {
+impl DataEnds {
+    /// Computes them from pieces, which may end with padding behind `len` bytes.
+    pub fn of<'a>(len: usize, pieces: impl Iterator<Item = &'a [u8]>) -> DataEnds {
         let first = 0..len.min(END_LEN);
         let last = len.saturating_sub(END_LEN).max(first.end)..len;
         let (mut bytes, mut at) = (ArrayVec::new(), 0);
@@ -75,37 +78,37 @@ impl Ends {
             }
             at += piece.len();
         }
-        Ends { len, bytes }
+        DataEnds { len, bytes }
     }
 }
 
-/// The calls that were executed last, and those that are being executed. All shards share it: a
-/// client may come back to another.
+/// The calls in execution, and those executed last. All shards share it, because a client may
+/// reconnect to another shard.
 #[derive(Debug)]
 pub struct Drc<W> {
-    calls: Mutex<Calls<W>>,
+    calls: Mutex<KnownCalls<W>>,
     hasher: RandomState,
     capacity: usize,
 }
 
 #[derive(Debug)]
-struct Calls<W> {
-    known: HashMap<Fingerprint, State<W>>,
-    /// Those that are over, the oldest first.
+struct KnownCalls<W> {
+    known: HashMap<Fingerprint, CallState<W>>,
+    /// The finished calls, the oldest first.
     over: VecDeque<Fingerprint>,
 }
 
 #[derive(Debug)]
-enum State<W> {
-    /// Being executed; these have asked again, the newest last.
+enum CallState<W> {
+    /// In execution; these repetitions wait, the newest last.
     Open(VecDeque<W>),
     Over(Outcome),
 }
 
 impl<W> Drc<W> {
-    /// Remembers `capacity` answers.
+    /// An empty cache for `capacity` answers.
     pub fn new(capacity: usize) -> Drc<W> {
-        let calls = Calls { known: HashMap::new(), over: VecDeque::new() };
+        let calls = KnownCalls { known: HashMap::new(), over: VecDeque::new() };
         Drc { calls: Mutex::new(calls), hasher: RandomState::new(), capacity }
     }
 
@@ -116,35 +119,36 @@ impl<W> Drc<W> {
         Fingerprint { xid, address, procedure, checksum }
     }
 
-    /// What is to be done with a call.
-    pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> Verdict<W> {
+    /// Looks a call up, and records it if it is new.
+    pub fn judge(&self, fingerprint: &Fingerprint, waiter: W) -> RepeatVerdict<W> {
         let mut calls = lock(&self.calls);
         match calls.known.get_mut(fingerprint) {
             None => {
-                calls.known.insert(fingerprint.clone(), State::Open(VecDeque::new()));
-                Verdict::Execute(waiter)
+                calls.known.insert(fingerprint.clone(), CallState::Open(VecDeque::new()));
+                RepeatVerdict::Execute(waiter)
             }
-            Some(State::Open(waiting)) => {
+            Some(CallState::Open(waiting)) => {
                 let is_full = waiting.len() == WAITING_MAX;
                 let oldest = if is_full { waiting.pop_front() } else { None };
                 waiting.push_back(waiter);
-                Verdict::Waits(oldest)
+                RepeatVerdict::Waits(oldest)
             }
-            Some(State::Over(outcome)) => Verdict::Answer(waiter, outcome.repeated()),
+            Some(CallState::Over(outcome)) => RepeatVerdict::Answer(waiter, outcome.repeated()),
         }
     }
 
-    /// Takes note of an answer, if something may have been done, and returns those who wait for it as well.
+    /// Stores the outcome of a call, unless the call had no effect, and returns the waiting
+    /// repetitions.
     pub fn finish(&self, fingerprint: &Fingerprint, outcome: &Outcome) -> VecDeque<W> {
         let mut calls = lock(&self.calls);
         let waiting = match calls.known.remove(fingerprint) {
-            Some(State::Open(waiting)) => waiting,
-            Some(State::Over(_)) | None => VecDeque::new(),
+            Some(CallState::Open(waiting)) => waiting,
+            Some(CallState::Over(_)) | None => VecDeque::new(),
         };
         if !outcome.was_executed() {
             return waiting;
         }
-        calls.known.insert(fingerprint.clone(), State::Over(outcome.repeated()));
+        calls.known.insert(fingerprint.clone(), CallState::Over(outcome.repeated()));
         calls.over.push_back(fingerprint.clone());
         while calls.over.len() > self.capacity
             && let Some(oldest) = calls.over.pop_front()
@@ -154,20 +158,20 @@ impl<W> Drc<W> {
         waiting
     }
 
-    /// Lets go of those who wait for answers and are gone.
+    /// Drops the waiting repetitions whose connections have ended.
     pub fn let_go(&self, is_gone: impl Fn(&W) -> bool) {
         for state in lock(&self.calls).known.values_mut() {
-            if let State::Open(waiting) = state {
+            if let CallState::Open(waiting) = state {
                 waiting.retain(|waiter| !is_gone(waiter));
             }
         }
     }
 
-    /// Whom a call is for that nobody has begun, and whose caller is gone: whoever has repeated it last. If
-    /// nobody has, it is forgotten.
+    /// Hands a call that no thread has begun, and whose connection has ended, to its newest
+    /// repetition. Without a repetition the call is forgotten.
     pub fn hand_over(&self, fingerprint: &Fingerprint) -> Option<W> {
         let mut calls = lock(&self.calls);
-        let State::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
+        let CallState::Open(waiting) = calls.known.get_mut(fingerprint)? else { return None };
         let heir = waiting.pop_back();
         if heir.is_none() {
             calls.known.remove(fingerprint);
@@ -176,17 +180,18 @@ impl<W> Drc<W> {
     }
 }
 
-/// Whether a procedure does harm if it is executed again.
+/// Whether a second execution of the procedure does harm.
 pub fn concerns(procedure: u32) -> bool {
     use nfs3::{CREATE, LINK, MKDIR, MKNOD, REMOVE, RENAME, RMDIR, SETATTR, SYMLINK, WRITE};
-    // A WRITE that comes late would put back what was overwritten since.
+    // A late WRITE would replace newer data.
     let changes = [SETATTR, WRITE, CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK];
     changes.contains(&procedure)
 }
 
-/// Repetitions that wait for one answer: all but the newest are of connections that their client gave up.
+/// The maximum number of repetitions that wait for one answer; clients have given up the
+/// connections of all but the newest.
 const WAITING_MAX: usize = 8;
-/// Bytes of an end of data.
+/// Bytes of each end of the data.
 const END_LEN: usize = 256;
 
 #[cfg(test)]
@@ -197,24 +202,24 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn call(drc: &Drc<u32>, xid: u32, procedure: u32, head: &[u8]) -> Fingerprint {
-        let said = Said { caller: &Caller::Nobody, procedure, head, data: &Ends::default() };
+        let said = Said { caller: &Caller::Anonymous, procedure, head, data: &DataEnds::default() };
         drc.fingerprint(xid, HERE, &said)
     }
 
-    /// Data of zeros and a one at this place, in pieces.
-    fn changed(at: usize, len: usize, piece: usize) -> Ends {
+    /// Zeros with a one at offset `at`, in pieces.
+    fn changed(at: usize, len: usize, piece: usize) -> DataEnds {
         let mut data = vec![0; len.next_multiple_of(4)];
         data[at] = 1;
-        Ends::of(len, data.chunks(piece))
+        DataEnds::of(len, data.chunks(piece))
     }
 
     fn results(word: u8) -> Outcome {
         Outcome::Results { head: vec![word], data: None }
     }
 
-    fn answer(verdict: Verdict<u32>) -> (u32, Vec<u8>) {
+    fn answer(verdict: RepeatVerdict<u32>) -> (u32, Vec<u8>) {
         match verdict {
-            Verdict::Answer(waiter, Outcome::Results { head, .. }) => (waiter, head),
+            RepeatVerdict::Answer(waiter, Outcome::Results { head, .. }) => (waiter, head),
             other => panic!("it was executed before: {other:?}"),
         }
     }
@@ -223,8 +228,8 @@ mod tests {
     fn a_call_is_executed_once_and_answered_always() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
-        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
-        assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
+        assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
+        assert!(matches!(drc.judge(&call, 2), RepeatVerdict::Waits(None)));
         assert_eq!(drc.finish(&call, &results(5)), [2], "who waited has the same answer");
         assert_eq!(answer(drc.judge(&call, 3)), (3, vec![5]));
     }
@@ -238,10 +243,10 @@ mod tests {
         ] {
             let drc = Drc::new(2);
             let call = call(&drc, 7, nfs3::CREATE, b"a");
-            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
-            assert!(matches!(drc.judge(&call, 2), Verdict::Waits(None)));
+            assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
+            assert!(matches!(drc.judge(&call, 2), RepeatVerdict::Waits(None)));
             assert_eq!(drc.finish(&call, &outcome), [2]);
-            assert!(matches!(drc.judge(&call, 3), Verdict::Execute(3)), "{outcome:?}");
+            assert!(matches!(drc.judge(&call, 3), RepeatVerdict::Execute(3)), "{outcome:?}");
         }
     }
 
@@ -249,16 +254,19 @@ mod tests {
     fn a_call_that_nobody_has_begun_is_for_who_repeats_it_or_forgotten() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
-        assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)));
+        assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));
         for waiter in 2..5 {
-            assert!(matches!(drc.judge(&call, waiter), Verdict::Waits(None)));
+            assert!(matches!(drc.judge(&call, waiter), RepeatVerdict::Waits(None)));
         }
         drc.let_go(|&waiter| waiter == 4);
         assert_eq!([drc.hand_over(&call), drc.hand_over(&call)], [Some(3), Some(2)]);
-        assert!(matches!(drc.judge(&call, 5), Verdict::Waits(None)), "somebody still wants it");
+        assert!(
+            matches!(drc.judge(&call, 5), RepeatVerdict::Waits(None)),
+            "a repetition still waits"
+        );
         drc.let_go(|&waiter| waiter == 5);
         assert_eq!(drc.hand_over(&call), None);
-        assert!(matches!(drc.judge(&call, 6), Verdict::Execute(6)), "it was not executed");
+        assert!(matches!(drc.judge(&call, 6), RepeatVerdict::Execute(6)), "it was not executed");
         drc.finish(&call, &results(5));
         assert_eq!(drc.hand_over(&call), None);
         assert_eq!(answer(drc.judge(&call, 7)), (7, vec![5]), "what was executed stays so");
@@ -269,9 +277,9 @@ mod tests {
         let drc = Drc::new(2);
         let elsewhere = IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
         let says = |uid, gid, groups: &[u32]| {
-            Caller::Says(Credentials { uid, gid, groups: groups.iter().copied().collect() })
+            Caller::Sys(Credentials { uid, gid, groups: groups.iter().copied().collect() })
         };
-        let (caller, procedure, head) = (&Caller::Nobody, nfs3::WRITE, &b"a"[..]);
+        let (caller, procedure, head) = (&Caller::Anonymous, nfs3::WRITE, &b"a"[..]);
         let said = Said { caller, procedure, head, data: &changed(1000, 2000, 1300) };
         let mut calls = vec![
             drc.fingerprint(7, HERE, &said),
@@ -288,7 +296,7 @@ mod tests {
             calls.push(drc.fingerprint(7, HERE, &Said { caller: &caller, ..said }));
         }
         for call in calls {
-            assert!(matches!(drc.judge(&call, 1), Verdict::Execute(1)), "{call:?}");
+            assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)), "{call:?}");
         }
     }
 
@@ -308,16 +316,16 @@ mod tests {
         let drc = Drc::new(2);
         let calls = [1, 2, 3].map(|xid| call(&drc, xid, nfs3::REMOVE, b""));
         for call in &calls {
-            assert!(matches!(drc.judge(call, 0), Verdict::Execute(0)));
+            assert!(matches!(drc.judge(call, 0), RepeatVerdict::Execute(0)));
             drc.finish(call, &results(0));
         }
         assert_eq!(answer(drc.judge(&calls[1], 9)), (9, vec![0]));
-        assert!(matches!(drc.judge(&calls[0], 9), Verdict::Execute(9)));
+        assert!(matches!(drc.judge(&calls[0], 9), RepeatVerdict::Execute(9)));
         for waiter in 0..WAITING_MAX as u32 {
-            assert!(matches!(drc.judge(&calls[0], waiter), Verdict::Waits(None)));
+            assert!(matches!(drc.judge(&calls[0], waiter), RepeatVerdict::Waits(None)));
         }
-        assert!(matches!(drc.judge(&calls[0], 100), Verdict::Waits(Some(0))));
-        assert!(matches!(drc.judge(&calls[0], 101), Verdict::Waits(Some(1))));
+        assert!(matches!(drc.judge(&calls[0], 100), RepeatVerdict::Waits(Some(0))));
+        assert!(matches!(drc.judge(&calls[0], 101), RepeatVerdict::Waits(Some(1))));
         assert_eq!(drc.finish(&calls[0], &results(1)), [2, 3, 4, 5, 6, 7, 100, 101]);
     }
 

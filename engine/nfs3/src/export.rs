@@ -1,4 +1,4 @@
-//! What is exported, to whom, and what all calls share.
+//! The export: the directory, its options, and the state that all calls share.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use rpcrdma_engine::Config;
 use rustix::fs::{FileType, fdatasync, fsync};
 
 use crate::credentials::{Policy, Squash};
-use crate::handles::Key;
+use crate::handles::HandleKey;
 use crate::listings::Listings;
 use crate::locks::lock;
 use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::status::{Status, status};
 
-/// What is exported and how.
+/// The options of an export.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The directory.
     pub directory: PathBuf,
-    /// The file with the key of its handles, made if there is none.
+    /// The file with the key of its file handles; it is created if it does not exist.
     pub key: PathBuf,
-    /// Whom to take for the anonymous user.
+    /// Which callers act as the anonymous user.
     pub squash: Squash,
-    /// Whether to answer before the medium has what was done. Data that are written UNSTABLE wait
+    /// Whether to answer before changes are on stable storage. Data that are written UNSTABLE wait
     /// for their COMMIT in any case.
     pub is_async: bool,
-    /// Threads that work for the shards.
+    /// The number of worker threads that call the file system.
     pub workers: usize,
 }
 
@@ -39,37 +39,37 @@ pub struct Options {
 pub struct Export {
     path: PathBuf,
     nodes: Nodes,
-    key: Key,
+    key: HandleKey,
     policy: Policy,
     is_async: bool,
-    limits: Limits,
+    limits: DataLimits,
     verifier: AtomicU64,
     listings: Listings,
     changing: [Mutex<()>; STRIPES],
 }
 
-/// How long data can be.
+/// The longest data of a call.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Of one READ.
+pub struct DataLimits {
+    /// In bytes, of one READ.
     pub read_max: u32,
-    /// Of one WRITE.
+    /// In bytes, of one WRITE.
     pub write_max: u32,
-    /// Results of one READDIR or READDIRPLUS.
+    /// In bytes, the results of one READDIR or READDIRPLUS.
     pub list_max: u32,
 }
 
-impl Limits {
-    /// What a configuration of the engine has room for: a READ is one registered buffer, and the data
-    /// of a WRITE lie in at most half of the buffers that they are fetched into.
-    pub fn of(config: &Config) -> Limits {
+impl DataLimits {
+    /// The limits that follow from a configuration of the engine: a READ uses one registered
+    /// buffer, and the data of a WRITE use at most half of the RDMA buffers.
+    pub fn of(config: &Config) -> DataLimits {
         let length = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX) & !(BLOCK - 1);
         let buffers = config.explicit().buffers;
         let fetched =
             (buffers.len.as_usize() as u64).saturating_mul(buffers.count.value() as u64 / 2);
         let read_max = length(config.app().bulk.len.as_usize() as u64).min(DATA_MAX);
         let sent = config.send().payload_len.as_usize() as u64 * SLOTS_OF_A_REPLY;
-        Limits {
+        DataLimits {
             read_max,
             write_max: length(fetched).min(DATA_MAX),
             list_max: length(sent).min(LIST_MAX),
@@ -78,32 +78,33 @@ impl Limits {
 }
 
 impl Export {
-    /// Opens what is to be exported.
+    /// Opens the directory and the key.
     ///
     /// # Errors
-    /// A sentence with the name of the directory or of the file of the key.
-    pub fn open(options: &Options, limits: Limits) -> Result<Export, String> {
+    /// A message that names the directory or the key file.
+    pub fn open(options: &Options, limits: DataLimits) -> Result<Export, String> {
         let of = |path: &Path| path.display().to_string();
         let path = options.directory.canonicalize();
         let path = path.map_err(|error| format!("{}: {error}", of(&options.directory)))?;
         let nodes = Nodes::open(&path).map_err(|error| format!("{}: {error}", of(&path)))?;
-        // Files are opened a second time by their descriptors.
+        // Files are reopened through their descriptors.
         nodes.root().data(false).map_err(|status| {
-            format!("{}: cannot be opened by /proc/self/fd: {status}", of(&path))
+            format!("{}: cannot be opened through /proc/self/fd: {status}", of(&path))
         })?;
         let beside = match options.key.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        // Who can read it can make handles.
+        // A client that can read the key can forge handles.
         if beside.canonicalize().is_ok_and(|beside| beside.starts_with(&path)) {
             return Err(format!(
-                "{}: the key of the file handles may not be in what is exported: --key FILE",
+                "{}: the key of the file handles must not be inside the exported directory; \
+                 use --key FILE",
                 of(&options.key)
             ));
         }
-        let key = Key::load(&options.key).map_err(|error| {
-            format!("{}: the key of the file handles: {error}", of(&options.key))
+        let key = HandleKey::load(&options.key).map_err(|error| {
+            format!("{}: cannot use the key of the file handles: {error}", of(&options.key))
         })?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Export {
@@ -119,7 +120,7 @@ impl Export {
         })
     }
 
-    /// Its path, as the server's machine has it.
+    /// Its path on the server.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -130,21 +131,21 @@ impl Export {
     }
 
     /// The key of its handles.
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &HandleKey {
         &self.key
     }
 
-    /// As whom calls are executed.
+    /// Which identity executes a call.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// How long data can be.
-    pub fn limits(&self) -> Limits {
+    /// The longest data of a call.
+    pub fn limits(&self) -> DataLimits {
         self.limits
     }
 
-    /// What was listed last.
+    /// The directories that were listed last.
     pub fn listings(&self) -> &Listings {
         &self.listings
     }
@@ -157,21 +158,22 @@ impl Export {
     /// The file of a handle.
     ///
     /// # Errors
-    /// `NFS3ERR_BADHANDLE` if this server has not made it, `NFS3ERR_STALE` if its file is gone.
+    /// `NFS3ERR_BADHANDLE` if this server did not make it, `NFS3ERR_STALE` if its file was removed.
     pub fn find(&self, handle: &nfs_fh3) -> Result<Arc<Node>, Status> {
         self.nodes.find(self.key.open(handle).ok_or(Status::NFS3ERR_BADHANDLE)?)
     }
 
-    /// Another one after each start of the server, and after each time that data were lost on their
-    /// way to the medium: clients then write again what they have not seen committed.
+    /// The write verifier. It changes with each start of the server, and when data were lost before
+    /// they reached stable storage: clients then repeat the WRITEs that were not committed.
     pub fn verifier(&self) -> writeverf3 {
         writeverf3(self.verifier.load(Ordering::Acquire).to_be_bytes())
     }
 
-    /// Waits until the medium has a file, or what is listed in a directory, if that is wanted.
+    /// Waits until a file, or the entries of a directory, are on stable storage, unless the export
+    /// is asynchronous.
     ///
     /// # Errors
-    /// If it cannot be said that the medium has it.
+    /// If the file system reports an error.
     pub fn settle(&self, node: &Node) -> Result<(), Status> {
         let has_data = matches!(node.kind(), FileType::RegularFile | FileType::Directory);
         if self.is_async || !has_data {
@@ -180,43 +182,44 @@ impl Export {
         self.persist(node)
     }
 
-    /// Waits until the medium has everything of a file.
+    /// Waits until the data and the attributes of a file are on stable storage.
     ///
     /// # Errors
-    /// If it cannot be said that the medium has it.
+    /// If the file system reports an error.
     pub fn persist(&self, node: &Node) -> Result<(), Status> {
         self.persisted(fsync(node.data(false)?))
     }
 
-    /// Waits until the medium has the data of a file that is open.
+    /// Waits until the data of an open file are on stable storage.
     ///
     /// # Errors
-    /// If it cannot be said that the medium has them.
+    /// If the file system reports an error.
     pub fn persist_data(&self, file: BorrowedFd<'_>) -> Result<(), Status> {
         self.persisted(fdatasync(file))
     }
 
     fn persisted(&self, outcome: rustix::io::Result<()>) -> Result<(), Status> {
         outcome.map_err(|error| {
-            // What was written before may be lost, and the next call will not be told.
+            // Data written earlier may be lost, and the kernel reports the error only once.
             self.verifier.fetch_add(1, Ordering::AcqRel);
             status(error)
         })
     }
 
-    /// Keeps others from changing a directory, or the attributes of a file, between two looks at it.
+    /// Prevents other threads from changing a directory, or the attributes of a file, while the
+    /// guard lives.
     pub fn change(&self, node: &Node) -> MutexGuard<'_, ()> {
         lock(&self.changing[stripe(node)])
     }
 
-    /// As [`Export::change`], for two.
+    /// As [`Export::change`], for two files.
     pub fn change_both(
         &self,
         one: &Node,
         other: &Node,
     ) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         let (low, high) = (stripe(one).min(stripe(other)), stripe(one).max(stripe(other)));
-        // Always in this order, so that two who want the same two do not wait for each other.
+        // Always in this order, to avoid a deadlock.
         let first = lock(&self.changing[low]);
         (first, (low != high).then(|| lock(&self.changing[high])))
     }
@@ -227,13 +230,13 @@ fn stripe(node: &Node) -> usize {
 }
 
 const STRIPES: usize = 64;
-/// Lengths of data are multiples of it.
+/// Limits of data lengths are multiples of it.
 pub const BLOCK: u32 = 4096;
-/// The longest data that any client asks for.
+/// The longest data that a client requests.
 const DATA_MAX: u32 = 1 << 20;
 /// The longest list.
 const LIST_MAX: u32 = 64 << 10;
-/// Slots that a reply surely may take.
+/// The number of send slots that one reply may use.
 const SLOTS_OF_A_REPLY: u64 = 8;
 
 #[cfg(test)]
@@ -247,7 +250,7 @@ mod tests {
         let base = Folder::new();
         let directory = base.join("export");
         std::fs::create_dir_all(directory.join("below")).expect("a writable directory");
-        let limits = Limits { read_max: BLOCK, write_max: BLOCK, list_max: BLOCK };
+        let limits = DataLimits { read_max: BLOCK, write_max: BLOCK, list_max: BLOCK };
         let open = |key: PathBuf| {
             let directory = directory.clone();
             let options =
@@ -256,7 +259,7 @@ mod tests {
         };
         for key in ["key", "below/key", "below/../key", "../export/key"] {
             let refused = open(directory.join(key)).expect_err(key);
-            assert!(refused.contains("may not be in"), "{refused}");
+            assert!(refused.contains("must not be inside"), "{refused}");
             assert!(!directory.join(key).exists());
         }
         assert!(open(base.join("export.nfs3-key")).is_ok());

@@ -1,5 +1,5 @@
-//! Procedures on files of any kind: GETATTR, SETATTR, ACCESS, READLINK, and what is known of the
-//! file system as a whole: FSSTAT, FSINFO, PATHCONF.
+//! Procedures on files of every type: GETATTR, SETATTR, ACCESS, READLINK; and on the file system:
+//! FSSTAT, FSINFO, PATHCONF.
 
 use nfs3_types::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ,
@@ -14,7 +14,7 @@ use rustix::fs::{FileType, fstatvfs, readlinkat_raw};
 
 use crate::attributes::{Attributes, some};
 use crate::changes::apply;
-use crate::credentials::{Identity, Want};
+use crate::credentials::{FileRight, Identity};
 use crate::export::{BLOCK, Export};
 use crate::names::NAME_MAX;
 use crate::status::{Results, Status, bare, status};
@@ -65,7 +65,7 @@ pub fn access(
     granted(&attributes.map_err(bare)?, who, arguments.access)
 }
 
-/// The results of ACCESS: of the rights that are asked for those that there are.
+/// The results of ACCESS: those of the requested rights that the caller has.
 pub fn granted(
     attributes: &Attributes,
     who: &Identity,
@@ -76,7 +76,11 @@ pub fn granted(
         FileType::Directory => (changes | ACCESS3_DELETE, ACCESS3_LOOKUP),
         _ => (changes, ACCESS3_EXECUTE),
     };
-    let rights = [(Want::Read, ACCESS3_READ), (Want::Write, writing), (Want::Search, searching)];
+    let rights = [
+        (FileRight::Read, ACCESS3_READ),
+        (FileRight::Write, writing),
+        (FileRight::Search, searching),
+    ];
     let granted = rights.into_iter().filter(|(want, _)| attributes.may(who, *want));
     let granted = granted.fold(0, |all, (_, bits)| all | bits);
     Ok(ACCESS3resok { obj_attributes: some(Some(attributes.fattr())), access: granted & asked })
@@ -89,7 +93,7 @@ pub struct ReadlinkHead {
     pub symlink_attributes: post_op_attr,
 }
 
-/// READLINK: writes the path to `into`, and says how long it is.
+/// READLINK: writes the path to `into`, and returns its length.
 pub fn readlink(
     export: &Export,
     arguments: &READLINK3args,
@@ -124,7 +128,7 @@ pub fn fsstat(export: &Export, arguments: &FSSTAT3args) -> Results<FSSTAT3resok,
     })
 }
 
-/// FSINFO: how long data can be is what the engine was configured for.
+/// FSINFO: the limits of data lengths follow from the engine's configuration.
 pub fn fsinfo(export: &Export, arguments: &FSINFO3args) -> Results<FSINFO3resok, FSINFO3resfail> {
     let limits = export.limits();
     Ok(FSINFO3resok {
@@ -162,5 +166,5 @@ fn seen(export: &Export, handle: &nfs_fh3) -> Result<post_op_attr, Status> {
     export.find(handle).map(|node| node.after())
 }
 
-/// Names that a file can have at least.
+/// The number of hard links that every file system supports.
 const LINKS_MAX: u32 = 32_000;

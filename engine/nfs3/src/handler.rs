@@ -1,4 +1,4 @@
-//! The shard's side: calls become jobs, answers become replies.
+//! The handler of a shard: turns calls into jobs, and answers into replies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use rpcrdma_engine::{Answer, Call, CloseReason, ConnectionId, Handler, Reply, Sh
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;
 use crate::call::{Outcome, Task};
-use crate::drc::{self, Drc, Said, Verdict};
+use crate::drc::{self, Drc, RepeatVerdict, Said};
 use crate::export::Export;
 use crate::rpc::{Called, Denial, Program};
-use crate::work::{Desk, Done, Job, Queue, Waiter};
+use crate::work::{AnswerQueue, FinishedJob, Job, JobQueue, Waiter};
 
 /// Serves an export on one shard.
 #[derive(Debug)]
 pub struct NfsHandler {
     export: Arc<Export>,
     drc: Arc<Drc<Waiter>>,
-    queue: Arc<Queue>,
-    desk: Arc<Desk>,
-    /// Jobs that wait for registered memory, which only a turn can give.
+    queue: Arc<JobQueue>,
+    answers: Arc<AnswerQueue>,
+    /// Jobs that wait for registered memory, which is available only during a turn.
     without_memory: VecDeque<Job>,
     /// Answers that wait for a send slot.
-    done: VecDeque<Done>,
+    done: VecDeque<FinishedJob>,
 }
 
 impl NfsHandler {
@@ -34,19 +34,19 @@ impl NfsHandler {
         shard: ShardHandle,
         export: Arc<Export>,
         drc: Arc<Drc<Waiter>>,
-        queue: Arc<Queue>,
+        queue: Arc<JobQueue>,
     ) -> NfsHandler {
         NfsHandler {
             export,
             drc,
             queue,
-            desk: Arc::new(Desk::new(shard)),
+            answers: Arc::new(AnswerQueue::new(shard)),
             without_memory: VecDeque::new(),
             done: VecDeque::new(),
         }
     }
 
-    /// Answers a call, or lets go of it: then it is somebody else's.
+    /// Answers a call at once, or passes it to a worker thread or to the call that it repeats.
     fn serve<'a>(
         &mut self,
         mut call: Call<'a>,
@@ -68,13 +68,13 @@ impl NfsHandler {
             self.drc.fingerprint(call.xid(), call.address().ip(), &said)
         });
         let (answer, ticket) = reply.defer();
-        let mut waiter = Waiter { ticket, procedure, desk: self.desk.clone() };
+        let mut waiter = Waiter { ticket, procedure, answers: self.answers.clone() };
         if let Some(fingerprint) = &fingerprint {
             waiter = match self.drc.judge(fingerprint, waiter) {
-                Verdict::Execute(waiter) => waiter,
-                // A ticket that is dropped refuses its call, if its connection still is there.
-                Verdict::Waits(_oldest) => return answer,
-                Verdict::Answer(waiter, outcome) => {
+                RepeatVerdict::Execute(waiter) => waiter,
+                // A dropped ticket rejects its call, if the connection still exists.
+                RepeatVerdict::Waits(_oldest) => return answer,
+                RepeatVerdict::Answer(waiter, outcome) => {
                     waiter.answer(outcome);
                     return answer;
                 }
@@ -90,11 +90,13 @@ impl NfsHandler {
         answer
     }
 
-    /// Answers what was done.
+    /// Sends the replies of finished jobs.
     fn answer(&mut self, turn: &mut Turn<'_>) {
-        self.desk.collect(&mut self.done);
+        self.answers.collect(&mut self.done);
         for _each_once in 0..self.done.len() {
-            let Some(Done { ticket, procedure, outcome }) = self.done.pop_front() else { break };
+            let Some(FinishedJob { ticket, procedure, outcome }) = self.done.pop_front() else {
+                break;
+            };
             let mut outcome = Some(outcome);
             let resumed = turn.resume(ticket, |reply| {
                 let outcome = outcome.take().unwrap_or(Outcome::Denied(Denial::Busy));
@@ -103,12 +105,12 @@ impl NfsHandler {
             let Err(ticket) = resumed else { continue };
             let Some(outcome) = outcome else { continue };
             if turn.is_open(&ticket) {
-                // No send slot is free: once more in the next turn. Nobody is rung for it: a slot is
-                // freed by a completion, and that is a turn.
-                self.done.push_back(Done { ticket, procedure, outcome });
+                // No send slot is free: try again in the next turn. No wake-up is needed: a
+                // completion frees a slot, and causes a turn.
+                self.done.push_back(FinishedJob { ticket, procedure, outcome });
                 continue;
             }
-            // The client is gone; its memory stays here.
+            // The connection has ended; the memory stays with the server.
             if let Outcome::Results { data: Some(data), .. } = outcome {
                 turn.release(data);
             }
@@ -152,11 +154,11 @@ impl Handler for NfsHandler {
         self.answer(turn);
     }
 
-    /// What nobody has begun for this peer is not done: a client that fills its credits and comes back,
-    /// again and again, has no more of it here than one that stays.
+    /// Jobs of this peer that no thread has begun are dropped. So a client that reconnects again
+    /// and again has no more jobs in the queue than one that stays connected.
     fn on_close(&mut self, peer: ConnectionId, _why: CloseReason) {
-        let is_gone = |waiter: &Waiter| waiter.is_of(&self.desk, peer);
-        // First those who wait for others: nothing is handed over to them below.
+        let is_gone = |waiter: &Waiter| waiter.is_of(&self.answers, peer);
+        // First the waiting repetitions, so that no call below is handed over to them.
         self.drc.let_go(is_gone);
         self.queue.withdraw(is_gone, &self.drc);
         self.without_memory.retain_mut(|job| job.is_wanted(is_gone, &self.drc));
@@ -164,7 +166,7 @@ impl Handler for NfsHandler {
 }
 
 fn bound(procedure: u32) -> Option<Bound> {
-    // Credentials under which nothing may be placed are not taken.
+    // Credential flavors that do not permit DDP are rejected.
     nfs3::BINDING.bind(procedure, Protection::None).ok()
 }
 
@@ -188,6 +190,6 @@ fn deny(mut reply: Reply<'_>, denial: Denial) -> Answer<'_> {
     reply.send()
 }
 
-/// NFS version 3.
+/// The RPC program: NFS version 3.
 const PROGRAM: Program =
     Program { number: nfs3::PROGRAM, version: nfs3::BINDING.version, procedures: nfs3::COMMIT + 1 };

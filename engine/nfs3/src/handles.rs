@@ -1,14 +1,14 @@
-//! File handles: which file is meant, and that this server has said so.
+//! File handles: they identify a file, and prove that this server made them.
 //!
 //! ```text
 //!   0        4                12               20                              36
 //!   | layout | inode number   | time of birth  | keyed checksum of all of that |
 //! ```
-//! A handle names a file by its inode and by when that was made, so it stays the same when the file
-//! is renamed, when the server is restarted, and is stale when the inode is used for another file.
-//! It cannot be made up: the checksum is SipHash with a key that only the server has, kept in a
-//! file. What it does not say is where the file is: that is looked up below the exported directory
-//! and nowhere else, so that a handle cannot lead out of it (`tree`).
+//! A handle identifies a file by its inode number and the inode's time of birth. It stays valid
+//! when the file is renamed and when the server restarts, and is stale when the inode number is
+//! reused. A client cannot forge it: the checksum is SipHash with a secret key, which the server
+//! keeps in a file. A handle does not contain the path: the server looks the file up below the
+//! exported directory only, so a handle cannot lead out of it (`tree`).
 
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
@@ -20,16 +20,16 @@ use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, XdrCodec};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// Which file: its inode, and when that was made.
+/// The identity of a file: its inode number, and the inode's time of birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// The number of the inode.
+    /// The inode number.
     pub inode: u64,
-    /// Nanoseconds; 0 where the file system does not say.
+    /// The time of birth in nanoseconds; 0 if the file system does not record it.
     pub birth: u64,
 }
 
-/// What a handle says, in front of the checksum.
+/// The content of a handle in front of the checksum.
 #[derive(XdrCodec)]
 struct Named {
     layout: u32,
@@ -37,27 +37,27 @@ struct Named {
     birth: u64,
 }
 
-/// The key that handles are made and checked with.
+/// The secret key of file handles.
 #[derive(Debug, Clone)]
-pub struct Key([u8; KEY_LEN]);
+pub struct HandleKey([u8; KEY_LEN]);
 
-impl Key {
-    /// The key that is kept in a file, made if there is none.
+impl HandleKey {
+    /// Reads the key from a file, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the file cannot be read or made, or is not one of ours.
-    pub fn load(path: &Path) -> io::Result<Key> {
+    /// If the file cannot be read or created, or is not a key file.
+    pub fn load(path: &Path) -> io::Result<HandleKey> {
         if !path.try_exists()? {
-            Key::make(path)?;
+            HandleKey::make(path)?;
         }
         let mut key = Vec::new();
         File::open(path)?.take(KEY_LEN as u64 + 1).read_to_end(&mut key)?;
         let key = key.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(Key(key))
+        Ok(HandleKey(key))
     }
 
-    /// Writes a key under another name first: a file that is there has a whole one, whenever the
-    /// machine fails.
+    /// Writes a new key file, and renames it at the end: an existing file contains a whole key even
+    /// after a crash.
     fn make(path: &Path) -> io::Result<()> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", std::process::id()));
@@ -70,7 +70,7 @@ impl Key {
         let made = std::fs::hard_link(&name, path);
         std::fs::remove_file(&name)?;
         match made {
-            // Another server was faster, and its key is as good.
+            // Another server created it first: use that one.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             made => made,
         }
@@ -86,10 +86,10 @@ impl Key {
         nfs_fh3 { data: Opaque::owned(bytes) }
     }
 
-    /// The file that a handle names; `None` if this server has not made it.
+    /// The file of a handle; `None` if this server did not make the handle.
     pub fn open(&self, handle: &nfs_fh3) -> Option<FileId> {
         let (named, checksum) = handle.data.split_first_chunk::<NAMED_LEN>()?;
-        // Whole words, so that it takes the same time however many bytes are right.
+        // Compares whole words, so that the time does not depend on the number of correct bytes.
         let given: [u8; 16] = checksum.try_into().ok()?;
         let right = u128::from_le_bytes(self.checksum(HANDLES, named));
         if u128::from_le_bytes(given) != right {
@@ -99,13 +99,13 @@ impl Key {
         (layout == LAYOUT).then_some(FileId { inode, birth })
     }
 
-    /// A number for a name in a directory, the same in every run of the server.
+    /// A number for a name in a directory; the same as long as the key is the same.
     pub fn number(&self, name: &[u8]) -> u64 {
         let number = u128::from_le_bytes(self.checksum(NAMES, name));
         number as u64
     }
 
-    /// Says that numbers are of this key.
+    /// A value that identifies the key, for cookie verifiers.
     pub fn mark(&self) -> [u8; 8] {
         self.number(b"").to_be_bytes()
     }
@@ -122,9 +122,9 @@ impl Key {
 pub const HANDLE_LEN: usize = NAMED_LEN + 16;
 const NAMED_LEN: usize = 20;
 const KEY_LEN: usize = 16;
-/// Changes with what a handle says.
+/// The version of the layout of handles.
 const LAYOUT: u32 = 0x5246_0001;
-/// What a checksum is for: one cannot stand for another.
+/// Separates the checksums of handles from other uses of the key.
 const HANDLES: u8 = 1;
 const NAMES: u8 = 2;
 
@@ -138,33 +138,33 @@ mod tests {
 
     #[test]
     fn a_handle_comes_back_as_its_file() {
-        let key = Key([7; KEY_LEN]);
+        let key = HandleKey([7; KEY_LEN]);
         let handle = key.handle(ID);
         assert_eq!(handle.data.len(), HANDLE_LEN);
         assert_eq!(key.open(&handle), Some(ID));
-        assert_eq!(Key([7; KEY_LEN]).open(&handle), Some(ID), "in another run as well");
+        assert_eq!(HandleKey([7; KEY_LEN]).open(&handle), Some(ID), "in another run as well");
     }
 
     #[test]
     fn a_key_is_made_once_and_whole() {
         let directory = Folder::new();
         let path = directory.join("key");
-        // What a run that was killed has left.
+        // The remains of a killed server.
         let left = directory.join(format!("key.{}", std::process::id()));
         std::fs::write(&left, b"half").expect("written");
-        let first = Key::load(&path).expect("a key");
-        let second = Key::load(&path).expect("the same");
+        let first = HandleKey::load(&path).expect("a key");
+        let second = HandleKey::load(&path).expect("the same");
         assert_eq!(second.open(&first.handle(ID)), Some(ID));
         assert_eq!(std::fs::read(&path).expect("there").len(), KEY_LEN);
         assert!(!left.exists());
         std::fs::write(&path, b"half").expect("written");
-        let other = Key::load(&path).expect_err("it is no key");
+        let other = HandleKey::load(&path).expect_err("it is no key");
         assert_eq!(other.kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
     fn a_handle_that_was_changed_or_made_up_is_none() {
-        let key = Key([7; KEY_LEN]);
+        let key = HandleKey([7; KEY_LEN]);
         let handle = key.handle(ID);
         for at in 0..HANDLE_LEN {
             let mut bytes = handle.data.to_vec();
@@ -176,6 +176,6 @@ mod tests {
             bytes.resize(len, 0);
             assert_eq!(key.open(&nfs_fh3 { data: bytes.into() }), None, "{len} bytes");
         }
-        assert_eq!(Key([8; KEY_LEN]).open(&handle), None, "of another server");
+        assert_eq!(HandleKey([8; KEY_LEN]).open(&handle), None, "of another server");
     }
 }

@@ -1,11 +1,11 @@
-//! Files that are held open: found by their number, each for some seconds.
+//! A cache of open files, found by their identity, each kept for some seconds.
 //!
 //! ```text
-//!   worker ── get ──▶ a share of the file       whoever is the last to let go of one closes it
-//!   shard ─── with ─▶ the file, borrowed        as long as a shard looks, nothing is let go of
+//!   worker ── get ──▶ a reference to the file   the last reference that is dropped closes it
+//!   shard ─── with ─▶ the file, borrowed        no file is closed while a shard borrows it
 //! ```
-//! A file that was removed ends with its last descriptor, and that may wait for a disk. So a shard has
-//! no share of a file, and waits for nobody who changes what is held.
+//! Closing the last descriptor of a removed file may wait for a disk. So a shard never owns a
+//! reference to a file, and does not wait for a thread that changes the cache.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use crate::handles::FileId;
 use crate::node::Node;
 
-/// The files that are held.
+/// The cache of open files.
 #[derive(Debug, Default)]
-pub struct Held(RwLock<HashMap<FileId, Entry>>);
+pub struct HeldFiles(RwLock<HashMap<FileId, HeldFile>>);
 
 #[derive(Debug)]
-struct Entry {
+struct HeldFile {
     node: Arc<Node>,
     since: Instant,
 }
 
-impl Held {
-    /// A file that is held, if it is still there.
+impl HeldFiles {
+    /// A cached file, unless it was removed.
     pub fn get(&self, id: FileId) -> Option<Arc<Node>> {
         let found = {
             let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -39,57 +39,57 @@ impl Held {
         found
     }
 
-    /// Looks at a file that is held; whether it is still there is to be seen by its attributes. `None`
-    /// if it is not held, or somebody changes what is.
+    /// Calls `look` with a cached file, which may have been removed: its attributes show that.
+    /// `None` if it is not cached, or if another thread changes the cache now.
     pub fn with<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
         let files = self.0.try_read().ok()?;
         let entry = files.get(&id).filter(|entry| entry.is_fresh())?;
         look(&entry.node)
     }
 
-    /// Holds a file from now on.
+    /// Adds a file to the cache.
     pub fn keep(&self, node: Node) -> Arc<Node> {
         let node = Arc::new(node);
-        let entry = Entry { node: node.clone(), since: Instant::now() };
+        let entry = HeldFile { node: node.clone(), since: Instant::now() };
         let mut files = self.write();
         let ended = if files.len() < HELD_MAX { Vec::new() } else { older_half(&mut files) };
         let replaced = files.insert(node.id(), entry);
-        // What is closed may take its time.
+        // Closing a file may take long: not under the lock.
         drop(files);
         drop((ended, replaced));
         node
     }
 
-    /// As [`Held::keep`], if that takes no time: there is room, the file is not held, and nobody else
-    /// changes what is.
+    /// As [`HeldFiles::keep`], if that does not wait: the cache has room, the file is not cached,
+    /// and no other thread changes the cache.
     pub fn keep_at_once(&self, node: Node) {
         let Ok(mut files) = self.0.try_write() else { return };
         if files.len() < HELD_MAX {
             let since = Instant::now();
-            files.entry(node.id()).or_insert_with(|| Entry { node: Arc::new(node), since });
+            files.entry(node.id()).or_insert_with(|| HeldFile { node: Arc::new(node), since });
         }
     }
 
-    /// Holds a file no longer.
+    /// Removes a file from the cache.
     pub fn forget(&self, id: FileId) {
         let ended = self.write().remove(&id);
         drop(ended);
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<FileId, Entry>> {
-        // What is guarded is opened again when it is needed.
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<FileId, HeldFile>> {
+        // After a panic the cache is still consistent: a missing file is opened again.
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
+impl HeldFile {
     fn is_fresh(&self) -> bool {
         self.since.elapsed() < HELD_FOR
     }
 }
 
-/// Takes out half of the files, the longest held: one sweep for many.
-fn older_half(files: &mut HashMap<FileId, Entry>) -> Vec<Entry> {
+/// Removes the older half of the files.
+fn older_half(files: &mut HashMap<FileId, HeldFile>) -> Vec<HeldFile> {
     let mut since: Vec<Instant> = files.values().map(|entry| entry.since).collect();
     let half = since.len() / 2;
     let (_, middle, _) = since.select_nth_unstable(half);
@@ -97,8 +97,8 @@ fn older_half(files: &mut HashMap<FileId, Entry>) -> Vec<Entry> {
     files.extract_if(|_, entry| entry.since <= middle).map(|(_, entry)| entry).collect()
 }
 
-/// Files held at one time; each has up to three descriptors.
+/// The capacity of the cache; each file has up to three descriptors.
 const HELD_MAX: usize = 256;
-/// After that a file is looked for at its place again: somebody on the server may have moved it out
-/// of the export.
+/// After this time a file is opened by its path again: a program on the server may have moved it
+/// out of the export.
 const HELD_FOR: Duration = Duration::from_secs(5);

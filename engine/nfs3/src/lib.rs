@@ -1,4 +1,5 @@
-//! An NFSv3 server over a directory, on RDMA: the export, the threads that work on it, the shards, and MOUNT.
+//! An NFSv3 server over RDMA for a directory: the export, the worker threads, the handler of a
+//! shard, and MOUNT.
 //!
 //! ```text
 //!   client ══ RDMA ══▶ shard: handler ── Job ──▶ work: procedures ──▶ names, files, data, directory
@@ -6,8 +7,9 @@
 //!                        └─────┴──── Done ◀──────────────────────────────────┘  export: nodes, tree
 //!   client ── TCP ───▶ mount ── the handle of the export
 //! ```
-//! All procedures of RFC 1813, and MOUNT on TCP; no lock manager. `credentials` says who may do what, `handles`
-//! and `nodes` how handles work, `drc` what is remembered of calls, and `work` why there are threads.
+//! It implements all procedures of RFC 1813, and MOUNT over TCP; there is no lock manager. See
+//! `credentials` for rights, `handles` and `nodes` for file handles, `drc` for repeated calls, and
+//! `work` for the threads.
 //!
 //! ```no_run
 //! use rpcrdma_engine::Fabric;
@@ -76,14 +78,14 @@ use rpcrdma_engine::{Config, ConfigError, Engine, EngineThread, Panicked, Provid
 pub use credentials::Squash;
 use drc::Drc;
 pub use export::Options;
-use export::{Export, Limits};
+use export::{DataLimits, Export};
 use handler::NfsHandler;
 use mount::MountServer;
-use work::{Queue, Workers};
+use work::{JobQueue, Workers};
 
-/// A server that runs. Dropping it stops it.
+/// A running server. Dropping it stops it.
 pub struct Server<P: Provider> {
-    // Dropped in this order: no more calls, then no more work.
+    // The order of the fields is the order of dropping: first the engine, then the worker threads.
     mount: MountServer,
     engine: Engine<P>,
     workers: Workers,
@@ -93,11 +95,11 @@ pub struct Server<P: Provider> {
 }
 
 impl<P: Provider> Server<P> {
-    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. The process has no umask from then
-    /// on: files are made with the modes that clients ask for.
+    /// Starts a server on a device: NFS at `listen`, MOUNT at `mount`. It sets the umask of the
+    /// process to 0, so that files get the modes that clients request.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// A message that states what failed.
     pub fn start(
         provider: P,
         config: Config,
@@ -105,8 +107,8 @@ impl<P: Provider> Server<P> {
         listen: SocketAddr,
         mount: SocketAddr,
     ) -> Result<Server<P>, Box<dyn Error>> {
-        let export = Arc::new(Export::open(options, Limits::of(&config))?);
-        let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(Queue::default()));
+        let export = Arc::new(Export::open(options, DataLimits::of(&config))?);
+        let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(JobQueue::default()));
         rustix::process::umask(rustix::fs::Mode::empty());
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
         let mut engine = Engine::new(provider, config)?;
@@ -116,16 +118,16 @@ impl<P: Provider> Server<P> {
         })?;
         let address = engine.listen(listen)?;
         let mount = MountServer::start(mount, export.clone())
-            .map_err(|error| format!("MOUNT at {mount}: {error}"))?;
+            .map_err(|error| format!("cannot listen on {mount} for MOUNT: {error}"))?;
         Ok(Server { mount, engine, workers, shards, address, export })
     }
 
-    /// Where NFS listens.
+    /// The address that NFS listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where MOUNT listens.
+    /// The address that MOUNT listens on.
     pub fn mount_address(&self) -> SocketAddr {
         self.mount.address()
     }
@@ -140,13 +142,14 @@ impl<P: Provider> Server<P> {
         &self.shards
     }
 
-    /// How many calls wait for a thread.
+    /// The number of calls that wait for a worker thread.
     pub fn waiting(&self) -> usize {
         self.workers.waiting()
     }
 
-    /// Has each panic of a thread of the engine reported, and `tell` called when they leave nobody to serve:
-    /// the last shard has panicked, or the thread that takes connections.
+    /// Reports each panic of a thread of the engine on standard error, and calls `tell` when the
+    /// server can no longer serve: when the last shard or the thread that accepts connections has
+    /// panicked.
     pub fn on_end(&self, tell: impl Fn() + Send + Sync + 'static) {
         let left = AtomicUsize::new(self.shards.len());
         self.engine.on_failure(move |failure| {
@@ -161,7 +164,7 @@ impl<P: Provider> Server<P> {
         });
     }
 
-    /// Answers what was asked, and stops.
+    /// Answers the calls in progress, and stops.
     ///
     /// # Errors
     /// The first panic of a thread of the engine, if there was one.
@@ -171,13 +174,14 @@ impl<P: Provider> Server<P> {
     }
 }
 
-/// What a server needs of the engine: it calls nobody, and takes data of up to 1 MiB either way.
+/// The engine's configuration for a server: no calls of its own, and data of up to 1 MiB in both
+/// directions.
 ///
 /// # Errors
-/// None that are known.
+/// None are known.
 pub fn config() -> Result<Config, ConfigError> {
     let mut raw = Config::profile("laptop")?.raw().clone();
-    // A thread that spins is in the way of those that bring it work, unless it has a processor to itself.
+    // A spinning thread delays the threads that give it work, unless it has a processor to itself.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let spin = if processors < PROCESSORS_TO_SPIN { "0us" } else { "50us" };
     raw.engine.idle.spin = spin.into();
@@ -195,8 +199,7 @@ pub fn config() -> Result<Config, ConfigError> {
     Config::try_from(raw)
 }
 
-/// Where there are fewer, the shard, the network, the threads of the file system and whoever else is on this machine share
-/// them.
+/// With fewer, the shard shares them with the network, the worker threads and other programs.
 const PROCESSORS_TO_SPIN: usize = 4;
-/// Answers that are kept for calls that are repeated.
+/// The number of answers that are kept for repeated calls.
 const ANSWERS_KEPT: usize = 1024;

@@ -1,10 +1,10 @@
-//! Lists of directories, with cookies that stay good.
+//! Lists of directories, with cookies that stay valid when the directory changes.
 //!
-//! The position in a directory that a file system gives out may shift when names go: a client that
-//! removes what it has listed so far would then miss others. So a cookie is a number made of the
-//! name, and a directory is listed in the order of these numbers: after any change, and after a
-//! restart, the list goes on behind the cookie where it would have gone on before. A list is made
-//! anew when one begins, and when the directory was changed.
+//! The positions of a file system may shift when names are removed: a client that removes the
+//! entries it has listed would then miss others. So a cookie is a hash of the name, and a directory
+//! is listed in the order of these hashes. After any change, and after a restart, a list continues
+//! after the cookie of the client. The names are read again when a client begins a list, and when
+//! the directory has changed.
 //!
 //! ```text
 //!   cookie:  0       1     2      8 ..                                2^63
@@ -18,26 +18,26 @@ use nfs3_types::nfs3::nfstime3;
 use rustix::fs::{Mode, OFlags, RawDir, openat};
 
 use crate::attributes::Attributes;
-use crate::handles::{FileId, Key};
+use crate::handles::{FileId, HandleKey};
 use crate::locks::lock;
 use crate::node::Node;
 use crate::status::{Status, status};
 
-/// The names of a directory at one moment, by cookie.
+/// The names of a directory at one moment, in the order of their cookies.
 #[derive(Debug)]
 pub struct Listing {
     directory: FileId,
-    /// When it was changed last, before it was listed.
+    /// The directory's time of change before it was read.
     changed: (nfstime3, nfstime3),
-    names: Vec<Name>,
+    names: Vec<ListedName>,
 }
 
 /// A name in a directory.
 #[derive(Debug)]
-pub struct Name {
-    /// Its place in the list.
+pub struct ListedName {
+    /// Its position in the list.
     pub cookie: u64,
-    /// What it names.
+    /// The inode number of the file.
     pub inode: u64,
     /// The name.
     pub name: Box<[u8]>,
@@ -48,11 +48,11 @@ pub struct Name {
 pub struct Listings(Mutex<VecDeque<Arc<Listing>>>);
 
 impl Listing {
-    /// Lists a directory.
+    /// Reads the names of a directory.
     ///
     /// # Errors
-    /// If the file system does not let it.
-    pub fn make(node: &Node, attributes: &Attributes, key: &Key) -> Result<Listing, Status> {
+    /// If the file system returns an error.
+    pub fn make(node: &Node, attributes: &Attributes, key: &HandleKey) -> Result<Listing, Status> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = openat(node.fd(), c".", flags, Mode::empty()).map_err(status)?;
         let mut buffer = Vec::with_capacity(LIST_LEN);
@@ -63,7 +63,7 @@ impl Listing {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 let cookie = (key.number(name) >> 1).max(COOKIE_MIN);
-                names.push(Name { cookie, inode: entry.ino(), name: name.into() });
+                names.push(ListedName { cookie, inode: entry.ino(), name: name.into() });
             }
         }
         Ok(Listing {
@@ -73,15 +73,15 @@ impl Listing {
         })
     }
 
-    /// The names behind a cookie, whether its own is still there or not.
-    pub fn behind(&self, cookie: u64) -> &[Name] {
+    /// The names after a cookie, whether or not its own name still exists.
+    pub fn behind(&self, cookie: u64) -> &[ListedName] {
         let first = self.names.partition_point(|name| name.cookie <= cookie);
         &self.names[first..]
     }
 }
 
-/// Brings names in the order of their cookies, each with a cookie of its own.
-fn order(mut names: Vec<Name>) -> Vec<Name> {
+/// Sorts names by cookie, and makes equal cookies unique.
+fn order(mut names: Vec<ListedName>) -> Vec<ListedName> {
     names.sort_unstable_by(|one, other| (one.cookie, &one.name).cmp(&(other.cookie, &other.name)));
     let mut last = 0;
     for name in &mut names {
@@ -92,7 +92,7 @@ fn order(mut names: Vec<Name>) -> Vec<Name> {
 }
 
 impl Listings {
-    /// The list of a directory, if it was not changed since.
+    /// The list of a directory, if the directory has not changed since.
     pub fn find(&self, attributes: &Attributes) -> Option<Arc<Listing>> {
         let listings = lock(&self.0);
         let (id, changed) = (attributes.id(), attributes.changed());
@@ -111,9 +111,9 @@ impl Listings {
     }
 }
 
-/// Lists that are kept: continued by clients that have not seen their end.
+/// The number of lists kept for clients that continue them.
 const LISTINGS_MAX: usize = 16;
-/// Below are those of "." and "..".
+/// Smaller cookies are those of "." and "..".
 const COOKIE_MIN: u64 = 8;
 const LIST_LEN: usize = 64 << 10;
 
@@ -121,11 +121,11 @@ const LIST_LEN: usize = 64 << 10;
 mod tests {
     use super::*;
 
-    fn name(cookie: u64, name: &str) -> Name {
-        Name { cookie, inode: 1, name: name.as_bytes().into() }
+    fn name(cookie: u64, name: &str) -> ListedName {
+        ListedName { cookie, inode: 1, name: name.as_bytes().into() }
     }
 
-    fn listing(names: Vec<Name>) -> Listing {
+    fn listing(names: Vec<ListedName>) -> Listing {
         let zero = nfstime3::default();
         Listing {
             directory: FileId { inode: 1, birth: 0 },

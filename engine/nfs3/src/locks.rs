@@ -1,9 +1,9 @@
-//! Locks that a panic does not close: what they guard here is whole after every statement, or a memory of
-//! what was seen that at worst is looked for again.
+//! Locks without poisoning: the values that they guard are consistent after every statement, or are
+//! caches.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks.
+/// Locks a mutex, also after a panic of its last owner.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

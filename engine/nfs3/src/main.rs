@@ -1,11 +1,11 @@
-//! An NFSv3 server over a directory, on RDMA: the kernel of Linux mounts it.
+//! `rpcrdma-nfs3`: an NFSv3 server over RDMA for a directory, which the Linux kernel can mount.
 //!
 //! ```text
 //!   rpcrdma-nfs3 --export /srv/data --listen 10.0.0.1:20049
 //!   mount -t nfs -o vers=3,proto=rdma,port=20049,nolock,mountproto=tcp,mountport=20048 \
 //!         10.0.0.1:/srv/data /mnt
 //! ```
-//! The server itself is the library `rpcrdma_nfs3`.
+//! The server is in the library `rpcrdma_nfs3`.
 
 mod args;
 
@@ -19,7 +19,7 @@ use rpcrdma_nfs3::Server;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use args::{Args, Device};
+use args::{Args, Transport};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -33,12 +33,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Chooses the device.
+/// Opens the configured device and serves.
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
     match args.provider {
-        Device::Fabric => run(Fabric::from_config(&config)?, config, args),
-        Device::Verbs => {
+        Transport::Fabric => run(Fabric::from_config(&config)?, config, args),
+        Transport::Verbs => {
             let verbs = Verbs::from_config(&config)
                 .map_err(|error| format!("{error}; --provider fabric runs without a device"))?;
             run(verbs, config, args)
@@ -46,26 +46,26 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Serves until a signal comes, or nobody is left who serves.
+/// Serves until a signal arrives, or until no thread of the engine is left that serves.
 fn run<P: Provider>(provider: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
-    // Before any thread is made, so that none of them takes the signals the usual way.
+    // Before any thread is created, so that no thread handles the signals by default.
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = Server::start(provider, config, &args.options(), args.listen, args.mount())?;
     let waiting = signals.handle();
     server.on_end(move || waiting.close());
     let (address, mount) = (server.address(), server.mount_address());
-    println!("nfs3: {} at {address}, MOUNT at {mount}", args.export.display());
+    println!("nfs3: serving {}: NFS at {address}, MOUNT at {mount}", args.export.display());
     let handle: String = server.root().data.iter().map(|byte| format!("{byte:02x}")).collect();
-    println!("nfs3: the handle of the directory is {handle}");
+    println!("nfs3: the file handle of the directory is {handle}");
     for shard in server.shards() {
         println!("nfs3: shard {}: {}", shard.shard(), shard.obtained());
     }
     signals.forever().next();
-    println!("nfs3: stopping, {} calls wait for a thread", server.waiting());
+    println!("nfs3: stopping; {} calls wait for a worker thread", server.waiting());
     for shard in server.shards() {
         let stats = shard.stats();
         println!(
-            "nfs3: shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} segments taken",
+            "nfs3: shard {}: {} connections, {} calls, {} RDMA Reads, {} RDMA Writes, {} loans",
             shard.shard(),
             stats.connected,
             stats.calls_in,

@@ -1,8 +1,8 @@
-//! What a file system tells without waiting for a disk or for another machine.
+//! Which operations of a file system do not wait for a disk or for another machine.
 //!
-//! The attributes of a file that is open are in memory in the file systems that are known here by
-//! name; others may ask a server, or a process, and are left to threads that have the time. Data
-//! that are cached are read by `RWF_NOWAIT`, which says so when it would have to wait.
+//! The file systems listed here keep the attributes of an open file in memory. Others may ask a
+//! server or a process, and are left to the worker threads. Cached data are read with `RWF_NOWAIT`,
+//! which fails instead of waiting.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,19 +10,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::fstatfs;
 use rustix::io::{ReadWriteFlags, pread, preadv2};
 
-/// What the exported file system lies on.
+/// The kind of storage below the exported file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// Memory: nothing waits.
+    /// Memory: no operation waits.
     Memory,
-    /// A disk of this machine: data may wait, the attributes of an open file do not.
+    /// A local disk: data may wait, the attributes of an open file do not.
     Disk,
-    /// Anything.
+    /// Any other: every operation may wait.
     Unknown,
 }
 
 impl Medium {
-    /// That of the file system that a file is on.
+    /// The storage of the file system of a file.
     pub fn of(file: impl AsFd) -> Medium {
         let kind = fstatfs(file).map(|state| state.f_type as u64 & 0xffff_ffff);
         match kind {
@@ -32,12 +32,12 @@ impl Medium {
         }
     }
 
-    /// Whether the attributes of a file that is open can be had without waiting.
+    /// Whether the attributes of an open file can be read without waiting.
     pub fn tells_attributes(self) -> bool {
         self != Medium::Unknown
     }
 
-    /// Reads what of a file is in memory; `None` if it would have to wait, now or always.
+    /// Reads the cached data of a file; `None` if that would wait.
     pub fn read(self, file: BorrowedFd<'_>, into: &mut [u8], offset: u64) -> Option<usize> {
         match self {
             Medium::Memory => pread(file, into, offset).ok(),

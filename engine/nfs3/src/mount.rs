@@ -1,12 +1,11 @@
-//! The MOUNT protocol, version 3, on TCP: how a client gets the handle of the exported directory.
+//! The MOUNT protocol, version 3, over TCP: gives clients the handle of the exported directory.
 //!
-//! One thread serves all clients, as many as there are places for, one call of each at a time. What a
-//! client costs has a limit:
+//! One thread serves all clients, one call of each at a time. The cost of a client is limited:
 //!
 //! ```text
-//!   connections   4 of a host and 32 in all: one more takes the place of its host's oldest, or is closed
+//!   connections   4 of a host and 32 in all: one more replaces the oldest of its host, or is closed
 //!   memory        a record as long as the longest call can be, and one answer
-//!   time          10 s for a record, from its first byte, and for taking an answer; 60 s of silence
+//!   time          10 s for a record from its first byte; 10 s to read an answer; 60 s without data
 //! ```
 
 use std::io::{ErrorKind, Read, Write};
@@ -32,16 +31,16 @@ pub struct MountServer {
 }
 
 impl MountServer {
-    /// Starts to serve.
+    /// Starts the service.
     ///
     /// # Errors
-    /// If the address is not to be had.
+    /// If the address cannot be listened on.
     pub fn start(at: SocketAddr, export: Arc<Export>) -> std::io::Result<MountServer> {
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let service = Service::new(listener, export);
+        let service = MountService::new(listener, export);
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("nfs3-mount".into())
@@ -49,7 +48,7 @@ impl MountServer {
         Ok(MountServer { address, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -57,29 +56,29 @@ impl MountServer {
 
 impl Drop for MountServer {
     fn drop(&mut self) {
-        // A counter that is full would have stopped it before.
+        // The counter cannot overflow: one wake-up stops the thread.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A panic was reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }
 }
 
-struct Service {
+struct MountService {
     listener: TcpListener,
     export: Arc<Export>,
     mounts: Mounts,
-    /// The oldest first.
-    clients: ArrayVec<Client, CLIENTS_MAX>,
-    /// No connection can be accepted now: descriptors may be used up.
+    /// The clients, the oldest first.
+    clients: ArrayVec<MountClient, CLIENTS_MAX>,
+    /// Whether accepting failed: no descriptor may be free.
     is_deaf: bool,
 }
 
-impl Service {
-    fn new(listener: TcpListener, export: Arc<Export>) -> Service {
+impl MountService {
+    fn new(listener: TcpListener, export: Arc<Export>) -> MountService {
         let (mounts, clients) = (Mounts::default(), ArrayVec::new());
-        Service { listener, export, mounts, clients, is_deaf: false }
+        MountService { listener, export, mounts, clients, is_deaf: false }
     }
 
     fn run(mut self, stop: &rustix::fd::OwnedFd) {
@@ -88,14 +87,14 @@ impl Service {
         }
     }
 
-    /// Serves each client once, and accepts a few more.
+    /// Serves each client once, and accepts some connections.
     fn turn(&mut self, now: Instant) {
-        let Service { export, mounts, clients, .. } = self;
+        let MountService { export, mounts, clients, .. } = self;
         clients.retain(|client| client.serve(export, mounts, now));
         self.accept(now);
     }
 
-    /// Waits until there is something to do; true if that is to stop.
+    /// Waits for work; returns true if the service must stop.
     fn wait(&self, stop: &rustix::fd::OwnedFd) -> bool {
         let mut fds = ArrayVec::<PollFd<'_>, { CLIENTS_MAX + 2 }>::new();
         fds.push(PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN));
@@ -106,9 +105,10 @@ impl Service {
         if !self.is_deaf {
             fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
         }
-        let tick = if self.clients.iter().any(Client::is_ready) { Duration::ZERO } else { TICK };
+        let tick =
+            if self.clients.iter().any(MountClient::is_ready) { Duration::ZERO } else { TICK };
         let timeout = Timespec { tv_sec: tick.as_secs() as i64, tv_nsec: 0 };
-        // What was interrupted is looked at again.
+        // After an interruption every socket is checked again.
         let _ = poll(&mut fds, Some(&timeout));
         !fds[0].revents().is_empty()
     }
@@ -116,31 +116,31 @@ impl Service {
     fn accept(&mut self, now: Instant) {
         for _each in 0..ACCEPTED_MAX {
             let accepted = self.listener.accept();
-            // Else a connection that cannot be had would be tried without end.
+            // Otherwise a failing accept would be repeated in a busy loop.
             self.is_deaf = accepted.as_ref().is_err_and(|error| {
                 !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted)
             });
             let Ok((stream, from)) = accepted else { break };
             if stream.set_nonblocking(true).is_ok() {
-                self.admit(Client::new(stream, from, now));
+                self.admit(MountClient::new(stream, from, now));
             }
         }
     }
 
-    /// Gives a client a place: its host's oldest one if that has as many as one may have. Where all are
-    /// taken by others the client is closed.
-    fn admit(&mut self, client: Client) {
+    /// Admits a client: it replaces the oldest of its host if the host has its maximum. If other
+    /// hosts have all connections, the client is closed.
+    fn admit(&mut self, client: MountClient) {
         let host = host(client.from);
         let are_its = self.clients.iter().map(|client| self::host(client.from) == host);
         if let Some(oldest) = oldest_of_full(are_its, CLIENTS_OF_HOST_MAX) {
             self.clients.remove(oldest);
         }
-        // Dropping it closes it.
+        // Dropping a client closes its connection.
         let _ = self.clients.try_push(client);
     }
 }
 
-/// Who is one client, however many addresses it has: a host by version 4, a network by version 6.
+/// The address that a client's connections are counted by: the host for IPv4, the network for IPv6.
 fn host(from: SocketAddr) -> IpAddr {
     match from.ip().to_canonical() {
         IpAddr::V6(address) => {
@@ -151,42 +151,42 @@ fn host(from: SocketAddr) -> IpAddr {
     }
 }
 
-/// A client, and what it has said so far.
-struct Client {
+/// A connection, and the bytes received on it.
+struct MountClient {
     stream: TcpStream,
     from: SocketAddr,
-    /// Fragments of a record, without their marks.
+    /// The fragments of a record, without their headers.
     record: Vec<u8>,
-    /// Bytes that came and are not in a whole fragment yet.
+    /// Received bytes that do not form a whole fragment yet.
     pending: Vec<u8>,
-    /// The answer on its way.
+    /// The answer that is being written.
     out: Vec<u8>,
-    /// When it began what it does: to be silent, to send a record, or to take an answer.
+    /// The start of its current state: silent, sending a record, or reading an answer.
     since: Instant,
 }
 
-impl Client {
-    fn new(stream: TcpStream, from: SocketAddr, now: Instant) -> Client {
+impl MountClient {
+    fn new(stream: TcpStream, from: SocketAddr, now: Instant) -> MountClient {
         let (record, pending, out) = (Vec::new(), Vec::new(), Vec::new());
-        Client { stream, from, record, pending, out, since: now }
+        MountClient { stream, from, record, pending, out, since: now }
     }
 
-    /// Reads, answers one call and writes, as far as that goes; false when it is over.
+    /// Reads, answers one call and writes, without waiting; false if the connection has ended.
     fn serve(&mut self, export: &Export, mounts: &mut Mounts, now: Instant) -> bool {
-        // Who does not take its answer is not listened to.
+        // A client that does not read its answer is not read from.
         let is_up = self.flush(now)
             && (!self.out.is_empty() || self.listen(export, mounts, now))
             && self.flush(now);
         is_up && now.saturating_duration_since(self.since) < self.patience()
     }
 
-    /// Whether a fragment is there that was not looked at yet.
+    /// Whether a whole fragment is buffered.
     fn is_ready(&self) -> bool {
         let Some((mark, rest)) = self.pending.split_first_chunk::<4>() else { return false };
         self.out.is_empty() && rest.len() >= fragment_header::from(*mark).fragment_length() as usize
     }
 
-    /// How long it may do what it does.
+    /// The time limit of its current state.
     fn patience(&self) -> Duration {
         let is_silent = self.out.is_empty() && self.record.is_empty() && self.pending.is_empty();
         if is_silent { SILENCE_MAX } else { RECORD_TIME_MAX }
@@ -213,7 +213,7 @@ impl Client {
         self.take_record(export, mounts, now)
     }
 
-    /// Answers the first record that is whole; false if it is longer than anything that we understand.
+    /// Answers the first whole record; false if a record is longer than any valid call.
     fn take_record(&mut self, export: &Export, mounts: &mut Mounts, now: Instant) -> bool {
         while let Some((mark, rest)) = self.pending.split_first_chunk::<4>() {
             let mark = fragment_header::from(*mark);
@@ -254,23 +254,23 @@ impl Client {
     }
 }
 
-/// Clients at one time.
+/// The maximum number of connections.
 const CLIENTS_MAX: usize = 32;
-/// Of them from one host.
+/// The maximum number of connections of one host.
 const CLIENTS_OF_HOST_MAX: usize = 4;
-/// Connections that are accepted before clients are served again.
+/// Connections that are accepted before the clients are served again.
 const ACCEPTED_MAX: usize = 8;
-/// Bits of an address of version 6 that a host chooses itself.
+/// Bits of an IPv6 address that a host chooses itself.
 const HOST_BITS: u32 = 64;
-/// Bytes of a call: headers with all that credentials can have, and a path.
+/// Bytes of a call: headers with the longest credentials, and a path.
 const RECORD_MAX: usize = 4096;
-/// Bytes that are read ahead: a fragment and its mark.
+/// Bytes that are read ahead: a fragment and its header.
 const PENDING_MAX: usize = RECORD_MAX + 4;
-/// How long a client may say nothing.
+/// How long a client may send nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a record may take, or an answer until it is taken.
+/// How long a client may take to send a record or to read an answer.
 const RECORD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How often that is looked at.
+/// How often the time limits are checked.
 const TICK: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

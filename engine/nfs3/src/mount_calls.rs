@@ -1,4 +1,4 @@
-//! What the MOUNT service answers: NULL, MNT, DUMP, UMNT, UMNTALL and EXPORT (RFC 1813 5).
+//! The procedures of MOUNT: NULL, MNT, DUMP, UMNT, UMNTALL and EXPORT (RFC 1813 5).
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -20,11 +20,11 @@ use crate::node::Node;
 use crate::rpc::{Called, Denial, Program};
 use crate::status::Status;
 
-/// Who has mounted what, as far as is remembered: nothing depends on it.
+/// The list of mounts for DUMP. It is incomplete, and nothing else uses it.
 #[derive(Debug, Default)]
 pub struct Mounts(VecDeque<(IpAddr, Vec<u8>)>);
 
-/// The answer to a call; `None` if what came is no call.
+/// The answer to a call; `None` if the record is not a call.
 pub fn answer(
     export: &Export,
     mounts: &mut Mounts,
@@ -83,7 +83,7 @@ fn execute(
         EXPORT => {
             let path = export.path().as_os_str().as_bytes();
             let ex_dir = dirpath(Opaque::borrowed(path));
-            // Nobody is kept out by name: an empty list of groups is all.
+            // An empty list of groups: every host may mount.
             let list: exports<'_, '_> = List(vec![export_node { ex_dir, ex_groups: List(vec![]) }]);
             packed(&list)
         }
@@ -91,7 +91,7 @@ fn execute(
     }
 }
 
-/// The directory that a client asks for: the export, or one below it.
+/// The directory that a client requests: the exported one, or one below it.
 fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
     let path = Path::new(OsStr::from_bytes(path));
     let below = path.strip_prefix(export.path()).map_err(|_| mountstat3::MNT3ERR_ACCES)?;
@@ -109,7 +109,7 @@ fn find(export: &Export, path: &[u8]) -> Result<Arc<Node>, mountstat3> {
 }
 
 fn path(arguments: &mut &[u8]) -> Result<Vec<u8>, Denial> {
-    // What reads it believes its length.
+    // The decoder does not limit the length.
     let len = arguments.first_chunk().map(|len| u32::from_be_bytes(*len));
     if len.is_none_or(|len| len > PATH_MAX) {
         return Err(Denial::Garbage);
@@ -125,7 +125,7 @@ fn packed(results: &impl Pack) -> Result<Vec<u8>, Denial> {
 }
 
 impl Mounts {
-    /// Remembers a mount: of one host as many as it may have, the newest.
+    /// Adds a mount; if the host has its maximum, the oldest is removed.
     pub fn note(&mut self, from: IpAddr, path: &[u8]) {
         self.forget(from, path);
         let is_its = |(by, _): &(IpAddr, _)| *by == from;
@@ -151,8 +151,8 @@ impl Mounts {
     }
 }
 
-/// Where the first of a host's is, if they are as many as a host may have. `are_its` says of each of all
-/// whether it is that host's, the oldest first.
+/// The index of the oldest entry of a host that has its maximum of `max`. `are_its` states for each
+/// entry, the oldest first, whether it is of that host.
 pub fn oldest_of_full(are_its: impl Iterator<Item = bool>, max: usize) -> Option<usize> {
     let mut its = are_its.enumerate().filter(|(_, is_its)| *is_its).map(|(at, _)| at);
     let oldest = its.next()?;
@@ -170,7 +170,7 @@ const EXPORT: u32 = 5;
 const FLAVORS: [u32; 2] = [auth_flavor::SYS, auth_flavor::NONE];
 /// MNTPATHLEN
 const PATH_MAX: u32 = 1024;
-/// Mounts that are remembered.
+/// The maximum number of mounts in the list.
 const MOUNTS_MAX: usize = 256;
-/// Of them by one host.
+/// The maximum number of mounts of one host.
 const MOUNTS_OF_HOST_MAX: usize = 16;

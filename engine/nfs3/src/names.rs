@@ -1,5 +1,4 @@
-//! Procedures that make, remove and move names: CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR,
-//! RENAME, LINK; and LOOKUP, which finds them.
+//! Procedures on names: CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK and LOOKUP.
 
 use nfs3_types::nfs3::{
     CREATE3args, CREATE3resfail, CREATE3resok, LINK3args, LINK3resfail, LINK3resok, LOOKUP3args,
@@ -42,7 +41,8 @@ pub fn lookup(
     }
 }
 
-/// What comes of CREATE, MKDIR, SYMLINK and MKNOD, whose results are of one form (RFC 1813 3.3.8 to 11).
+/// The results of CREATE, MKDIR, SYMLINK and MKNOD, which have the same form (RFC 1813 3.3.8 to
+/// 11).
 type Made = Results<CREATE3resok, CREATE3resfail>;
 
 /// CREATE
@@ -102,7 +102,8 @@ pub fn mknod(export: &Export, who: &Identity, arguments: &MKNOD3args<'_>) -> Mad
     })
 }
 
-/// REMOVE, and RMDIR with `AtFlags::REMOVEDIR`: they are of one form (RFC 1813 3.3.12 and 13).
+/// REMOVE, or RMDIR with `AtFlags::REMOVEDIR`: their results have the same form (RFC 1813 3.3.12
+/// and 13).
 pub fn remove(
     export: &Export,
     who: &Identity,
@@ -140,7 +141,7 @@ pub fn rename(
     let renamed = ordinary(old).and_then(|()| ordinary(new)).and_then(|()| {
         let (moved, replaced) = (seen_at(&from, old), seen_at(&to, new));
         who.act(|| renameat(from.fd(), old, to.fd(), new).map_err(status))?;
-        // Two names of one file stay as they were.
+        // A RENAME between two names of one file does nothing.
         let replaced_id = replaced.as_ref().map(Attributes::id);
         if let Some(moved) = moved.map(|moved| moved.id()).filter(|id| Some(*id) != replaced_id) {
             if let Some(replaced) = replaced {
@@ -174,7 +175,7 @@ pub fn link(
     let (linked, linkdir_wcc) = change(export, &directory, || {
         fresh(name)?;
         let flags = AtFlags::SYMLINK_FOLLOW;
-        // What is followed is the descriptor, to the file itself.
+        // The link that is followed is that of the descriptor in /proc.
         who.act(|| linkat(CWD, node.path(), directory.fd(), name, flags).map_err(status))?;
         export.nodes().note(node.id().inode, &directory, name);
         Ok(())
@@ -186,7 +187,7 @@ pub fn link(
     }
 }
 
-/// Changes a directory, and sees to everything around it.
+/// Changes a directory with the checks and the stable storage that every change needs.
 fn change<T>(
     export: &Export,
     directory: &Node,
@@ -198,7 +199,7 @@ fn change<T>(
     (changed, directory.wcc(before))
 }
 
-/// Makes something in a directory; `how` says what is left to be set of it.
+/// Creates a file in a directory; `how` returns the attributes that remain to be set.
 fn make(
     export: &Export,
     who: &Identity,
@@ -223,14 +224,14 @@ fn make(
     }
 }
 
-/// Makes an empty file that was not there.
+/// Creates an empty regular file that does not exist.
 fn plain(directory: &Node, name: &[u8], attributes: &sattr3, who: &Identity) -> Result<(), Errno> {
     let mode = mode(attributes, 0o644);
     let made = who.act(|| Ok(openat(directory.fd(), name, NEW, mode).map(drop)));
     made.unwrap_or(Err(Errno::PERM))
 }
 
-/// An UNCHECKED CREATE of what is there: of a file, its length may be set.
+/// An UNCHECKED CREATE of an existing file: it may set the length.
 fn reuse(
     export: &Export,
     who: &Identity,
@@ -245,8 +246,8 @@ fn reuse(
     Ok(sattr3 { size: attributes.size, ..sattr3::default() })
 }
 
-/// An EXCLUSIVE CREATE: the verifier is kept in the times of the file until the client sets them, so
-/// that a call that is repeated, to whatever run of the server, finds its own file.
+/// An EXCLUSIVE CREATE: the verifier is stored in the times of the file until the client sets them,
+/// so that a repeated call finds its own file, also after a restart of the server.
 fn exclusive(
     directory: &Node,
     name: &[u8],
@@ -254,7 +255,7 @@ fn exclusive(
     who: &Identity,
 ) -> Result<sattr3, Status> {
     let verifier = u64::from_be_bytes(verifier.0);
-    // There are file systems that keep 31 bits.
+    // Some file systems store only 31 bits.
     let stamps = [verifier >> 32, verifier].map(|word| word as u32 & 0x7fff_ffff);
     let owned = Mode::RUSR | Mode::WUSR;
     match who.act(|| Ok(openat(directory.fd(), name, NEW, owned)))? {
@@ -280,7 +281,7 @@ fn seen_at(directory: &Node, name: &[u8]) -> Option<Attributes> {
     directory.attributes_of(name).ok()
 }
 
-/// A name that can be in a directory at all.
+/// Checks that a name can exist in a directory.
 fn sound(name: &[u8]) -> Result<(), Status> {
     if name.len() > NAME_MAX {
         return Err(Status::NFS3ERR_NAMETOOLONG);
@@ -291,24 +292,24 @@ fn sound(name: &[u8]) -> Result<(), Status> {
     Ok(())
 }
 
-/// A name for something new.
+/// Checks a name for a new file.
 fn fresh(name: &[u8]) -> Result<(), Status> {
     if matches!(name, b"." | b"..") { Err(Status::NFS3ERR_EXIST) } else { sound(name) }
 }
 
-/// A name that can be taken away, or looked up in its directory alone.
+/// Checks a name that is to be removed or looked up in its directory.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The status that describes what is wrong with the name.
 pub fn ordinary(name: &[u8]) -> Result<(), Status> {
     if matches!(name, b"." | b"..") { Err(Status::NFS3ERR_INVAL) } else { sound(name) }
 }
 
-/// A file that must not be there yet, whatever is: not even a link is followed.
+/// Creates a file that must not exist; symbolic links are not followed.
 const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// Bytes of a name.
+/// The longest name in bytes.
 pub const NAME_MAX: usize = 255;

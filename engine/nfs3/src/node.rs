@@ -1,4 +1,4 @@
-//! A file that is held by descriptors.
+//! An open file: its descriptors, attributes and data.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,8 +13,8 @@ use crate::handles::FileId;
 use crate::locks::lock;
 use crate::status::{Status, status};
 
-/// A file that is held by a descriptor that can neither read nor write it, and by one that can when
-/// that was asked for.
+/// An open file: a descriptor that identifies it (`O_PATH`), and after the first access to its data
+/// a descriptor that reads or writes.
 #[derive(Debug)]
 pub struct Node {
     fd: OwnedFd,
@@ -25,28 +25,29 @@ pub struct Node {
 }
 
 impl Node {
-    /// Holds what a descriptor names.
+    /// The file of a descriptor.
     pub fn new(fd: OwnedFd, attributes: &Attributes) -> Node {
         let (id, kind) = (attributes.id(), attributes.kind());
         Node { fd, id, kind, reading: OnceLock::new(), writing: OnceLock::new() }
     }
 
-    /// Which file it is.
+    /// The identity of the file.
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// What it is.
+    /// The file type.
     pub fn kind(&self) -> FileType {
         self.kind
     }
 
-    /// A descriptor that names it.
+    /// The descriptor that identifies it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// A path to it, for calls that have no other way: valid in this process as long as it is held.
+    /// A path to it in /proc, for system calls that take no descriptor; valid as long as this value
+    /// lives.
     pub fn path(&self) -> CString {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         CString::new(path).unwrap_or_default()
@@ -55,20 +56,20 @@ impl Node {
     /// Its attributes.
     ///
     /// # Errors
-    /// If the file system does not say them.
+    /// If the file system returns an error.
     pub fn attributes(&self) -> Result<Attributes, Status> {
         Attributes::of(&self.fd).map_err(status)
     }
 
-    /// Its attributes, unless it has lost its last name.
+    /// Its attributes; `None` if its last name was removed.
     pub fn linked_attributes(&self) -> Option<Attributes> {
         self.attributes().ok().filter(|attributes| attributes.links() > 0)
     }
 
-    /// The attributes of a name in it, not followed.
+    /// The attributes of a name in this directory; a symbolic link is not followed.
     ///
     /// # Errors
-    /// If there is no such name.
+    /// If the name does not exist.
     pub fn attributes_of(&self, name: &[u8]) -> Result<Attributes, Status> {
         Attributes::at(&self.fd, name).map_err(status)
     }
@@ -83,20 +84,20 @@ impl Node {
         some(self.attributes().ok().map(|attributes| attributes.before()))
     }
 
-    /// `wcc_data`: the attributes that were, and those that are.
+    /// `wcc_data`: the attributes before and after.
     pub fn wcc(&self, before: pre_op_attr) -> wcc_data {
         wcc_data { before, after: self.after() }
     }
 
-    /// A descriptor to read its data, if one is open already.
+    /// The descriptor to read its data, if one is open.
     pub fn open_data(&self) -> Option<BorrowedFd<'_>> {
         self.reading.get().map(AsFd::as_fd)
     }
 
-    /// A descriptor for its data: of a regular file, or to list a directory.
+    /// Opens it for its data: a regular file to read or write, or a directory to list.
     ///
     /// # Errors
-    /// If it is something else, or the server may not open it.
+    /// If it is of another type, or the server may not open it.
     pub fn data(&self, to_write: bool) -> Result<BorrowedFd<'_>, Status> {
         let slot = if to_write { &self.writing } else { &self.reading };
         if let Some(fd) = slot.get() {
@@ -116,22 +117,23 @@ impl Node {
             opened => opened,
         };
         let fd = opened.map_err(status)?;
-        // Another thread may have been faster; one of the two descriptors is closed.
+        // Another thread may have opened it at the same time; one of the two descriptors is closed.
         Ok(slot.get_or_init(|| fd).as_fd())
     }
 
-    /// Sets its mode, as the calling thread.
+    /// Sets its mode, with the rights of the calling thread.
     ///
     /// # Errors
-    /// If it is somebody else's.
+    /// If the thread may not change it.
     pub fn set_mode(&self, mode: Mode) -> rustix::io::Result<()> {
         let _alone = lock(&MODES);
         chmodat(CWD, self.path(), mode, AtFlags::empty())
     }
 
-    /// Opens a file whose mode forbids it, if it is the server's own: the owner may always read and write
-    /// the data, since a client asks for rights when it opens a file, which may have made it without
-    /// (RFC 1813 4.4). Root needs no mode for that; any other server takes the rights for a moment.
+    /// Opens a file of the server's own user whose mode forbids it. The owner may always read and
+    /// write data, because clients check the rights only when they open a file (RFC 1813 4.4). A
+    /// server that runs as root needs no right; any other server adds the right to the mode while
+    /// it opens the file.
     #[cold]
     fn open_own(&self, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let path = self.path();
@@ -143,29 +145,32 @@ impl Node {
         let (opened, back) = with_right(mode, right, open, |mode| {
             retry_on_intr(|| chmodat(CWD, &path, mode, AtFlags::empty()))
         })?;
-        // Who owns it had this right to its data in any case, and by it the next call needs none of this.
+        // Kept even if restoring failed: the owner has this right anyway.
         back.inspect_err(|error| {
             let (inode, mode, stays) = (self.id.inode, mode.bits(), (mode | right).bits());
-            eprintln!("nfs3: inode {inode}: its mode was {mode:o} and stays {stays:o}: {error}");
+            eprintln!(
+                "nfs3: cannot restore the mode of inode {inode} to {mode:o}; \
+                 it remains {stays:o}: {error}"
+            );
         })?;
         opened
     }
 }
 
-/// Opens a file whose mode has one more right of its owner meanwhile. What came of that, and of setting
-/// the mode back, which is tried whatever came of it.
+/// Opens a file while its mode has one more right of the owner. Returns the result of opening, and
+/// that of restoring the mode, which is always tried.
 fn with_right<T>(
     mode: Mode,
     right: Mode,
     open: impl FnOnce() -> T,
     set: impl Fn(Mode) -> rustix::io::Result<()>,
 ) -> rustix::io::Result<(T, rustix::io::Result<()>)> {
-    // Only its owner can do that.
+    // Only the owner can change the mode.
     set(mode | right).map_err(|_| Errno::ACCESS)?;
     Ok((open(), set(mode)))
 }
 
-/// Nobody else changes a mode while one is changed for a moment only.
+/// Held while a mode is changed temporarily.
 static MODES: Mutex<()> = Mutex::new(());
 
 #[cfg(test)]
@@ -174,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// What came of it, and the modes that were set, when setting one of them fails.
+    /// The results, and the modes that were set, if setting the mode `refused` fails.
     fn tried(refused: Option<u32>) -> (Result<(bool, bool), Errno>, Vec<u32>) {
         let tried = RefCell::new(Vec::new());
         let outcome = with_right(

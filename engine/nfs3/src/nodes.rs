@@ -1,16 +1,16 @@
-//! Files that are held: found by their number, below the exported directory and nowhere else.
+//! Finds files by their identity, below the exported directory only.
 //!
 //! ```text
-//!   FileId ──▶ held? ──▶ Node              (an open descriptor, good for some seconds)
+//!   FileId ──▶ cached? ─▶ Node             (an open descriptor, kept for some seconds)
 //!               │ no
 //!               ├──▶ place known? ──▶ openat2(root, path, BENEATH | NO_SYMLINKS | NO_XDEV)
 //!               │                       └─ the same inode, made at the same time? ──▶ Node
 //!               └──▶ the export is searched once, and then: found, or stale
 //! ```
-//! Where a file is was seen when it was looked up, listed or made. After a restart nothing was seen
-//! yet, and the first handle that comes has the tree searched. This needs no privileges and no help
-//! of the file system, which `open_by_handle_at` does, and a handle cannot lead out of the export,
-//! which one opened by that call can, once somebody on the server has moved its file away.
+//! The server records the directory and name of each file that is looked up, listed or created.
+//! After a restart there are no records: the first handle causes a search of the tree.
+//! `open_by_handle_at` would need no records, but it needs a privilege and a file system that
+//! supports it, and it would open a file that a program on the server has moved out of the export.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,32 +24,32 @@ use rustix::io::Errno;
 
 use crate::attributes::Attributes;
 use crate::handles::FileId;
-use crate::held::Held;
+use crate::held::HeldFiles;
 use crate::locks::lock;
 use crate::medium::Medium;
 use crate::node::Node;
 use crate::searches::{Search, Searches};
 use crate::status::{Status, status};
-use crate::tree::{Place, Tree};
+use crate::tree::{FilePlace, Tree};
 
-/// All files of the export that are held, and where the others are.
+/// The open files of the export, and the recorded places of the others.
 #[derive(Debug)]
 pub struct Nodes {
     root: Arc<Node>,
     device: (u32, u32),
     medium: Medium,
-    held: Held,
+    held: HeldFiles,
     tree: Mutex<Tree>,
     searches: Mutex<Searches>,
-    /// Whoever searches holds it.
+    /// Locked during a search.
     search: Mutex<()>,
 }
 
 impl Nodes {
-    /// The export of a directory.
+    /// Opens the exported directory.
     ///
     /// # Errors
-    /// If it cannot be opened, or is no directory.
+    /// If it cannot be opened, or is not a directory.
     pub fn open(directory: &std::path::Path) -> rustix::io::Result<Nodes> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(directory, flags, Mode::empty())?;
@@ -60,19 +60,19 @@ impl Nodes {
             root,
             device: attributes.device(),
             medium,
-            held: Held::default(),
+            held: HeldFiles::default(),
             tree: Mutex::default(),
             searches: Mutex::default(),
             search: Mutex::default(),
         })
     }
 
-    /// The file system that is exported.
+    /// The device number of the exported file system.
     pub fn device(&self) -> (u32, u32) {
         self.device
     }
 
-    /// What the exported file system lies on.
+    /// The storage of the exported file system.
     pub fn medium(&self) -> Medium {
         self.medium
     }
@@ -82,11 +82,11 @@ impl Nodes {
         &self.root
     }
 
-    /// The file of this number.
+    /// Finds the file with this identity.
     ///
     /// # Errors
-    /// `NFS3ERR_STALE` if there is none in the export any more, `NFS3ERR_JUKEBOX` if it is not known
-    /// now whether there is.
+    /// `NFS3ERR_STALE` if it is no longer in the export, `NFS3ERR_JUKEBOX` if that is not known
+    /// now.
     pub fn find(&self, id: FileId) -> Result<Arc<Node>, Status> {
         if id == self.root.id() {
             return Ok(self.root.clone());
@@ -98,7 +98,8 @@ impl Nodes {
             return Ok(node);
         }
         lock(&self.searches).judge(id, Instant::now())?;
-        // One search at a time; who has waited for another's may find what that has found.
+        // One search at a time: a thread that waited for another search may find the file in its
+        // result.
         let _searching = lock(&self.search);
         if let Some(node) = self.at_its_place(id)? {
             return Ok(node);
@@ -112,29 +113,30 @@ impl Nodes {
         Err(Status::NFS3ERR_STALE)
     }
 
-    /// A name in a directory, not followed. Rights are those of the calling thread.
+    /// Looks a name up in a directory; a symbolic link is not followed. The rights are those of the
+    /// calling thread.
     ///
     /// # Errors
-    /// If there is none, or if it is not on the file system of the export.
+    /// If the name does not exist, or is not on the exported file system.
     pub fn look_up(&self, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
         let fd = openat2(directory.fd(), name, HOLD, Mode::empty(), INSIDE).map_err(status)?;
         self.admit(fd, directory, name)
     }
 
-    /// Looks at a file of this number, if it is held: for a shard, which cannot wait. Whether it is still
-    /// there is to be seen by its attributes.
+    /// Calls `look` with a file if it is open: for a shard, which must not wait. The file may have
+    /// been removed: its attributes show that.
     pub fn at_hand<T>(&self, id: FileId, look: impl FnOnce(&Node) -> Option<T>) -> Option<T> {
         if id == self.root.id() { look(&self.root) } else { self.held.with(id, look) }
     }
 
-    /// As [`Nodes::look_up`], with what the kernel has in its cache: `None` if that does not say it. The
-    /// file is not held yet.
+    /// As [`Nodes::look_up`], from the kernel's cache only: `None` if that does not have the name.
+    /// The file is not added to the open files.
     pub fn look_up_cached(
         &self,
         directory: &Node,
         name: &[u8],
     ) -> Option<Result<(Node, Attributes), Status>> {
-        // After a search what was found is put in order, which takes a while.
+        // At the end of a search the lock is held for long.
         drop(self.tree.try_lock().ok()?);
         let inside = INSIDE | ResolveFlags::CACHED;
         let fd = match openat2(directory.fd(), name, HOLD, Mode::empty(), inside) {
@@ -150,7 +152,7 @@ impl Nodes {
         Some(Ok((Node::new(fd, &attributes), attributes)))
     }
 
-    /// Holds a file that was looked up, if that takes no time.
+    /// Adds a file to the open files, if that does not wait.
     pub fn hold_at_once(&self, node: Node) {
         if let Ok(mut searches) = self.searches.try_lock() {
             searches.was_found(node.id());
@@ -159,10 +161,10 @@ impl Nodes {
         }
     }
 
-    /// The directory above a directory.
+    /// The parent of a directory.
     ///
     /// # Errors
-    /// If it is not in the export any more.
+    /// If it is no longer in the export.
     pub fn above(&self, directory: &Node) -> Result<Arc<Node>, Status> {
         if directory.id() == self.root.id() {
             return Ok(self.root.clone());
@@ -174,7 +176,7 @@ impl Nodes {
         }
         let fd = self.open_place(above)?.ok_or(Status::NFS3ERR_STALE)?;
         let attributes = Attributes::of(&fd).map_err(status)?;
-        // Something else may have its name by now.
+        // The name may now be of another file.
         let is_same = attributes.id().inode == above
             && attributes.kind() == FileType::Directory
             && attributes.device() == self.device;
@@ -184,14 +186,15 @@ impl Nodes {
         Ok(self.hold(Node::new(fd, &attributes)))
     }
 
-    /// Takes note of a name that was seen.
+    /// Records the place of a file.
     pub fn note(&self, inode: u64, directory: &Node, name: &[u8]) {
         if inode != self.root.id().inode {
-            lock(&self.tree).note(inode, Place { parent: directory.id().inode, name: name.into() });
+            lock(&self.tree)
+                .note(inode, FilePlace { parent: directory.id().inode, name: name.into() });
         }
     }
 
-    /// Takes note that a name is no more, and of what was there before.
+    /// Records that a name was removed; `there` are the attributes of its file.
     pub fn forget(&self, there: &Attributes, directory: &Node, name: &[u8]) {
         let id = there.id();
         lock(&self.tree).forget(id.inode, directory.id().inode, name);
@@ -201,7 +204,7 @@ impl Nodes {
         self.held.forget(id);
     }
 
-    /// Takes in what was opened by its name.
+    /// Checks and records a file that was opened by its name.
     fn admit(&self, fd: OwnedFd, directory: &Node, name: &[u8]) -> Result<Arc<Node>, Status> {
         let attributes = Attributes::of(&fd).map_err(status)?;
         if attributes.device() != self.device {
@@ -220,7 +223,7 @@ impl Nodes {
         self.held.keep(node)
     }
 
-    /// Opens a file where it was seen last, if it is still there.
+    /// Opens a file at its recorded place, if it is still there.
     fn at_its_place(&self, id: FileId) -> Result<Option<Arc<Node>>, Status> {
         let Some(fd) = self.open_place(id.inode)? else { return Ok(None) };
         let attributes = Attributes::of(&fd).map_err(status)?;
@@ -238,7 +241,7 @@ impl Nodes {
         }
     }
 
-    /// Opens what paths lead to, each from the one before and the first from the root.
+    /// Opens a sequence of paths, each relative to the one before, the first relative to the root.
     fn reach(&self, paths: &[Vec<u8>]) -> rustix::io::Result<Option<OwnedFd>> {
         let mut reached: Option<OwnedFd> = None;
         for path in paths {
@@ -248,7 +251,7 @@ impl Nodes {
         Ok(reached)
     }
 
-    /// Looks at every directory of the export and takes note of every name.
+    /// Searches every directory of the export, and records every name.
     fn search(&self, wanted: FileId) {
         let began = Instant::now();
         let mut found = lock(&self.tree).begin_search(wanted.inode);
@@ -266,9 +269,9 @@ impl Nodes {
                 if name == b"." || name == b".." {
                     continue;
                 }
-                let place = Place { parent: directory, name: name.into() };
+                let place = FilePlace { parent: directory, name: name.into() };
                 let is_directory = match entry.file_type() {
-                    // There are file systems that do not say it here.
+                    // Some file systems do not return the type here.
                     FileType::Unknown => is_directory(&fd, entry.file_name()),
                     kind => kind == FileType::Directory,
                 };
@@ -299,10 +302,10 @@ fn is_directory(directory: &OwnedFd, name: &CStr) -> bool {
 
 const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Below the directory that one starts from, through no link, on its file system.
+/// Stay below the starting directory and on its file system, and follow no link.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
-/// Bytes of a listing at a time.
+/// Bytes of one getdents call.
 const LIST_LEN: usize = 64 << 10;

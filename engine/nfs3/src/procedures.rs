@@ -1,4 +1,4 @@
-//! From the number of a procedure to its results.
+//! Executes a call: from the procedure number to the results.
 
 use nfs3_types::nfs3::Nfs3Result;
 use nfs3_types::xdr_codec::Pack;
@@ -7,7 +7,7 @@ use rpcrdma_engine::ulb::nfs3;
 use rustix::fs::AtFlags;
 
 use crate::arguments::Arguments;
-use crate::call::{Outcome, Part, Task};
+use crate::call::{Outcome, Task, WriteData};
 use crate::credentials::Identity;
 use crate::data::{self, WriteHead};
 use crate::export::Export;
@@ -35,7 +35,7 @@ fn results(export: &Export, task: Task) -> Result<Outcome, Denial> {
         nfs3::READ => read(export, who, head, into),
         nfs3::WRITE => {
             let head: WriteHead = Arguments::decode(head)?;
-            let len: usize = data.iter().map(Part::len).sum();
+            let len: usize = data.iter().map(WriteData::len).sum();
             if len < head.count as usize {
                 return Err(Denial::Garbage);
             }
@@ -79,7 +79,7 @@ fn readlink(export: &Export, head: &[u8], into: Option<Loan>) -> Result<Outcome,
     with_data(files::readlink(export, &arguments, &mut into), Some(into))
 }
 
-/// There is no memory now: the client asks again. Of attributes nothing is said.
+/// NFS3ERR_JUKEBOX without attributes: no memory is free now, and the client repeats the call.
 pub fn later(procedure: u32) -> Outcome {
     let unsaid = match procedure {
         nfs3::GETATTR => 0,
@@ -93,18 +93,18 @@ pub fn later(procedure: u32) -> Outcome {
     Outcome::Results { head, data: None }
 }
 
-/// Results without data.
+/// Encodes results without data.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If they cannot be encoded.
 pub fn packed<T: Pack, F: Pack>(done: Results<T, F>) -> Result<Outcome, Denial> {
     with_data(done.map(|results| (results, 0)), None)
 }
 
-/// Results, and how many bytes of a buffer stand behind them.
+/// Encodes results, followed by `len` bytes of a buffer.
 ///
 /// # Errors
-/// If they cannot be written.
+/// If they cannot be encoded.
 pub fn with_data<T: Pack, F: Pack>(
     done: Results<(T, usize), F>,
     into: Option<Loan>,
@@ -114,7 +114,7 @@ pub fn with_data<T: Pack, F: Pack>(
         Err(failed) => (Nfs3Result::Err(failed), None),
     };
     let mut head = Vec::with_capacity(results.packed_size());
-    // Only a length beyond 32 bits cannot be written, and lists are limited.
+    // Encoding fails only for lengths beyond 32 bits, and lists are limited.
     results.pack(&mut head).map_err(|_| Denial::Garbage)?;
     let data = len.zip(into).map(|(len, mut into)| {
         into.truncate(len);

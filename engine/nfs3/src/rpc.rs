@@ -1,4 +1,4 @@
-//! What an RPC header calls of our programs, and the answers that come before any procedure.
+//! Checks the RPC header of a call to NFS or MOUNT, and builds the error replies.
 
 use rpcrdma_engine::onc::{
     AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, auth_flavor, auth_stat,
@@ -6,50 +6,50 @@ use rpcrdma_engine::onc::{
 
 use crate::credentials::{Caller, Credentials};
 
-/// A call to one of our programs, by its header.
+/// A call to NFS or MOUNT, from its RPC header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Called {
     /// The procedure.
     pub procedure: u32,
-    /// Who calls, as it says.
+    /// The caller, from the credentials.
     pub caller: Caller,
 }
 
-/// A program as it is offered: its number, its only version, and its procedures.
+/// An RPC program: its number, its only version, and its procedures.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// Its number.
+    /// The program number.
     pub number: u32,
-    /// Its version.
+    /// The version.
     pub version: u32,
-    /// One more than its highest procedure.
+    /// The highest procedure number plus one.
     pub procedures: u32,
 }
 
-/// A call that is answered without being executed.
+/// Why a call is not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
-    /// A header that cannot be used.
+    /// The RPC header is invalid.
     Header(HeaderError),
-    /// The credentials are not to be taken.
+    /// The credentials are not accepted.
     Credentials,
-    /// Another program.
+    /// The program is not served here.
     Program,
-    /// Another version of the program; this one there is.
+    /// The version is not supported; this one is.
     Version(u32),
-    /// No such procedure.
+    /// The procedure does not exist.
     Procedure,
-    /// Arguments that cannot be read.
+    /// The arguments cannot be decoded.
     Garbage,
-    /// The server cannot now.
+    /// The server failed while it executed the call.
     Busy,
 }
 
 impl Called {
-    /// What a header calls of a program.
+    /// Checks a header for a program.
     ///
     /// # Errors
-    /// What is to be answered.
+    /// The error to answer with.
     pub fn of(header: &CallHeader<'_>, program: &Program) -> Result<Called, Denial> {
         if header.program != program.number {
             return Err(Denial::Program);
@@ -61,10 +61,10 @@ impl Called {
             return Err(Denial::Procedure);
         }
         let caller = match header.credentials.flavor() {
-            auth_flavor::NONE => Caller::Nobody,
+            auth_flavor::NONE => Caller::Anonymous,
             auth_flavor::SYS => {
                 let user = AuthSys::decode(header.credentials.body());
-                Caller::Says(Credentials::of(&user.map_err(|_| Denial::Credentials)?))
+                Caller::Sys(Credentials::of(&user.map_err(|_| Denial::Credentials)?))
             }
             _ => return Err(Denial::Credentials),
         };
@@ -79,7 +79,7 @@ impl From<HeaderError> for Denial {
 }
 
 impl Denial {
-    /// The answer.
+    /// The reply header.
     pub fn reply(self) -> ReplyHeader<'static> {
         let status = match self {
             Denial::Header(why) => return why.reply(),
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_call_of_nobody_is_read() {
-        let expected = Called { procedure: 0, caller: Caller::Nobody };
+        let expected = Called { procedure: 0, caller: Caller::Anonymous };
         assert_eq!(read(&[2, 100_003, 3, 0, 0, 0, 0, 0]), Ok(expected));
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn a_call_says_who_makes_it() {
         let words = [2, 100_003, 3, 1, 1, 32, 7, 1, 0x6100_0000, 1000, 100, 2, 4, 5, 0, 0];
         let called = read(&words).expect("it is whole");
-        let Caller::Says(who) = called.caller else { panic!("AUTH_SYS says who") };
+        let Caller::Sys(who) = called.caller else { panic!("AUTH_SYS says who") };
         assert_eq!((who.uid, who.gid, who.groups.as_slice()), (1000, 100, &[4, 5][..]));
     }
 
@@ -132,7 +132,7 @@ mod tests {
             (&[2, 100_003, 4, 0, 0, 0, 0, 0], &[0, 0, 0, 2, 3, 3]),
             (&[2, 100_003, 3, 22, 0, 0, 0, 0], &[0, 0, 0, 3]),
             (&[2, 100_003, 3, 1, 6, 0, 0, 0], &[1, 1, 1]),
-            // AUTH_SYS without a body, with more groups than there are, and one that is cut off.
+            // AUTH_SYS without a body, with more groups than are allowed, and cut off.
             (&[2, 100_003, 3, 1, 1, 0, 0, 0], &[1, 1, 1]),
             (&[2, 100_003, 3, 1, 1, 20, 7, 0, 0, 0, 17, 0, 0], &[1, 1, 1]),
             (&[2, 100_003, 3, 1, 1, 401], &[1, 1, 1]),

@@ -1,9 +1,9 @@
-//! Which files were looked for in vain, and how often the export is searched for such.
+//! Limits how often the export is searched for missing files.
 //!
-//! A search looks at every directory. Whoever has many handles of files that are gone could have
-//! nothing else done: so a search answers for every file that was looked for before it began, what
-//! was removed by this server is known to be gone without one, and searches that take long take a
-//! tenth of the time at most. Meanwhile clients are told to ask again.
+//! A search reads every directory. A client with many handles of removed files could keep the
+//! server busy with searches. So one search answers for all files that were requested before it
+//! began; files that this server removed need no search; and long searches take at most a tenth of
+//! the time. Meanwhile calls are answered with NFS3ERR_JUKEBOX, and the clients repeat them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,39 +11,40 @@ use std::time::{Duration, Instant};
 use crate::handles::FileId;
 use crate::status::Status;
 
-/// What is known of files that are not where they were seen last.
+/// The files that are not at their recorded place.
 #[derive(Debug, Default)]
 pub struct Searches {
     missing: HashMap<FileId, Missing>,
     last: Option<Search>,
 }
 
-/// A search that is over.
+/// A finished search.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
-    /// Since when.
+    /// Its start.
     pub began: Instant,
-    /// Until when.
+    /// Its end.
     pub ended: Instant,
-    /// Whether all files that are there were taken note of.
+    /// Whether the places of all files were recorded.
     pub is_whole: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Missing {
-    /// Its last name was taken away by this server.
+    /// This server removed its last name.
     Removed,
-    /// Looked for since then.
+    /// Requested since this time, not searched for yet.
     Since(Instant),
-    /// It was searched for.
+    /// A search at this time did not find it.
     Vain(Instant),
 }
 
 impl Searches {
-    /// Whether the export is to be searched for a file that is not where it was seen last.
+    /// Decides whether to search the export for a file that is not at its recorded place.
     ///
     /// # Errors
-    /// `NFS3ERR_STALE` if it is known to be gone, `NFS3ERR_JUKEBOX` if it is too early for a search.
+    /// `NFS3ERR_STALE` if the file is known to be removed, `NFS3ERR_JUKEBOX` if it is too early for
+    /// another search.
     pub fn judge(&mut self, id: FileId, now: Instant) -> Result<(), Status> {
         let since = match self.missing.get(&id) {
             Some(Missing::Removed) => return Err(Status::NFS3ERR_STALE),
@@ -65,22 +66,22 @@ impl Searches {
         if took >= LONG && ago < took * PAUSE { Err(Status::NFS3ERR_JUKEBOX) } else { Ok(()) }
     }
 
-    /// Takes note of a search.
+    /// Records a finished search.
     pub fn end(&mut self, search: Search) {
         self.last = Some(search);
     }
 
-    /// Takes note that a file was not found by a search for it.
+    /// Records that a search did not find a file.
     pub fn was_in_vain(&mut self, id: FileId, now: Instant) {
         self.remember(id, Missing::Vain(now));
     }
 
-    /// Takes note that a file has lost its last name.
+    /// Records that the last name of a file was removed.
     pub fn was_removed(&mut self, id: FileId) {
         self.remember(id, Missing::Removed);
     }
 
-    /// Takes note that a file is there.
+    /// Records that a file was found.
     pub fn was_found(&mut self, id: FileId) {
         self.missing.remove(&id);
     }
@@ -93,13 +94,14 @@ impl Searches {
     }
 }
 
-/// Files remembered as missing.
+/// The maximum number of missing files that are recorded.
 const MISSING_MAX: usize = 16 << 10;
-/// How long a search in vain answers: a file may come back, moved by somebody on the server.
+/// How long the result of a search without success is used: a program on the server may move the
+/// file back.
 const GONE_FOR: Duration = Duration::from_secs(30);
-/// A search that takes less may follow another at once.
+/// A search that takes less time may be repeated at once.
 const LONG: Duration = Duration::from_millis(20);
-/// After one that takes longer there is none for so many times as long.
+/// A longer search is followed by a pause of this many times its duration.
 const PAUSE: u32 = 9;
 
 #[cfg(test)]
@@ -110,7 +112,7 @@ mod tests {
         FileId { inode, birth: 1 }
     }
 
-    /// A clock, and searches of which one of so many milliseconds began at 0.
+    /// A clock, and the state after a search that began at 0 and took `ms` milliseconds.
     fn after_one_of(ms: u64, is_whole: bool) -> (impl Fn(u64) -> Instant, Searches) {
         let start = Instant::now();
         let at = move |ms| start + Duration::from_millis(ms);

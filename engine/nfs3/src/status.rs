@@ -1,4 +1,4 @@
-//! What a procedure says when it fails, and what the system's errors are called in it.
+//! The status of a failed procedure, and the status for each system error.
 
 use nfs3_types::nfs3::nfsstat3;
 use rustix::io::Errno;
@@ -6,21 +6,21 @@ use rustix::io::Errno;
 /// `nfsstat3`.
 pub type Status = nfsstat3;
 
-/// What comes of a procedure: its results, or a status and what is said of attributes all the same.
+/// The outcome of a procedure: its results, or a status with the attributes that accompany it.
 pub type Results<T, F> = Result<T, (Status, F)>;
 
-/// A failure of which no attributes are said.
+/// A failure without attributes.
 pub fn bare<F: Default>(status: Status) -> (Status, F) {
     (status, F::default())
 }
 
-/// An error of the system as NFS has it.
+/// The NFS status of a system error.
 pub fn status(error: Errno) -> Status {
     match error {
         Errno::PERM => Status::NFS3ERR_PERM,
         Errno::NOENT => Status::NFS3ERR_NOENT,
         Errno::NXIO => Status::NFS3ERR_NXIO,
-        // A mount point of the server's, or a symbolic link where a directory should be.
+        // A mount point on the server, or a symbolic link in place of a directory.
         Errno::ACCESS | Errno::XDEV => Status::NFS3ERR_ACCES,
         Errno::EXIST => Status::NFS3ERR_EXIST,
         Errno::NODEV => Status::NFS3ERR_NODEV,
@@ -36,7 +36,7 @@ pub fn status(error: Errno) -> Status {
         Errno::DQUOT => Status::NFS3ERR_DQUOT,
         Errno::STALE => Status::NFS3ERR_STALE,
         Errno::OPNOTSUPP | Errno::NOSYS => Status::NFS3ERR_NOTSUPP,
-        // The client may ask again: descriptors and memory come back.
+        // The client may repeat the call: descriptors and memory become free again.
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Status::NFS3ERR_JUKEBOX,
         _ => Status::NFS3ERR_IO,
     }

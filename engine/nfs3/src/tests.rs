@@ -1,4 +1,5 @@
-//! The whole server over the fabric: a client that packs arguments and unpacks results.
+//! The whole server over the software fabric, with a client that encodes arguments and decodes
+//! results.
 
 mod at_once;
 mod client;
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 use rpcrdma_engine::Fabric;
 use rpcrdma_tests::folder::Folder;
 
-use crate::export::{Export, Limits};
+use crate::export::{DataLimits, Export};
 use crate::{Options, Server, Squash, config};
 use client::Client;
 
-/// A directory that is exported.
+/// A temporary directory with an export.
 pub struct Scratch(Folder);
 
 impl Scratch {
@@ -34,13 +35,13 @@ impl Scratch {
         self.0.join("export")
     }
 
-    /// As a server has it.
+    /// The export as a server opens it.
     pub fn opened(&self) -> Export {
-        let limits = Limits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
+        let limits = DataLimits { read_max: 1 << 20, write_max: 1 << 20, list_max: 1 << 16 };
         Export::open(&self.options(), limits).expect("a directory")
     }
 
-    /// As it is served.
+    /// The options that it is served with.
     pub fn options(&self) -> Options {
         Options {
             directory: self.export(),
@@ -54,7 +55,7 @@ impl Scratch {
 
 /// A server of a directory, and a client of it.
 pub struct Running {
-    // First to go: on the fabric, a server that stops waits for acknowledgements of its clients.
+    // Dropped first: over the fabric, a stopping server waits for acknowledgements of its clients.
     pub client: Client,
     pub server: Server<Fabric>,
     pub fabric: Fabric,
@@ -66,12 +67,12 @@ impl Running {
         Running::serving(Scratch::new())
     }
 
-    /// Serves a directory, maybe one that was served before.
+    /// Serves a directory, which may have been served before.
     pub fn serving(scratch: Scratch) -> Running {
         Running::working(scratch, 2)
     }
 
-    /// As [`Running::serving`], with so many threads for the file system.
+    /// As [`Running::serving`], with this number of worker threads.
     pub fn working(scratch: Scratch, workers: usize) -> Running {
         let fabric = Fabric::new();
         let any = "127.0.0.1:0".parse().expect("an address");
@@ -100,7 +101,7 @@ impl Running {
     }
 }
 
-/// Reads a file of the export by the server's own file system.
+/// Reads a file of the export through the file system.
 pub fn content(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("the file is there")
 }

@@ -1,38 +1,38 @@
-//! Where files are: for every inode the directory and the name that it was seen under last.
+//! The place of each file: the directory and the name under which its inode was last seen.
 
 use std::collections::{HashMap, HashSet};
 
-/// Where a file is.
+/// The place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The inode of its directory.
+pub struct FilePlace {
+    /// The inode number of its directory.
     pub parent: u64,
-    /// Its name there.
+    /// Its name in the directory.
     pub name: Box<[u8]>,
 }
 
-/// The places of files, by inode.
+/// The places of files, by inode number.
 #[derive(Debug, Default)]
 pub struct Tree {
-    places: HashMap<u64, Place>,
-    /// What was seen since a search has begun: newer than what that finds.
+    places: HashMap<u64, FilePlace>,
+    /// The places recorded since the current search began: newer than those that it finds.
     newer: Option<HashSet<u64>>,
 }
 
-/// What a search finds.
+/// The places that a search finds.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     tree: Tree,
-    /// The file that is searched for: there is always room for that.
+    /// The file that is searched for: its place is always recorded.
     wanted: u64,
     has_left_out: bool,
 }
 
 impl Tree {
-    /// Takes note of a place that was seen.
-    pub fn note(&mut self, inode: u64, place: Place) {
+    /// Records the place of a file.
+    pub fn note(&mut self, inode: u64, place: FilePlace) {
         if self.places.len() >= PLACES_MAX && !self.places.contains_key(&inode) {
-            // They are found again when they are needed.
+            // A search finds them again when they are needed.
             self.places.clear();
         }
         self.places.insert(inode, place);
@@ -41,21 +41,21 @@ impl Tree {
         }
     }
 
-    /// Takes note that a place is empty now; other places of the file stay.
+    /// Removes a place; other places of the file are kept.
     pub fn forget(&mut self, inode: u64, parent: u64, name: &[u8]) {
-        let is_there = |place: &Place| place.parent == parent && *place.name == *name;
+        let is_there = |place: &FilePlace| place.parent == parent && *place.name == *name;
         if self.places.get(&inode).is_some_and(is_there) {
             self.places.remove(&inode);
         }
     }
 
-    /// Where a file was seen last.
-    pub fn place(&self, inode: u64) -> Option<&Place> {
+    /// The place where a file was last seen.
+    pub fn place(&self, inode: u64) -> Option<&FilePlace> {
         self.places.get(&inode)
     }
 
-    /// The way from the root to a file, cut into paths that are short enough to be opened one from
-    /// the other. `None` if it is not known.
+    /// The path from the root to a file, divided into paths that are short enough to be opened one
+    /// after the other. `None` if it is not known.
     pub fn paths(&self, inode: u64, root: u64) -> Option<Vec<Vec<u8>>> {
         let mut names = Vec::new();
         let mut at = inode;
@@ -63,7 +63,7 @@ impl Tree {
             let place = self.places.get(&at)?;
             names.push(&place.name);
             at = place.parent;
-            // What was seen at different times may go round in a circle.
+            // Places recorded at different times may form a cycle.
             if names.len() > DEPTH_MAX {
                 return None;
             }
@@ -82,14 +82,14 @@ impl Tree {
     }
 
     /// Begins a search for a file.
-    pub fn begin_search(&mut self, wanted: u64) -> Found {
+    pub fn begin_search(&mut self, wanted: u64) -> SearchResult {
         self.newer = Some(HashSet::new());
-        Found { wanted, ..Found::default() }
+        SearchResult { wanted, ..SearchResult::default() }
     }
 
-    /// Takes over what a search has found. What was seen meanwhile is newer, what was seen before
-    /// is older.
-    pub fn end_search(&mut self, found: Found) {
+    /// Merges the result of a search. Places recorded during the search are newer than the result,
+    /// those recorded before it are older.
+    pub fn end_search(&mut self, found: SearchResult) {
         let newer = self.newer.take().unwrap_or_default();
         self.places.retain(|inode, _| newer.contains(inode));
         for (inode, place) in found.tree.places {
@@ -98,14 +98,14 @@ impl Tree {
     }
 }
 
-impl Found {
-    /// Takes note of a directory. There is room for all of them: they are the way to the files.
-    pub fn directory(&mut self, inode: u64, place: Place) {
+impl SearchResult {
+    /// Records a directory. There is no limit for directories: the paths to files need them.
+    pub fn directory(&mut self, inode: u64, place: FilePlace) {
         self.tree.places.insert(inode, place);
     }
 
-    /// Takes note of something else, if there is room.
-    pub fn file(&mut self, inode: u64, place: Place) {
+    /// Records another file, if there is room.
+    pub fn file(&mut self, inode: u64, place: FilePlace) {
         if inode == self.wanted || self.tree.places.len() < PLACES_MAX {
             self.tree.places.insert(inode, place);
         } else {
@@ -113,30 +113,30 @@ impl Found {
         }
     }
 
-    /// Whether there was room for all.
+    /// Whether all files were recorded.
     pub fn is_whole(&self) -> bool {
         !self.has_left_out
     }
 
-    /// As [`Tree::paths`], of a directory that was found.
+    /// As [`Tree::paths`], for a directory in the result.
     pub fn paths(&self, inode: u64, root: u64) -> Option<Vec<Vec<u8>>> {
         self.tree.paths(inode, root)
     }
 }
 
-/// Files whose places are remembered.
+/// The maximum number of recorded files.
 const PLACES_MAX: usize = 1 << 20;
-/// Directories above a file.
+/// The maximum depth of a file.
 const DEPTH_MAX: usize = 4096;
-/// Bytes of a path; the kernel takes 4096 with the zero at the end.
+/// Bytes of a path; the kernel accepts 4096 with the terminating zero.
 const PATH_MAX: usize = 4000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(parent: u64, name: &str) -> Place {
-        Place { parent, name: name.as_bytes().into() }
+    fn place(parent: u64, name: &str) -> FilePlace {
+        FilePlace { parent, name: name.as_bytes().into() }
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         tree.note(3, place(2, "b"));
         assert_eq!(tree.paths(3, 1), Some(vec![b"a/b".to_vec()]));
         assert_eq!(tree.paths(4, 1), None);
-        // A rename above changes the path of all below.
+        // A rename of a directory changes the path of all files below it.
         tree.note(2, place(1, "c"));
         assert_eq!(tree.paths(3, 1), Some(vec![b"c/b".to_vec()]));
     }

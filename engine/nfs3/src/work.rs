@@ -1,16 +1,16 @@
-//! The threads that do what calls ask for, so that no shard ever waits for a disk.
+//! The worker threads, which execute calls so that no shard waits for a disk.
 //!
 //! ```text
 //!   shard ── Job { tickets, arguments, loans } ──▶ queue ──▶ worker: openat2, pread, pwritev, …
 //!     ▲                                                        │
-//!     └── on_turn: resume(ticket) ◀── Desk of the shard ◀──────┘ wake
+//!     └── on_turn: resume(ticket) ◀── answers of the shard ◀───────┘ wake
 //! ```
-//! Threads and tickets, and not io_uring: it has no call that lists a directory, nor most of those
-//! that change attributes, so threads are needed all the same; it is switched off in many
-//! containers; and it would need unsafe code here, because the kernel writes into memory that a
-//! safe program has no claim on meanwhile. A queue costs two wake-ups a call, which a disk hides.
-//! A job that nobody has begun goes when its connection ends, so there are never more of them than calls
-//! that connections have credits for; and what they have copied of their calls has a bound of its own.
+//! Why threads and not io_uring: io_uring cannot list a directory or make most changes of
+//! attributes, so threads are needed anyway; many containers disable it; and it would need unsafe
+//! code here. A call through the queue costs two wake-ups, which are short compared to a disk
+//! access. A job that no thread has begun is dropped when its connection ends, so there are never
+//! more jobs than credits of all connections. The bytes that jobs have copied from their calls are
+//! limited separately.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,27 +19,27 @@ use std::thread::JoinHandle;
 
 use rpcrdma_engine::{ConnectionId, ShardHandle, Ticket};
 
-use crate::call::{Outcome, Part, Task};
+use crate::call::{Outcome, Task, WriteData};
 use crate::drc::{Drc, Fingerprint};
 use crate::export::Export;
 use crate::locks::lock;
 use crate::procedures;
 use crate::rpc::Denial;
 
-/// A call that a shard has let go of.
+/// A call that a shard has passed to the worker threads.
 #[derive(Debug)]
 pub struct Job {
-    /// Who waits for the answer.
+    /// The call that waits for the answer.
     pub waiter: Waiter,
-    /// What is to be remembered of the answer.
+    /// The fingerprint under which the answer is stored, if it must be.
     pub repeat: Option<Fingerprint>,
-    /// What is to be done.
+    /// The call to execute.
     pub task: Task,
 }
 
 impl Job {
-    /// Whether somebody still waits for it, though some are gone: whoever has repeated a call is the one
-    /// who waits for it then.
+    /// Whether a call still waits for it after connections have ended: a repetition may take it
+    /// over.
     pub fn is_wanted(&mut self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc<Waiter>) -> bool {
         if !is_gone(&self.waiter) {
             return true;
@@ -48,31 +48,31 @@ impl Job {
         heir.map(|heir| self.waiter = heir).is_some()
     }
 
-    /// Bytes of its call that are copies.
+    /// The number of copied bytes in it.
     fn copied(&self) -> usize {
-        let len = |part: &Part| match part {
-            Part::Loan(_) => 0,
-            Part::Copy(bytes) => bytes.len(),
+        let len = |part: &WriteData| match part {
+            WriteData::Loan(_) => 0,
+            WriteData::Copy(bytes) => bytes.len(),
         };
         self.task.head.len() + self.task.data.iter().map(len).sum::<usize>()
     }
 }
 
-/// The right to answer a call, and the desk of the shard where answers are left.
+/// The right to answer a call, and the queue for the answer.
 #[derive(Debug)]
 pub struct Waiter {
-    /// The right.
+    /// The ticket of the call.
     pub ticket: Ticket,
     /// The procedure of the call.
     pub procedure: u32,
-    /// The desk.
-    pub desk: Arc<Desk>,
+    /// The answers of its shard.
+    pub answers: Arc<AnswerQueue>,
 }
 
-/// An answer on its way back.
+/// A finished job: an answer on its way to the shard.
 #[derive(Debug)]
-pub struct Done {
-    /// The right to give it.
+pub struct FinishedJob {
+    /// The ticket of the call.
     pub ticket: Ticket,
     /// The procedure of the call.
     pub procedure: u32,
@@ -80,53 +80,53 @@ pub struct Done {
     pub outcome: Outcome,
 }
 
-/// Where answers are left for a shard.
+/// The answers that wait for a shard.
 #[derive(Debug)]
-pub struct Desk {
+pub struct AnswerQueue {
     shard: ShardHandle,
-    done: Mutex<VecDeque<Done>>,
+    done: Mutex<VecDeque<FinishedJob>>,
 }
 
-impl Desk {
-    /// The desk of a shard.
-    pub fn new(shard: ShardHandle) -> Desk {
-        Desk { shard, done: Mutex::default() }
+impl AnswerQueue {
+    /// An empty queue for a shard.
+    pub fn new(shard: ShardHandle) -> AnswerQueue {
+        AnswerQueue { shard, done: Mutex::default() }
     }
 
-    /// Leaves an answer.
-    pub fn leave(&self, done: Done) {
+    /// Adds an answer, and wakes the shard.
+    pub fn leave(&self, done: FinishedJob) {
         lock(&self.done).push_back(done);
         self.shard.wake();
     }
 
-    /// Takes what was left.
-    pub fn collect(&self, into: &mut VecDeque<Done>) {
+    /// Moves the answers to `into`.
+    pub fn collect(&self, into: &mut VecDeque<FinishedJob>) {
         into.append(&mut lock(&self.done));
     }
 }
 
 impl Waiter {
-    /// Leaves the answer.
+    /// Passes the answer to the shard of the call.
     pub fn answer(self, outcome: Outcome) {
-        let desk = self.desk.clone();
-        desk.leave(self.done(outcome));
+        let answers = self.answers.clone();
+        answers.leave(self.done(outcome));
     }
 
-    /// Whether it waits for the answer to a call of this peer.
-    pub fn is_of(&self, desk: &Arc<Desk>, peer: ConnectionId) -> bool {
-        self.ticket.peer() == peer && Arc::ptr_eq(&self.desk, desk)
+    /// Whether this is a call of this peer, at the shard of these answers.
+    pub fn is_of(&self, answers: &Arc<AnswerQueue>, peer: ConnectionId) -> bool {
+        self.ticket.peer() == peer && Arc::ptr_eq(&self.answers, answers)
     }
 
-    /// The answer, for a shard that has it itself.
-    pub fn done(self, outcome: Outcome) -> Done {
+    /// The finished job, for an answer that the shard gives itself.
+    pub fn done(self, outcome: Outcome) -> FinishedJob {
         let Waiter { ticket, procedure, .. } = self;
-        Done { ticket, procedure, outcome }
+        FinishedJob { ticket, procedure, outcome }
     }
 }
 
-/// The queue in front of the threads.
+/// The queue of the worker threads.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct JobQueue {
     jobs: Mutex<Jobs>,
     more: Condvar,
 }
@@ -134,13 +134,14 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct Jobs {
     waiting: VecDeque<Job>,
-    /// Bytes of all that wait.
+    /// The number of copied bytes of all jobs.
     copied: usize,
     is_over: bool,
 }
 
-impl Queue {
-    /// Hands a job over; if there is no room for what it has copied, its client is told to ask again.
+impl JobQueue {
+    /// Adds a job. If the limit of copied bytes is exceeded, the call is answered with
+    /// NFS3ERR_JUKEBOX.
     pub fn put(&self, job: Job, drc: &Drc<Waiter>) {
         let mut jobs = lock(&self.jobs);
         let copied = jobs.copied + job.copied();
@@ -154,9 +155,11 @@ impl Queue {
         self.more.notify_one();
     }
 
-    /// Drops the jobs that nobody waits for any more, when some are gone. What was begun is not among them.
+    /// Drops the jobs that no call waits for after connections have ended. Jobs in execution are
+    /// not affected.
     pub fn withdraw(&self, is_gone: impl Fn(&Waiter) -> bool, drc: &Drc<Waiter>) {
-        // All under the lock: a job that another shard's waiter has now is found by that shard.
+        // All under the lock: a job that is handed over to a call of another shard is then found by
+        // that shard.
         let mut jobs = lock(&self.jobs);
         jobs.waiting.retain_mut(|job| job.is_wanted(&is_gone, drc));
         jobs.copied = jobs.waiting.iter().map(Job::copied).sum();
@@ -182,21 +185,21 @@ impl Queue {
     }
 }
 
-/// The threads.
+/// The worker threads.
 #[derive(Debug)]
 pub struct Workers {
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts as many threads.
+    /// Starts `count` threads.
     ///
     /// # Errors
-    /// If no more threads can be had.
+    /// If a thread cannot be created.
     pub fn start(
         count: usize,
-        queue: &Arc<Queue>,
+        queue: &Arc<JobQueue>,
         export: &Arc<Export>,
         drc: &Arc<Drc<Waiter>>,
     ) -> std::io::Result<Workers> {
@@ -213,7 +216,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// How many jobs wait for one of them.
+    /// The number of jobs in the queue.
     pub fn waiting(&self) -> usize {
         lock(&self.queue.jobs).waiting.len()
     }
@@ -232,12 +235,12 @@ impl Drop for Workers {
 
 fn run(job: Job, export: &Export, drc: &Drc<Waiter>) {
     let Job { waiter, repeat, task } = job;
-    // A mistake of ours costs one call, and not all that wait behind it.
+    // A panic fails one call, and not those behind it in the queue.
     let executed = catch_unwind(AssertUnwindSafe(|| procedures::execute(export, task)));
     end(waiter, repeat, executed.unwrap_or(Outcome::Denied(Denial::Busy)), drc);
 }
 
-/// Answers whoever waits for a call.
+/// Answers a call and its waiting repetitions.
 fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc<Waiter>) {
     if let Some(fingerprint) = repeat {
         for other in drc.finish(&fingerprint, &outcome) {
@@ -247,6 +250,6 @@ fn end(waiter: Waiter, repeat: Option<Fingerprint>, outcome: Outcome, drc: &Drc<
     waiter.answer(outcome);
 }
 
-/// Bytes that calls which wait may have copied. Data that came by themselves lie in registered memory and
-/// do not count; those in a message that was fetched as a whole do.
+/// The maximum number of copied bytes of all waiting calls. Placed data are in registered memory
+/// and do not count; data in a message that was fetched as a whole do.
 pub const COPIED_MAX: usize = 16 << 20;

@@ -1,4 +1,4 @@
-//! Connections: listening, connecting, accepting.
+//! The connection manager: listen, connect, accept.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::{Queues, SetupError, Waker};
 pub trait ConnectionManager: Send {
     /// The queues that its queue pairs are placed on.
     type Queues: Queues;
-    /// A connection request that was neither accepted nor rejected yet.
+    /// A connection request that waits to be accepted or rejected.
     type Request: Send;
 
-    /// Starts to listen; port 0 takes a free one. Returns the address taken.
+    /// Starts to listen; port 0 selects a free port. Returns the actual address.
     fn listen(&mut self, at: SocketAddr) -> Result<SocketAddr, SetupError>;
-    /// Stops to listen at an address that [`ConnectionManager::listen`] returned. Requests that are
-    /// on their way may still come; later ones find nobody who listens.
+    /// Stops listening on an address that [`ConnectionManager::listen`] returned. Requests that
+    /// have already arrived may still be reported; later ones are refused.
     fn unlisten(&mut self, at: SocketAddr);
     /// Starts to connect. The outcome comes from [`ConnectionManager::next`].
     fn connect(
@@ -26,19 +26,20 @@ pub trait ConnectionManager: Send {
         on: &Handle<Self>,
         param: &ConnParam<'_>,
     ) -> Result<ConnectId, SetupError>;
-    /// Accepts a request and places its queue pair. The peer may send from now on.
+    /// Accepts a request and creates its queue pair. The peer may send from now on.
     fn accept(
         &mut self,
         request: Self::Request,
         on: &Handle<Self>,
         param: &ConnParam<'_>,
     ) -> Result<Endpoint<Self>, SetupError>;
-    /// Gives an attempt up: nobody waits for it any more. An outcome that is on its way may still
-    /// come; whoever takes it then drops it. Returns why it has not come about yet, if that is known.
+    /// Cancels an attempt. Its outcome may still be reported, and the caller then ignores it.
+    /// Returns why the attempt has not succeeded yet, if that is known.
     fn cancel(&mut self, id: ConnectId) -> Option<ConnectError>;
-    /// Turns a request down.
+    /// Rejects a request.
     fn reject(&mut self, request: Self::Request, private: &[u8]);
-    /// The next event, waiting for it at most `timeout`. Returns early when `waker` is rung.
+    /// The next event, waiting for it at most `timeout`. Returns early when another thread rings
+    /// `waker`.
     fn next(&mut self, waker: &Waker, timeout: Duration) -> Option<CmEvent<Self>>;
 }
 
@@ -49,75 +50,75 @@ pub type Endpoint<C> = <<C as ConnectionManager>::Queues as Queues>::Endpoint;
 
 /// What a connection manager reports.
 pub enum CmEvent<C: ConnectionManager + ?Sized> {
-    /// A peer asks for a connection.
+    /// A peer requests a connection.
     Request {
-        /// To be accepted or rejected.
+        /// To pass to [`ConnectionManager::accept`] or [`ConnectionManager::reject`].
         request: C::Request,
-        /// Where it comes from.
+        /// The peer's address.
         from: SocketAddr,
-        /// What it sent along (RFC 8797); a prefix is meant, trailing bytes are padding.
+        /// The connection private data of the peer (RFC 8797); trailing bytes are padding.
         private: PrivateBytes,
     },
-    /// A connection that this side asked for is up.
+    /// A connection that this side requested is established.
     Connected {
         /// As [`ConnectionManager::connect`] returned it.
         id: ConnectId,
-        /// To be attached to the queues that it was made for.
+        /// To attach to the queues that it was made for.
         endpoint: Endpoint<C>,
-        /// What the peer sent along.
+        /// The connection private data of the peer.
         private: PrivateBytes,
     },
-    /// A connection that this side asked for is not to be had.
+    /// A connection that this side requested failed.
     Refused {
         /// As [`ConnectionManager::connect`] returned it.
         id: ConnectId,
-        /// Why.
+        /// The reason.
         reason: ConnectError,
     },
 }
 
-/// Connection private data, as large as a connection request carries.
+/// Connection private data; 56 bytes is the maximum of a connection request.
 pub type PrivateBytes = ArrayVec<u8, 56>;
 
-/// Names a connection attempt.
+/// Identifies a connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectId(pub u64);
 
-/// What a connection is made with.
+/// The parameters of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnParam<'a> {
     /// Connection private data (RFC 8797), at most 56 bytes.
     pub private: &'a [u8],
-    /// How often a Send is retried when the peer has no Receive posted; 7 is without end.
+    /// How often a Send is retried when the peer has no Receive posted; 7 retries without limit.
     pub rnr_retry: u8,
 }
 
-/// Why a connection could not be had.
+/// Why a connection could not be established.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens there.
+    /// The host answers, and no program listens on this port over RDMA.
     #[error("no listener at this address (connection refused)")]
     Unreachable,
-    /// The peer turned the request down.
+    /// The peer rejected the request.
     #[error("the peer rejected the connection")]
     Rejected,
-    /// No answer in time.
+    /// The peer did not answer in time.
     #[error("the peer did not answer in time")]
     TimedOut,
-    /// The network has no way from this device to that address: none at all, or one that leaves by
-    /// another device.
+    /// There is no route from this device to the address: no route at all, or one through another
+    /// device.
     #[error("no route to this address from this device (verbs.device, verbs.address)")]
     NoRoute,
-    /// This side could not make its end of the connection.
+    /// A call failed on this host.
     #[error("a call of this host failed while it set the connection up")]
     Failed,
-    /// This side has as many connections as it was configured for.
+    /// The shard has `connections.max` connections.
     #[error("this shard has as many connections as its configuration allows (connections.max)")]
     NoRoom,
     /// The connection was lost before it could be used.
     #[error("the connection was lost before it could be used")]
     Lost,
-    /// The peer speaks no version of the protocol that this side speaks.
+    /// The two sides have no version of RPC-over-RDMA in common.
     #[error("the peer supports only versions {low} to {high} of RPC-over-RDMA (protocol.version)")]
     Version {
         /// Its lowest version.

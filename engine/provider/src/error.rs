@@ -1,4 +1,4 @@
-//! Errors of setting up.
+//! Set-up errors: what failed before any message was sent.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,16 +7,16 @@ use rpcrdma_config::Config;
 
 use crate::ConnectError;
 
-/// Why something could not be set up. Cold path only.
+/// Why the set-up failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A sum of the configuration exceeds what the device has.
+    /// The sum of what the configuration needs exceeds a limit of the device.
     #[error("{what}: {needed} needed, {device} has at most {limit}")]
     Limit {
-        /// What is short.
+        /// The resource.
         what: &'static str,
-        /// What the configuration adds up to.
+        /// The number that the configuration needs.
         needed: u64,
         /// What there is.
         limit: u64,
@@ -26,17 +26,17 @@ pub enum SetupError {
     /// The configuration does not fit the device or the machine.
     #[error("configuration: {0}")]
     Config(String),
-    /// The device or the system does not do what the configuration asks for.
+    /// The device or the system cannot do what a key of the configuration requires.
     #[error("{key} = {given}: {reason}")]
     Unmet {
         /// The key.
         key: &'static str,
         /// Its value.
         given: String,
-        /// What is in the way, and what would do.
+        /// The cause, and which value would work.
         reason: String,
     },
-    /// A call of the system or of a foreign library failed.
+    /// A system call, or a call of an RDMA library, failed.
     #[error("{call} failed: {source}; {hint}")]
     System {
         /// The call.
@@ -46,7 +46,7 @@ pub enum SetupError {
         /// The likely cause.
         hint: &'static str,
     },
-    /// A foreign library is not there, or is not what it should be.
+    /// An RDMA library is missing, or lacks a function.
     #[error(
         "the RDMA libraries are missing: {library} cannot be used ({reason}); install libibverbs1, \
          librdmacm1 and ibverbs-providers, or use the software fabric (engine.provider)"
@@ -57,18 +57,18 @@ pub enum SetupError {
         /// Why not.
         reason: String,
     },
-    /// There is no such RDMA device.
+    /// The requested RDMA device does not exist.
     #[error("no RDMA device {wanted}; found: {found}")]
     NoDevice {
-        /// What was asked for.
+        /// The requested device.
         wanted: String,
         /// What there is.
         found: String,
     },
-    /// Memory could not be had or registered.
+    /// Memory could not be allocated or registered.
     #[error("cannot obtain memory for {what}: {reason}")]
     Memory {
-        /// Which memory.
+        /// The purpose of the memory.
         what: &'static str,
         /// Why not.
         reason: String,
@@ -81,7 +81,7 @@ pub enum SetupError {
         /// Why not.
         reason: &'static str,
     },
-    /// The connection could not be had.
+    /// The connection could not be established.
     #[error("cannot connect to {to}: {reason}")]
     Connect {
         /// The address.
@@ -89,7 +89,7 @@ pub enum SetupError {
         /// Why not.
         reason: ConnectError,
     },
-    /// A thread could not be placed.
+    /// A thread could not be pinned to its core.
     #[error("cannot run a shard on core {core}: {reason}")]
     Core {
         /// The core.
@@ -97,12 +97,12 @@ pub enum SetupError {
         /// Why not.
         reason: String,
     },
-    /// A value is outside of what is allowed.
+    /// A value is not in the allowed range.
     #[error("{what} is {value}; allowed: {allowed}")]
     Invalid {
-        /// Which value.
+        /// The name of the value.
         what: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
         /// What is allowed.
         allowed: String,
@@ -110,13 +110,13 @@ pub enum SetupError {
     /// The engine is stopping or stopped.
     #[error("the engine is stopped")]
     Stopped,
-    /// The thread that was to do it has panicked.
+    /// The thread that had to do it has panicked.
     #[error(transparent)]
     Panicked(#[from] Panicked),
 }
 
 impl SetupError {
-    /// The device or the system does not do what `key` of the configuration says.
+    /// An error for a device or system that cannot do what `key` of the configuration requires.
     pub fn unmet(config: &Config, key: &'static str, reason: impl Into<String>) -> SetupError {
         let given = config.value_of(key).unwrap_or_default();
         SetupError::Unmet { key, given, reason: reason.into() }
@@ -128,24 +128,24 @@ impl SetupError {
 #[error("{thread} has panicked: {message}")]
 #[non_exhaustive]
 pub struct Panicked {
-    /// Which thread.
+    /// The thread.
     pub thread: EngineThread,
-    /// What it said.
+    /// The panic message.
     pub message: String,
 }
 
 impl Panicked {
-    /// A panic of `thread` with this message.
+    /// The panic of `thread` with this message.
     pub fn new(thread: EngineThread, message: impl Into<String>) -> Panicked {
         Panicked { thread, message: message.into() }
     }
 }
 
-/// A thread of the engine, or what a program polls in its place.
+/// A thread of the engine, or a shard that a program polls itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineThread {
-    /// The control plane: no connection can be made or accepted any more.
+    /// The control plane. Without it, connections can no longer be established or accepted.
     Control,
     /// The shard with this number.
     Shard(u32),

@@ -1,16 +1,16 @@
-//! Faults on purpose: any provider, with a seeded plan of what goes wrong.
+//! Fault injection: wraps a provider, and makes its calls fail by a seeded plan.
 //!
 //! ```text
 //!   program ──▶ Faulty ──▶ Queues of the fabric, or of a device
-//!                 │ posts: all, some or none taken, with an error or without; what was refused
-//!                 │ completes all the same                 Receives: handed on late
+//!                 │ posts: all, some or none taken, with or without an error; a request that was
+//!                 │ not taken may still complete          Receives: posted late
 //!                 │ completions: late, never out of order within a queue pair
 //!                 └ connections, queues, ports and devices lost; bytes of messages changed
 //! ```
 //!
-//! What happens depends on the seed and on the calls, and on nothing else: a run that is driven
-//! in the same order fails in the same way. A program that does not name these types has none of
-//! their code.
+//! The faults depend on the seed and on the sequence of calls only: two runs with the same sequence
+//! of calls have the same faults. A program that does not use these types contains none of their
+//! code.
 #![expect(unsafe_code, reason = "Receives are posted late; a hostile peer writes into messages")]
 
 mod events;
@@ -33,8 +33,8 @@ use crate::{
     Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
-/// A provider whose queues have faults; its connection managers have none of their own. Made of a
-/// provider and a [`FaultPlan`]; each of its queues gets the plan with a seed of its own.
+/// A provider whose queues have faults; its connection managers have none. It is made of a provider
+/// and a [`FaultPlan`]; each of its queues uses the plan with its own seed.
 pub type FaultyProvider<P> = Interposed<P, Faults>;
 
 /// Queues with faults: made of queues and a [`FaultPlan`].
@@ -54,7 +54,7 @@ impl From<FaultPlan> for Faults {
 }
 
 impl<P> FaultyProvider<P> {
-    /// What goes wrong in its queues.
+    /// The log of all faults of its queues.
     pub fn log(&self) -> Arc<FaultLog> {
         Arc::clone(&self.hooks().log)
     }
@@ -79,23 +79,23 @@ pub struct QueueFaults<Q: Queues> {
     plan: FaultPlan,
     random: SplitMix,
     log: Arc<FaultLog>,
-    /// Which queues of their provider they are.
+    /// The number of these queues at their provider.
     which: u64,
     polls: u64,
     qps: Vec<Attached<Q::Qp>>,
-    /// Those that are lost, until they are destroyed.
+    /// The queue pairs that have failed, until they are destroyed.
     lost: Vec<Attached<Q::Qp>>,
-    /// When the program hears of it, counted in polls, and of what.
+    /// The event to report, and the poll that reports it.
     events: VecDeque<(u64, QueueEvent)>,
-    /// Receives that the provider has, in the order of posting.
+    /// The Receives posted to the provider, in order.
     posted: VecDeque<Recv>,
-    /// Receives that the provider does not have yet.
+    /// The Receives that are not posted to the provider yet.
     withheld: VecDeque<Recv>,
-    /// When the withheld ones are handed on, counted in polls.
+    /// The poll at which the withheld Receives are posted.
     withheld_until: u64,
     late: Vec<Late>,
     ready: VecDeque<WorkCompletion>,
-    /// What is wrong with the completion queue, once something is.
+    /// The error of the completion queue, once it has failed.
     broken: Option<CqError>,
     is_port_down: bool,
 }
@@ -106,7 +106,7 @@ struct Recv {
     sgl: Vec<Sge>,
 }
 
-/// A completion that is kept back.
+/// A completion that is reported late.
 struct Late {
     until: u64,
     completion: WorkCompletion,
@@ -139,7 +139,7 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// Changes the plan; the pseudo-random numbers go on.
+    /// Changes the plan; the sequence of pseudo-random numbers continues.
     pub fn set_plan(&mut self, plan: FaultPlan) {
         self.plan = plan;
     }
@@ -152,15 +152,15 @@ impl<Q: Queues> QueueFaults<Q> {
         self.polls + 1 + self.random.below(self.plan.polls_late_max.max(1).into())
     }
 
-    /// Hands withheld Receives on, in order, as many as the provider takes.
+    /// Posts withheld Receives to the provider, in order, as many as it takes.
     fn hand_on(&mut self, inner: &mut Q) {
         if self.polls < self.withheld_until {
             return;
         }
         while let Some(recv) = self.withheld.pop_front() {
             let wr = RecvWr { wr_id: recv.wr_id, sgl: &recv.sgl };
-            // SAFETY: who posted it to us was told that it is taken, and keeps the memory until the
-            // completion has been polled.
+            // SAFETY: the program was told that the Receive is taken, and keeps the memory until
+            // the completion has been polled.
             let (taken, _) = unsafe { inner.post_srq_recv(&[wr]) }.of(1);
             if taken == 0 {
                 self.withheld.push_front(recv);
@@ -197,7 +197,7 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// The Receive is the program's again, once it is told; the last chance to change its bytes.
+    /// Changes bytes of a received message, before the program sees the completion.
     fn received(&mut self, completion: &WorkCompletion) {
         let Some(at) = self.posted.iter().position(|recv| recv.wr_id == completion.wr_id) else {
             return;
@@ -215,8 +215,9 @@ impl<Q: Queues> QueueFaults<Q> {
             let offset = self.random.below(within.into()) as u32;
             let mask = 1 + self.random.below(255) as u8;
             if let Some(byte) = byte_at(&recv.sgl, offset) {
-                // SAFETY: the byte lies in the part of the Receive that the message has filled;
-                // it is the device's, which we are a part of, until the completion is polled.
+                // SAFETY: the byte lies in the part of the Receive that the message has filled; it
+                // is owned by the device, of which this provider is a part, until the completion is
+                // polled.
                 let old = unsafe { byte.read() };
                 // SAFETY: as above.
                 unsafe { byte.write(old ^ mask) };
@@ -224,13 +225,13 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// A queue pair has failed: what was kept back until then comes.
+    /// A queue pair has failed: its withheld completions are reported.
     fn release_all(&mut self, qp_num: u32) {
         let theirs = self.late.iter_mut().filter(|late| late.completion.qp_num == qp_num);
         theirs.filter(|late| late.until == u64::MAX).for_each(|late| late.until = 0);
     }
 
-    /// The program has done with a queue pair, or is told that it is lost.
+    /// The program destroys a queue pair, or learns that it has failed.
     fn has_failed(&mut self, is_it: impl Fn(&Attached<Q::Qp>) -> bool) {
         if let Some(at) = self.qps.iter().position(is_it) {
             let lost = self.qps.swap_remove(at);
@@ -239,7 +240,7 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// Releases late completions whose time has come, each after those before it of its queue pair.
+    /// Reports the late completions that are due, in order for each queue pair.
     fn release(&mut self) {
         let mut at = 0;
         while let Some(late) = self.late.get(at) {
@@ -305,7 +306,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         let renewed = inner.renew_window(id)?;
         if self.chance(self.plan.window_lost_ppm) {
             FaultLog::note(&self.log.windows_lost);
-            // It is bound to nothing, and nobody can bind it again.
+            // It is not bound, and cannot be bound again.
             return Ok(None);
         }
         Ok(renewed)
@@ -337,7 +338,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
         self.has_failed(|attached| attached.qp == qp);
         if let Some(at) = self.lost.iter().position(|lost| lost.qp == qp) {
             let Attached { qp_num, .. } = self.lost.swap_remove(at);
-            // What was received was received, and its memory is owed to the program.
+            // A Receive that completed is reported, so that the program gets its memory back.
             let is_dropped =
                 |wc: &WorkCompletion| wc.qp_num == qp_num && wc.opcode != WcOpcode::Recv;
             self.late.retain(|late| !is_dropped(&late.completion));
@@ -353,7 +354,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
                 wr_id,
                 qp_num: 0,
                 status: WcStatus::Flushed,
-                // Of a completion with an error it says nothing.
+                // The opcode of a completion with an error is not valid.
                 opcode: WcOpcode::Send,
                 byte_len: 0,
                 invalidated: None,
@@ -374,7 +375,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFaults<Q> {
     }
 }
 
-/// The address of a byte of a message in its scatter list.
+/// The address of the byte at `offset` of a message, from its scatter list.
 fn byte_at(sgl: &[Sge], mut offset: u32) -> Option<*mut u8> {
     for sge in sgl {
         if offset < sge.length {

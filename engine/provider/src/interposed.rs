@@ -1,4 +1,4 @@
-//! A provider around another one: hooks take the calls that they are about, all others are passed on.
+//! Wraps a provider: hooks replace selected calls, and all other calls are passed on.
 //!
 //! ```text
 //!   program ──▶ Interposed<P, H> ───── H: Hooks ──────▶ P
@@ -6,17 +6,17 @@
 //!                 └ open_cm ──────▶ InterposedCm ────── CmHooks ─────▶ P::Cm
 //! ```
 //!
-//! A hook takes the place of a call. It is given what lies behind it, `inner`, and the arguments, and
-//! returns the result: it may change either, call more than once, or not call at all. Every hook has a
-//! default that passes the call on, and `()` has all the defaults. Names of queue pairs, endpoints,
-//! handles and requests are those of the inner provider.
+//! A hook replaces a call. It gets the wrapped object, `inner`, and the arguments, and returns the
+//! result. It may change the arguments or the result, call `inner` more than once, or not at all.
+//! The default of every hook passes the call on, and `()` has all the defaults. Queue pairs,
+//! endpoints, handles and requests have the types of the inner provider.
 //!
-//! State is with the hooks: one value for the provider, one for each of its queues, one for each of
-//! its connection managers. Hooks of queues and of connection managers are dropped before what they
-//! are around.
+//! The hooks hold the state: one value for the provider, one for each of its queues, one for each
+//! of its connection managers. Hooks of queues and of connection managers are dropped before the
+//! object that they wrap.
 //!
-//! Hooks are a part of the provider, and what the seam asks of a provider is asked of it with its
-//! hooks. In particular, requests that a hook says are not taken are not with the device.
+//! A provider and its hooks together must satisfy the seam's requirements. In particular, the
+//! device must not have requests that a hook reports as not taken.
 #![expect(unsafe_code, reason = "posting is unsafe: the promise is passed on with the requests")]
 
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ pub struct Interposed<P, H> {
 }
 
 impl<P, H> Interposed<P, H> {
-    /// Puts hooks around a provider.
+    /// Wraps a provider with hooks.
     pub fn new(inner: P, hooks: impl Into<H>) -> Interposed<P, H> {
         Interposed { hooks: hooks.into(), inner }
     }
@@ -57,16 +57,16 @@ impl<P, H> Interposed<P, H> {
     }
 }
 
-/// What is done in place of the calls of a [`Provider`].
+/// Hooks for the calls of a [`Provider`].
 pub trait Hooks<P: Provider>: Send + Sync + 'static {
     /// The hooks of a set of queues.
     type Queues: QueueHooks<P::Queues>;
     /// The hooks of a connection manager.
     type Cm: CmHooks<P::Cm>;
 
-    /// The hooks of queues that were just opened.
+    /// Makes the hooks of queues that were just opened.
     fn queue_hooks(&self, inner: &P, attr: &QueueAttr) -> Self::Queues;
-    /// The hooks of a connection manager that was just opened.
+    /// Makes the hooks of a connection manager that was just opened.
     fn cm_hooks(&self, inner: &P) -> Self::Cm;
 
     /// As [`Provider::caps`].
@@ -135,7 +135,7 @@ pub struct InterposedQueues<Q, H> {
 }
 
 impl<Q, H> InterposedQueues<Q, H> {
-    /// Puts hooks around queues.
+    /// Wraps queues with hooks.
     pub fn new(inner: Q, hooks: impl Into<H>) -> InterposedQueues<Q, H> {
         InterposedQueues { hooks: hooks.into(), inner }
     }
@@ -146,10 +146,10 @@ impl<Q, H> InterposedQueues<Q, H> {
     }
 }
 
-/// What is done in place of the calls of [`Queues`].
+/// Hooks for the calls of [`Queues`].
 ///
-/// A hook that is given [`Promised`] requests or an [`Exposure`] passes on no others, and only to
-/// `inner` and for the queue pair that they are for.
+/// A hook must pass [`Promised`] requests and an [`Exposure`] to `inner` only, and requests only to
+/// their own queue pair.
 pub trait QueueHooks<Q: Queues>: Send {
     /// As [`Queues::handle`].
     fn handle(&self, inner: &Q) -> Q::Handle {
@@ -269,8 +269,8 @@ impl<Q: Queues, H: QueueHooks<Q>> Queues for InterposedQueues<Q, H> {
     }
 }
 
-/// Requests whose poster has promised what posting them asks for: they can be posted once, all or the
-/// first of them, without another promise. None but an unsafe function makes them.
+/// Requests whose poster has met the safety conditions of posting. They can be posted once, all or
+/// the first of them, by safe code. Only an unsafe function makes them.
 #[derive(Debug)]
 pub struct Promised<'a, W>(&'a [W]);
 
@@ -280,7 +280,7 @@ impl<'a, W> Promised<'a, W> {
         self.0
     }
 
-    /// The first `count` of them; the others are not posted.
+    /// Keeps the first `count` requests; the others are not posted.
     #[must_use]
     pub fn first(self, count: usize) -> Promised<'a, W> {
         Promised(&self.0[..count])
@@ -290,8 +290,9 @@ impl<'a, W> Promised<'a, W> {
 impl Promised<'_, RecvWr<'_>> {
     /// As [`Queues::post_srq_recv`].
     pub fn post_srq_recv<Q: Queues>(self, on: &mut Q) -> Taken {
-        // SAFETY: `self` is made by `post_srq_recv` of `InterposedQueues` only, whose caller has made
-        // the promise, and lies within that call. What is posted completes through these queues.
+        // SAFETY: `self` is made by `post_srq_recv` of `InterposedQueues` only, whose caller has
+        // made the promise, and lies within that call. What is posted completes through these
+        // queues.
         unsafe { on.post_srq_recv(self.0) }
     }
 }
@@ -304,7 +305,8 @@ impl Promised<'_, SendWr<'_>> {
     }
 }
 
-/// Bytes of which it was promised that peers may be given a right to them, once.
+/// Bytes for which the caller has met the safety conditions of [`Queues::expose`]. They can be
+/// exposed once.
 #[derive(Debug)]
 pub struct Exposure<'a> {
     sge: &'a Sge,
@@ -317,7 +319,7 @@ impl Exposure<'_> {
         self.sge
     }
 
-    /// What peers may do.
+    /// The rights of peers.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -339,7 +341,7 @@ pub struct InterposedCm<C, H, Q> {
     queues: PhantomData<fn() -> Q>,
 }
 
-/// What is done in place of the calls of a [`ConnectionManager`].
+/// Hooks for the calls of a [`ConnectionManager`].
 pub trait CmHooks<C: ConnectionManager>: Send {
     /// As [`ConnectionManager::listen`].
     fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {

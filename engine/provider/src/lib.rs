@@ -1,4 +1,4 @@
-//! THE SEAM: an RDMA device as ibverbs shows it, and nothing more.
+//! The seam: what the engine requires of an RDMA device, in the terms of ibverbs.
 //!
 //! ```text
 //!   Engine ──▶ Provider      one per device; control plane: may allocate, may be slow
@@ -7,7 +7,7 @@
 //!                                     └── Endpoint ──(mailbox)──▶ Queues::attach ──▶ Qp
 //! ```
 //!
-//! The type of the provider is chosen once, at the top; nothing below is `dyn` on the fast path.
+//! The program chooses the type of the provider once; the fast path has no `dyn`.
 
 mod cm;
 mod error;
@@ -44,18 +44,18 @@ pub trait Provider: Send + Sync + Sized + 'static {
 
     /// What the device can do.
     fn caps(&self) -> &DeviceCaps;
-    /// Whether this is the device that a configuration names, opened as it says: an engine starts
-    /// with no other. A provider that no key is about agrees to everything.
+    /// Checks that this is the device that the configuration names, opened with its options; an
+    /// engine starts only then. A provider that has no keys returns `Ok`.
     ///
     /// # Errors
-    /// [`SetupError::Unmet`] with the key that says otherwise.
+    /// [`SetupError::Unmet`] with the key that differs.
     fn check(&self, config: &Config) -> Result<(), SetupError>;
-    /// Registers memory with the device. Setup only. Whoever keeps it keeps the device open: memory
-    /// may outlive everything else that was made on the device.
+    /// Registers memory with the device. Set-up only. The registrar keeps the device open, because
+    /// memory may outlive all other objects of the device.
     fn registrar(&self) -> Arc<dyn Registrar>;
-    /// One completion queue and one shared receive queue, for one shard.
+    /// Opens one completion queue and one shared receive queue, for one shard.
     fn open_queues(&self, attr: &QueueAttr) -> Result<Self::Queues, SetupError>;
-    /// A connection manager: an event channel of its own.
+    /// Opens a connection manager with its own event channel.
     fn open_cm(&self) -> Result<Self::Cm, SetupError>;
 }
 
@@ -82,6 +82,6 @@ pub struct DeviceCaps {
     pub message_len: u32,
     /// Type-2 memory windows; 0 if the device has none.
     pub windows: u32,
-    /// RDMA Reads of a queue pair that are under way at one time; more of them wait in line.
+    /// RDMA Reads of a queue pair in progress at one time; further Reads wait.
     pub rd_atomic: u32,
 }

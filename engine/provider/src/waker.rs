@@ -1,4 +1,4 @@
-//! The waker: ends another thread's sleep. An eventfd, rung only when somebody may sleep.
+//! The waker: ends the sleep of another thread, by an eventfd.
 #![expect(unsafe_code, reason = "eventfd(2) and poll(2) have no safe binding in std")]
 
 use std::io;
@@ -15,19 +15,19 @@ use crate::SetupError;
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// A waker that was not rung. Fails when the process has no file descriptor left.
+    /// A waker that is not rung. Fails if the process has no free file descriptor.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: eventfd takes two integers and no pointer.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was just returned by eventfd and belongs to nobody else.
+        // SAFETY: `fd` was just returned by eventfd and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Waker(Arc::new(fd)))
     }
 
-    /// A new waker, with the error of a start.
+    /// As [`Waker::new`], with a set-up error.
     pub fn set_up() -> Result<Waker, SetupError> {
         Waker::new().map_err(|source| SetupError::System {
             call: "eventfd",
@@ -36,28 +36,28 @@ impl Waker {
         })
     }
 
-    /// Ends the sleep, or the next one if nobody sleeps. One system call.
+    /// Ends the sleep, or the next sleep if no thread sleeps now. One system call.
     pub fn ring(&self) {
         let one = 1_u64;
-        // The only failure is a counter that is full (EAGAIN): then it is rung already.
-        // SAFETY: `one` is eight readable bytes, which is what an eventfd takes.
+        // The only failure is a full counter (EAGAIN): then it is already rung. SAFETY: `one` is
+        // eight readable bytes, which is what an eventfd takes.
         let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Forgets all rings up to now. One system call.
+    /// Clears all rings. One system call.
     pub fn drain(&self) {
         let mut count = 0_u64;
-        // The only failure is that it was not rung (EAGAIN): nothing to forget.
-        // SAFETY: `count` is eight writable bytes, which is what an eventfd returns.
+        // The only failure is that it was not rung (EAGAIN): nothing to clear. SAFETY: `count` is
+        // eight writable bytes, which is what an eventfd returns.
         let _ = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
     }
 
-    /// The file descriptor: readable while rung. For a poll set of one's own.
+    /// The file descriptor, readable while rung: for the program's own poll set.
     pub fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Sleeps until one of `wakers` is rung or `timeout` is over; true if one is rung.
+    /// Sleeps until one of `wakers` is rung or `timeout` has elapsed; true if one is rung.
     ///
     /// May return early without a ring when a signal arrives. Rings are kept, not drained.
     pub fn sleep<const N: usize>(wakers: [&Waker; N], timeout: Duration) -> io::Result<bool> {

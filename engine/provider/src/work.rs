@@ -3,13 +3,13 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{Access, Sge};
 
-/// The program's name for a work request, returned by its completion: any number without
-/// [`WrId::PROVIDER_BIT`].
+/// Identifies a work request in its completion: any number without [`WrId::PROVIDER_BIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WrId(pub u64);
 
 impl WrId {
-    /// A bit that is not the program's: a provider may use it to tell Receives from other requests.
+    /// A bit that the program must not set: a provider may use it to distinguish Receives from
+    /// other requests.
     pub const PROVIDER_BIT: u64 = 1 << 62;
 }
 
@@ -18,21 +18,21 @@ impl WrId {
 pub struct RecvWr<'a> {
     /// Returned by the completion.
     pub wr_id: WrId,
-    /// Where the message is scattered to, in order.
+    /// The memory for the message, in order.
     pub sgl: &'a [Sge],
 }
 
-/// A request on the send queue of a queue pair. They are carried out in the order of posting.
+/// A request on the send queue of a queue pair. Requests are executed in the order of posting.
 #[derive(Debug, Clone, Copy)]
 pub struct SendWr<'a> {
     /// Returned by the completion.
     pub wr_id: WrId,
-    /// What is to be done.
+    /// The operation.
     pub op: SendOp,
-    /// Local memory, in order: where the bytes are gathered from, or of [`SendOp::Read`] where they
-    /// go to. Empty for [`SendOp::Bind`] and [`SendOp::Invalidate`].
+    /// Local memory, in order: the source of the bytes, or the destination of a [`SendOp::Read`].
+    /// Empty for [`SendOp::Bind`] and [`SendOp::Invalidate`].
     pub sgl: &'a [Sge],
-    /// How it is to be treated.
+    /// The options.
     pub flags: SendFlags,
 }
 
@@ -44,26 +44,27 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// What a request on a send queue does. Names as in `enum ibv_wr_opcode`.
+/// The operation of a request on a send queue. Names as in `enum ibv_wr_opcode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOp {
-    /// A message to a Receive of the peer.
+    /// Sends a message to a Receive of the peer.
     Send,
-    /// A Send that takes the peer's own rights to `rkey` back before the Receive completes. The
-    /// peer must have bound a window of this queue pair to it.
+    /// Sends a message, and invalidates `rkey` at the peer before the Receive completes. The peer
+    /// must have bound `rkey` to a window of this queue pair.
     SendInvalidate {
         /// The key.
         rkey: u32,
     },
-    /// Bytes to memory of the peer, which is not told.
+    /// Writes to memory of the peer, without a completion at the peer.
     Write(Remote),
-    /// Bytes from memory of the peer, which is not told. What is posted behind it may overtake it,
-    /// unless it has [`SendFlags::FENCE`]; completions keep their order.
+    /// Reads from memory of the peer, without a completion at the peer. Later requests may be
+    /// executed before it completes, unless they have [`SendFlags::FENCE`]; completions keep their
+    /// order.
     Read(Remote),
-    /// Opens memory of this side to the peer.
+    /// Binds a memory window: gives the peer access to memory of this side.
     Bind(Bind),
-    /// Closes what [`SendOp::Bind`] opened under this key. When it has completed, nothing is on its
-    /// way under the key. An unknown key, or one of another queue pair, is an error.
+    /// Invalidates the key of a [`SendOp::Bind`]. When it has completed, no access under the key is
+    /// in progress. An unknown key, or one of another queue pair, is an error.
     Invalidate {
         /// The key.
         rkey: u32,
@@ -71,14 +72,14 @@ pub enum SendOp {
 }
 
 impl SendOp {
-    /// Whether it is a transmission: a message that takes a Receive of the peer.
+    /// Whether it is a message that consumes a Receive of the peer.
     #[must_use]
     pub fn is_send(&self) -> bool {
         matches!(self, SendOp::Send | SendOp::SendInvalidate { .. })
     }
 }
 
-/// Memory of the peer, of as many bytes as the local side of the request has.
+/// Memory of the peer, as long as the local memory of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// The address as the peer stated it.
@@ -90,25 +91,25 @@ pub struct Remote {
 /// Binds a type-2 memory window to bytes of a region, for the peer of one queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind {
-    /// The window: bound to nothing.
+    /// The window, which is not bound.
     pub window: WindowId,
-    /// The key it shall have: [`Window::next_rkey`] of the one before.
+    /// Its new key: [`Window::next_rkey`].
     pub rkey: u32,
     /// The local key of the region, which was registered with [`Access::MW_BIND`].
     pub lkey: u32,
     /// The first byte.
     pub addr: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u32,
-    /// What the peer may do.
+    /// The rights of the peer.
     pub access: Access,
 }
 
-/// Names a memory window of a set of queues.
+/// Identifies a memory window of a set of queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WindowId(pub u32);
 
-/// A memory window and the key that it had last.
+/// A memory window and its last key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The window.
@@ -118,8 +119,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The key for the next binding: the low byte, which belongs to the program, counts on, so that
-    /// a key is dead for the next 255 bindings once it was invalidated.
+    /// The key for the next binding. The low byte, which the program may choose, is incremented, so
+    /// that an invalidated key is not used again for the next 255 bindings.
     #[inline]
     #[must_use]
     pub fn next_rkey(self) -> u32 {
@@ -131,11 +132,11 @@ bitflags::bitflags! {
     /// How a send request is to be treated.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SendFlags: u32 {
-        /// A completion is wanted even on success.
+        /// Report a completion also on success.
         const SIGNALED = 1;
-        /// The bytes are copied while posting; at most [`DeviceCaps::inline_len`].
+        /// Copy the bytes while posting; at most [`DeviceCaps::inline_len`].
         const INLINE = 2;
-        /// Begins only when every [`SendOp::Read`] posted before has completed.
+        /// Begin only when every [`SendOp::Read`] posted before has completed.
         const FENCE = 4;
     }
 }
@@ -143,7 +144,7 @@ bitflags::bitflags! {
 /// Completions of one poll.
 pub type WcBatch = ArrayVec<WorkCompletion, WC_BATCH>;
 
-/// How many completions are polled at a time.
+/// The maximum number of completions of one poll.
 pub const WC_BATCH: usize = 32;
 
 /// A completed work request.
@@ -153,17 +154,17 @@ pub struct WorkCompletion {
     pub wr_id: WrId,
     /// The queue pair.
     pub qp_num: u32,
-    /// How it ended.
+    /// The status.
     pub status: WcStatus,
     /// Valid on success only.
     pub opcode: WcOpcode,
-    /// Bytes received; valid for a successful Receive only.
+    /// Bytes received; valid only for a successful Receive.
     pub byte_len: u32,
-    /// The key that the peer's Send took back; of a successful Receive only.
+    /// The key that the peer's Send invalidated; valid only for a successful Receive.
     pub invalidated: Option<u32>,
 }
 
-/// What was completed.
+/// The kind of a completed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WcOpcode {
     /// A Send left and was acknowledged.
@@ -172,47 +173,46 @@ pub enum WcOpcode {
     Recv,
     /// Bytes were written to memory of the peer.
     Write,
-    /// Bytes of the peer's memory are here.
+    /// Bytes were read from memory of the peer.
     Read,
     /// A window is bound.
     Bind,
-    /// A key is dead.
+    /// A key was invalidated.
     Invalidate,
 }
 
 /// How a work request ended. Names as in `enum ibv_wc_status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WcStatus {
-    /// As wished.
+    /// Success.
     #[error("success")]
     Success,
-    /// A message was longer than the Receive that it met.
+    /// A message was longer than its Receive.
     #[error("a message is longer than its Receive")]
     LocalLength,
-    /// The queue pair could not carry the request out. Soft-RoCE says so when its link is down.
+    /// The queue pair could not execute the request. Soft-RoCE reports this when its link is down.
     #[error("the queue pair could not execute the request")]
     LocalOperation,
     /// A local key was wrong, or its bounds or rights were.
     #[error("a local key, its bounds or its rights are wrong")]
     LocalProtection,
-    /// A memory window could not be bound so, or there is nothing to invalidate.
-    #[error(
-        "a memory window cannot be bound with these arguments, or the key to invalidate is not valid"
-    )]
+    /// A memory window could not be bound with these arguments, or the key to invalidate is not
+    /// valid.
+    #[error("a memory window cannot be bound with these arguments, or the key is not valid")]
     MemoryWindowBind,
     /// The queue pair was in the error state.
     #[error("the queue pair is in the error state")]
     Flushed,
-    /// The peer could not take the request.
+    /// The peer could not execute the request.
     #[error("the peer cannot execute the request")]
     RemoteInvalidRequest,
     /// A remote key was wrong, or its bounds or rights were.
     #[error("a remote key, its bounds or its rights are wrong")]
     RemoteAccess,
-    /// The peer does not answer.
+    /// The peer does not acknowledge.
     #[error("the peer does not acknowledge (retries exceeded)")]
     RetryExceeded,
-    /// The peer had no Receive posted, too many times.
+    /// The peer had no Receive posted, and the retries were exceeded.
     #[error("the peer had no Receive posted (receiver-not-ready retries exceeded)")]
     RnrRetryExceeded,
     /// Any other status of the device.
@@ -220,11 +220,11 @@ pub enum WcStatus {
     Other(u32),
 }
 
-/// How many requests of a post the device has taken, and why no more.
+/// The number of requests of a post that the device has taken, and the error, if any.
 ///
-/// A driver may fail after it has taken a request, or all of them, and may take fewer than it was
-/// given without a reason. What it has taken it carries out, and whoever posts it again has it
-/// carried out twice. So the number is always there, and is read together with the reason.
+/// A driver may fail after it has taken some or all requests, and may take fewer than given without
+/// an error. It executes the requests that it has taken; posting them again would execute them
+/// twice. So the number is always present, and is read together with the error.
 #[must_use = "what the device has taken must not be posted again"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
@@ -233,20 +233,20 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// The first `count` requests were taken, and there was no error.
+    /// The first `count` requests were taken, without an error.
     #[inline]
     pub fn without_error(count: usize) -> Taken {
         Taken { count, why: None }
     }
 
-    /// The first `count` requests were taken, which may be all, and there was an error.
+    /// The first `count` requests were taken, which may be all, and an error was returned.
     #[inline]
     pub fn with_error(count: usize, why: PostError) -> Taken {
         Taken { count, why: Some(why) }
     }
 
-    /// Of a post of so many `requests`, how many were taken, and what went wrong. Never more than
-    /// there were; and fewer never without an error: then the queue counts as full.
+    /// The number taken of a post of `requests`, and the error. The number is at most `requests`.
+    /// If fewer were taken without an error, the error is [`PostError::QueueFull`].
     #[inline]
     #[must_use]
     pub fn of(self, requests: usize) -> (usize, Option<PostError>) {
@@ -257,16 +257,16 @@ impl Taken {
     }
 }
 
-/// What went wrong with a post.
+/// The error of a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue has no room, or the device none for now.
+    /// The queue or the device has no room now.
     #[error("the queue is full")]
     QueueFull,
-    /// The queue pair takes no requests.
+    /// The queue pair does not take requests.
     #[error("the queue pair cannot send: it is in the error state or gone")]
     QpGone,
-    /// The first request that was not taken breaks a limit of the device.
+    /// The first request that was not taken exceeds a limit of the device.
     #[error("a work request exceeds a limit of the device")]
     Invalid,
 }

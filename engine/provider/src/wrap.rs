@@ -1,10 +1,10 @@
-//! Counters that come round begin shortly before they do.
+//! Wrapping counters start shortly before they wrap.
 //!
-//! What has 32 bits or fewer comes round in the life of a program, and a mistake about it would show
-//! after hours or weeks. So it shows at once: every connection, every run and every test passes the
-//! end with traffic under way.
+//! A counter of 32 bits or fewer wraps during the life of a program, and an error in its wrap would
+//! appear after hours or weeks. With this start it appears at once: every connection, run and test
+//! passes the wrap under traffic.
 
-/// Where a counter of so many bits begins that comes round after `uses`.
+/// The start value of a counter of `bits` bits that wraps after `uses` increments.
 pub const fn shortly_before_end(bits: u32, uses: u32) -> u32 {
     assert!(bits > 0 && bits <= u32::BITS);
     let last = u32::MAX >> (u32::BITS - bits);

@@ -1,4 +1,4 @@
-//! What is passed on, what hooks take, and in what order things end.
+//! Which calls are passed on, which calls hooks replace, and the order of dropping.
 #![expect(unsafe_code, reason = "posting is unsafe; nothing is done with what is posted here")]
 
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use rpcrdma_provider::{
     Taken, Waker, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
 
-/// What was called, in order, with what arguments.
+/// The calls in order, with their arguments.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -31,7 +31,7 @@ impl Log {
     }
 }
 
-/// A provider that writes down how it is called, and answers each call in a way of its own.
+/// A provider that records its calls, and returns a different value for each.
 struct Recorder {
     log: Log,
     caps: DeviceCaps,
@@ -254,7 +254,7 @@ const ATTR: QueueAttr =
 const TIMEOUT: Duration = Duration::from_millis(13);
 const NOWHERE: Sge = Sge { addr: 64, length: 8, lkey: 9 };
 
-/// Makes every call of queues and writes down what it returns.
+/// Makes every call of queues and records the results.
 fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
     queues: &mut Q,
     log: &Log,
@@ -282,7 +282,7 @@ fn drive_queues<Q: Queues<Qp = u8, Endpoint = u16, Handle = u32>>(
     log.note(queues.wait(waker, TIMEOUT));
 }
 
-/// Makes every call of a connection manager and writes down what it returns.
+/// Makes every call of a connection manager and records the results.
 fn drive_cm<C: ConnectionManager<Request = &'static str>>(
     cm: &mut C,
     on: &rpcrdma_provider::Handle<C>,
@@ -312,7 +312,7 @@ fn drive_cm<C: ConnectionManager<Request = &'static str>>(
     }
 }
 
-/// Makes every call there is, and drops all that came of it.
+/// Makes every call, and drops all results.
 fn drive<P>(provider: P, log: &Log, waker: &Waker) -> Vec<String>
 where
     P: Provider<Queues: Queues<Qp = u8, Endpoint = u16, Handle = u32>>,
@@ -337,12 +337,12 @@ fn without_hooks_every_call_is_passed_on_with_its_arguments_and_its_result() {
     assert!(plain.len() > 40, "every call is written down");
     let interposed: Interposed<_, ()> = Interposed::new(Recorder::new(&log), ());
     assert_eq!(drive(interposed, &log, &waker), plain);
-    // Also around one that is interposed itself.
+    // Also around a provider that is wrapped itself.
     let interposed: Interposed<_, ()> = Interposed::new(Recorder::new(&log), ());
     assert_eq!(drive(Interposed::<_, ()>::new(interposed, ()), &log, &waker), plain);
 }
 
-/// Hooks that change arguments and results, or let no call through; each notes its end.
+/// Hooks that change arguments and results, or pass no call on; each records its drop.
 struct Meddler(Log);
 
 impl Drop for Meddler {

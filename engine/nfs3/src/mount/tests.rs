@@ -1,11 +1,11 @@
-//! What a client may cost: places, memory and time.
+//! The limits of a client of MOUNT: connections, memory and time.
 
 use super::*;
 use crate::tests::Scratch;
 
-/// The service, turned by hand.
+/// The service without its thread: the test calls its turns.
 struct Bench {
-    service: Service,
+    service: MountService,
     now: Instant,
     _scratch: Scratch,
 }
@@ -16,16 +16,16 @@ impl Bench {
         let export = Arc::new(scratch.opened());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket");
-        let service = Service::new(listener, export);
+        let service = MountService::new(listener, export);
         Bench { service, now: Instant::now(), _scratch: scratch }
     }
 
-    /// A client that is served as one from this address.
+    /// A client that the service treats as one of this address.
     fn connect(&mut self, from: &str) -> TcpStream {
         let at = self.service.listener.local_addr().expect("it is bound");
         let stream = TcpStream::connect(at).expect("it listens");
         stream.set_nonblocking(true).expect("a socket");
-        // Established at this end does not say accepted at the other.
+        // A connection that is established at this end may not be accepted yet at the other.
         let accepted = loop {
             if let Ok((accepted, _)) = self.service.listener.accept() {
                 break accepted;
@@ -33,7 +33,7 @@ impl Bench {
         };
         accepted.set_nonblocking(true).expect("a socket");
         let from = SocketAddr::new(from.parse().expect("an address"), 700);
-        self.service.admit(Client::new(accepted, from, self.now));
+        self.service.admit(MountClient::new(accepted, from, self.now));
         stream
     }
 
@@ -43,7 +43,7 @@ impl Bench {
 
     /// Turns until the newest client has been read from.
     fn turn_until_read(&mut self) {
-        let has_come = |service: &Service| {
+        let has_come = |service: &MountService| {
             let client = service.clients.last().expect("there is one");
             !client.pending.is_empty() || !client.record.is_empty() || !client.out.is_empty()
         };
@@ -95,7 +95,7 @@ fn a_host_has_some_places_and_takes_none_of_others() {
 fn calls_are_answered_one_at_a_time() {
     let mut bench = Bench::new();
     let mut stream = bench.connect("10.0.0.1");
-    // More answers than sockets take: the longest there is.
+    // More answers than the socket buffers hold: those of DUMP, the longest.
     let path = vec![b'/'; 1000];
     for host in 0..MOUNTED {
         let from = IpAddr::from([10, 0, 1, host]);
@@ -110,7 +110,7 @@ fn calls_are_answered_one_at_a_time() {
         assert!(client.out.capacity() <= 2 * one, "{} bytes", client.out.capacity());
         assert!(client.pending.capacity() <= 2 * PENDING_MAX);
     }
-    // All are answered when they are taken.
+    // All calls are answered once the answers are read.
     let (mut taken, mut answered) = (Vec::new(), 0);
     while answered < 50 {
         bench.turn();
@@ -161,8 +161,8 @@ fn an_answer_has_its_time_as_well() {
         bench.turn();
     }
     assert_eq!(bench.pass(9), 1);
-    assert_eq!(bench.pass(1), 0, "nobody takes it");
+    assert_eq!(bench.pass(1), 0, "no client is served");
 }
 
-/// Mounts that are listed.
+/// The number of mounts in the list.
 const MOUNTED: u8 = 250;

@@ -1,4 +1,4 @@
-//! What is answered without a change of threads: here there are none.
+//! Calls that are answered on the thread of the shard: this server has no worker threads.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ use crate::at_once::execute;
 use crate::call::Task;
 use crate::credentials::{Credentials, Identity};
 
-/// Whether the file system of the tests is one that is known to tell attributes at once.
+/// Whether the file system of the tests keeps attributes of open files in memory.
 fn tells(scratch: &Scratch) -> bool {
     scratch.opened().nodes().medium().tells_attributes()
 }
@@ -49,12 +49,12 @@ fn what_may_wait_is_left_to_the_threads() {
     let getattr =
         || task(nfs3::GETATTR, Identity::Server, &GETATTR3args { object: handle.clone() });
     assert_eq!(execute(&export, &mut getattr()).is_some(), tells(&scratch), "it is held");
-    // A file that is not held has to be opened, and one that is gone has to be searched for.
+    // A file that is not cached must be opened, and a removed file must be searched for.
     let other = scratch.opened();
     assert!(execute(&other, &mut getattr()).is_none());
     std::fs::remove_file(scratch.export().join("file")).expect("ours");
     assert!(execute(&export, &mut getattr()).is_none());
-    // Without a buffer nothing is read, and what changes something is not for a shard at all.
+    // Without a buffer nothing is read, and a shard never executes a call that changes something.
     let read = READ3args { file: handle.clone(), offset: 0, count: 4 };
     assert!(execute(&export, &mut task(nfs3::READ, Identity::Server, &read)).is_none());
     for procedure in (0..=nfs3::COMMIT).filter(|it| ![1, 3, 4, 6].contains(it)) {
@@ -85,7 +85,7 @@ fn a_name_is_looked_up_as_its_caller() {
     assert!(lookup(Identity::Server, "file").is_some());
     let groups = arrayvec::ArrayVec::new();
     let somebody = Identity::Other(Credentials { uid: 1234, gid: 1234, groups });
-    assert!(lookup(somebody.clone(), "file").is_none(), "the threads say what is in the way");
+    assert!(lookup(somebody.clone(), "file").is_none(), "a worker thread reports the error");
     assert!(lookup(somebody, "missing").is_none());
     assert!(lookup(Identity::Server, "..").is_none());
     assert!(rustix::process::geteuid().is_root());
@@ -98,7 +98,7 @@ fn a_read_is_the_same_from_a_shard_and_from_a_thread() {
     let data: Vec<u8> = (0..100_000_u32).map(|at| (at * 7) as u8).collect();
     std::fs::write(nfs.export().join("file"), &data).expect("written");
     let file = nfs.client.lookup(&root, b"file").unwrap().object;
-    // The first is a thread's, which opens the file.
+    // The first call is executed by a worker thread, which opens the file.
     for _ in 0..2 {
         for (offset, count) in [(0, 1), (0, 4096), (4096, 65_536), (1, 100_000), (99_000, 4096)] {
             let read = nfs.client.read(&file, offset, count).unwrap();

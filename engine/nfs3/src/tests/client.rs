@@ -1,4 +1,4 @@
-//! A client of the server, and calls that it does not wait for.
+//! A client of the server, which can also send calls without waiting for the replies.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -10,7 +10,7 @@ use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_engine::{CallError, Clock, Config, Engine, Fabric, Raw};
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Read, Request, Take};
 
-/// A client: what is called of NFS is `Nfs`.
+/// A client; it derefs to `Nfs`, which makes the calls.
 pub struct Client {
     nfs: Nfs<Fabric>,
     _engine: Engine<Fabric>,
@@ -37,12 +37,12 @@ impl Client {
         Client::made(fabric, to, root, |_| {}, |_| {})
     }
 
-    /// A client whose transaction ids are those of every other one with the same seed.
+    /// A client whose XIDs are the same as those of every client with the same seed.
     pub fn seeded(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
         Client::made(fabric, to, root, |_| {}, |engine| engine.seed_xids(seed))
     }
 
-    /// A client whose calls can be long, with their data in the stream.
+    /// A client whose calls can be long, with their data in the payload stream.
     pub fn wordy(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
         let change = |raw: &mut Raw| {
             (raw.send.slots, raw.send.length) = (192, "128KiB".into());
@@ -71,18 +71,18 @@ impl Client {
         Client { nfs, _engine: engine, root }
     }
 
-    /// Calls from now on as this user of this group; as nobody without them.
+    /// Sets the user and group of the following calls; `None` is AUTH_NONE.
     pub fn be(&mut self, user: Option<(u32, u32)>) {
         let says = user.map(|(uid, gid)| auth_unix { uid, gid, ..auth_unix::default() });
         self.rpc.set_credentials(says.as_ref());
     }
 
-    /// Words that follow the transaction id and message type of a reply that may be any.
+    /// Sends an encoded call, and returns the words of the reply after XID and message type.
     pub fn words(&mut self, call: &[u32]) -> Vec<u32> {
         self.try_words(call).expect("an answer")
     }
 
-    /// As [`Client::words`], of a reply that may be too long for anything that was offered for it.
+    /// As [`Client::words`], for a reply that may be longer than the memory offered for it.
     pub fn try_words(&mut self, call: &[u32]) -> Result<Vec<u32>, CallError> {
         let (clock, peer) = (Clock::new(), self.rpc.peer());
         let client = self.rpc.client();
@@ -120,7 +120,7 @@ impl Client {
         self.nfs.write(file, offset, data, stable, Give::Apart(1))
     }
 
-    /// Makes a call and waits for nothing; false if it has no credit for one.
+    /// Sends a call without waiting for the reply; false if no credit is free.
     pub fn ask(&mut self, procedure: u32, arguments: &impl Pack) -> bool {
         let mut request = Request::new(procedure, arguments);
         if procedure == nfs3::READ {
@@ -131,7 +131,7 @@ impl Client {
         is_asked
     }
 
-    /// Waits for the answers to so many calls that it did not wait for, and says the status of each.
+    /// Waits for the replies to `count` calls, and returns their statuses.
     pub fn statuses(&mut self, count: usize) -> Vec<u32> {
         let mut statuses = Vec::new();
         while statuses.len() < count {
@@ -145,8 +145,8 @@ impl Client {
         statuses
     }
 
-    /// What is said of a file that is gone: the export may have been searched just now, and then the client
-    /// is told to ask again.
+    /// The status of a READ of a removed file. It repeats the call after NFS3ERR_JUKEBOX, which the
+    /// server returns when it has just searched the export.
     pub fn read_gone(&mut self, file: &nfs_fh3) -> nfsstat3 {
         loop {
             match failed(self.read(file, 0, 100)) {
@@ -157,7 +157,7 @@ impl Client {
     }
 }
 
-/// The status of a procedure that has failed.
+/// The status of a failed procedure.
 pub fn failed<T: std::fmt::Debug>(done: Result<T, Failure>) -> nfsstat3 {
     match done {
         Err(Failure::Status(status)) => status,

@@ -1,4 +1,4 @@
-//! Files over the wire, held against what the server's file system has.
+//! Procedures on files, compared with the server's file system.
 
 use std::os::fd::AsFd;
 
@@ -70,7 +70,7 @@ fn a_call_that_cannot_be_executed_is_told_why() {
         (&[2, 100_003, 3, 22, 0, 0, 0, 0], &[0, 0, 0, 3]),
         (&[2, 100_003, 3, 1, 0, 0, 0, 0], &[0, 0, 0, 4]),
         (&[2, 100_003, 3, 1, 0, 0, 0, 0, u32::MAX], &[0, 0, 0, 4]),
-        // A handle that is no handle, and a CREATE without a way.
+        // An invalid handle, and a CREATE without a mode.
         (&[2, 100_003, 3, 1, 0, 0, 0, 0, 4, 7], &[0, 0, 0, 0, 10_001]),
         (&[2, 100_003, 3, 8, 0, 0, 0, 0, 4, 7, 1, 0, 9], &[0, 0, 0, 4]),
         (&[2, 100_003, 3, 1, 6, 0, 0, 0], &[1, 1, 1]),

@@ -1,4 +1,4 @@
-//! Directories over the wire: long ones, and such that change while they are listed.
+//! READDIR and READDIRPLUS: long directories, and directories that change while they are listed.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use rpcrdma_tests::nfs::{ListFrom, Request};
 use super::client::{Client, failed};
 use super::{Running, Scratch};
 
-/// One piece of a list: names with their cookies, the verifier, and whether it is the last.
+/// A part of a list: names with their cookies, the verifier, and whether it is the last part.
 type Piece = (Vec<(String, u64)>, cookieverf3, bool);
 
 fn piece(client: &mut Client, from: ListFrom, count: u32) -> Piece {
@@ -45,7 +45,7 @@ fn behind(cookie: u64, cookieverf: cookieverf3) -> ListFrom {
 #[test]
 fn ten_thousand_names_come_once_each_with_handles_that_are_good() {
     const NAMES: usize = 10_000;
-    // A client that has connected and says nothing for long loses its connection.
+    // A client that sends nothing for long loses its connection.
     let scratch = Scratch::new();
     for number in 0..NAMES {
         std::fs::write(scratch.export().join(format!("file-{number}")), "").expect("made");

@@ -1,4 +1,4 @@
-//! Connections that are lost while their calls wait for a thread.
+//! Connections that end while their calls wait for a worker thread.
 
 use std::sync::MutexGuard;
 use std::thread::yield_now;
@@ -13,7 +13,7 @@ use super::client::Client;
 use super::{Running, Scratch};
 use crate::work::COPIED_MAX;
 
-/// A server whose only thread waits for the end of the guard: with a MKDIR that it has begun.
+/// A server whose only worker thread has begun a MKDIR and waits until the guard is dropped.
 struct Busy<'a> {
     nfs: &'a Running,
     occupant: Client,
@@ -31,7 +31,7 @@ impl Busy<'_> {
         busy
     }
 
-    /// Waits until the server has so many calls, all connections together.
+    /// Waits until the server has received `count` calls on all connections.
     fn await_calls(&self, count: u64) {
         let calls = || self.nfs.server.shards().iter().map(|shard| shard.stats().calls_in).sum();
         until(count, calls);
@@ -42,14 +42,13 @@ impl Busy<'_> {
     }
 }
 
-/// A client that has all its credits. Its call number `n` has the transaction id of that of every client
-/// with this seed.
+/// A client with all its credits. Clients with the same seed use the same XIDs in the same order.
 fn connect(nfs: &Running, seed: u64) -> Client {
     let root = nfs.client.root.clone();
     granted(Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed))
 }
 
-/// A client, when its first call was answered.
+/// A client after its first reply.
 fn granted(mut client: Client) -> Client {
     client.words(&[2, nfs3::PROGRAM, 3, nfs3::NULL, 0, 0, 0, 0]);
     client
@@ -61,13 +60,13 @@ fn make(client: &mut Client, called: &str) -> bool {
     client.ask(nfs3::MKDIR, &arguments)
 }
 
-/// Asks for the data of the directory: the threads have to say that it has none.
+/// Sends a READ of the directory, which only a worker thread answers.
 fn read(client: &mut Client) -> bool {
     let arguments = READ3args { file: client.root.clone(), offset: 0, count: 8 };
     client.ask(nfs3::READ, &arguments)
 }
 
-/// As many calls as there are credits.
+/// Sends as many calls as there are credits.
 fn fill(client: &mut Client, ask: impl Fn(&mut Client) -> bool) -> usize {
     std::iter::repeat_with(|| ask(client)).take_while(|is_asked| *is_asked).count()
 }
@@ -110,12 +109,12 @@ fn memory_goes_home_with_the_connection_whose_reads_have_it_or_wait_for_it() {
     let mut clients = [connect(&nfs, 100), connect(&nfs, 101)];
     let asked: usize = clients.iter_mut().map(|client| fill(client, read)).sum();
     assert!(asked > buffers, "{asked} calls");
-    // Of all that have come, as many wait for the thread as there was memory for.
+    // The calls that got memory wait for the thread; the others wait for memory.
     busy.await_calls(4 + asked as u64);
     busy.await_waiting(buffers);
     drop(clients);
     busy.await_waiting(0);
-    // Nothing is left that waits for the memory: here a turn has ended, and nothing has taken it.
+    // No call waits for memory any more: a turn has ended, and the memory is free.
     let mut client = connect(&nfs, 102);
     assert_eq!(nfs.server.waiting(), 0);
     assert_eq!(fill(&mut client, read), buffers);
@@ -150,7 +149,7 @@ fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
     }
     busy.await_calls(2 + 2 * 3);
     assert_eq!(nfs.server.waiting(), 1);
-    // Whoever waits next is lost before whoever waits first.
+    // The connection of the second waiting call ends before that of the first.
     drop(third);
     until(1, || ended(&nfs));
     drop(first);
@@ -190,7 +189,7 @@ fn what_is_copied_of_calls_that_wait_has_a_bound() {
     assert_eq!(client.statuses(1), [21], "there is room again");
 }
 
-/// Connections that have ended.
+/// The number of connections that have ended.
 fn ended(nfs: &Running) -> u64 {
     nfs.server.shards().iter().map(|shard| shard.stats().closed).sum()
 }

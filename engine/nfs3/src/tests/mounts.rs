@@ -1,11 +1,11 @@
-//! MOUNT over TCP.
+//! Calls of MOUNT over TCP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::Running;
 
-/// A call in fragments of `cut` bytes, and the answer behind transaction id and message type.
+/// Sends a call in fragments of `cut` bytes, and returns the answer after XID and message type.
 fn call(stream: &mut TcpStream, words: &[u32], tail: &[u8], cut: usize) -> Vec<u8> {
     let mut record: Vec<u8> =
         [77, 0].iter().chain(words).flat_map(|word| word.to_be_bytes()).collect();
@@ -66,7 +66,7 @@ fn a_client_gets_the_handle_of_the_export_and_of_what_is_below() {
         let mounted = call(&mut stream, &header(1), &tail, 1000);
         assert_eq!(words(&mounted)[4], status, "{below}");
     }
-    // The list of mounts, in each a host and a path, and that of exports.
+    // The list of mounts, each a host and a path, and the list of exports.
     assert_eq!(words(&call(&mut stream, &header(2), &[], 1000))[4], 1);
     call(&mut stream, &header(4), &[], 1000);
     assert_eq!(words(&call(&mut stream, &header(2), &[], 1000))[4], 0);
@@ -94,7 +94,7 @@ fn calls_that_are_wrong_are_told_so_and_records_that_are_too_long_end_it() {
         hostile_stream.write_all(hostile).expect("it is open");
         assert_eq!(hostile_stream.read(&mut [0; 8]).unwrap_or(0), 0, "it is closed");
     }
-    // Others are served all the same: more of them than there are places.
+    // Other clients are served: more of them than the service has connections.
     let mut clients: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
     let newest = clients.last_mut().expect("there are some");
     assert_eq!(words(&call(newest, &header(0), &[], 3)), [0, 0, 0, 0]);

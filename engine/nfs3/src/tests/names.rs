@@ -1,4 +1,4 @@
-//! Names over the wire: made, moved, removed, and those that cannot be.
+//! Procedures on names: create, move, remove, and invalid names.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -26,7 +26,7 @@ fn files_are_renamed_over_others_with_their_handles() {
     assert_eq!(failed(client.read(&other, 0, 10)), nfsstat3::NFS3ERR_STALE);
     assert_eq!(client.lookup(&inner, b"moved").unwrap().object, one, "the same handle");
     assert_eq!(std::fs::read(nfs.scratch.export().join("inner/moved")).expect("there"), b"one");
-    // A directory takes along what is below it, and its parent is where it is now.
+    // A renamed directory keeps its content, and ".." leads to its new parent.
     client.rename(at(&root, b"inner"), at(&root, b"outer")).unwrap();
     assert_eq!(client.read(&one, 0, 10).unwrap().data, b"one");
     assert_eq!(client.lookup(&inner, b"..").unwrap().object, root);
@@ -63,7 +63,7 @@ fn a_file_is_created_as_the_client_says() {
     let make = |client: &mut Client, how| client.create_as(&root, b"file", how);
     let verifier = |last| createhow3::EXCLUSIVE(createverf3([0x9a, 1, 2, 3, 0xf4, 5, 6, last]));
     let made = make(&mut nfs.client, verifier(7)).unwrap();
-    // The same call again, be it to another run of the server; and another call.
+    // The same call again, also after a restart of the server; then another call.
     let mut nfs = nfs.restart();
     assert_eq!(make(&mut nfs.client, verifier(7)).unwrap(), made);
     assert_eq!(failed(make(&mut nfs.client, verifier(8))), nfsstat3::NFS3ERR_EXIST);
@@ -111,7 +111,7 @@ fn special_files_are_made_and_not_opened() {
     let root = nfs.server.root();
     let made = nfs.client.mkfifo(&root, b"pipe").unwrap();
     assert_eq!(nfs.client.getattr(&made).unwrap().type_, ftype3::NF3FIFO);
-    // Who opened it would wait for a writer for ever.
+    // Opening it would wait for a writer for ever.
     assert_eq!(failed(nfs.client.read(&made, 0, 1)), nfsstat3::NFS3ERR_INVAL);
     let credentials = [2, 100_003, 3, nfs3::MKNOD, 0, 0, 0, 0];
     let directory: Vec<u32> = root

@@ -1,4 +1,4 @@
-//! Calls that are repeated over another connection.
+//! Calls repeated over another connection.
 
 use nfs3_types::nfs3::{createhow3, nfsstat3, sattr3, stable_how};
 
@@ -17,9 +17,9 @@ fn a_call_that_is_repeated_is_answered_and_not_executed_again() {
         client.create_as(&nfs.client.root, b"file", how)
     };
     let made = make(&mut connect(7)).unwrap();
-    // The same transaction id from the same address.
+    // The same XID from the same address.
     assert_eq!(make(&mut connect(7)).unwrap(), made);
-    // Another call that says the same.
+    // Another call with the same content.
     assert_eq!(failed(make(&mut connect(8))), nfsstat3::NFS3ERR_EXIST);
 }
 
@@ -30,7 +30,7 @@ fn other_data_with_the_transaction_id_of_others_are_written() {
     let file = nfs.client.create(&root, b"file").unwrap();
     let path = nfs.export().join("file");
     for (seed, len) in [(7, 100), (8, 5_000)] {
-        // The third is the first once more: it is not executed again.
+        // The third call repeats the first, and is not executed again.
         for (byte, then) in [(1, 1), (2, 2), (1, 2)] {
             let root = root.clone();
             let mut client = Client::seeded(nfs.fabric.clone(), nfs.server.address(), root, seed);

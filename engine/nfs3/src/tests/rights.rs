@@ -1,4 +1,4 @@
-//! Who may do what. Only root can be somebody else: without that, everybody is the server's user.
+//! Rights of callers. Only a server that runs as root assumes their identity.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -61,13 +61,13 @@ fn calls_are_executed_as_their_callers() {
         (process.0.as_raw(), process.1.as_raw())
     };
     assert_eq!((metadata.uid(), metadata.gid()), (uid, gid));
-    // Rights that the owner has taken from itself do not stop what it has opened before.
+    // A right that the owner has removed from the mode does not stop the use of an open file.
     std::fs::set_permissions(nfs.export().join("own"), PermissionsExt::from_mode(0o000))
         .expect("ours");
     nfs.client.write(&own, 0, b"mine", stable_how::UNSTABLE).unwrap();
 }
 
-/// Runs a test on a thread that is not root, nor are those that it starts.
+/// Runs a test on a thread that is not root; the threads that it starts are not root either.
 fn as_somebody(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         if rustix::process::geteuid().is_root() {
@@ -110,7 +110,7 @@ fn a_mode_that_is_set_while_a_file_is_opened_stays() {
         for round in 0..1000 {
             let mode = [0o400, 0o004][round % 2];
             look_up().set_mode(Mode::from_raw_mode(0o040)).expect("ours");
-            // One that no descriptor for its data was opened of.
+            // A file without an open descriptor for its data.
             nodes.forget(&look_up().attributes().expect("there"), nodes.root(), b"file");
             let node = look_up();
             std::thread::scope(|scope| {

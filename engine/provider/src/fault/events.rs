@@ -1,10 +1,11 @@
-//! What befalls queue pairs, queues, ports and devices, and when their program hears of it.
+//! Injected failures of queue pairs, queues, ports and devices, and when the program learns of
+//! them.
 
 use super::{FaultLog, QueueFaults};
 use crate::{CqError, QueueEvent, Queues};
 
 impl<Q: Queues> QueueFaults<Q> {
-    /// The completion queue may fail with this poll, for good.
+    /// The completion queue may fail permanently with this poll.
     pub(super) fn break_queue(&mut self) {
         if self.broken.is_some() {
             return;
@@ -18,7 +19,7 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// What happens with this poll beside completions.
+    /// The events of this poll.
     pub(super) fn happen(&mut self, inner: &mut Q) {
         if self.chance(self.plan.disconnect_ppm)
             && let Some(qp_num) = self.lose_a_queue_pair(inner)
@@ -52,7 +53,7 @@ impl<Q: Queues> QueueFaults<Q> {
         }
     }
 
-    /// A queue pair is destroyed: nothing is said of it any more.
+    /// A queue pair is destroyed: it has no further events.
     pub(super) fn forget_events(&mut self, gone: u32) {
         self.events.retain(|(_, event)| match *event {
             QueueEvent::Disconnected { qp_num } | QueueEvent::Failed { qp_num } => qp_num != gone,
@@ -60,7 +61,7 @@ impl<Q: Queues> QueueFaults<Q> {
         });
     }
 
-    /// Some queue pair fails: its number.
+    /// Lets a random queue pair fail, and returns its number.
     fn lose_a_queue_pair(&mut self, inner: &mut Q) -> Option<u32> {
         if self.qps.is_empty() {
             return None;
@@ -73,7 +74,7 @@ impl<Q: Queues> QueueFaults<Q> {
         Some(lost.qp_num)
     }
 
-    /// The next event: of the plan, of whoever tells some, or of the queues themselves.
+    /// The next event: injected by the plan, injected by a test, or of the queues themselves.
     pub(super) fn next_of_all(&mut self, inner: &mut Q) -> Option<QueueEvent> {
         let polls = self.polls;
         let due = self.events.iter().position(|(when, _)| *when <= polls);

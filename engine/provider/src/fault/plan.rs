@@ -1,4 +1,4 @@
-//! The plan of faults, the numbers that it is drawn with, and the log of what has gone wrong.
+//! The plan of faults, its pseudo-random numbers, and the log of injected faults.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,97 +6,99 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::QueueEvent;
 
-/// What goes wrong, and how often. Chances are in millionths; the default has none.
+/// Which faults are injected, and how often. Probabilities are in millionths; all default to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultPlan {
-    /// Where the pseudo-random numbers begin.
+    /// The seed of the pseudo-random numbers.
     pub seed: u64,
     /// Of a post of sends: it is refused, queue full.
     pub send_refused_ppm: u32,
     /// Of a post of two or more sends: only some are taken, queue full.
     pub send_cut_ppm: u32,
-    /// Of a post of sends: all are taken, and then there is an error, queue full: the doorbell.
+    /// Of a post of sends: all are taken, and an error is returned, queue full, as if the doorbell
+    /// failed.
     pub send_failed_ppm: u32,
-    /// Of a post of sends: none, some or all are taken, and the queue pair is said to be gone.
+    /// Of a post of sends: none, some or all are taken, and the error is that the queue pair is
+    /// gone.
     pub send_gone_ppm: u32,
-    /// Of a post of sends: not all are taken, and there is no error.
+    /// Of a post of sends: not all are taken, and no error is returned.
     pub send_silent_ppm: u32,
-    /// Of a post of sends of which not all were taken: the first of those that were not completes all
-    /// the same, some polls later.
+    /// Of a post of sends of which not all were taken: the first that was not taken still
+    /// completes, some polls later.
     pub send_ghost_ppm: u32,
     /// Of a post of Receives: it is refused, queue full.
     pub recv_refused_ppm: u32,
     /// Of a post of two or more Receives: only some are taken, queue full.
     pub recv_cut_ppm: u32,
-    /// Of a post of Receives: all are taken, and there is an error, queue full.
+    /// Of a post of Receives: all are taken, and an error is returned, queue full.
     pub recv_failed_ppm: u32,
-    /// Of a post of Receives: none, some or all are taken, and the queue is said to be gone.
+    /// Of a post of Receives: none, some or all are taken, and the error is that the queue is gone.
     pub recv_gone_ppm: u32,
-    /// Of a post of Receives: not all are taken, and there is no error.
+    /// Of a post of Receives: not all are taken, and no error is returned.
     pub recv_silent_ppm: u32,
-    /// Of a post of Receives of which not all were taken: the first of those that were not completes
-    /// all the same, some polls later.
+    /// Of a post of Receives of which not all were taken: the first that was not taken still
+    /// completes, some polls later.
     pub recv_ghost_ppm: u32,
-    /// Of a post of Receives: these and all later ones are handed on late, so that the peer may
-    /// find none.
+    /// Of a post of Receives: these and all later ones are posted late, so that the peer may find
+    /// none.
     pub recv_withheld_ppm: u32,
-    /// Of a queue pair that is destroyed while Receives are withheld: one of them was with it, and
-    /// comes back flushed, as a device flushes those of a shared queue.
+    /// Of a queue pair that is destroyed while Receives are withheld: one of them completes as
+    /// flushed, as if the queue pair had taken it from the shared queue.
     pub recv_taken_along_ppm: u32,
-    /// Of a window that is renewed: there is no other, and it is bound to nothing.
+    /// Of a window that is renewed: it is unbound, and no other is returned.
     pub window_lost_ppm: u32,
-    /// Of a window that is renewed: the device does not give it back, and it stays bound.
+    /// Of a window that is renewed: the call fails, and the window stays bound.
     pub window_kept_ppm: u32,
-    /// Of a registration for one call: the device has none left.
+    /// Of a registration for one call: the device cannot register more.
     pub expose_refused_ppm: u32,
-    /// Of a registration for one call: the device does not give it back, and peers reach the memory
-    /// as before.
+    /// Of a registration for one call: deregistration fails, and peers can still access the memory.
     pub conceal_failed_ppm: u32,
     /// Of a completion: it and all later ones of its queue pair are late.
     pub completion_delayed_ppm: u32,
     /// Of a completion of a Read, a Write, a Bind or an invalidation: it and all later ones of its
-    /// queue pair come only when the queue pair fails.
+    /// queue pair are reported only when the queue pair fails.
     pub completion_withheld_ppm: u32,
-    /// How many polls late at most, at least one.
+    /// The maximum delay in polls, at least one.
     pub polls_late_max: u32,
-    /// Of a poll: a queue pair fails, as if the peer had gone.
+    /// Of a poll: a queue pair fails, as if the peer had disconnected.
     pub disconnect_ppm: u32,
-    /// Of a poll: a queue pair fails on this side; its sends are flushed, and the program hears of
-    /// it otherwise only later.
+    /// Of a poll: a queue pair fails on this side; its sends are flushed, and the event follows
+    /// later.
     pub flush_ppm: u32,
-    /// Of a poll: the completion queue is overrun, and stays so.
+    /// Of a poll: the completion queue is overrun, permanently.
     pub overrun_ppm: u32,
-    /// Of a poll: the completion queue fails with an error number of the device, and stays so.
+    /// Of a poll: the completion queue fails with an error number of the device, permanently.
     pub cq_failed_ppm: u32,
-    /// Of a poll: the device gives a queue pair up, whose sends are flushed; the program hears of it
-    /// at once or later.
+    /// Of a poll: the device puts a queue pair into the error state; its sends are flushed, and the
+    /// event follows at once or later.
     pub qp_failed_ppm: u32,
-    /// Of a poll: the device says that it is broken, or the completion queue or the shared receive
-    /// queue.
+    /// Of a poll: the device reports that it, the completion queue or the shared receive queue has
+    /// failed.
     pub device_lost_ppm: u32,
     /// Of a poll: the device's port goes down, or up again.
     pub port_changed_ppm: u32,
     /// Of a received message: up to four bytes are changed.
     pub bytes_changed_ppm: u32,
-    /// Bytes from the beginning of a message within which they are changed.
+    /// The changed bytes are within this number of bytes from the start of the message.
     pub header_len: u32,
 }
 
 macro_rules! log {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What has gone wrong so far, and the means to end it. All queues of a provider share one.
+        /// The log of injected faults, and the switch to stop injecting. All queues of a provider
+        /// share one.
         #[derive(Debug, Default)]
         pub struct FaultLog {
             is_off: AtomicBool,
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// Messages that were changed: which queues of the provider, and the queue pair.
+            /// Messages that were changed: the number of the queues, and the queue pair.
             pub changed: Mutex<Vec<(u64, u32)>>,
-            /// Events that queues are still to be told.
+            /// Injected events that queues have not reported yet.
             told: Mutex<VecDeque<(u64, QueueEvent)>>,
         }
 
         impl FaultLog {
-            /// Every kind of fault by its name, and how often it has happened.
+            /// The number of faults of each kind, with its name.
             pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 let counts = [$((stringify!($name), &self.$name),)*];
                 counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into_iter()
@@ -112,11 +114,11 @@ log! {
     sends_cut,
     /// Posts of sends of which all were taken, queue full.
     sends_failed,
-    /// Posts of sends, however many were taken, to a queue pair that was said to be gone.
+    /// Posts of sends that returned that the queue pair is gone, however many were taken.
     sends_gone,
     /// Posts of sends of which not all were taken, without an error.
     sends_silent,
-    /// Sends that were refused and completed.
+    /// Sends that were not taken and completed.
     send_ghosts,
     /// Posts of Receives of which none was taken, queue full.
     recvs_refused,
@@ -124,27 +126,27 @@ log! {
     recvs_cut,
     /// Posts of Receives of which all were taken, queue full.
     recvs_failed,
-    /// Posts of Receives, however many were taken, to a queue that was said to be gone.
+    /// Posts of Receives that returned that the queue is gone, however many were taken.
     recvs_gone,
     /// Posts of Receives of which not all were taken, without an error.
     recvs_silent,
-    /// Receives that were refused and completed.
+    /// Receives that were not taken and completed.
     recv_ghosts,
     /// Posts of Receives that were withheld.
     recvs_withheld,
-    /// Receives that came back with a queue pair that was destroyed.
+    /// Receives that completed as flushed with a destroyed queue pair.
     recvs_taken_along,
-    /// Windows that there were no others for.
+    /// Windows that were unbound without a replacement.
     windows_lost,
-    /// Windows that were not given back.
+    /// Windows that stayed bound.
     windows_kept,
-    /// Registrations for one call that were refused.
+    /// Registrations for one call that failed.
     exposures_refused,
-    /// Registrations for one call that were not given back.
+    /// Deregistrations that failed.
     exposures_kept,
-    /// Completions that were kept back.
+    /// Completions that were reported late.
     delayed,
-    /// Completions that were kept back until the end.
+    /// Completions that were withheld until their queue pair failed.
     completions_withheld,
     /// Connections that were lost.
     disconnected,
@@ -154,9 +156,9 @@ log! {
     overrun,
     /// Completion queues that failed with an error number.
     cqs_failed,
-    /// Queue pairs that the device gave up.
+    /// Queue pairs that the device put into the error state.
     qps_failed,
-    /// Queues that were told that their device is broken.
+    /// Queues that reported that their device has failed.
     devices_lost,
     /// Times that a port went down or up.
     ports_changed,
@@ -165,29 +167,29 @@ log! {
 }
 
 impl FaultLog {
-    /// From now on nothing goes wrong any more; what was kept back comes in its time.
+    /// Stops injecting faults. Late completions and Receives still follow when they are due.
     pub fn end(&self) {
         self.is_off.store(true, Ordering::Relaxed);
     }
 
-    /// From now on things go wrong again, as at first.
+    /// Starts injecting faults again.
     pub fn begin(&self) {
         self.is_off.store(false, Ordering::Relaxed);
     }
 
-    /// Tells some queues of the provider an event, as their device would.
+    /// Injects an event into the queues with this number.
     pub fn tell(&self, which: u64, event: QueueEvent) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push_back((which, event));
     }
 
-    /// The first event that these queues are still to be told.
+    /// The next injected event of these queues.
     pub(super) fn told(&self, queues: u64) -> Option<QueueEvent> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let at = told.iter().position(|(which, _)| *which == queues)?;
         told.remove(at).map(|(_, event)| event)
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether injecting is stopped.
     pub(super) fn is_off(&self) -> bool {
         self.is_off.load(Ordering::Relaxed)
     }
@@ -210,7 +212,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// Evenly from 0 to `bound` - 1, as even as 64 bits allow.
+    /// A number from 0 to `bound` - 1, uniform up to the precision of 64 bits.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

@@ -1,4 +1,4 @@
-//! What may become of a post: every outcome that a driver may produce.
+//! Injected outcomes of posts: every combination that a driver may produce.
 
 use std::sync::atomic::AtomicU64;
 
@@ -6,7 +6,7 @@ use super::{FaultLog, Late, QueueFaults, Recv};
 use crate::interposed::Promised;
 use crate::{PostError, Queues, RecvWr, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId};
 
-/// How often a post ends in which way, in millionths.
+/// The probability of each outcome of a post, in millionths.
 #[derive(Debug, Clone, Copy)]
 struct Chances {
     refused: u32,
@@ -15,23 +15,23 @@ struct Chances {
     gone: u32,
     silent: u32,
     ghost: u32,
-    /// Where these are counted, in the same order.
+    /// The counters of these outcomes, in the same order.
     log: fn(&FaultLog) -> [&AtomicU64; 6],
 }
 
-/// What becomes of a post that does not simply succeed.
+/// The outcome of a post that does not simply succeed.
 #[derive(Debug, Clone, Copy)]
 struct Fate {
-    /// So many requests go on to the device.
+    /// The number of requests that are passed to the device.
     count: usize,
-    /// And this is what the program hears beside their number.
+    /// The error that is returned with their number.
     why: Option<PostError>,
-    /// Whether the first of the others completes all the same.
+    /// Whether the first of the others still completes.
     has_ghost: bool,
 }
 
 impl<Q: Queues> QueueFaults<Q> {
-    /// What becomes of a post of `len` requests.
+    /// Chooses the outcome of a post of `len` requests.
     fn fate(&mut self, len: usize, chances: Chances) -> Option<Fate> {
         let full = Some(PostError::QueueFull);
         let some = |random: &mut super::SplitMix, bound: usize| random.below(bound as u64) as usize;
@@ -119,7 +119,7 @@ impl<Q: Queues> QueueFaults<Q> {
         outcome(self.hand_in(inner, wr.first(count)), count, why)
     }
 
-    /// Hands Receives to the provider, or keeps them for later.
+    /// Posts Receives to the provider, or withholds them.
     fn hand_in(&mut self, inner: &mut Q, wr: Promised<'_, RecvWr<'_>>) -> Taken {
         let requests = wr.requests();
         let copies = requests.iter().map(|wr| Recv { wr_id: wr.wr_id, sgl: wr.sgl.to_vec() });
@@ -137,7 +137,7 @@ impl<Q: Queues> QueueFaults<Q> {
         posted
     }
 
-    /// A completion of what was refused is on its way: at once, or behind others.
+    /// Schedules a completion of a request that was not taken.
     fn haunt(&mut self, completion: WorkCompletion) {
         let until = self.delay();
         self.late.push(Late { until, completion });
@@ -152,11 +152,11 @@ impl<Q: Queues> QueueFaults<Q> {
     }
 }
 
-/// What the program hears, when `count` requests have gone on.
+/// The result for the program after `count` requests were passed to the device.
 fn outcome(posted: Taken, count: usize, why: Option<PostError>) -> Taken {
     match (posted.of(count), why) {
         ((taken, None), None) => Taken::without_error(taken),
-        // What the provider itself says goes first.
+        // An error of the provider itself takes precedence.
         ((taken, Some(why)), _) | ((taken, None), Some(why)) => Taken::with_error(taken, why),
     }
 }
