@@ -1,10 +1,11 @@
 //! The command line.
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
-use rpcrdma_config::{ConfigError, ProviderKind, Raw};
+use clap::Parser;
+use rpcrdma_config::{ProviderKind, Raw};
 use rpcrdma_engine::Config;
 
 /// Calls a server that answers with what it was told.
@@ -12,8 +13,8 @@ use rpcrdma_engine::Config;
 #[command(name = "echo")]
 pub struct Args {
     /// Who carries the messages; without it what the configuration says.
-    #[arg(short, long)]
-    pub provider: Option<Choice>,
+    #[arg(short, long, value_parser = ["fabric", "verbs"])]
+    pub provider: Option<String>,
     /// The RDMA device, as `ibv_devices` shows it.
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
@@ -34,40 +35,18 @@ pub struct Args {
     pub config: Option<PathBuf>,
 }
 
-/// Who carries the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
-    /// The software fabric, inside this process.
-    Fabric,
-    /// An RDMA device.
-    Verbs,
-}
-
-/// What of it is in this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
-    /// Everything; at an address of the device.
-    Both(Option<IpAddr>),
-    /// The server, at an address.
-    Server(SocketAddr),
-    /// The client of a server elsewhere.
-    Client(SocketAddr),
-}
-
 impl Args {
     /// The configuration: of the file, and what the command line has to say about the device.
     ///
     /// # Errors
-    /// If the file cannot be read or says something impossible.
-    pub fn config(&self) -> Result<Config, ConfigError> {
+    /// If the file cannot be read or says something impossible, or the provider cannot do it.
+    pub fn config(&self) -> Result<Config, Box<dyn Error>> {
         let mut raw = match &self.config {
             Some(path) => Config::load(path)?.raw().clone(),
             None => Raw::default(),
         };
-        match self.provider {
-            Some(Choice::Fabric) => raw.engine.provider = "fabric".into(),
-            Some(Choice::Verbs) => raw.engine.provider = "verbs".into(),
-            None => {}
+        if let Some(provider) = &self.provider {
+            raw.engine.provider = provider.as_str().into();
         }
         if let Some(device) = &self.device {
             raw.verbs.device = device.as_str().into();
@@ -77,30 +56,19 @@ impl Args {
         if let Some(address) = self.address.or(listens_at.filter(|_| self.device.is_none())) {
             raw.verbs.address = address.to_string().into();
         }
-        Config::try_from(raw)
-    }
-
-    /// What of it is to be in this process.
-    ///
-    /// # Errors
-    /// If that cannot be done with this provider.
-    pub fn ends(&self, config: &Config) -> Result<Ends, &'static str> {
+        let config = Config::try_from(raw)?;
         let is_fabric = config.engine().provider == ProviderKind::Fabric;
-        match (self.listen, self.connect) {
-            (None, None) if is_fabric || config.verbs().address.is_some() => {
-                Ok(Ends::Both(config.verbs().address))
-            }
-            (None, None) => {
-                Err("both ends on one device: --address says at which of its addresses")
-            }
-            _ if is_fabric => Err(
-                "the fabric ends with this process: --listen and --connect want --provider verbs",
-            ),
-            (Some(at), _) => Ok(Ends::Server(at)),
-            (None, Some(to)) => Ok(Ends::Client(to)),
+        match self.listen.or(self.connect) {
+            Some(_) if is_fabric => Err(ONE_PROCESS.into()),
+            None if !is_fabric && config.verbs().address.is_none() => Err(NO_ADDRESS.into()),
+            _ => Ok(config),
         }
     }
 }
+
+const ONE_PROCESS: &str =
+    "the fabric ends with this process: --listen and --connect want --provider verbs";
+const NO_ADDRESS: &str = "both ends on one device: --address says at which of its addresses";
 
 #[cfg(test)]
 mod tests {
@@ -110,15 +78,15 @@ mod tests {
         Args::try_parse_from(line.split_whitespace()).expect("a command line")
     }
 
-    fn ends(line: &str) -> Result<Ends, &'static str> {
-        let args = parsed(line);
-        args.ends(&args.config().expect("nothing impossible"))
+    fn refused(line: &str) -> String {
+        parsed(line).config().expect_err("it cannot be done").to_string()
     }
 
     #[test]
     fn nothing_said_is_both_ends_over_the_fabric() {
-        assert_eq!(ends("echo"), Ok(Ends::Both(None)));
-        let config = parsed("echo").config().expect("the profile");
+        let args = parsed("echo");
+        assert_eq!((args.listen, args.connect), (None, None));
+        let config = args.config().expect("the profile");
         assert_eq!(config.engine().provider, ProviderKind::Fabric);
     }
 
@@ -132,12 +100,15 @@ mod tests {
 
     #[test]
     fn one_end_is_somewhere_and_the_fabric_is_nowhere_else() {
-        let at: SocketAddr = "10.0.0.1:7777".parse().expect("an address");
-        assert_eq!(ends("echo -p verbs --listen 10.0.0.1:7777"), Ok(Ends::Server(at)));
-        assert_eq!(ends("echo -p verbs --connect 10.0.0.1:7777"), Ok(Ends::Client(at)));
-        assert!(ends("echo --listen 10.0.0.1:7777").expect_err("no fabric").contains("verbs"));
-        assert!(ends("echo --connect 10.0.0.1:7777").expect_err("no fabric").contains("verbs"));
-        assert!(ends("echo -p verbs").expect_err("no address").contains("--address"));
+        let at = Some("10.0.0.1:7777".parse().expect("an address"));
+        let (server, client) = ("echo -p verbs -l 10.0.0.1:7777", "echo -p verbs -c 10.0.0.1:7777");
+        assert_eq!((parsed(server).listen, parsed(server).connect), (at, None));
+        assert_eq!((parsed(client).listen, parsed(client).connect), (None, at));
+        assert!(parsed(server).config().is_ok() && parsed(client).config().is_ok());
+        assert!(refused("echo --listen 10.0.0.1:7777").contains("verbs"));
+        assert!(refused("echo --connect 10.0.0.1:7777").contains("verbs"));
+        assert!(refused("echo -p verbs").contains("--address"));
+        Args::try_parse_from(["echo", "-l", "[::1]:1", "-c", "[::1]:1"]).expect_err("one of them");
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! An echo server and its client: both in this process, or one of them, over the software fabric or an
-//! RDMA device.
+//! An echo server and its client, in one process or in two.
 //!
 //! ```text
-//!   echo                                                       both, over the software fabric
-//!   echo --provider verbs --address 10.0.0.1                   both, over the device with this address
-//!   echo --provider verbs --listen 10.0.0.1:7777               the server, until SIGINT or SIGTERM
-//!   echo --provider verbs --connect 10.0.0.1:7777              the client, here or on another machine
+//!   echo                                            both, over the software fabric
+//!   echo --provider verbs --address 10.0.0.1        both, over the device with this address
+//!   echo --provider verbs --listen 10.0.0.1:7777    the server, until SIGINT or SIGTERM
+//!   echo --provider verbs --connect 10.0.0.1:7777   the client, here or on another machine
 //! ```
 
 mod args;
@@ -15,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use args::Args;
 use clap::Parser;
 use rpcrdma_config::ProviderKind;
 use rpcrdma_engine::verbs::Verbs;
@@ -23,8 +23,6 @@ use rpcrdma_engine::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-
-use args::{Args, Ends};
 
 /// Answers every call with the bytes behind its transaction id and message type.
 struct Echo;
@@ -42,7 +40,7 @@ impl Handler for Echo {
 }
 
 fn main() -> ExitCode {
-    match begin(&Args::parse()) {
+    match open(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("echo: {error}");
@@ -51,54 +49,48 @@ fn main() -> ExitCode {
     }
 }
 
-/// Opens the device that is asked for. Everything behind is the same for all of them.
-fn begin(args: &Args) -> Result<(), Box<dyn Error>> {
+/// Opens the device. Everything behind is the same for all of them.
+fn open(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
-    let ends = args.ends(&config)?;
     match config.engine().provider {
-        ProviderKind::Fabric => run(Fabric::from_config(&config)?, config, ends, args.calls),
-        ProviderKind::Verbs => run(Verbs::from_config(&config)?, config, ends, args.calls),
+        ProviderKind::Fabric => run(Fabric::from_config(&config)?, config, args),
+        ProviderKind::Verbs => run(Verbs::from_config(&config)?, config, args),
     }
 }
 
-fn run<P: Provider>(
-    device: P,
-    config: Config,
-    ends: Ends,
-    calls: u64,
-) -> Result<(), Box<dyn Error>> {
+fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {
     println!("echo: over {}", device.caps().name);
+    // The fabric's addresses are its own.
+    let own = config.verbs().address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut engine = Engine::new(device, config)?;
     engine.on_failure(|failure| eprintln!("echo: {failure}"));
-    match ends {
-        Ends::Both(at) => {
-            engine.start(|_| Echo)?;
-            let address = engine.listen(SocketAddr::new(at.unwrap_or(HERE), 0))?;
-            call(&mut engine.client()?, address, calls)
-        }
-        Ends::Server(at) => {
-            // Before there are threads, so that none of them takes the signals the usual way.
-            let mut signals = Signals::new([SIGINT, SIGTERM])?;
-            let shards = engine.start(|_| Echo)?;
-            shards.iter().for_each(|shard| println!("echo: {}", shard.obtained()));
-            println!("echo: listening at {}", engine.listen(at)?);
-            signals.forever().next();
-            let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
-            println!("echo: {answered} calls answered");
-            Ok(())
-        }
-        Ends::Client(to) => call(&mut engine.client()?, to, calls),
+    if let Some(server) = args.connect {
+        return call(&mut engine.client()?, server, args.calls);
     }
+    let Some(at) = args.listen else {
+        engine.start(|_| Echo)?;
+        let server = engine.listen(SocketAddr::new(own, 0))?;
+        return call(&mut engine.client()?, server, args.calls);
+    };
+    // Before there are threads: no other thread handles the signals.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let shards = engine.start(|_| Echo)?;
+    shards.iter().for_each(|shard| println!("echo: {}", shard.obtained()));
+    println!("echo: listening at {}", engine.listen(at)?);
+    signals.forever().next();
+    let answered: u64 = shards.iter().map(|shard| shard.stats().replies_out).sum();
+    println!("echo: {answered} calls answered");
+    Ok(())
 }
 
 /// Makes calls, one at a time, and compares what comes back.
 fn call<P: Provider>(
     client: &mut Client<P>,
-    to: SocketAddr,
+    server: SocketAddr,
     calls: u64,
 ) -> Result<(), Box<dyn Error>> {
-    let peer = client.connect(to)?;
-    println!("echo: connected to {to}");
+    let peer = client.connect(server)?;
+    println!("echo: connected to {server}");
     let clock = Clock::new();
     let start = clock.now();
     for cookie in 0..calls {
@@ -113,20 +105,14 @@ fn call<P: Provider>(
                 outcome = Some(done.result().map(|reply| reply.reader().u64()));
             });
             idle = if is_busy { 0 } else { idle + 1 };
-            // An answer takes microseconds. Whoever is slower need not be waited for with a core.
-            if idle > POLLS_IDLE {
+            // An answer takes microseconds. A slower one does not keep the core busy.
+            if idle > 1_000 {
                 client.wait(Duration::from_millis(1));
             }
         }
-        let echoed = outcome.transpose()?;
-        assert_eq!(echoed, Some(Ok(cookie)), "what was said comes back");
+        assert_eq!(outcome.transpose()?, Some(Ok(cookie)), "the server sent the number back");
     }
     let each = (clock.now() - start) / calls.max(1);
     println!("echo: {calls} calls, one at a time: {each} ns each");
     Ok(())
 }
-
-/// Polls that find nothing before the client sleeps.
-const POLLS_IDLE: u32 = 1_000;
-/// The fabric's addresses are its own.
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
