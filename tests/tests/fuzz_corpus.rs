@@ -1,6 +1,11 @@
 //! What the fuzzer found worth keeping, replayed in every test run.
 
-use rpcrdma_tests::checks::{connection, corpus, group, placement, shard};
+use rpcrdma_tests::checks::{connection, corpus, group, header, placement, shard};
+
+#[test]
+fn every_input_of_the_header_corpus_does_no_harm() {
+    corpus::replay(env!("CARGO_MANIFEST_DIR"), "header", 50, header::check);
+}
 
 #[test]
 fn every_input_of_the_group_corpus_does_no_harm() {

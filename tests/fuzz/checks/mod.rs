@@ -6,6 +6,7 @@ pub mod content;
 pub mod corpus;
 pub mod foreign;
 pub mod group;
+pub mod header;
 pub mod memory;
 pub mod placement;
 pub mod shard;

@@ -1,7 +1,4 @@
 //! Any bytes as a message; run with `cargo fuzz run --fuzz-dir tests/fuzz header`.
 #![no_main]
 
-#[path = "../checks/header.rs"]
-mod header;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| header::check(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rpcrdma_tests::checks::header::check(bytes));
