@@ -10,14 +10,15 @@
 
 #![expect(unsafe_code, reason = "queue pairs are handed to librdmacm")]
 
-mod address;
+pub(crate) mod address;
 mod attempt;
-mod find;
-mod id;
+pub(crate) mod find;
+pub(crate) mod id;
 mod offer;
 mod owner;
 mod reason;
 mod request;
+mod tries;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -27,12 +28,9 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Waker};
 
-pub(crate) use self::address::of_gid;
 use self::attempt::{Attempt, Stage, Tries, private_bytes};
-pub(crate) use self::find::device_of;
 use self::find::listen_error;
-use self::id::{Channel, Happened};
-pub(crate) use self::id::{Errand, Id};
+use self::id::{Channel, Happened, Id};
 use self::offer::{Depths, Offer};
 use self::owner::Owner;
 use self::reason::Failure;

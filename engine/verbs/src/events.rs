@@ -11,107 +11,17 @@
 use std::ffi::c_void;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rpcrdma_provider::QueueEvent;
 use rpcrdma_provider::SetupError;
 
-use crate::cm::Errand;
 use crate::device::Device;
 use crate::error;
 use crate::fd::set_nonblocking;
-use crate::port::{End, Key, Name, Told};
+use crate::happened::Happened;
+use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
-
-/// What a device has reported since it was opened, and what has failed on it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct DeviceEvents {
-    /// Times that the port went down.
-    pub ports_down: u64,
-    /// Times that the port came up.
-    pub ports_up: u64,
-    /// Queue pairs that the device has given up.
-    pub pairs_failed: u64,
-    /// Queue pairs whose Receives have all come back.
-    pub last_receives: u64,
-    /// Completion queues and shared receive queues that are lost.
-    pub queues_failed: u64,
-    /// Times that the device was removed or broke.
-    pub devices_lost: u64,
-    /// Everything else that it has reported.
-    pub others: u64,
-    /// Ends of connections that could not be made, and what could not be ended as it should.
-    pub failures: u64,
-    /// Why the last of them could not.
-    pub last_failure: Option<String>,
-}
-
-/// The counters, and what else is remembered.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    ports_down: AtomicU64,
-    ports_up: AtomicU64,
-    pairs_failed: AtomicU64,
-    last_receives: AtomicU64,
-    queues_failed: AtomicU64,
-    devices_lost: AtomicU64,
-    others: AtomicU64,
-    failures: AtomicU64,
-    last_failure: Mutex<Option<String>>,
-    is_lost: AtomicBool,
-}
-
-/// An event, after it was acknowledged: what it names may be gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Happened {
-    Port {
-        num: u8,
-        is_up: bool,
-    },
-    PairFailed(Name),
-    LastReceive(Name),
-    /// The peer has sent something before its last word on the connection came.
-    Established(Name),
-    /// A completion queue or a shared receive queue.
-    QueueFailed(Name),
-    DeviceLost,
-    Other,
-}
-
-impl Counters {
-    /// Whether the device has ever said that it has no Receives of a queue pair any more.
-    pub fn has_told_last_receive(&self) -> bool {
-        self.last_receives.load(Relaxed) > 0
-    }
-
-    /// The device is gone or broken: nothing can be made on it.
-    pub fn is_lost(&self) -> bool {
-        self.is_lost.load(Relaxed)
-    }
-
-    /// Remembers why something could not be made or ended, for whoever asks.
-    #[cold]
-    pub fn note_failure(&self, error: &SetupError) {
-        self.failures.fetch_add(1, Relaxed);
-        *lock(&self.last_failure) = Some(error.to_string());
-    }
-
-    pub fn snapshot(&self) -> DeviceEvents {
-        DeviceEvents {
-            ports_down: self.ports_down.load(Relaxed),
-            ports_up: self.ports_up.load(Relaxed),
-            pairs_failed: self.pairs_failed.load(Relaxed),
-            last_receives: self.last_receives.load(Relaxed),
-            queues_failed: self.queues_failed.load(Relaxed),
-            devices_lost: self.devices_lost.load(Relaxed),
-            others: self.others.load(Relaxed),
-            failures: self.failures.load(Relaxed),
-            last_failure: lock(&self.last_failure).clone(),
-        }
-    }
-}
 
 /// Begins to hand events to a device.
 pub(crate) fn watch(device: &Arc<Device>) -> Result<(), SetupError> {
@@ -199,45 +109,27 @@ fn hand_on(device: &Device, happened: Happened) {
     let count = |counter: &AtomicU64| {
         counter.fetch_add(1, Relaxed);
     };
+    let tell = || ports.iter().filter(|port| port.hear(happened)).count();
     let events = &device.events;
     match happened {
         Happened::Port { num, is_up } if num == device.port_num => {
-            let (counter, event) = match is_up {
-                true => (&events.ports_up, QueueEvent::PortUp),
-                false => (&events.ports_down, QueueEvent::PortDown),
-            };
-            count(counter);
-            ports.iter().for_each(|port| port.tell(Told::Device(event)));
+            count(if is_up { &events.ports_up } else { &events.ports_down });
+            tell();
         }
         Happened::Port { .. } | Happened::Other => count(&events.others),
-        Happened::PairFailed(name) => {
+        Happened::PairFailed(_) => {
             count(&events.pairs_failed);
-            for port in ports.iter().filter(|port| port.named(name).is_some()) {
-                port.on_end(name.key, End::Failed);
-            }
+            tell();
         }
-        Happened::LastReceive(name) => {
+        Happened::LastReceive(_) => {
             count(&events.last_receives);
-            for port in &ports {
-                if let Some(pair) = port.named(name) {
-                    pair.on_last_receive();
-                    port.bell.ring();
-                }
-            }
+            tell();
         }
-        Happened::Established(name) => {
+        Happened::Established(_) => {
             count(&events.others);
-            let pair = ports.iter().find_map(|port| port.named(name));
-            if let Some(id) = pair.as_ref().and_then(|pair| pair.id.as_ref()) {
-                id.ask(Errand::Establish(Arc::clone(id)));
-            }
+            tell();
         }
-        Happened::QueueFailed(name) => {
-            for port in ports.iter().filter(|port| port.has_queue(name)) {
-                count(&events.queues_failed);
-                port.tell(Told::Device(QueueEvent::DeviceLost));
-            }
-        }
+        Happened::QueueFailed(_) => (0..tell()).for_each(|_| count(&events.queues_failed)),
         Happened::DeviceLost => lose(device),
     }
 }
@@ -248,7 +140,9 @@ pub(crate) fn lose(device: &Device) {
         return;
     }
     device.events.devices_lost.fetch_add(1, Relaxed);
-    device.ports().iter().for_each(|port| port.tell(Told::Device(QueueEvent::DeviceLost)));
+    for port in device.ports() {
+        port.hear(Happened::DeviceLost);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -315,16 +209,5 @@ mod tests {
         for event_type in [11, 12, 13, 15, 17, 18, 19, 20, 1_000, u32::MAX] {
             assert_eq!(event(event_type, 0), Happened::Other, "{event_type}");
         }
-    }
-
-    #[test]
-    fn the_last_failure_is_kept_with_its_reason() {
-        let counters = Counters::default();
-        assert_eq!(counters.snapshot(), DeviceEvents::default());
-        counters.note_failure(&error::code("ibv_create_qp", libc::ENOMEM));
-        counters.note_failure(&error::code("rdma_accept", libc::EINVAL));
-        let events = counters.snapshot();
-        assert_eq!(events.failures, 2);
-        assert!(events.last_failure.expect("there was one").contains("rdma_accept"));
     }
 }

@@ -11,13 +11,17 @@
 //! without them: [`Verbs::open`] then says what is missing.
 
 mod cm;
+mod counters;
 mod device;
 mod error;
 mod events;
 mod fd;
+mod happened;
 mod load;
+mod names;
 mod options;
 mod port;
+mod provider;
 mod queues;
 mod registrar;
 #[doc(hidden)]
@@ -27,8 +31,9 @@ mod tests;
 mod wc;
 
 pub use cm::{VerbsCm, VerbsRequest};
-pub use device::{ActivePort, DeviceName, Verbs, devices, missing_libraries};
-pub use events::DeviceEvents;
+pub use counters::DeviceEvents;
+pub use device::find::{ActivePort, DeviceName, devices, missing_libraries};
 pub use options::VerbsOptions;
 pub use port::{VerbsEndpoint, VerbsHandle};
+pub use provider::Verbs;
 pub use queues::{VerbsQp, VerbsQueues};

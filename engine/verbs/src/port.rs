@@ -16,18 +16,18 @@ mod open;
 mod pair;
 
 use std::collections::VecDeque;
-use std::ffi::c_void;
-use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{QueueEvent, Waker};
 
 pub(crate) use self::pair::Pair;
-use crate::cm::Id;
+use crate::cm::id::{Errand, Id};
 use crate::device::Device;
 use crate::error;
+use crate::happened::{Happened, Listener};
+use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
 /// What a set of queues shares with the connection manager.
@@ -48,18 +48,6 @@ pub(crate) struct Port {
     chores: AtomicU32,
     /// Ends the sleep of the queues.
     pub bell: Waker,
-}
-
-/// Names a queue pair, or the queues of a port: nothing else in this process ever has the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key(pub u64);
-
-/// What an event of the device names: where the library had it, and the key in its context. What has
-/// the same place later has another key, and what others made has another place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Name {
-    pub at: *const c_void,
-    pub key: Key,
 }
 
 /// How a connection has ended without its shard.
@@ -205,7 +193,7 @@ impl Port {
     }
 
     /// Whether an event of the device names one of its queues.
-    pub fn has_queue(&self, name: Name) -> bool {
+    fn has_queue(&self, name: Name) -> bool {
         let places = [self.cq.cast_const().cast(), self.srq.cast_const().cast()];
         name.key == self.key && places.contains(&name.at)
     }
@@ -257,6 +245,52 @@ impl Port {
 
     pub fn clear(&self, chores: Chores) {
         self.chores.fetch_and(!chores.bits(), Ordering::AcqRel);
+    }
+}
+
+impl Listener for Port {
+    fn hear(&self, happened: Happened) -> bool {
+        match happened {
+            Happened::Port { is_up, .. } => {
+                let event = if is_up { QueueEvent::PortUp } else { QueueEvent::PortDown };
+                self.tell(Told::Device(event));
+                true
+            }
+            Happened::PairFailed(name) => {
+                let is_ours = self.named(name).is_some();
+                if is_ours {
+                    self.on_end(name.key, End::Failed);
+                }
+                is_ours
+            }
+            Happened::LastReceive(name) => {
+                let pair = self.named(name);
+                if let Some(pair) = &pair {
+                    pair.on_last_receive();
+                    self.bell.ring();
+                }
+                pair.is_some()
+            }
+            Happened::Established(name) => {
+                let pair = self.named(name);
+                if let Some(id) = pair.as_ref().and_then(|pair| pair.id.as_ref()) {
+                    id.ask(Errand::Establish(Arc::clone(id)));
+                }
+                pair.is_some()
+            }
+            Happened::QueueFailed(name) => {
+                let is_ours = self.has_queue(name);
+                if is_ours {
+                    self.tell(Told::Device(QueueEvent::DeviceLost));
+                }
+                is_ours
+            }
+            Happened::DeviceLost => {
+                self.tell(Told::Device(QueueEvent::DeviceLost));
+                true
+            }
+            Happened::Other => false,
+        }
     }
 }
 
@@ -336,19 +370,6 @@ impl Pairs {
 
     fn find(&mut self, key: Key) -> Option<&mut Entry> {
         self.list.iter_mut().find(|it| it.pair.key == key)
-    }
-}
-
-impl Key {
-    /// One that nobody has had.
-    pub fn new() -> Key {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Key(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// What the library keeps for whoever made a thing, and does not look at.
-    pub fn as_context(self) -> *mut c_void {
-        ptr::without_provenance_mut(self.0 as usize)
     }
 }
 

@@ -19,7 +19,7 @@ mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
 use rpcrdma_provider::SetupError;
@@ -28,9 +28,8 @@ use rpcrdma_provider::{
     WcBatch, Window, WindowId, WorkCompletion,
 };
 
-use self::control::Dying;
 use self::windows::Shown;
-use crate::device::Ops;
+use crate::device::ops::Ops;
 use crate::port::{Chores, Pair, Port, VerbsEndpoint, VerbsHandle};
 use crate::registrar::RegionCache;
 use crate::sys::verbs as sys;
@@ -78,6 +77,14 @@ struct Slot {
     /// 0 for none.
     key: u64,
     pair: Option<Arc<Pair>>,
+}
+
+/// A queue pair that is about to be destroyed.
+struct Dying {
+    pair: Arc<Pair>,
+    until: Instant,
+    /// The device has not let go of it.
+    is_stuck: bool,
 }
 
 /// Names a queue pair of an RDMA device. No other ever has the same name.

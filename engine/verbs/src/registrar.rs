@@ -5,9 +5,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Registrar, Rights};
+use rpcrdma_mempool::{Access, Keys, Region, RegisterError, Rights};
 
-use crate::device::Device;
 use crate::sys::verbs as sys;
 
 /// The memory regions of a device.
@@ -80,7 +79,7 @@ impl Regions {
     }
 
     /// The device is asked without the lock, which whoever binds windows may wait for.
-    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
+    pub fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         let bytes = region.len();
         // SAFETY: whoever registers keeps the region mapped until it is deregistered, and touches of
         // it what it has not handed to the device.
@@ -97,7 +96,7 @@ impl Regions {
 
     /// What is freed is out of the list before: its key may be that of another region at once. What
     /// the device does not give back is put back, and tried once more when the list is dropped.
-    fn deregister(&self, keys: Keys) -> io::Result<()> {
+    pub fn deregister(&self, keys: Keys) -> io::Result<()> {
         let Some(taken) = self.remove(keys.lkey) else { return Ok(()) };
         // SAFETY: what was held is alive, and nobody else has taken it out.
         unsafe { self.free(taken.mr) }.inspect_err(|_| self.insert(taken))
@@ -119,16 +118,6 @@ impl Regions {
 
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Registrar for Device {
-    fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
-        self.regions.register(region, rights)
-    }
-
-    fn deregister(&self, keys: Keys) -> io::Result<()> {
-        self.regions.deregister(keys)
     }
 }
 

@@ -13,9 +13,10 @@ use rpcrdma_mempool::Sge;
 use rpcrdma_verbs::sys::{cm, verbs};
 
 /// The text of the bindings.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("../src/sys/verbs.rs"),
-    include_str!("../src/sys/verbs/context.rs"),
+    include_str!("../src/sys/verbs/attributes.rs"),
+    include_str!("../src/sys/verbs/objects.rs"),
     include_str!("../src/sys/verbs/work.rs"),
     include_str!("../src/sys/cm.rs"),
 ];

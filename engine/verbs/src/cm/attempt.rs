@@ -10,12 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::SetupError;
-use rpcrdma_provider::{CmEvent, ConnParam, ConnectError, ConnectId, PrivateBytes};
+use rpcrdma_provider::{ConnParam, ConnectError, ConnectId, PrivateBytes};
 
-use super::VerbsCm;
 use super::id::Id;
-use super::owner::Owner;
-use super::reason::{self, Failure};
+use super::reason::Failure;
 use crate::options::VerbsOptions;
 use crate::port::{Port, VerbsEndpoint};
 
@@ -54,65 +52,6 @@ pub(super) struct Tries {
     last: Option<ConnectError>,
     pause: Duration,
     pause_max: Duration,
-}
-
-/// The tries of attempts, and their time.
-impl VerbsCm {
-    /// Begins a try: asks for the address.
-    pub(super) fn begin(&mut self, attempt: &mut Attempt) -> Result<(), Failure> {
-        let key = self.new_key();
-        let device = Arc::clone(&self.device);
-        let options = &device.options;
-        let id = Id::new(&self.channel, key).map_err(|error| self.give_up(&error))?;
-        if let Some(class) = options.traffic_class {
-            id.set_traffic_class(class).map_err(|error| reason::of_error(&error))?;
-        }
-        let source = device.source.filter(|source| source.is_ipv4() == attempt.to.is_ipv4());
-        let source = source.map(|source| SocketAddr::new(source, 0));
-        id.resolve_address(source, attempt.to, options.resolve_timeout)
-            .map_err(|error| reason::of_error(&error))?;
-        self.owners.insert(key, Owner::Attempt(attempt.name));
-        attempt.key = key;
-        attempt.stage = Stage::Address(id);
-        attempt.until = Instant::now() + options.resolve_timeout;
-        Ok(())
-    }
-
-    /// A try has failed: there is a pause and another one, or the end.
-    pub(super) fn failed(&mut self, mut attempt: Attempt, failure: Failure) {
-        self.owners.remove(&attempt.key);
-        attempt.stage = Stage::Pause;
-        match attempt.tries.after(failure) {
-            Ok(pause) => {
-                attempt.until = Instant::now() + pause;
-                self.attempts.insert(attempt.name, attempt);
-            }
-            Err(reason) => self.ready.push_back(CmEvent::Refused { id: attempt.name, reason }),
-        }
-    }
-
-    /// What is due: the next try after a pause, or the end of one that got no answer.
-    pub(super) fn on_time(&mut self, now: Instant) {
-        let due = self.attempts.values().filter(|it| it.until <= now);
-        let due: Vec<ConnectId> = due.map(|it| it.name).collect();
-        for name in due {
-            let Some(mut attempt) = self.attempts.remove(&name) else { continue };
-            let outcome = match attempt.stage {
-                Stage::Pause => self.begin(&mut attempt),
-                _ => Err(Failure::Passing(ConnectError::TimedOut)),
-            };
-            match outcome {
-                Ok(()) => drop(self.attempts.insert(name, attempt)),
-                Err(failure) => self.failed(attempt, failure),
-            }
-        }
-    }
-
-    /// How long nothing is due.
-    pub(super) fn quiet(&self, now: Instant) -> Duration {
-        let next = self.attempts.values().map(|it| it.until).min();
-        next.map_or(Duration::MAX, |next| next.saturating_duration_since(now))
-    }
 }
 
 impl Tries {

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use rpcrdma_provider::SetupError;
 
-use crate::cm;
+use crate::cm::address::of_gid;
+use crate::cm::find::device_of;
 use crate::error;
 use crate::options::VerbsOptions;
 use crate::sys::cm::Cm;
@@ -47,7 +48,7 @@ pub fn missing_libraries() -> Vec<(&'static str, SetupError)> {
 }
 
 /// The contexts of all devices, which librdmacm opens and keeps open: ids and queues share them.
-pub(super) struct Contexts {
+pub(crate) struct Contexts {
     cm: &'static Cm,
     /// Null if there is no device.
     list: *mut *mut sys::ibv_context,
@@ -56,7 +57,7 @@ pub(super) struct Contexts {
 
 /// The device that was chosen.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub context: *mut sys::ibv_context,
     pub port_num: u8,
     /// The address that connections go out from, if one was asked for.
@@ -107,7 +108,7 @@ impl Contexts {
         options: &VerbsOptions,
     ) -> Result<Found, SetupError> {
         let by_address = match options.address {
-            Some(address) => Some(cm::device_of(lib, self.cm, address)?),
+            Some(address) => Some(device_of(lib, self.cm, address)?),
             None => None,
         };
         let fits = |context: *mut sys::ibv_context, (port, attr): &(u8, sys::ibv_port_attr)| {
@@ -119,7 +120,7 @@ impl Contexts {
         for context in self.iter() {
             if let Some((port_num, _)) = ports(lib, context).find(|port| fits(context, port)) {
                 let gid = options.gid.and_then(|gid| gid_at(lib, context, port_num, gid));
-                let source = options.address.or(gid.map(cm::of_gid));
+                let source = options.address.or(gid.map(of_gid));
                 return Ok(Found { context, port_num, source });
             }
         }

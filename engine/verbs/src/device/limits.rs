@@ -7,7 +7,7 @@ use rpcrdma_provider::DeviceCaps;
 use rpcrdma_provider::SetupError;
 
 use super::find::{name_of, port_attr};
-use super::{Domain, Ops, Quirks};
+use super::ops::{Domain, Ops, Quirks};
 use crate::error;
 use crate::sys::verbs as sys;
 

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{QueueAttr, Waker};
 
-use super::{Key, Pairs, Port};
+use super::{Pairs, Port};
 use crate::device::Device;
 use crate::error;
 use crate::fd::set_nonblocking;
+use crate::names::Key;
 use crate::sys::verbs as sys;
 
 impl Port {

@@ -4,10 +4,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Key, Name};
-use crate::cm::{Errand, Id};
+use crate::cm::id::{Errand, Id};
 use crate::device::Device;
 use crate::error;
+use crate::names::{Key, Name};
 use crate::sys::verbs as sys;
 
 /// A queue pair. Its queues use it without a lock, and they alone move it to the error state and

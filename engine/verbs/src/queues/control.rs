@@ -15,17 +15,9 @@ use std::time::{Duration, Instant};
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{Attached, QueueEvent, WC_BATCH, WcStatus, WorkCompletion};
 
-use super::{Slot, VerbsQp, VerbsQueues};
+use super::{Dying, Slot, VerbsQp, VerbsQueues};
 use crate::port::{Chores, Pair, Stage, Told, VerbsEndpoint};
 use crate::wc;
-
-/// A queue pair that is about to be destroyed.
-pub(super) struct Dying {
-    pair: Arc<Pair>,
-    until: Instant,
-    /// The device has not let go of it.
-    is_stuck: bool,
-}
 
 impl Dying {
     fn is_due(&self, now: Instant) -> bool {
@@ -232,7 +224,7 @@ impl VerbsQueues {
         Arc::clone(self.pairs[qp.slot as usize].pair.as_ref().expect("it is attached"))
     }
 
-    pub(crate) fn key(&self, qp: VerbsQp) -> crate::port::Key {
+    pub(crate) fn key(&self, qp: VerbsQp) -> crate::names::Key {
         self.pair(qp).key
     }
 

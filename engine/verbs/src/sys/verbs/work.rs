@@ -1,11 +1,6 @@
-//! Work requests and completions of libibverbs.
-#![expect(non_camel_case_types, reason = "the names of the header")]
+//! Completions of libibverbs, and the numbers in work requests.
 
-use std::ffi::{c_int, c_uint};
-
-use rpcrdma_mempool::Sge;
-
-use super::{ibv_mw, ibv_mw_bind_info};
+use std::ffi::c_uint;
 
 pub const IBV_WR_RDMA_WRITE: c_uint = 0;
 pub const IBV_WR_SEND: c_uint = 2;
@@ -17,55 +12,6 @@ pub const IBV_WR_SEND_WITH_INV: c_uint = 9;
 pub const IBV_SEND_FENCE: c_uint = 1;
 pub const IBV_SEND_SIGNALED: c_uint = 1 << 1;
 pub const IBV_SEND_INLINE: c_uint = 1 << 3;
-
-/// `struct ibv_sge`: the engine's own is laid out so.
-pub type ibv_sge = Sge;
-
-/// A request on a send queue.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_send_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_send_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-    pub opcode: c_uint,
-    pub send_flags: c_uint,
-    /// `imm_data` or `invalidate_rkey`.
-    pub invalidate_rkey: u32,
-    pub wr: ibv_send_wr_remote,
-    /// `qp_type.xrc`.
-    pub remote_srqn: u32,
-    /// `bind_mw`; the header's union has a shorter one beside it.
-    pub bind_mw: ibv_send_wr_bind_mw,
-}
-
-/// `wr` of [`ibv_send_wr`]: `rdma`, and the rest of the largest of its union, `atomic`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_send_wr_remote {
-    pub remote_addr: u64,
-    pub rkey: u32,
-    pub rest: [u32; 5],
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_send_wr_bind_mw {
-    pub mw: *mut ibv_mw,
-    pub rkey: u32,
-    pub bind_info: ibv_mw_bind_info,
-}
-
-/// A Receive.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ibv_recv_wr {
-    pub wr_id: u64,
-    pub next: *mut ibv_recv_wr,
-    pub sg_list: *mut ibv_sge,
-    pub num_sge: c_int,
-}
 
 /// A completion.
 #[repr(C)]
