@@ -4,7 +4,7 @@
 
 use rpcrdma_config::section::Exposure;
 use rpcrdma_config::{Config, Limits, ReplyChunkUse, VersionChoice};
-use rpcrdma_proto::{self as proto, Interop, PLAIN_HEADER_LEN, Settings, Versions};
+use rpcrdma_proto::{self as proto, InlinePlan, Interop, Settings, Versions};
 use rpcrdma_xdr::property::RtrSupport;
 
 use crate::error::SetupError;
@@ -233,7 +233,7 @@ pub(crate) fn settings(config: &Config, caps: &DeviceCaps) -> Settings {
         VersionChoice::Two => Versions::TWO,
     };
     // One slot and its header: more is sent only to peers that state their buffers.
-    settings.inline_send_max = config.send().payload_len.value() + PLAIN_HEADER_LEN as u32;
+    settings.inline_send_max = config.send().payload_len.value() + InlinePlan::HEADER_LEN;
     settings.rtr = RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT;
     if !features.continuation {
         settings.rtr.remove(RtrSupport::XCONT);

@@ -1,7 +1,7 @@
 //! The payload of a message under construction: XDR written straight into registered memory.
 
 use rpcrdma_mempool::SendSlot;
-use rpcrdma_proto::{BulkItem, SingleItemPlan};
+use rpcrdma_proto::{BulkItem, ShortSend};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 
 use crate::error::CallRefused;
@@ -200,37 +200,39 @@ impl<'a> Payload<'a> {
         &self.outbox.home
     }
 
-    /// The outbox and the length of the message, if that is one slot of payload and nothing else.
+    /// Whether the message is one slot of payload and nothing else.
     #[inline]
-    pub(crate) fn plain(&mut self) -> Option<(&mut Outbox, u32)> {
-        (!self.outbox.draft.is_begun).then_some((&mut *self.outbox, self.at as u32))
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.outbox.draft.is_begun
     }
 
-    /// Sends the message, which is a plain one. Nothing is left to be given back.
+    /// The item, if the message is one slot of payload and one item.
     #[inline]
-    pub(crate) fn send_plain<const N: usize>(&mut self, peer: &mut Peer, header: &[u8; N]) {
-        let Some(slot) = self.slot.take() else { return };
-        let Peer { lane, id, .. } = peer;
-        self.outbox.send_plain(lane, id.index, slot, header, self.at as u32);
-    }
-
-    /// The outbox and the item, if the message is one slot of payload and one item.
-    #[inline]
-    pub(crate) fn single_item(&mut self) -> Option<(&mut Outbox, BulkItem)> {
+    pub(crate) fn single_item(&self) -> Option<BulkItem> {
         let Draft { message, refused, .. } = self.outbox.draft;
         let message = message.filter(|_| refused.is_none() && self.slot.is_some())?;
-        let item = self.outbox.single_item(message)?.item;
-        Some((&mut *self.outbox, item))
+        Some(self.outbox.single_item(message)?.item)
     }
 
-    /// Sends the message, which has a single item. Nothing is left to be given back.
-    #[inline]
-    pub(crate) fn send_single_item(&mut self, peer: &mut Peer, plan: &SingleItemPlan) {
-        let len = self.written();
-        if let Some((message, slot)) = self.outbox.draft.message.take().zip(self.slot.take()) {
-            self.outbox.draft = Draft::default();
-            self.outbox.send_single_item(peer, (message, slot, len), plan);
+    /// Sends the message as a short one: plain, or with a single item. False if it has to take the
+    /// general way; nothing has changed then. Else nothing is left to be given back.
+    #[inline(always)]
+    pub(crate) fn send_short(&mut self, peer: &mut Peer, short: ShortSend<'_>) -> bool {
+        let (outbox, len) = (&mut *self.outbox, self.at as u32);
+        let means = outbox.gather_means();
+        let plan = peer.conn.begin_short(&mut outbox.ledger, len, short, means);
+        let Some(plan) = plan else { return false };
+        match short {
+            ShortSend::Call { .. } => outbox.stats.calls_out.add(1),
+            ShortSend::Reply { .. } => outbox.stats.replies_out.add(1),
         }
+        let slot = self.slot.take().expect("a message has its slot until it is handed on");
+        if !plan.has_item() {
+            outbox.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
+        } else if let Some(message) = core::mem::take(&mut outbox.draft).message {
+            outbox.send_single_item(peer, (message, slot, len), &plan);
+        }
+        true
     }
 
     /// Gathers everything that was written in one message, to be laid out.

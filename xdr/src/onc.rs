@@ -35,11 +35,17 @@ pub enum MsgType {
 impl MsgType {
     #[inline]
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let at = reader.at_u32();
-        match reader.u32()? {
+        let word = reader.u32()?;
+        Self::of(word, reader)
+    }
+
+    /// What this word says, which `reader` has just taken.
+    #[inline]
+    fn of(word: u32, reader: &Reader<'_>) -> Result<Self, DecodeError> {
+        match word {
             msg_type::CALL => Ok(Self::Call),
             msg_type::REPLY => Ok(Self::Reply),
-            value => Err(DecodeError::BadDiscriminant { at, value }),
+            value => Err(DecodeError::BadDiscriminant { at: reader.at_last_word(), value }),
         }
     }
 }
@@ -65,7 +71,8 @@ impl RpcPrefix {
     #[inline]
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
-        Ok(Self { xid: reader.u32()?, kind: MsgType::decode(&mut reader)? })
+        let [xid, kind] = reader.words()?;
+        Ok(Self { xid, kind: MsgType::of(kind, &reader)? })
     }
 
     /// The eight bytes.

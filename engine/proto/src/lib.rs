@@ -77,7 +77,6 @@ pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
 pub use short::{
-    DIRECTIONS_LEN, GatherMeans, PLAIN_HEADER_LEN, PlainForm, READ_CALL_LEN, SegmentItem,
-    ShortForm, ShortKind, SingleDirection, SingleItem, SingleItemCall, SingleItemPlan,
+    CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
 };
 pub use version::{Opening, Start, Version, Versions};

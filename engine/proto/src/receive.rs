@@ -37,7 +37,7 @@ impl Connection {
     /// segment of the buffer, no more than `byte_len` bytes: every header must lie in it.
     ///
     /// Costs tens of nanoseconds. Nearly everything that arrives is a plain message, for which
-    /// [`Connection::short_form`] is the shorter way.
+    /// [`Connection::on_short`] is the shorter way.
     pub fn on_transmission<'a>(
         &mut self,
         ledger: &mut ShardLedger,

@@ -3,7 +3,7 @@
 
 mod pair;
 
-use pair::{Side, connected, connected_in, rpc, structure};
+use pair::{Side, connected, connected_in, plain_reply, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
@@ -771,7 +771,7 @@ mod replies {
         };
         let to = message.reply_to();
         // The short way has no place for it.
-        assert!(server.conn.begin_plain_reply(&mut server.ledger, &to, 40).is_none());
+        assert!(plain_reply(&mut server.conn, &mut server.ledger, &to, 40).is_none());
         let plan = server.conn.begin_reply(&mut server.ledger, &to, &ReplyDemand::inline(40));
         let plan = plan.expect("fits");
         assert!(matches!(plan, Plan::Inline(_)));

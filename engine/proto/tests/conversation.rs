@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Side, connected, rpc, structure, transmission};
+use pair::{Side, connected, plain_reply, rpc, structure, transmission};
 use rpcrdma_proto::report::ReportKind;
 use rpcrdma_proto::*;
 use rpcrdma_xdr::*;
@@ -262,7 +262,7 @@ mod handshake {
                 let answers = (0..4096).step_by(4).skip(10);
                 for (len, is_short) in answers.map(|len| (len, len + 28 <= 1024)) {
                     let Side { conn, ledger, .. } = &mut server;
-                    let short = conn.begin_plain_reply(ledger, &to, len);
+                    let short = plain_reply(conn, ledger, &to, len);
                     assert_eq!(short.is_some(), is_short, "{len}");
                     if short.is_some() {
                         conn.withdraw_reply(&to);

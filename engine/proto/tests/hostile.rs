@@ -2,7 +2,9 @@
 
 mod pair;
 
-use pair::{Side, connected_in, rpc, structure};
+use pair::{
+    PLAIN_HEADER_LEN, Side, connected_in, plain_call, plain_reply, rpc, structure, take_plain,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
@@ -228,15 +230,6 @@ fn check(side: &Side) {
     }
 }
 
-/// What the short way takes of a transmission, if that is a plain message. Those with a single item
-/// have tests of their own.
-fn take_plain<'a>(side: &mut Side, bytes: &'a [u8]) -> Option<(ShortKind, &'a [u8])> {
-    let ShortForm::Plain(plain) = side.conn.short_form(bytes.len() as u32, bytes)? else {
-        return None;
-    };
-    side.conn.on_plain(&mut side.ledger, plain).map(|kind| (kind, plain.payload))
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
@@ -402,7 +395,7 @@ proptest! {
             let id = short.conn.open_call(&mut short.ledger, 1).expect("room");
             prop_assert_eq!(general.conn.open_call(&mut general.ledger, 1), Ok(id));
             let before = state(&short);
-            let header = short.conn.begin_plain_call(&mut short.ledger, id, payload, reply);
+            let header = plain_call(&mut short.conn, &mut short.ledger, id, payload, reply);
             let demand = CallDemand::inline(payload, reply);
             let plan = general.conn.begin_sends(&mut general.ledger, id, &demand);
             match (header, plan) {
@@ -413,7 +406,7 @@ proptest! {
                     answers.receive(&bytes);
                     replies.receive(&bytes);
                     let ledger = &mut answers.ledger;
-                    let header = answers.conn.begin_plain_reply(ledger, &to, reply);
+                    let header = plain_reply(&mut answers.conn, ledger, &to, reply);
                     let demand = ReplyDemand::inline(reply);
                     let plan = replies.conn.begin_reply(&mut replies.ledger, &to, &demand);
                     match (header, plan) {

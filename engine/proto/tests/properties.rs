@@ -4,7 +4,7 @@ mod pair;
 
 use std::collections::BTreeMap;
 
-use pair::{Side, connected, rpc, structure, transmission};
+use pair::{Side, connected, plain_call, rpc, structure, take_plain, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::control::IDLE_MESSAGES_MAX;
@@ -264,7 +264,7 @@ fn a_smaller_buffer_that_the_peer_asks_for_is_reckoned_with_in_replies() {
     assert!(server.conn.next_control().is_none());
     // Now the peer sends 4096 bytes at a time: the same reply takes two or more.
     let id = open(&mut client);
-    assert!(client.conn.begin_plain_call(&mut client.ledger, id, 40, 8000).is_none());
+    assert!(plain_call(&mut client.conn, &mut client.ledger, id, 40, 8000).is_none());
     client.conn.begin_sends(&mut client.ledger, id, &demand).expect("continued");
     assert_eq!(client.ledger.replies.reserved(), 2);
 }
@@ -463,10 +463,7 @@ fn a_flood_of_messages_that_bring_nothing_ends_the_connection() {
         assert!(matches!(server.receive(&update), Ingress::Control(_)));
     }
     let bytes = call(&mut client);
-    let Some(ShortForm::Plain(plain)) = server.conn.short_form(bytes.len() as u32, &bytes) else {
-        panic!("it is plain")
-    };
-    assert!(server.conn.on_plain(&mut server.ledger, plain).is_some());
+    assert!(take_plain(&mut server, &bytes).is_some());
     // All kinds count: changes, errors, and what cannot be read.
     let kinds = [update.clone(), error(77, RdmaError::BadHeader), vec![0xff; 40], vec![0; 8]];
     for turn in 0..usize::from(IDLE_MESSAGES_MAX) {

@@ -3,10 +3,11 @@
 
 mod pair;
 
-use pair::{Side, rpc, structure, transmission};
+use pair::{PLAIN_HEADER_LEN, Side, plain_call, plain_reply, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
+use rpcrdma_xdr::rtr::fixed::OneDirection;
 use rpcrdma_xdr::*;
 
 /// Bytes in front of the placement segments.
@@ -103,7 +104,7 @@ fn side(role: Role) -> Side {
     assert!(matches!(ingress, Ingress::Control(_)), "{ingress:?}");
     // A reply that grants credits for calls of its own.
     let id = side.conn.open_call(&mut side.ledger, 0).expect("ready");
-    side.conn.begin_plain_call(&mut side.ledger, id, 40, 40).expect("a credit");
+    plain_call(&mut side.conn, &mut side.ledger, id, 40, 40).expect("a credit");
     let reply = [wire(id.xid(), Body::Msg(ChunkLists::EMPTY)), rpc(id.xid(), true, 40)].concat();
     assert!(matches!(side.receive(&reply), Ingress::Reply(..)));
     side.conn.finish_call(&mut side.ledger, id).expect("open");
@@ -173,7 +174,7 @@ fn check_plain(side: &mut Side) {
     for (payload, fits) in [(8, true), (room - 4, true), (room, true), (room + 4, false)] {
         let call = with_call(side, |side, id| {
             let ledger = &mut side.ledger;
-            let header = side.conn.begin_plain_call(ledger, id, payload, reply_max);
+            let header = plain_call(&mut side.conn, ledger, id, payload, reply_max);
             header.is_some()
         });
         assert_eq!(call, fits, "a call of {payload} bytes to a peer that takes {limit}");
@@ -185,11 +186,11 @@ fn check_plain(side: &mut Side) {
         assert_eq!(general, fits, "a planned call of {payload} bytes");
         // A longer reply than the peer may send in one message is not expected in one.
         let long = with_call(side, |side, id| {
-            side.conn.begin_plain_call(&mut side.ledger, id, payload, reply_max + 4).is_some()
+            plain_call(&mut side.conn, &mut side.ledger, id, payload, reply_max + 4).is_some()
         });
         assert!(!long, "a reply beyond {reply_max} bytes");
         let to = ReplyTo::plain(7);
-        let reply = side.conn.begin_plain_reply(&mut side.ledger, &to, payload);
+        let reply = plain_reply(&mut side.conn, &mut side.ledger, &to, payload);
         if reply.is_some() {
             side.conn.withdraw_reply(&to);
         }
@@ -214,21 +215,21 @@ fn check_lone(side: &mut Side, payload: u32, len: u32) {
     let reply_max = side.conn.reply_room();
     let item = BulkItem { position: 8, len, origin: 8, pieces: 1 };
     let want = Want::sends(8, 40.min(payload), 0, len);
-    let sent = |plan: SingleItemPlan, payload, len| {
-        plan.header().len() as u32 + payload + plan.zeros + len
-    };
-    for call in [SingleItemCall::Write(item), SingleItemCall::Read(want)] {
-        let placed = if matches!(call, SingleItemCall::Write(_)) { len } else { 0 };
+    let sent =
+        |plan: ShortPlan, payload, len| plan.header().len() as u32 + payload + plan.zeros + len;
+    for with in [CallWith::Item(item), CallWith::Want(want)] {
+        let placed = if matches!(with, CallWith::Item(_)) { len } else { 0 };
         let total = with_call(side, |side, id| {
-            let lens = (payload, reply_max.min(40));
-            let plan = side.conn.begin_single_item_call(&mut side.ledger, id, lens, &call, means);
+            let call = ShortSend::Call { id, reply_payload_max: reply_max.min(40), with };
+            let plan = side.conn.begin_short(&mut side.ledger, payload, call, means);
             plan.map(|plan| sent(plan, payload, placed))
         });
-        assert!(total.is_none_or(|total| total <= limit), "{total:?} bytes of {limit}: {call:?}");
+        assert!(total.is_none_or(|total| total <= limit), "{total:?} bytes of {limit}: {with:?}");
     }
     let to = ReplyTo { xid: 7, credits: 1, rsbuf: 1, via: Via::Xmt, handle: None };
-    let both = (&item, SingleDirection { begin: 8, end: 40, min_len: 0 });
-    let plan = side.conn.begin_single_item_reply(&mut side.ledger, &to, payload, both, means);
+    let direction = OneDirection::new(8, 40, 0);
+    let reply = ShortSend::Reply { to: &to, item: Some((&item, &direction)) };
+    let plan = side.conn.begin_short(&mut side.ledger, payload, reply, means);
     if let Some(plan) = plan {
         side.conn.withdraw_reply(&to);
         let total = sent(plan, payload, len);

@@ -6,6 +6,7 @@ use pair::{Side, connected, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::*;
+use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 use rpcrdma_xdr::*;
 
 /// Bytes of the first segment.
@@ -133,9 +134,9 @@ fn side(at_client: bool) -> (Side, [u32; 2]) {
 /// What the short way takes of a transmission, if that is a message with a single item.
 fn take<'a>(side: &mut Side, bytes: &[u8], first: &'a [u8]) -> Option<SingleItem<'a>> {
     let byte_len = bytes.len() as u32;
-    let form = side.conn.short_form(byte_len, first)?;
-    assert_eq!(form, ShortForm::SingleItem);
-    side.conn.on_single_item(&mut side.ledger, byte_len, first)
+    let taken = side.conn.on_short(&mut side.ledger, byte_len, first)?;
+    let Short::SingleItem(item) = taken else { panic!("{taken:?} is plain") };
+    Some(item)
 }
 
 /// What the short way found, and what the general way does.
@@ -185,7 +186,7 @@ fn compare(short: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     let mut kept = vec![0; message.rsd.encoded_len()];
     message.rsd.encode(&mut Writer::new(&mut kept)).expect("as long");
     match item.directions {
-        Some(directions) => assert_eq!(&directions[..], kept),
+        Some(directions) => assert_eq!(directions.as_bytes(), kept),
         None => assert!(message.rsd.is_empty()),
     }
     true
@@ -294,7 +295,7 @@ fn a_grant_of_nothing_takes_the_general_way() {
 }
 
 /// The bytes of a short message with an item of `len` bytes, and how they are made of pieces.
-fn bytes_of(plan: &SingleItemPlan, payload: &[u8], bulk: &[u8]) -> Vec<u8> {
+fn bytes_of(plan: &ShortPlan, payload: &[u8], bulk: &[u8]) -> Vec<u8> {
     let zeros = vec![0; plan.zeros as usize];
     [plan.header(), payload, &zeros, bulk].concat()
 }
@@ -339,7 +340,7 @@ fn call_both(short: &mut Side, general: &mut Side, it: &Demanded) -> Option<Vec<
     let want = Want::sends(it.begin, it.end, min_len, len);
     let item = BulkItem { position, len, origin: 0, pieces };
     let (items, wants) = ([item], [want]);
-    let call = if it.wants { SingleItemCall::Read(want) } else { SingleItemCall::Write(item) };
+    let with = if it.wants { CallWith::Want(want) } else { CallWith::Item(item) };
     let demand = CallDemand {
         items: if it.wants { &[] } else { &items },
         wants: if it.wants { &wants } else { &[] },
@@ -348,8 +349,8 @@ fn call_both(short: &mut Side, general: &mut Side, it: &Demanded) -> Option<Vec<
     };
     let means = GatherMeans { gather_max, zeros_max: 8192 };
     let before = state(short);
-    let plan =
-        short.conn.begin_single_item_call(&mut short.ledger, id, (payload, reply), &call, means);
+    let call = ShortSend::Call { id, reply_payload_max: reply, with };
+    let plan = short.conn.begin_short(&mut short.ledger, payload, call, means);
     let expected = general.conn.begin_sends(&mut general.ledger, id, &demand);
     let Some(plan) = plan else {
         assert_eq!(state(short), before, "what is not taken changes nothing");
@@ -391,16 +392,15 @@ proptest! {
         let first = &bytes[..];
         let item = take(&mut short, &bytes, first).expect("it is lawful");
         let ShortKind::Call(to) = item.kind else { panic!("it is a call") };
-        let direction = SingleDirection::decode(item.directions.expect("it wants"));
+        let direction = OneDirection::read(item.directions.expect("it wants").as_bytes());
         let direction = direction.expect("it wants one by Send");
-        prop_assert_eq!(direction, SingleDirection { begin, end, min_len });
+        prop_assert_eq!(*direction, OneDirection::new(begin, end, min_len));
         let Demanded { payload, len, position, pieces, gather_max, .. } = it;
         let item = BulkItem { position, len, origin, pieces };
         let means = GatherMeans { gather_max, zeros_max: 8192 };
         let before = state(&short);
-        let plan = short.conn.begin_single_item_reply(
-            &mut short.ledger, &to, payload, (&item, direction), means,
-        );
+        let reply = ShortSend::Reply { to: &to, item: Some((&item, direction)) };
+        let plan = short.conn.begin_short(&mut short.ledger, payload, reply, means);
         let offer = message.offer();
         let items = [item];
         let demand = ReplyDemand { payload, items: &items, offer, gather_max, copy_max: 0 };

@@ -2,7 +2,7 @@
 
 mod pair;
 
-use pair::{Side, connected, connected_in, first_call, rpc, structure};
+use pair::{Side, connected, connected_in, first_call, plain_call, plain_reply, rpc, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::report::ReportKind;
@@ -228,8 +228,7 @@ mod a_server {
             assert_eq!(words(&answer)[..2], [10, second]);
             assert_eq!(words(&answer)[3..], [4, 1, 1, 2]);
             let other = msg(11, second, false, 8);
-            let taken = server.conn.short_form(other.len() as u32, &other);
-            assert_eq!(taken, None);
+            assert_eq!(server.take_short(&other), None);
             assert!(matches!(server.receive(&msg(12, first, false, 8)), Ingress::Call(_)));
         }
     }
@@ -402,7 +401,7 @@ mod opening {
         let mut client = beginning(Role::Client, Start::One, None);
         for (payload, reply, fits) in [(996, 996, true), (1000, 40, false), (40, 1000, false)] {
             let id = client.conn.open_call(&mut client.ledger, 1).expect("ready");
-            let plain = client.conn.begin_plain_call(&mut client.ledger, id, payload, reply);
+            let plain = plain_call(&mut client.conn, &mut client.ledger, id, payload, reply);
             assert_eq!(plain.is_some(), fits, "{payload} {reply}");
             if plain.is_none() {
                 let demand = CallDemand::inline(payload, reply);
@@ -429,7 +428,7 @@ mod version_one {
         let (_, mut server) = one();
         let Ingress::Call(message) = server.receive(&msg(9, 1, false, 4)) else { panic!() };
         let ledger = &mut server.ledger;
-        let header = server.conn.begin_plain_reply(ledger, &message.reply_to(), 40).expect("fits");
+        let header = plain_reply(&mut server.conn, ledger, &message.reply_to(), 40).expect("fits");
         assert_eq!(words(&header), [9, 1, 8, 0, 0, 0, 0]);
     }
 
@@ -573,7 +572,7 @@ mod backward {
         assert_eq!(message.xid, forward);
         assert_eq!(client.ledger.calls.len(), 1, "the call of this xid is still open");
         let ledger = &mut client.ledger;
-        let answer = client.conn.begin_plain_reply(ledger, &message.reply_to(), 40).expect("fits");
+        let answer = plain_reply(&mut client.conn, ledger, &message.reply_to(), 40).expect("fits");
         assert_eq!(words(&answer)[..4], [forward, 1, 4, 0]);
         assert!(matches!(client.receive(&msg(forward, 1, true, 8)), Ingress::Reply(..)));
         let bytes = callback(&mut server);
@@ -591,7 +590,7 @@ mod backward {
         assert!(matches!(second, Err(SendError::NotEnoughCredits { .. })));
         let Ingress::Call(message) = client.receive(&bytes) else { panic!() };
         let (ledger, to) = (&mut client.ledger, message.reply_to());
-        let header = client.conn.begin_plain_reply(ledger, &to, 40).expect("fits");
+        let header = plain_reply(&mut client.conn, ledger, &to, 40).expect("fits");
         let reply = [&header[..], &rpc(to.xid, true, 40)].concat();
         assert!(matches!(server.receive(&reply), Ingress::Reply(..)));
         assert_eq!(server.conn.credits_limit(), 8, "as the client grants");

@@ -1,9 +1,8 @@
 //! A call under construction.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::READ_CALL_LEN;
 use rpcrdma_proto::{
-    self as proto, CallDemand, CallId, CallName, SendError, SingleItemCall, WantKind,
+    self as proto, CallDemand, CallId, CallName, CallWith, SendError, ShortSend, WantKind,
 };
 use rpcrdma_xdr::onc::MsgType;
 
@@ -290,54 +289,37 @@ impl<'a> CallBuilder<'a> {
 
     #[inline(always)]
     fn send(&mut self) -> Result<(), CallRefused> {
-        let reply_max = self.reply_payload_max;
-        if let Some((outbox, len)) = self.payload.plain()
-            && outbox.wants.is_empty()
-            && let (conn, ledger) = (&mut self.peer.conn, &mut outbox.ledger)
-            && let Some(header) = conn.begin_plain_call(ledger, self.id, len, reply_max)
-        {
-            outbox.stats.calls_out.add(1);
-            self.payload.send_plain(self.peer, &header);
-        } else if !self.send_single_item() {
-            self.send_planned()?;
-        }
-        Ok(())
+        let is_plain = self.payload.is_plain() && self.payload.outbox().wants.is_empty();
+        let is_sent =
+            if is_plain { self.send_short(CallWith::Nothing) } else { self.send_single_item() };
+        if is_sent { Ok(()) } else { self.send_planned() }
+    }
+
+    /// Sends a short message; false if the call is none.
+    #[inline(always)]
+    fn send_short(&mut self, with: CallWith) -> bool {
+        let (id, reply_payload_max) = (self.id, self.reply_payload_max);
+        self.payload.send_short(self.peer, ShortSend::Call { id, reply_payload_max, with })
     }
 
     /// Sends a call that brings a single item or wants one; false if it is not that.
     #[inline(never)]
     fn send_single_item(&mut self) -> bool {
-        let lens = (self.payload.written(), self.reply_payload_max);
-        let (conn, id) = (&mut self.peer.conn, self.id);
-        if let Some((outbox, item)) = self.payload.single_item() {
-            let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
-            let call = SingleItemCall::Write(item);
-            if !outbox.wants.is_empty() {
-                return false;
-            }
-            let plan = conn.begin_single_item_call(ledger, id, lens, &call, means);
-            let Some(plan) = plan else { return false };
-            outbox.stats.calls_out.add(1);
-            self.payload.send_single_item(self.peer, &plan);
-            return true;
-        }
-        let Some((outbox, _)) = self.payload.plain() else { return false };
-        let [want] = &outbox.wants[..] else { return false };
-        let call = SingleItemCall::Read(want.as_demand(lens.0));
-        let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
-        let plan = conn.begin_single_item_call(ledger, id, lens, &call, means);
-        let Some(header) =
-            plan.as_ref().and_then(|plan| plan.header().first_chunk::<READ_CALL_LEN>())
-        else {
-            return false;
+        let (item, is_plain) = (self.payload.single_item(), self.payload.is_plain());
+        let len = self.payload.written();
+        let with = match (item, &self.payload.outbox().wants[..]) {
+            (Some(item), []) => CallWith::Item(item),
+            (None, [want]) if is_plain => CallWith::Want(want.as_demand(len)),
+            _ => return false,
         };
-        outbox.wants.clear();
-        outbox.stats.calls_out.add(1);
-        self.payload.send_plain(self.peer, header);
-        true
+        let is_sent = self.send_short(with);
+        if is_sent {
+            self.payload.outbox().wants.clear();
+        }
+        is_sent
     }
 
-    /// Sends what is not plain, or finds out why it cannot be sent.
+    /// Sends what is not short, or finds out why it cannot be sent.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let mut wanted = core::mem::take(&mut self.payload.outbox().wants);

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use rpcrdma_proto::{Offer, PLAIN_HEADER_LEN, ReplyDemand, ReplyTo};
+use rpcrdma_proto::{Offer, ReplyDemand, ReplyTo, ShortSend};
 
 use super::ticket::{SavedOffer, Ticket};
 use crate::error::CallRefused;
@@ -63,10 +63,10 @@ impl<'a> Reply<'a> {
     /// Cost: a header of a few words in front of the payload; no copy.
     #[inline]
     pub fn send(mut self) -> Answer<'a> {
-        if let Some(header) = self.begin_plain() {
-            return self.send_plain(&header);
+        if self.send_short() {
+            return self.sent();
         }
-        match self.send_other() {
+        match self.send_planned() {
             Ok(()) => self.answered(),
             Err(_) => self.refuse(),
         }
@@ -79,10 +79,10 @@ impl<'a> Reply<'a> {
     /// [`CallRefused`] says what is in the way.
     #[inline]
     pub fn try_send(mut self) -> Result<Answer<'a>, (Reply<'a>, CallRefused)> {
-        if let Some(header) = self.begin_plain() {
-            return Ok(self.send_plain(&header));
+        if self.send_short() {
+            return Ok(self.sent());
         }
-        match self.send_other() {
+        match self.send_planned() {
             Ok(()) => Ok(self.answered()),
             Err(why) => Err((self, why)),
         }
@@ -113,23 +113,31 @@ impl<'a> Reply<'a> {
         self.asked.map_or(ReplyTo::plain(self.xid), |asked| *asked.to)
     }
 
-    /// Plans a reply that is one slot of payload, to a call that has offered nothing for it.
-    #[inline]
-    fn begin_plain(&mut self) -> Option<[u8; PLAIN_HEADER_LEN]> {
+    /// Sends a short message; false if the reply is none.
+    #[inline(always)]
+    fn send_short(&mut self) -> bool {
         if self.asked.is_some_and(|asked| !asked.saved_offer.is_empty()) {
-            return None;
+            return self.send_single_item();
         }
         let to = self.to();
-        let (outbox, len) = self.payload.plain()?;
-        self.peer.conn.begin_plain_reply(&mut outbox.ledger, &to, len)
+        let short = ShortSend::Reply { to: &to, item: None };
+        self.payload.is_plain() && self.payload.send_short(self.peer, short)
     }
 
+    /// Sends a reply that brings a single item to a call that wants one; false if it is not that.
+    #[inline(never)]
+    fn send_single_item(&mut self) -> bool {
+        let Some(ReplyContext { to, saved_offer }) = self.asked else { return false };
+        let Some(direction) = saved_offer.direction() else { return false };
+        let Some(item) = self.payload.single_item() else { return false };
+        let short = ShortSend::Reply { to, item: Some((&item, direction)) };
+        self.payload.send_short(self.peer, short)
+    }
+
+    /// The reply was sent as a short message: nothing is left to be given back.
     #[inline]
-    fn send_plain(self, header: &[u8; PLAIN_HEADER_LEN]) -> Answer<'a> {
-        let Reply { mut payload, peer, .. } = self;
-        payload.outbox().stats.replies_out.add(1);
-        payload.send_plain(peer, header);
-        // Nothing is left to be given back.
+    fn sent(self) -> Answer<'a> {
+        let Reply { payload, peer, .. } = self;
         core::mem::forget(payload);
         answered(peer)
     }
@@ -139,29 +147,7 @@ impl<'a> Reply<'a> {
         answered(self.peer)
     }
 
-    /// Sends a reply that is not plain.
-    #[inline(never)]
-    fn send_other(&mut self) -> Result<(), CallRefused> {
-        if self.send_single_item() { Ok(()) } else { self.send_planned() }
-    }
-
-    /// Sends a reply that brings a single item to a call that wants one; false if it is not that.
-    #[inline(never)]
-    fn send_single_item(&mut self) -> bool {
-        let Some(asked) = self.asked else { return false };
-        let Some(direction) = asked.saved_offer.direction() else { return false };
-        let len = self.payload.written();
-        let Some((outbox, item)) = self.payload.single_item() else { return false };
-        let (means, ledger) = (outbox.gather_means(), &mut outbox.ledger);
-        let both = (&item, direction);
-        let plan = self.peer.conn.begin_single_item_reply(ledger, asked.to, len, both, means);
-        let Some(plan) = plan else { return false };
-        outbox.stats.replies_out.add(1);
-        self.payload.send_single_item(self.peer, &plan);
-        true
-    }
-
-    /// Sends what is not plain.
+    /// Sends what is not short.
     #[cold]
     fn send_planned(&mut self) -> Result<(), CallRefused> {
         let message = self.payload.assemble()?;

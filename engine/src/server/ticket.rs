@@ -2,14 +2,14 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Loan;
-use rpcrdma_proto::DIRECTIONS_LEN;
-use rpcrdma_proto::{Offer, ReplyTo, SingleDirection};
+use rpcrdma_proto::{Offer, ReplyTo};
 use rpcrdma_xdr::array::{Array, List, Wire};
 use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::{Reader, Writer};
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 use rpcrdma_xdr::numbers::size;
+use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 
 use crate::shard::handle::ShardHandle;
 use crate::shard::memory::HEADERS_LEN;
@@ -144,18 +144,17 @@ impl SavedOffer {
 
     /// Keeps the directions of a call with a single item, as they came, or that it has none.
     #[inline]
-    pub fn set_directions(&mut self, directions: Option<&[u8; DIRECTIONS_LEN]>) {
+    pub fn set_directions(&mut self, directions: Option<&OneDirection>) {
         self.clear();
         if let Some(directions) = directions {
-            self.bytes.extend(directions.iter().copied());
+            self.bytes.extend(directions.as_bytes().iter().copied());
         }
     }
 
     /// What was offered, if it is one direction and no memory.
     #[inline]
-    pub fn direction(&self) -> Option<SingleDirection> {
-        let bytes = <&[u8; DIRECTIONS_LEN]>::try_from(&self.bytes[..]).ok()?;
-        if self.is_chunks { None } else { SingleDirection::decode(bytes) }
+    pub fn direction(&self) -> Option<&OneDirection> {
+        if self.is_chunks { None } else { OneDirection::read(&self.bytes) }
     }
 
     /// Forgets it.

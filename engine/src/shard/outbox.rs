@@ -117,16 +117,16 @@ impl Outbox {
 
     /// Sends a message that is a header and one slot of payload.
     #[inline]
-    pub fn send_plain<const N: usize>(
+    pub fn send_plain(
         &mut self,
         lane: &mut Lane,
         peer: u32,
         mut slot: SendSlot,
-        header: &[u8; N],
+        header: &[u8],
         payload_len: u32,
     ) {
-        slot.header_mut(N).copy_from_slice(header);
-        let header_len = N as u32;
+        slot.header_mut(header.len()).copy_from_slice(header);
+        let header_len = header.len() as u32;
         let is_short = header_len + payload_len <= self.inline_len;
         let short = InlineSend { peer, header_len, payload_len, slot };
         // Behind what is pending it would overtake.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{
     Aborted, CallId, Complete, Control, Ignored, Ingress, Part, PropertyOutcome, Received, ReplyTo,
-    ShortForm, ShortKind, Via, Violation,
+    Short, ShortKind, Via, Violation,
 };
 use rpcrdma_xdr::onc::MsgType;
 
@@ -108,25 +108,17 @@ impl<P: Provider> Core<P> {
         if peer.phase != Phase::Up || recv.invalidated.is_some() {
             return self.receive_other(index, token, recv, now, handler);
         }
-        match peer.conn.short_form(recv.byte_len, first) {
-            Some(ShortForm::Plain(plain)) => match peer.conn.on_plain(&mut outbox.ledger, plain) {
-                Some(ShortKind::Call(to)) => {
-                    let (incoming, ends) =
-                        (Incoming::plain(plain.payload), (peer, address, outbox));
-                    deliver(ends, (to.xid, None), incoming, life, handler);
-                }
-                Some(ShortKind::Reply(finished)) => {
-                    stats.calls_done.add(1);
-                    let incoming = Incoming::plain(plain.payload);
-                    handler.on_reply(Completion::new(peer.id, finished.token, incoming));
-                }
-                None => return self.receive_other(index, token, recv, now, handler),
-            },
-            Some(ShortForm::SingleItem) => {
-                let message = peer.conn.on_single_item(&mut outbox.ledger, recv.byte_len, first);
-                let Some(message) = message else {
-                    return self.receive_other(index, token, recv, now, handler);
-                };
+        match peer.conn.on_short(&mut outbox.ledger, recv.byte_len, first) {
+            Some(Short::Plain { kind: ShortKind::Call(to), payload }) => {
+                let (incoming, ends) = (Incoming::plain(payload), (peer, address, outbox));
+                deliver(ends, (to.xid, None), incoming, life, handler);
+            }
+            Some(Short::Plain { kind: ShortKind::Reply(finished), payload }) => {
+                stats.calls_done.add(1);
+                let incoming = Incoming::plain(payload);
+                handler.on_reply(Completion::new(peer.id, finished.token, incoming));
+            }
+            Some(Short::SingleItem(message)) => {
                 saved_offer.set_directions(message.directions);
                 map.set_single_item((message.payload_start, message.payload_len), message.item);
                 let (ends, kind) = ((peer, address, outbox), (message.kind, &*saved_offer));

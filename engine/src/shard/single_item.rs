@@ -1,7 +1,7 @@
 //! Messages with a single item on their way out: no plan, no layout, no search.
 
 use rpcrdma_mempool::SendSlot;
-use rpcrdma_proto::{GatherMeans, SingleItemPlan};
+use rpcrdma_proto::{GatherMeans, ShortPlan};
 
 use super::message::Item;
 use super::outbox::Outbox;
@@ -31,7 +31,7 @@ impl Outbox {
         &mut self,
         peer: &mut Peer,
         (message, slot, payload_len): (u32, SendSlot, u32),
-        plan: &SingleItemPlan,
+        plan: &ShortPlan,
     ) {
         let mut slot = slot;
         let header = plan.header();

@@ -11,13 +11,16 @@
 
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
-use rpcrdma_xdr::numbers::{opttype, placement, proc, size};
+use rpcrdma_xdr::numbers::{opttype, size};
 use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
 use rpcrdma_xdr::property::RtrSupport;
-use rpcrdma_xdr::rtr::fixed::Stamp;
+use rpcrdma_xdr::rtr::fixed::{Empty, OneDirection, OneItem, Operation, ReqEnd, RespEnd};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
-use super::{ShortKind, word};
+use super::message::{
+    GatherMeans, ReadCall, ReadReply, SegmentItem, ShortHeader, ShortKind, ShortPlan, SingleItem,
+    WriteCall,
+};
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
 use crate::demand::Want;
@@ -29,92 +32,22 @@ use crate::placement::layout::{self, ItemSet, Target, places_items};
 use crate::route::CALL_OPERATIONS;
 use crate::settings::Role;
 
-/// A message with a single item, or a single direction, that has arrived; all of it is valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SingleItem<'a> {
-    /// What it is.
-    pub kind: ShortKind,
-    /// Where its payload begins in the first segment.
-    pub payload_start: u32,
-    /// Bytes of its payload, all of them in the first segment.
-    pub payload_len: u32,
-    /// What it brings.
-    pub item: Option<SegmentItem>,
-    /// What a call wants: its directions as they came, to be kept for the reply.
-    pub directions: Option<&'a [u8; DIRECTIONS_LEN]>,
-}
-
-/// An item that lies in one placement segment, from its beginning on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SegmentItem {
-    /// Where its first byte is in the stream with nothing excised.
-    pub position: u32,
-    /// Its bytes, without padding.
-    pub len: u32,
-    /// The segment of the receive buffer, counted among all its segments.
-    pub segment: u32,
-}
-
-/// The only direction of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SingleDirection {
-    /// First byte of its range in the call's stream.
-    pub begin: u32,
-    /// The byte after the range.
-    pub end: u32,
-    /// If the item is shorter, it is wanted in line.
-    pub min_len: u32,
-}
-
-/// What a message is sent with.
-#[derive(Debug, Clone, Copy)]
-pub struct GatherMeans {
-    /// The most pieces that a transmission can be gathered from, its header counted as one.
-    pub gather_max: u32,
-    /// The longest padding that is one piece.
-    pub zeros_max: u32,
-}
-
-/// What a call has beside its payload.
-#[derive(Debug, Clone, Copy)]
-pub enum SingleItemCall {
-    /// An item that it brings.
-    Write(BulkItem),
-    /// A result that it asks for.
-    Read(Want),
-}
-
-/// The plan of a message: its header, and where its item begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SingleItemPlan {
-    header: [u8; HEADER_MAX],
-    header_len: usize,
-    /// Zeros between the payload and the item.
-    pub zeros: u32,
-}
-
-/// Bytes of a list of directions that has one of one item to be sent.
-pub const DIRECTIONS_LEN: usize = 4 + size::RSDSET + size::RSDITEM_TBSN;
-
 impl Connection {
-    /// Takes a message with a single item if it breaks no rule. `None`: nothing has changed, and it is
-    /// to be handed to [`Connection::on_transmission`].
+    /// Takes a message with a single item if it breaks no rule.
     #[inline(never)]
-    pub fn on_single_item<'a>(
+    pub(super) fn on_single_item<'a>(
         &mut self,
         ledger: &mut ShardLedger,
         byte_len: u32,
-        first_segment: &'a [u8],
+        bytes: &'a [u8],
     ) -> Option<SingleItem<'a>> {
-        let head = first_segment.first_chunk::<READ_REPLY_LEN>()?;
-        let at = |index| word(head, index);
-        match (at(4), at(5), at(6)) {
-            (opttype::XMTREQ, WRITE_CALL_INFO, 1) => {
-                self.on_write_call(ledger, byte_len, first_segment)
-            }
-            (opttype::XMTREQ, READ_CALL_INFO, 0) => self.on_read_call(ledger, first_segment),
-            (opttype::XMTRESP, READ_REPLY_INFO, 1) => {
-                self.on_read_reply(ledger, byte_len, first_segment)
+        match Operation::peek(bytes)?.opttype.get() {
+            opttype::XMTREQ => match WriteCall::read(bytes) {
+                Some(header) => self.on_write_call(ledger, header, byte_len, bytes),
+                None => self.on_read_call(ledger, ReadCall::read(bytes)?, bytes),
+            },
+            opttype::XMTRESP => {
+                self.on_read_reply(ledger, ReadReply::read(bytes)?, byte_len, bytes)
             }
             _ => None,
         }
@@ -124,71 +57,63 @@ impl Connection {
     fn on_write_call<'a>(
         &mut self,
         ledger: &mut ShardLedger,
+        header: &WriteCall,
         byte_len: u32,
-        bytes: &'a [u8],
+        bytes: &[u8],
     ) -> Option<SingleItem<'a>> {
-        let head = bytes.first_chunk::<WRITE_CALL_LEN>()?;
-        let at = |index| word(head, index);
-        let (sets, count, rsbuf, len) = (at(13), at(14), at(15), at(16));
-        if sets != 0 || count != 1 {
-            return None;
-        }
-        let payload_start = payload(bytes, WRITE_CALL_LEN, len, at(0), MsgType::Call)?;
-        let item =
-            self.single_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
-        let kind = self.on_single_item_call(ledger, at(0), at(2), rsbuf)?;
-        let (item, directions) = (Some(item), None);
-        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
+        let WriteCall { operation, dp, end, .. } = header;
+        let payload = payload(bytes, (WriteCall::LEN, end.pslen.get()), operation, MsgType::Call)?;
+        let item = self.segment_item(dp, byte_len, payload)?;
+        let kind = self.on_single_item_call(ledger, operation, end)?;
+        Some(single_item(kind, payload, Some(item), None))
     }
 
     #[inline]
     fn on_read_call<'a>(
         &mut self,
         ledger: &mut ShardLedger,
-        bytes: &'a [u8],
+        header: &'a ReadCall,
+        bytes: &[u8],
     ) -> Option<SingleItem<'a>> {
-        let head = bytes.first_chunk::<READ_CALL_LEN>()?;
-        let at = |index| word(head, index);
-        let (count, rsbuf, len) = (at(13), at(14), at(15));
-        let directions = head[28..].first_chunk::<DIRECTIONS_LEN>()?;
+        let ReadCall { operation, rsd, end, .. } = header;
+        let len = end.pslen.get();
         // wire.md E23: the range lies within the call.
-        let SingleDirection { begin, end, .. } = SingleDirection::decode(directions)?;
-        if count != 1 || end <= begin || end > len || len > self.settings.rpc_len_max {
+        if rsd.end.get() <= rsd.begin.get()
+            || rsd.end.get() > len
+            || len > self.settings.rpc_len_max
+        {
             return None;
         }
-        let payload_start = payload(bytes, READ_CALL_LEN, len, at(0), MsgType::Call)?;
-        let kind = self.on_single_item_call(ledger, at(0), at(2), rsbuf)?;
-        let (item, directions) = (None, Some(directions));
-        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
+        let payload = payload(bytes, (ReadCall::LEN, len), operation, MsgType::Call)?;
+        let kind = self.on_single_item_call(ledger, operation, end)?;
+        Some(single_item(kind, payload, None, Some(rsd)))
     }
 
     #[inline]
     fn on_read_reply<'a>(
         &mut self,
         ledger: &mut ShardLedger,
+        header: &ReadReply,
         byte_len: u32,
-        bytes: &'a [u8],
+        bytes: &[u8],
     ) -> Option<SingleItem<'a>> {
-        let head = bytes.first_chunk::<READ_REPLY_LEN>()?;
-        let at = |index| word(head, index);
-        let (xid, credit, count, len) = (at(0), at(2), at(13), at(14));
-        if count != 1 || credit == 0 || !self.settings.rtr.contains(RtrSupport::XRESP) {
+        let ReadReply { operation, dp, end: RespEnd { count, pslen } } = header;
+        let (xid, credit) = (operation.xid.get(), operation.credit.get());
+        if count.get() != 1 || credit == 0 || !self.settings.rtr.contains(RtrSupport::XRESP) {
             return None;
         }
-        let payload_start = payload(bytes, READ_REPLY_LEN, len, xid, MsgType::Reply)?;
+        let payload = payload(bytes, (ReadReply::LEN, pslen.get()), operation, MsgType::Reply)?;
         let (id, entry) = ledger.calls.find_own(xid, self.peer)?;
         let is_wanted = entry.wants.len() == 1 && entry.wants.check(0, ItemKind::Tbsn).is_ok();
         if entry.state != CallState::Sent || entry.mark != NO_MARK || !is_wanted {
             return None;
         }
-        let item =
-            self.single_item(core::array::from_fn(|i| at(7 + i)), byte_len, payload_start, len)?;
+        let item = self.segment_item(dp, byte_len, payload)?;
         self.idle_messages = 0;
         self.credits.on_grant(credit);
         self.group.on_single(xid);
         let kind = ShortKind::Reply(self.end_own_call(ledger, id)?);
-        let (item, directions) = (Some(item), None);
-        Some(SingleItem { kind, payload_start, payload_len: len, item, directions })
+        Some(single_item(kind, payload, Some(item), None))
     }
 
     /// Takes a call in that breaks no rule, unless its peer has no credit for it.
@@ -196,36 +121,29 @@ impl Connection {
     fn on_single_item_call(
         &mut self,
         ledger: &mut ShardLedger,
-        xid: u32,
-        credit: u32,
-        rsbuf: u32,
+        operation: &Operation,
+        end: &ReqEnd,
     ) -> Option<ShortKind> {
-        if self.role == Role::Client || !self.settings.rtr.contains(RtrSupport::XREQ) {
+        let is_served = self.role != Role::Client && self.settings.rtr.contains(RtrSupport::XREQ);
+        if end.count.get() != 1 || !is_served {
             return None;
         }
-        // A peer that oversteps is left to the general way, which closes the connection.
-        self.inflow.on_call(1).ok()?;
-        self.idle_messages = 0;
-        self.inflow.on_request(credit);
-        self.inflow.grow(&mut ledger.grants);
+        self.admit_short(ledger, operation.credit.get())?;
+        let (xid, rsbuf) = (operation.xid.get(), end.rsbuf.get());
         self.group.on_single(xid);
         Some(ShortKind::Call(ReplyTo { xid, credits: 1, rsbuf, via: Via::Xmt, handle: None }))
     }
 
-    /// The item of these words, behind the payload and within the bytes that were received (wire.md
-    /// E13, E16, E40).
+    /// The item behind the payload and within the bytes that were received (wire.md E13, E16, E40).
     #[inline]
-    fn single_item(
+    fn segment_item(
         &self,
-        [position, len, kind, offset, count, number]: [u32; 6],
+        item: &OneItem,
         byte_len: u32,
-        payload_start: u32,
-        payload_len: u32,
+        (payload_start, payload_len): (u32, u32),
     ) -> Option<SegmentItem> {
-        if kind != placement::TBSN || offset != 0 || count != 1 {
-            return None;
-        }
-        let at = self.settings.structure.placement(number)?;
+        let (position, len) = (item.disp.get(), item.length.get());
+        let at = self.settings.structure.placement(item.segment.get())?;
         let is_there = len > 0
             && len <= at.length
             && at.start >= payload_start + payload_len
@@ -233,96 +151,89 @@ impl Connection {
         let excised = len.checked_add(pad_len(len as usize) as u32)?;
         let is_short = payload_len.checked_add(excised)? <= self.settings.rpc_len_max;
         let is_placed = is_position(position, payload_len);
-        (is_there && is_short && is_placed).then_some(SegmentItem {
-            position,
-            len,
-            segment: at.index,
-        })
+        let segment = at.index;
+        (is_there && is_short && is_placed).then_some(SegmentItem { position, len, segment })
     }
 
-    /// Plans a call that brings a single item or wants one. `None` if it has to take the general way,
-    /// [`Connection::begin_call`]; nothing has changed then.
+    /// Plans a call that brings a single item.
     #[inline]
-    pub fn begin_single_item_call(
+    pub(super) fn begin_write_call(
         &mut self,
         ledger: &mut ShardLedger,
         id: CallId,
         (payload, reply_payload_max): (u32, u32),
-        call: &SingleItemCall,
+        item: &BulkItem,
         means: GatherMeans,
-    ) -> Option<SingleItemPlan> {
-        let both = self.settings.rtr & self.limits().rtr;
-        let is_forward = self.role == Role::Client;
-        if !is_forward || !both.contains(CALL_OPERATIONS) || !payload.is_multiple_of(4) {
+    ) -> Option<ShortPlan> {
+        let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
+        if !self.calls_with_items(payload)
+            || reply_payload_max > room.min(self.settings.rpc_len_max)
+        {
             return None;
         }
-        let (wants, zeros, reply_count) = match call {
-            SingleItemCall::Write(item) => {
-                let room = self.exchange().own_recv_size() - size::HEADER_MIN as u32;
-                let room = room.min(self.settings.rpc_len_max);
-                let zeros = self.single_item_zeros(WRITE_CALL_LEN, payload, item, means)?;
-                (reply_payload_max <= room).then_some((WantSet::NONE, zeros, 1))?
-            }
-            SingleItemCall::Read(want) => {
-                let is_wanted = want.kind == WantKind::Tbsn && want.pieces == 0;
-                let is_within = want.begin < want.end && want.end <= payload;
-                let is_there = self.read_call_fits(payload, means);
-                if !is_wanted || !is_within || !is_there {
-                    return None;
-                }
-                (WantSet::SENT, 0, self.single_item_reply_count(reply_payload_max, want)?)
-            }
-        };
-        self.take_for_call(ledger, id, (1, reply_count), wants, true).ok()?;
-        let Stamp { vers, credit } = self.stamp(Direction::Call);
-        let (xid, proc, op, kind) = (id.xid(), proc::OPTIONAL, opttype::XMTREQ, placement::TBSN);
-        Some(match *call {
-            // [RTR] 7.3: our items begin at the start of their first segment.
-            SingleItemCall::Write(BulkItem { position: at, len, .. }) => {
-                let info = WRITE_CALL_INFO;
-                let words = [
-                    xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 0, 1, 1, payload,
-                ];
-                SingleItemPlan::new(words, zeros)
-            }
-            SingleItemCall::Read(Want { begin, end, min_len: min, .. }) => {
-                let (info, rsbuf) = (READ_CALL_INFO, reply_count);
-                let words = [
-                    xid, vers, credit, proc, op, info, 0, 1, begin, end, 1, min, kind, 1, rsbuf,
-                    payload,
-                ];
-                SingleItemPlan::new(words, zeros)
-            }
-        })
+        let zeros = self.single_item_zeros(WriteCall::LEN, payload, item, means)?;
+        self.take_for_call(ledger, id, (1, 1), WantSet::NONE, true).ok()?;
+        let lists = (OneItem::new(item.position, item.len, 0), Empty::LIST);
+        let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, 1, payload));
+        let header = ShortHeader::WriteCall(WriteCall::new(id.xid(), stamp, lists, end));
+        Some(ShortPlan { header, zeros })
     }
 
-    /// Plans a reply that brings a single item to a call of a single direction. `None` if it has to
-    /// take the general way, [`Connection::begin_reply`]; nothing has changed then.
+    /// Plans a call that wants a single item.
     #[inline]
-    pub fn begin_single_item_reply(
+    pub(super) fn begin_read_call(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        (payload, reply_payload_max): (u32, u32),
+        want: &Want,
+        means: GatherMeans,
+    ) -> Option<ShortPlan> {
+        let Want { begin, end, min_len, kind, pieces, .. } = *want;
+        let is_wanted = kind == WantKind::Tbsn && pieces == 0 && begin < end && end <= payload;
+        if !self.calls_with_items(payload) || !is_wanted || !self.read_call_fits(payload, means) {
+            return None;
+        }
+        let reply_count = self.single_item_reply_count(reply_payload_max, want)?;
+        self.take_for_call(ledger, id, (1, reply_count), WantSet::SENT, true).ok()?;
+        let lists = (Empty::LIST, OneDirection::new(begin, end, min_len));
+        let (stamp, end) = (self.stamp(Direction::Call), ReqEnd::new(1, reply_count, payload));
+        let header = ReadCall::new(id.xid(), stamp, lists, end);
+        Some(ShortPlan::without_item(ShortHeader::ReadCall(header)))
+    }
+
+    /// Plans a reply that brings a single item to a call of a single direction.
+    #[inline]
+    pub(super) fn begin_read_reply(
         &mut self,
         ledger: &mut ShardLedger,
         to: &ReplyTo,
         payload: u32,
-        (item, direction): (&BulkItem, SingleDirection),
+        (item, direction): (&BulkItem, &OneDirection),
         means: GatherMeans,
-    ) -> Option<SingleItemPlan> {
+    ) -> Option<ShortPlan> {
         let is_known = to.via == Via::Xmt && self.settings.rtr.contains(RtrSupport::XRESP);
         if !is_known || !payload.is_multiple_of(4) || self.invalidated(to).is_some() {
             return None;
         }
         // wire.md E23, E29
-        let SingleDirection { begin, end, min_len } = direction;
-        if !(begin..end).contains(&item.origin) || item.len < min_len {
+        let range = direction.begin.get()..direction.end.get();
+        if !range.contains(&item.origin) || item.len < direction.min_len.get() {
             return None;
         }
-        let zeros = self.single_item_zeros(READ_REPLY_LEN, payload, item, means)?;
+        let zeros = self.single_item_zeros(ReadReply::LEN, payload, item, means)?;
         self.settle(ledger, to);
-        let Stamp { vers, credit } = self.stamp(Direction::Reply);
-        let (xid, proc, op, info) = (to.xid, proc::OPTIONAL, opttype::XMTRESP, READ_REPLY_INFO);
-        let (BulkItem { position: at, len, .. }, kind) = (*item, placement::TBSN);
-        let words = [xid, vers, credit, proc, op, info, 1, at, len, kind, 0, 1, 0, 1, payload];
-        Some(SingleItemPlan::new(words, zeros))
+        let (stamp, end) = (self.stamp(Direction::Reply), RespEnd::new(1, payload));
+        let item = OneItem::new(item.position, item.len, 0);
+        let header = ShortHeader::ReadReply(ReadReply::new(to.xid, stamp, item, end));
+        Some(ShortPlan { header, zeros })
+    }
+
+    /// Whether calls of so much payload may have an item or a want.
+    #[inline]
+    fn calls_with_items(&self, payload: u32) -> bool {
+        let both = self.settings.rtr & self.limits().rtr;
+        self.role == Role::Client && both.contains(CALL_OPERATIONS) && payload.is_multiple_of(4)
     }
 
     /// Zeros between the payload and the item, if that goes into the first placement segment of the
@@ -358,7 +269,7 @@ impl Connection {
     fn single_item_reply_count(&self, payload_max: u32, want: &Want) -> Option<u32> {
         let (structure, usable) = (&self.settings.structure, self.exchange().own_recv_size());
         let stream = payload_max.saturating_add(3) & !3;
-        let header_len = READ_REPLY_LEN as u32;
+        let header_len = ReadReply::LEN as u32;
         if !places_items(structure, usable) || want.max_len == 0 {
             return None;
         }
@@ -395,51 +306,37 @@ impl Connection {
     #[inline]
     fn read_call_fits(&self, payload: u32, means: GatherMeans) -> bool {
         let peer = self.limits();
-        let header_len = READ_CALL_LEN as u32;
+        let header_len = ReadCall::LEN as u32;
         means.gather_max >= 2
             && has_first_words(&peer.structure, peer.recv_size, header_len)
             && payload <= (peer.recv_size - header_len).min(self.settings.rpc_len_max)
     }
 }
 
-impl SingleItemPlan {
-    #[inline]
-    fn new<const N: usize>(words: [u32; N], zeros: u32) -> Self {
-        let mut header = [0; HEADER_MAX];
-        for (at, word) in header.chunks_exact_mut(4).zip(words) {
-            at.copy_from_slice(&word.to_be_bytes());
-        }
-        Self { header, header_len: 4 * N, zeros }
-    }
-
-    /// The header, to be put in front of the payload.
-    #[inline]
-    #[must_use]
-    pub fn header(&self) -> &[u8] {
-        &self.header[..self.header_len]
-    }
-}
-
-impl SingleDirection {
-    /// The direction of a list, if the list is one set of one item to be sent.
-    #[inline]
-    #[must_use]
-    pub fn decode(bytes: &[u8; DIRECTIONS_LEN]) -> Option<Self> {
-        let at = |index| word(bytes, index);
-        let (begin, end, min_len) = (at(1), at(2), at(4));
-        let is_one = at(0) == 1 && at(3) == 1 && at(5) == placement::TBSN;
-        is_one.then_some(Self { begin, end, min_len })
-    }
-}
-
-/// Where the payload begins, if it lies in the first segment and is an RPC of this kind (wire.md
-/// E10).
+/// What was found of a message, with where its payload begins and how long it is.
 #[inline]
-fn payload(bytes: &[u8], start: usize, len: u32, xid: u32, kind: MsgType) -> Option<u32> {
+fn single_item(
+    kind: ShortKind,
+    (payload_start, payload_len): (u32, u32),
+    item: Option<SegmentItem>,
+    directions: Option<&OneDirection>,
+) -> SingleItem<'_> {
+    SingleItem { kind, payload_start, payload_len, item, directions }
+}
+
+/// Where the payload begins and how long it is, if it lies in the first segment and is this RPC of
+/// this kind (wire.md E10).
+#[inline]
+fn payload(
+    bytes: &[u8],
+    (start, len): (usize, u32),
+    operation: &Operation,
+    kind: MsgType,
+) -> Option<(u32, u32)> {
     let payload = bytes.get(start..start.checked_add(len as usize)?)?;
-    let prefix = payload.first_chunk::<{ RpcPrefix::LEN }>()?;
-    let is_it = len.is_multiple_of(4) && word(prefix, 0) == xid && word(prefix, 1) == kind as u32;
-    is_it.then_some(start as u32)
+    let prefix = RpcPrefix::decode(payload).ok()?;
+    let is_it = len.is_multiple_of(4) && prefix == RpcPrefix { xid: operation.xid.get(), kind };
+    is_it.then_some((start as u32, len))
 }
 
 /// Whether an item may be taken out of the stream there (wire.md E16).
@@ -468,17 +365,3 @@ fn first_place(
 fn has_first_words(structure: &RecvStructure, usable: u32, header_len: u32) -> bool {
     header_len + RpcPrefix::LEN as u32 <= structure.first_len().min(usable)
 }
-
-/// An item of one segment.
-const ITEM_LEN: usize = size::MITEM_TBSN + 4;
-/// A call that brings an item.
-const WRITE_CALL_LEN: usize = size::XMTREQ_MIN + ITEM_LEN;
-const WRITE_CALL_INFO: u32 = (WRITE_CALL_LEN - size::OPTIONAL) as u32;
-/// Bytes of the header of a call that wants one.
-pub const READ_CALL_LEN: usize = size::XMTREQ_MIN + size::RSDSET + size::RSDITEM_TBSN;
-const READ_CALL_INFO: u32 = (READ_CALL_LEN - size::OPTIONAL) as u32;
-/// A reply that brings one.
-const READ_REPLY_LEN: usize = size::XMTRESP_MIN + ITEM_LEN;
-const READ_REPLY_INFO: u32 = (READ_REPLY_LEN - size::OPTIONAL) as u32;
-/// The longest header of these.
-const HEADER_MAX: usize = WRITE_CALL_LEN;

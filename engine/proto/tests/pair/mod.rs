@@ -5,10 +5,17 @@
 pub mod memory;
 
 use rpcrdma_proto::*;
+use rpcrdma_xdr::rtr::fixed::Msg;
 use rpcrdma_xdr::{Header, PrivateData, RecvStructure, SegmentGroup, Writer};
 
 /// Bytes that no message contains by intent: they stand for what a buffer held before.
 pub const STALE: u8 = 0xee;
+
+/// Bytes of the header of a plain message.
+pub const PLAIN_HEADER_LEN: usize = Msg::LEN;
+
+/// What plain messages are sent with.
+const NO_MEANS: GatherMeans = GatherMeans { gather_max: 0, zeros_max: 0 };
 
 /// One end.
 pub struct Side {
@@ -38,6 +45,11 @@ impl Side {
         bytes[..wire.len()].copy_from_slice(wire);
         self.buffers.push(bytes);
         self.hand_in(buffer, wire.len())
+    }
+
+    /// What the short way takes of a transmission that lies in the first segment.
+    pub fn take_short<'a>(&mut self, bytes: &'a [u8]) -> Option<Short<'a>> {
+        self.conn.on_short(&mut self.ledger, bytes.len() as u32, bytes)
     }
 
     /// Hands a buffer in that was received before.
@@ -182,17 +194,51 @@ pub fn connected_in(version: Version, client: Settings, server: Settings) -> (Si
     let call = first_call(&mut client);
     let Ingress::Call(message) = server.receive(&call) else { panic!("a call") };
     let (ledger, to) = (&mut server.ledger, message.reply_to());
-    let header = server.conn.begin_plain_reply(ledger, &to, 40).expect("it fits");
+    let header = plain_reply(&mut server.conn, ledger, &to, 40).expect("it fits");
     let reply = [&header[..], &rpc(to.xid, true, 40)].concat();
     let Ingress::Reply(id, _) = client.receive(&reply) else { panic!("a reply") };
     client.conn.finish_call(&mut client.ledger, id).expect("it was open");
     (client, server)
 }
 
+/// The header of a plain call, if the short way plans one.
+pub fn plain_call(
+    conn: &mut Connection,
+    ledger: &mut ShardLedger,
+    id: CallId,
+    payload: u32,
+    reply_payload_max: u32,
+) -> Option<[u8; PLAIN_HEADER_LEN]> {
+    let call = ShortSend::Call { id, reply_payload_max, with: CallWith::Nothing };
+    header_of(conn.begin_short(ledger, payload, call, NO_MEANS))
+}
+
+/// The header of a plain reply, if the short way plans one.
+pub fn plain_reply(
+    conn: &mut Connection,
+    ledger: &mut ShardLedger,
+    to: &ReplyTo,
+    payload: u32,
+) -> Option<[u8; PLAIN_HEADER_LEN]> {
+    header_of(conn.begin_short(ledger, payload, ShortSend::Reply { to, item: None }, NO_MEANS))
+}
+
+fn header_of(plan: Option<ShortPlan>) -> Option<[u8; PLAIN_HEADER_LEN]> {
+    plan.map(|plan| plan.header().try_into().expect("the header of a plain message"))
+}
+
+/// What the short way takes of a transmission, if that has the header of a plain message.
+pub fn take_plain<'a>(side: &mut Side, bytes: &'a [u8]) -> Option<(ShortKind, &'a [u8])> {
+    let is_plain = Msg::split(bytes).is_some_and(|(header, _)| header.is_plain());
+    let taken = if is_plain { side.take_short(bytes)? } else { return None };
+    let Short::Plain { kind, payload } = taken else { panic!("{taken:?} is not plain") };
+    Some((kind, payload))
+}
+
 /// A call of 40 bytes, as it is sent.
 pub fn first_call(side: &mut Side) -> Vec<u8> {
     let id = side.conn.open_call(&mut side.ledger, 1).expect("ready");
-    let header = side.conn.begin_plain_call(&mut side.ledger, id, 40, 40).expect("a credit");
+    let header = plain_call(&mut side.conn, &mut side.ledger, id, 40, 40).expect("a credit");
     [&header[..], &rpc(id.xid(), false, 40)].concat()
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rpcrdma_proto::{
     Aborted, CallDemand, CallId, Control, ControlSend, Explicit, Finished, Ignored, Ingress,
-    Offered, Refusal, ReplyDemand, Report, Role, SendError, Settings, ShortForm, ShortKind,
+    Offered, Refusal, ReplyDemand, Report, Role, SendError, Settings, Short, ShortKind,
 };
+use rpcrdma_xdr::rtr::fixed::Msg;
 use rpcrdma_xdr::{Body, Header, Optional};
 
 use crate::checks::choices::Choices;
@@ -401,13 +402,17 @@ impl Party {
     /// Takes a transmission the short way, if it can go there.
     fn receive_plain(&mut self, wire: &[u8], peer: &mut Self, is_lawful: bool) -> bool {
         let first = self.side.first_segment(wire);
-        let form = self.side.conn.short_form(wire.len() as u32, first);
-        let Some(ShortForm::Plain(plain)) = form else { return false };
+        if !Msg::split(first).is_some_and(|(header, _)| header.is_plain()) {
+            return false;
+        }
         let Side { conn, ledger, .. } = &mut self.side;
-        let payload = plain.payload;
-        match conn.on_plain(ledger, plain) {
-            None => return false,
-            Some(ShortKind::Call(to)) => {
+        let taken = conn.on_short(ledger, wire.len() as u32, first);
+        let Some(Short::Plain { kind, payload }) = taken else {
+            assert_eq!(taken, None, "the header is that of a plain message");
+            return false;
+        };
+        match kind {
+            ShortKind::Call(to) => {
                 if is_lawful {
                     peer.delivered(to.xid, payload);
                 }
@@ -418,7 +423,7 @@ impl Party {
                     lead: wire.into(),
                 });
             }
-            Some(ShortKind::Reply(Finished { token })) => {
+            ShortKind::Reply(Finished { token }) => {
                 let found = self.calls.iter().find(|(_, open)| open.token == token);
                 let xid = *found.expect("only an open call is answered").0;
                 let open = self.calls.remove(&xid).expect("it was just found");
