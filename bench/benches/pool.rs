@@ -8,7 +8,6 @@ use rpcrdma_mempool::{
     Registrar, Rights, kind,
 };
 
-/// A device that knows one key.
 struct Device;
 
 impl Registrar for Device {

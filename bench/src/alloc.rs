@@ -11,14 +11,11 @@ use std::cell::Cell;
 #[derive(Debug, Clone, Copy)]
 pub struct Counting;
 
-/// What a thread has allocated and freed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Allocations {
     /// Allocations, and buffers that were made longer or shorter.
     pub made: u64,
-    /// Buffers given back.
     pub freed: u64,
-    /// Bytes asked for.
     pub bytes: u64,
 }
 

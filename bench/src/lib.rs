@@ -6,7 +6,8 @@
 //!             ├──▶ stats: rounds in turns, histograms, bootstrap
 //!             └──▶ output: one report ──▶ text, JSON, CSV, HTML, conditions
 //! ```
-//! Made for the command and for the criterion benches beside it, and for nobody else.
+//! The library serves the command and the criterion benches beside it only.
+#![expect(missing_docs, reason = "an internal library: a comment says what a name does not")]
 
 pub mod alloc;
 mod args;

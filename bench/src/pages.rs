@@ -6,7 +6,6 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// The completions of a shell.
 pub fn completions(command: &mut Command, shell: Shell) -> String {
     let mut text = Vec::new();
     let name = command.get_name().to_owned();

@@ -50,12 +50,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 struct Recipe {
-    /// Where it is from, for errors.
     file: String,
     text: String,
 }
 
-/// A key with its value.
 struct Entry<'a> {
     key: &'a str,
     value: &'a DeValue<'a>,
@@ -63,7 +61,6 @@ struct Entry<'a> {
 }
 
 impl Recipe {
-    /// One that comes with the program, or a file.
     fn find(wish: &str) -> Result<Recipe, BenchError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == wish) {
             return Ok(Recipe { file: format!("recipe {name}"), text: (*text).to_owned() });
@@ -220,7 +217,6 @@ fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, String> {
     }
 }
 
-/// The option that names a recipe.
 const OPTION: &str = "recipe";
 /// The mode of whoever names none.
 const DEFAULT_MODE: &str = "lat";

@@ -11,7 +11,6 @@ use crate::contenders::blocks::SLACK;
 /// Where the configuration comes from, and what of it the options change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wish {
-    /// A profile that comes with the engine.
     pub profile: Option<String>,
     /// A file; excludes a profile.
     pub file: Option<PathBuf>,
@@ -23,12 +22,10 @@ pub struct Wish {
     pub continuation: bool,
 }
 
-/// What the benchmark needs room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// The longest data of a request or of a reply, in bytes.
     pub data_len: usize,
-    /// Calls under way on all connections together.
     pub window: u32,
     pub connections: u32,
 }

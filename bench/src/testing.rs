@@ -14,7 +14,6 @@ struct Alone<A: clap::Args> {
     args: A,
 }
 
-/// The options of a mode, as they are typed.
 pub(crate) fn parsed<A: clap::Args>(options: &str) -> A {
     let words = ["mode"].into_iter().chain(options.split_whitespace());
     let Ok(Alone { args }) = Alone::<A>::try_parse_from(words) else {

@@ -16,7 +16,6 @@ use rpcrdma_bench::output::report::Report;
 use rpcrdma_bench::output::session::Session;
 use rpcrdma_bench::output::verdict::{Verdict, judge};
 
-/// Answers for a recorded host.
 #[derive(Clone)]
 struct Answers {
     cores: Vec<u32>,
@@ -325,7 +324,6 @@ fn is_ours_right(command: &str) -> bool {
     <Cli as clap::Parser>::try_parse_from(words).is_ok()
 }
 
-/// Whether a shell can read it.
 fn is_shell(command: &str) -> bool {
     let said = std::process::Command::new("sh").args(["-n", "-c", command]).status();
     said.expect("a shell").success()

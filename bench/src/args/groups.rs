@@ -122,7 +122,6 @@ impl DeviceArgs {
         }
     }
 
-    /// Options of a device are for a device.
     pub fn check(&self) -> Result<(), BenchError> {
         if self.provider == Over::Fabric && (self.device.is_some() || self.address.is_some()) {
             let text = "--device and --address are for --provider verbs";
@@ -257,7 +256,6 @@ pub struct OutputArgs {
 
 #[cfg(test)]
 impl OutputArgs {
-    /// These options.
     pub(crate) fn of(options: &[&str]) -> OutputArgs {
         use clap::FromArgMatches;
 
@@ -267,7 +265,6 @@ impl OutputArgs {
     }
 }
 
-/// How a result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people

@@ -32,14 +32,12 @@ pub fn delay(text: &str) -> Result<Duration, String> {
     Ok(delay)
 }
 
-/// A time within bounds.
 pub fn duration(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     let bounds = || format!("{least:?} to {most:?}");
     if (least..=most).contains(&time) { Ok(time) } else { Err(bounds()) }
 }
 
-/// Sends for one doorbell.
 pub fn per_post(text: &str) -> Result<u32, String> {
     let count = text.parse().ok().filter(|count: &u32| count.is_power_of_two() && *count <= 32);
     count.ok_or_else(|| "1, 2, 4, 8, 16 or 32".into())
@@ -47,7 +45,6 @@ pub fn per_post(text: &str) -> Result<u32, String> {
 
 /// The longest delay: a call then takes some tenths of a second.
 const DELAY_MAX: Duration = Duration::from_millis(100);
-/// The longest request or reply.
 const LENGTH_MAX: u64 = 64 << 20;
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// What carries the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Over {
@@ -14,7 +13,6 @@ pub enum Over {
     Verbs,
 }
 
-/// What one call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
@@ -29,7 +27,6 @@ pub enum Op {
     Write,
 }
 
-/// How data travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
@@ -49,7 +46,6 @@ pub enum Switch {
     Off,
 }
 
-/// What the receiver of data does with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]

@@ -45,7 +45,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// Looks at the host.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     args.device.check()?;
     let wanted = wanted(args)?;
@@ -59,7 +58,6 @@ pub fn look(args: &Args, wanted: &Wanted) -> Checkup {
     Checkup::new(&Host::new(&args.root, &this), wanted)
 }
 
-/// What the options ask of the host.
 pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     let source = match (&args.config, &args.profile) {
         (Some(path), _) => Source::File(path.clone()),
@@ -112,7 +110,6 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     report
 }
 
-/// Findings that are so bad, each in a line.
 fn lines(checkup: &Checkup, severity: Severity) -> Vec<String> {
     let bad = checkup.findings().filter(|found| found.severity == severity);
     bad.map(|found| format!("{}: {}", found.name, found.seen)).collect()

@@ -13,27 +13,20 @@ use crate::device::jitter::Jitter;
 /// What was found, by subject, and what it comes to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkup {
-    /// The machine in a line.
     pub machine: String,
-    /// What was found.
     pub sections: Vec<Section>,
-    /// What it comes to.
     pub verdict: Verdict,
     /// What a thread saw that spun on each core, if one was let.
     pub jitter: Option<[Jitter; 2]>,
 }
 
-/// Findings of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Section {
-    /// Of which.
     pub title: String,
-    /// What was found.
     pub findings: Vec<Finding>,
 }
 
 impl Checkup {
-    /// Looks at a host.
     pub fn new(host: &Host<'_>, wanted: &Wanted) -> Checkup {
         let section = |title: &str, findings| Section { title: title.to_owned(), findings };
         let devices = Device::all(host);
@@ -66,12 +59,10 @@ impl Checkup {
         self.sections.iter().flat_map(|section| &section.findings)
     }
 
-    /// The worst of it.
     pub fn worst(&self) -> Severity {
         self.findings().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// How many are so bad.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings().filter(|finding| finding.severity == severity).count()
     }
@@ -83,5 +74,4 @@ fn machine(host: &Host<'_>) -> String {
     format!("{cpu}, {cores} cores, {nodes} NUMA node(s), Linux {}", host.kernel())
 }
 
-/// Devices that are looked at closely.
 const DEVICES_MAX: usize = 4;

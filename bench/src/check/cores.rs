@@ -6,7 +6,6 @@ use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::Host;
 use super::wanted::Wanted;
 
-/// All about the cores that are to be used.
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
     let cores = wanted.cores(host);
     let mut found = vec![count(host)];

@@ -7,29 +7,24 @@ use super::host::{Host, Library};
 use super::wanted::Wanted;
 use crate::device::verbs::mapped;
 
-/// A device as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// `mlx5_0`
     pub name: String,
     /// Whether there is no hardware behind it: soft-RoCE.
     pub is_soft: bool,
-    /// Its ports.
     pub ports: Vec<Port>,
 }
 
-/// A port of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     /// Its number, from 1.
     pub num: u8,
-    /// Whether messages can go through it.
     pub is_active: bool,
     /// `ACTIVE, LinkUp`
     pub state: String,
     /// `100 Gb/sec (4X EDR)`
     pub rate: String,
-    /// The network interface that it belongs to.
     pub interface: Option<String>,
     /// Its first IPv4 address.
     pub address: Option<IpAddr>,
@@ -38,7 +33,6 @@ pub struct Port {
 }
 
 impl Device {
-    /// All of them.
     pub fn all(host: &Host<'_>) -> Vec<Device> {
         let of = |name: String| {
             let folder = format!("{CLASS}/{name}");
@@ -97,7 +91,6 @@ impl Port {
     }
 }
 
-/// Libraries, drivers, devices and the permission to use them.
 pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[Device]) -> Vec<Finding> {
     // What nobody asks for and nobody could use is only worth a hint.
     let bad = match (wanted.verbs, devices.is_empty()) {

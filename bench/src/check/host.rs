@@ -15,7 +15,6 @@ use crate::device::jitter::{self, Jitter, PROBE_TIME};
 
 /// What no file answers.
 pub trait Ask {
-    /// The cores that this program may use.
     fn allowed_cores(&self) -> Vec<u32>;
     /// Why a library cannot be used; `None` if it can.
     fn missing(&self, library: Library) -> Option<String>;
@@ -25,16 +24,12 @@ pub trait Ask {
     fn closed(&self, path: &Path) -> Option<String>;
     /// What a spinning thread sees on two cores, if somebody lets it spin.
     fn jitter(&self, cores: CorePair) -> Option<[Jitter; 2]>;
-    /// Whether this program was built to be measured.
     fn is_optimised(&self) -> bool;
 }
 
-/// The libraries that are opened at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// libibverbs
     Verbs,
-    /// librdmacm
     Cm,
 }
 
@@ -51,10 +46,8 @@ impl Library {
     }
 }
 
-/// A device as the libraries see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its name.
     pub name: String,
     /// The numbers of its active ports, and the data bytes of their longest packet.
     pub ports: Vec<(u8, u32)>,
@@ -64,7 +57,6 @@ pub struct Seen {
 pub struct Host<'a> {
     files: Files,
     ask: &'a dyn Ask,
-    /// Cores, nodes and network devices.
     pub topology: Topology,
 }
 
@@ -135,7 +127,6 @@ impl<'a> Host<'a> {
         Fix::new(format!("sudo {command}"))
     }
 
-    /// Packages, installed as this distribution does it.
     pub fn install(&self, debian: &str, redhat: &str) -> Fix {
         let release = self.text("etc/os-release").unwrap_or_default();
         let ids: Vec<String> = release
@@ -168,7 +159,6 @@ impl<'a> Host<'a> {
     }
 }
 
-/// This host.
 #[derive(Debug, Clone, Copy)]
 pub struct This {
     /// Whether the jitter probe may spin for a quarter of a second.

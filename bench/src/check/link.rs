@@ -7,7 +7,6 @@ use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::Host;
 use super::wanted::Wanted;
 
-/// All about one device.
 pub fn findings(host: &Host<'_>, wanted: &Wanted, device: &Device) -> Vec<Finding> {
     let bad = if wanted.verbs { Severity::Error } else { Severity::Warning };
     let mut found = vec![link(host, bad, device)];

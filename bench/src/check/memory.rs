@@ -7,7 +7,6 @@ use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::Host;
 use super::wanted::Wanted;
 
-/// All about the memory of the configuration.
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut found = vec![room(host, wanted), pages(host, wanted), transparent(host, wanted)];
     found.push(lock(host, wanted));

@@ -50,7 +50,6 @@ fn stolen(host: &Host<'_>) -> Option<Finding> {
     Some(STOLEN.at(severity, seen, fix))
 }
 
-/// A detail for those who have isolated cores already.
 fn watchdog(host: &Host<'_>) -> Option<Finding> {
     let on = host.number("proc/sys/kernel/nmi_watchdog")? != 0;
     if !on || host.topology.isolated().next().is_none() {

@@ -32,7 +32,6 @@ impl Checkup {
         out
     }
 
-    /// How many there are of each.
     fn sum(&self) -> String {
         format!(
             "{} error(s), {} warning(s), {} hint(s), {} as they should be.",
@@ -64,7 +63,6 @@ fn write_finding(out: &mut String, finding: &Finding) {
     }
 }
 
-/// A text, broken into lines.
 fn line(out: &mut String, indent: usize, text: &str) {
     if text.is_empty() {
         out.push('\n');
@@ -89,9 +87,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Characters of a line.
 const WIDTH: usize = 100;
-/// Where what was seen begins.
 const INDENT: usize = 34;
 
 #[cfg(test)]

@@ -7,35 +7,25 @@ use super::finding::{Finding, Severity};
 use super::host::Host;
 use super::wanted::Wanted;
 
-/// How far this machine goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Nothing can be measured.
     Nothing,
-    /// The software fabric, inside one process.
     Fabric,
     /// An RDMA device without hardware.
     SoftRoce,
-    /// A NIC.
     Nic,
 }
 
-/// What this machine can show today.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// How far it goes.
     pub reach: Reach,
-    /// The device that it goes so far with.
     pub device: Option<String>,
-    /// In sentences.
     pub sentences: Vec<String>,
-    /// What to run next.
     pub next: Vec<String>,
 }
 
 impl Verdict {
-    /// The verdict over what was found.
     pub fn new(
         host: &Host<'_>,
         wanted: &Wanted,
@@ -110,7 +100,6 @@ impl Reach {
     }
 }
 
-/// How far its numbers can be believed.
 fn trust(findings: &[Finding]) -> Option<String> {
     let disturbing: Vec<&str> = findings
         .iter()
@@ -131,7 +120,6 @@ fn trust(findings: &[Finding]) -> Option<String> {
     })
 }
 
-/// What lacks for more.
 fn further(host: &Host<'_>, reach: Reach, devices: &[Device]) -> Option<String> {
     if reach != Reach::Fabric {
         return None;
@@ -153,7 +141,6 @@ fn further(host: &Host<'_>, reach: Reach, devices: &[Device]) -> Option<String> 
     })
 }
 
-/// What shows in a latency.
 const DISTURBING: &[&str] = &[
     "siblings",
     "core-nodes",

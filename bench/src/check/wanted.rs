@@ -11,31 +11,22 @@ use super::finding::{Finding, Fix, Subject};
 use super::host::Host;
 use crate::device::cores::{CorePair, pick};
 
-/// What the host is looked at for.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// The configuration.
     pub config: Config,
-    /// Where it comes from.
     pub source: Source,
     /// Whether an RDMA device is asked for, and not only looked for.
     pub verbs: bool,
-    /// The device asked for.
     pub device: Option<String>,
-    /// An address of it.
     pub address: Option<IpAddr>,
-    /// The cores asked for.
     pub cores: Option<CorePair>,
 }
 
-/// Where a configuration comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// It came with the engine, and the bench uses it if nobody says otherwise.
     Default,
-    /// A profile by its name.
     Profile(String),
-    /// A file.
     File(PathBuf),
 }
 
@@ -93,7 +84,6 @@ impl Wanted {
         self.config.shard_memory_len() * self.shards()
     }
 
-    /// The command that sets a key of the configuration.
     pub fn set(&self, key: &str, value: &str) -> Fix {
         let value = value.replace('"', "\\\"");
         let command = |file: &str| format!("sed -i \"s/^{key} = .*/{key} = {value}/\" {file}");
@@ -103,7 +93,6 @@ impl Wanted {
         }
     }
 
-    /// The configuration for people.
     pub fn title(&self) -> String {
         let shards = self.shards();
         match &self.source {

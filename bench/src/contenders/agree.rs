@@ -21,23 +21,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::contenders::call::Load;
 
-/// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Wish {
-    /// The version of this protocol.
     pub bench: u32,
     pub load: Load,
-    /// The engine.
     pub config: Raw,
 }
 
-/// What a server says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// It sets itself up.
     Preparing,
-    /// It listens there, over RDMA.
     At(SocketAddr),
     /// It does not do that: why.
     Refused(String),
@@ -72,7 +66,6 @@ impl Wish {
     }
 }
 
-/// Lines of a TCP connection.
 #[derive(Debug)]
 pub struct Lines {
     stream: TcpStream,
@@ -89,12 +82,10 @@ pub enum Read1<T> {
 }
 
 impl Lines {
-    /// Of a connection.
     pub fn new(stream: TcpStream) -> Lines {
         Lines { stream, begun: Vec::new() }
     }
 
-    /// Writes a line.
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_string(what).map_err(io::Error::other)?;
         line.push('\n');
@@ -128,7 +119,6 @@ impl Lines {
         serde_json::from_slice(&line).map(Some).map_err(io::Error::other)
     }
 
-    /// The connection.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -139,7 +129,6 @@ pub fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// The version of this protocol.
 pub const PROTOCOL: u32 = 2;
 /// Where servers are if nobody says otherwise.
 pub const PORT: u16 = 18_530;

@@ -14,7 +14,6 @@ use strum::IntoStaticStr;
 
 use crate::stats::dice::Dice;
 
-/// How calls are spread over the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Law {
@@ -24,7 +23,6 @@ pub enum Law {
     Constant,
 }
 
-/// A stream of intended times.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     law: Law,

@@ -26,7 +26,6 @@ pub struct Inspector {
     seen: u64,
 }
 
-/// One message under inspection.
 #[derive(Debug)]
 pub struct Inspection<'a> {
     expected: Option<&'a [u8]>,
@@ -59,7 +58,6 @@ impl Inspector {
 }
 
 impl Inspection<'_> {
-    /// The next bytes of the message.
     #[inline]
     pub fn see(&mut self, bytes: &[u8]) {
         if self.touches {
@@ -85,9 +83,7 @@ fn byte(index: usize) -> u8 {
     (index * 7 + index / 251) as u8
 }
 
-/// Different offsets.
 const OFFSETS: u64 = 16;
-/// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes of the pattern behind the data at offset 0.
 pub const SLACK: usize = OFFSETS as usize * LINE;

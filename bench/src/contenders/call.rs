@@ -16,14 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::values::{Op, Placement, Touch};
 
-/// What one call carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// What it does.
     pub op: Op,
-    /// Data bytes of the request.
     pub request_data: usize,
-    /// Data bytes of the reply.
     pub reply_data: usize,
 }
 
@@ -40,12 +36,10 @@ impl Shape {
         Shape { op, request_data, reply_data }
     }
 
-    /// The longer of the data of request and reply.
     pub fn data_len(&self) -> usize {
         self.request_data.max(self.reply_data)
     }
 
-    /// Bytes of the RPC call message.
     pub fn call_len(&self) -> usize {
         let arguments = match self.op {
             Op::Null => 0,
@@ -56,7 +50,6 @@ impl Shape {
         CALL_HEADER_LEN + arguments + padded(self.request_data)
     }
 
-    /// Bytes of the RPC reply message.
     pub fn reply_len(&self) -> usize {
         let results = match self.op {
             Op::Null => 0,
@@ -66,18 +59,12 @@ impl Shape {
     }
 }
 
-/// What the engine is given to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// What one call carries.
     pub shape: Shape,
-    /// How data travel.
     pub placement: Placement,
-    /// Calls under way at one time, over all connections.
     pub window: u32,
-    /// Connections between the two shards.
     pub connections: u32,
-    /// What the receiver of data does with them.
     pub touch: Touch,
     /// Calls under way at one time whose results are written into memory of the program's own; 0 if
     /// they come where Sends place them.
@@ -85,7 +72,6 @@ pub struct Load {
 }
 
 impl Load {
-    /// What one call does, in words.
     pub fn what(&self) -> String {
         let Shape { op, request_data, reply_data } = self.shape;
         let data = match op {
@@ -103,12 +89,9 @@ impl Load {
     }
 }
 
-/// What a contender puts on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes of a request, all headers included.
     pub request_len: usize,
-    /// Bytes of a reply, all headers included.
     pub reply_len: usize,
     /// Requests under way at one time, at least 1.
     pub window: u32,

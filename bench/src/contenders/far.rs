@@ -95,7 +95,6 @@ fn failed(what: &dyn std::fmt::Display) -> BenchError {
 const WHO: &str = "the server";
 /// Until a server is there, and between two words of one that sets itself up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at the connection.
 const LOOK: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::error::BenchError;
 use crate::stats::meter::{Meter, Quota, Round};
 use crate::stats::rounds::Contender;
 
-/// The floor program.
 #[derive(Debug)]
 pub struct Floor {
     cores: CorePair,
@@ -272,9 +271,7 @@ fn wrong(number: u64, sum: u64) -> BenchError {
     BenchError::WrongBytes { who: WHO, number, detail }
 }
 
-/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Words of a cache line.
 const WORDS: usize = LINE / 8;
 /// Slots of a ring: a message does not meet the line that the other side has just let go of.
 const SLOTS_MIN: usize = 16;

@@ -16,24 +16,19 @@ use crate::error::BenchError;
 use crate::stats::latency::Latency;
 use crate::stop;
 
-/// What is offered in one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// How calls are spread over the time.
     pub law: Law,
     /// Calls per second.
     pub rate: f64,
-    /// Where chance begins.
     pub seed: u64,
     /// Time at the start whose calls are not counted.
     pub warm_up: Duration,
-    /// Time after it.
     pub time: Duration,
     /// The most calls, warm-up included.
     pub count_max: u64,
 }
 
-/// What makes calls and takes their ends.
 pub trait System {
     /// Makes a call with such a mark. False if it cannot be made now.
     fn begin(&mut self, mark: u64) -> Result<bool, BenchError>;
@@ -45,7 +40,6 @@ pub trait System {
     fn under_way(&self) -> u64;
 }
 
-/// The outcome of a round.
 #[derive(Debug, Clone)]
 pub struct OpenRound {
     /// From the intended start to the end of each call, given-up calls with the time they waited.
@@ -53,9 +47,7 @@ pub struct OpenRound {
     /// From the intended to the real start of the calls before which nothing waited: what the
     /// generator added.
     pub lateness: Latency,
-    /// Calls that were due.
     pub offered: u64,
-    /// Calls that have ended.
     pub completed: u64,
     /// Calls that were due and were given up, too many waiting before them.
     pub given_up: u64,
@@ -83,7 +75,6 @@ impl OpenRound {
         per_second(self.completed, self.elapsed_ns)
     }
 
-    /// A round in which nothing has happened.
     fn new(time_ns: u64) -> OpenRound {
         let (mut response, mut lateness) = (Latency::new(), Latency::new());
         // The kernel gives each page when it is written first: not while calls are due.

@@ -29,9 +29,7 @@ impl Stop {
 /// What both threads came back with.
 #[derive(Debug)]
 pub struct Outcome<C, S> {
-    /// What the client returned.
     pub client: C,
-    /// What the server returned.
     pub server: S,
     /// How often either lost its core to another program.
     pub preempted: u64,

@@ -22,7 +22,6 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of this file.
     pub fn new(path: &Path, cores: CorePair) -> Result<Stat, BenchError> {
         let file = File::open(path)
             .map_err(|error| BenchError::device(WHO, format!("{}: {error}", path.display())))?;

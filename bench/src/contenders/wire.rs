@@ -5,35 +5,28 @@ use rpcrdma_xdr::{
     Array, Body, Header, Optional, RecvStructure, RsdItem, RsdLoc, RsdSet, XmtCont, XmtReq, XmtResp,
 };
 
-/// One message, as far as its length goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// Bytes of the payload stream: the RPC message without what is placed.
     pub payload: usize,
     /// Bytes that are placed; 0 if nothing is.
     pub placed: usize,
-    /// Who sends it.
     pub kind: Kind,
 }
 
-/// Who sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A client.
     Call {
         /// Whether it directs an item of its reply to be placed.
         directs: bool,
     },
-    /// A server.
     Reply,
 }
 
-/// A message in transmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnWire {
     /// Sends.
     pub transmissions: usize,
-    /// Bytes of all of them.
     pub len: usize,
 }
 

@@ -12,9 +12,7 @@ use crate::error::BenchError;
 /// The core of the client and the core of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CorePair {
-    /// Where the client's thread runs.
     pub client: u32,
-    /// Where the server's thread runs.
     pub server: u32,
 }
 

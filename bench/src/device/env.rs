@@ -12,22 +12,16 @@ use serde::{Deserialize, Serialize};
 use crate::device::cores::CorePair;
 use crate::device::files::{Files, field};
 
-/// The machine, as far as it bears on latency.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
-    /// Cores that are switched on.
     pub cores_online: usize,
-    /// Whether the processor says that it is virtual.
     pub virtual_machine: bool,
     /// Cores that the kernel keeps other programs off.
     pub isolated: Vec<u32>,
-    /// NUMA nodes.
     pub numa_nodes: usize,
     /// The frequency governor of the client's core and of the server's, where there is one.
     pub governor: [Option<String>; 2],
-    /// The kernel's release.
     pub kernel: String,
     /// Huge pages of the default size that are set aside, and how many of them are free.
     pub huge_pages: HugePages,
@@ -37,34 +31,25 @@ pub struct Machine {
     pub memlock_bytes: Option<u64>,
 }
 
-/// The huge pages that are set aside.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HugePages {
-    /// Bytes of a page of the default size.
     pub page_bytes: u64,
-    /// Pages set aside.
     pub total: u64,
     /// Pages not used yet.
     pub free: u64,
 }
 
-/// The program, as it was built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// The version of this workspace.
     pub rpcrdma: Cow<'static, str>,
-    /// The compiler.
     pub rustc: Cow<'static, str>,
     /// The profile of cargo: `release` is the one to be measured.
     pub profile: Cow<'static, str>,
-    /// The optimisation level.
     pub opt_level: Cow<'static, str>,
-    /// The target.
     pub target: Cow<'static, str>,
 }
 
 impl Build {
-    /// This program.
     pub const THIS: Build = Build {
         rpcrdma: Cow::Borrowed(env!("CARGO_PKG_VERSION")),
         rustc: Cow::Borrowed(env!("BENCH_RUSTC")),
@@ -98,7 +83,6 @@ impl Machine {
         }
     }
 
-    /// The machine in a few lines for people.
     pub fn lines(&self) -> Vec<String> {
         let kind = if self.virtual_machine { " (virtual)" } else { "" };
         let HugePages { page_bytes, total, free } = self.huge_pages;
@@ -132,7 +116,6 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The program and its options, as they were typed.
 pub fn command() -> Vec<String> {
     args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of a machine.
 #[derive(Debug, Clone)]
 pub struct Files {
     root: PathBuf,
@@ -21,7 +20,6 @@ impl Files {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The number in a file.
     pub fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
@@ -37,7 +35,6 @@ impl Files {
         names
     }
 
-    /// Whether there is such a file or folder.
     pub fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
@@ -57,12 +54,10 @@ impl Files {
         chosen(&self.text(path)?).map(str::to_owned)
     }
 
-    /// The kernel's release.
     pub fn kernel(&self) -> String {
         self.text("proc/sys/kernel/osrelease").unwrap_or_default()
     }
 
-    /// Whether the processor says that it is virtual.
     pub fn is_virtual(&self) -> bool {
         self.field("proc/cpuinfo", "flags").is_some_and(|flags| is_virtual(&flags))
     }

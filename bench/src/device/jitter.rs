@@ -12,7 +12,6 @@ use crate::error::BenchError;
 /// What a thread saw that read the clock as fast as it could.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Jitter {
-    /// The core.
     pub core: u32,
     /// Gaps of more than 5 us between two readings, per second.
     pub gaps_per_second: f64,
@@ -66,7 +65,6 @@ pub fn clock_step_ns() -> f64 {
     clock.delta_as_nanos(0, step << 16) as f64 / f64::from(1 << 16)
 }
 
-/// Spins on the clock of the calling thread's core.
 fn watch(core: u32, time: Duration) -> Jitter {
     let clock = Clock::new();
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -10,10 +10,8 @@ use crate::error::BenchError;
 
 /// Where contenders find their device, and where servers listen on it.
 pub trait Site {
-    /// The type of the device.
     type Provider: Provider;
 
-    /// A device for one more contender.
     fn open(&self) -> Result<Self::Provider, BenchError>;
 
     /// Where servers listen; a free port is taken.
@@ -24,7 +22,6 @@ pub trait Site {
         None
     }
 
-    /// The device and its settings, for the report.
     fn notes(&self) -> Vec<String>;
 }
 
@@ -33,7 +30,6 @@ pub trait Site {
 pub struct Fabrics(FabricOptions);
 
 impl Fabrics {
-    /// Fabrics as the configuration has them.
     pub fn new(config: &Config) -> Fabrics {
         Fabrics(FabricOptions::from(config.fabric()))
     }

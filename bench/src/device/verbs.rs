@@ -12,7 +12,6 @@ use crate::args::DeviceArgs;
 use crate::device::site::Site;
 use crate::error::BenchError;
 
-/// A device and an address of it.
 #[derive(Debug, Clone)]
 pub struct Device {
     verbs: Verbs,

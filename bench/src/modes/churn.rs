@@ -200,7 +200,6 @@ impl Side {
         figures
     }
 
-    /// The rounds as JSON has them.
     fn detail(&self) -> Value {
         let round = |round: &ChurnRound| {
             json!({

@@ -43,7 +43,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// A run over numbers of connections, completely described.
 #[derive(Debug, Clone)]
 pub struct ConnsPlan {
     /// One for each number, with an engine made for so many.
@@ -123,12 +122,10 @@ fn measure_on<S: Site>(
     Ok(report(plan, &points, notes, jitters))
 }
 
-/// What was measured with one number of connections.
 struct Point {
     connections: u32,
     /// By how many bytes the process grew when they connected.
     grown: u64,
-    /// With many calls under way.
     rate: Series,
     /// One call after the other.
     single: Series,

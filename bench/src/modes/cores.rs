@@ -35,13 +35,10 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// A run over numbers of shards, completely described.
 #[derive(Debug, Clone)]
 pub struct CoresPlan {
     base: Plan,
-    /// The cores of each number of shards.
     points: Vec<Vec<CorePair>>,
-    /// What the machine is too small for.
     limit: Option<String>,
 }
 
@@ -124,7 +121,6 @@ fn measure_on<S: Site>(
     Ok(report(plan, &points, notes, jitters))
 }
 
-/// What was measured with one number of shards.
 struct Point {
     pairs: Vec<CorePair>,
     /// For every round, that of each shard.

@@ -56,7 +56,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// A run over policies and pauses, completely described.
 #[derive(Debug, Clone)]
 pub struct IdlePlan {
     policies: Vec<Idle>,
@@ -183,7 +182,6 @@ fn measure_on<S: Site>(
     Ok(report(plan, &points, notes, jitters))
 }
 
-/// What was measured of one policy with one pause.
 struct Point {
     policy: Idle,
     pause: Duration,
@@ -292,11 +290,9 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 const POLICIES: [Idle; 3] = [Idle::Spin, Idle::Backoff, Idle::Block];
 const PAUSES_US: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
-/// For each policy and pause.
 const SECONDS: Duration = Duration::from_secs(1);
 /// The first call of a round comes back to a cache that others have used.
 const WARM_UP: u64 = 1;
-/// In one round.
 const CALLS_MAX: u64 = 10_000;
 
 const EXAMPLES: &str = "\

@@ -52,7 +52,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// A rate to be offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Point {
     /// A share of what the closed loop does.
@@ -70,7 +69,6 @@ impl Point {
         }
     }
 
-    /// As figures name it.
     pub fn at(self) -> At {
         match self {
             Point::Share(share) => At::new("load", share, Unit::Share),
@@ -122,7 +120,6 @@ impl LoadPlan {
         )
     }
 
-    /// What is offered in a round.
     fn offer(&self, rate: f64, seed: u64) -> Offer {
         let given = self.warm_up.map(|count| Duration::from_secs_f64(count as f64 / rate));
         let usual = Duration::from_secs_f64(WARM_UP as f64 / rate);
@@ -172,7 +169,6 @@ fn measure_on<S: Site>(site: &S, plan: &LoadPlan, session: &Session) -> Result<R
     Ok(report(plan, capacity, &closed, &opened, notes, jitters))
 }
 
-/// What was measured at one rate.
 struct Opened {
     point: Point,
     /// How late the generator was, of every round.
@@ -225,7 +221,6 @@ impl Opened {
         figures.into_iter().map(|figure| figure.at(self.point.at())).collect()
     }
 
-    /// The rounds as JSON has them.
     fn detail(&self) -> Value {
         let round = |round: &OpenRound| {
             json!({
@@ -325,7 +320,6 @@ fn curves(capacity: f64, points: &[Opened], report: &Report) -> Vec<Curve> {
     ]
 }
 
-/// A point as a row names it.
 fn title(point: Point) -> String {
     match point {
         Point::Share(share) => format!("{:.4} %", share * 100.0).replace(".0000", ""),
@@ -379,7 +373,6 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 
 /// Shares of the capacity where nothing else is said.
 const SWEEP: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
-/// For each point.
 const SECONDS: Duration = Duration::from_secs(1);
 const WARM_UP: u64 = 2000;
 /// A low rate does not warm up longer.

@@ -9,14 +9,11 @@ use crate::error::BenchError;
 use crate::output::session::Session;
 use crate::stats::rounds::in_turns;
 
-/// Rounds over points.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
     pub cores: CorePair,
-    /// Rounds of each point.
     pub rounds: u32,
     pub points: usize,
-    /// About how long it takes.
     pub expected: Duration,
 }
 

@@ -5,7 +5,6 @@
 use super::figure::{At, Figure};
 use super::report::Report;
 
-/// The text of the file.
 pub fn text(report: &Report) -> String {
     let mut text = format!("{}\n", HEAD.join(","));
     for figure in &report.figures {
@@ -35,7 +34,6 @@ fn field(text: String) -> String {
     text
 }
 
-/// The names of the columns.
 const HEAD: [&str; 8] = ["mode", "of", "axis", "at", "figure", "value", "unit", "samples"];
 
 #[cfg(test)]

@@ -16,57 +16,43 @@ use crate::stats::rounds::Ratio;
 pub struct Figure {
     /// Whose: a contender, or a quotient of two.
     pub of: String,
-    /// At which point, in a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<At>,
     /// What: `round_trip.p50`, `rate`, `ratio.median`.
     pub name: Cow<'static, str>,
-    /// The number.
     pub value: f64,
-    /// In what it is counted.
     pub unit: Unit,
-    /// How many samples are in it.
     pub samples: u64,
-    /// Which way is good.
     pub better: Better,
     /// The same of every round, in order, if there are rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
 }
 
-/// A point of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct At {
     /// What is varied: `load`, `delay`, `connections`.
     pub axis: Cow<'static, str>,
-    /// Where.
     pub value: f64,
-    /// In what it is counted.
     pub unit: Unit,
 }
 
-/// In what a number is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
-    /// So often in a second.
     #[serde(rename = "1/s")]
     PerSecond,
     /// 10^9 bytes in a second.
     #[serde(rename = "GB/s")]
     GbPerSecond,
-    /// Bytes.
     #[serde(rename = "B")]
     Bytes,
-    /// Things.
     #[serde(rename = "count")]
     Count,
-    /// Things for each call.
     #[serde(rename = "per call")]
     PerCall,
-    /// Instructions.
     #[serde(rename = "instructions")]
     Instructions,
     /// One number of a kind over another.
@@ -77,15 +63,11 @@ pub enum Unit {
     Share,
 }
 
-/// Which way is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Less is better.
     Lower,
-    /// More is better.
     Higher,
-    /// It is as it is.
     Neither,
 }
 
@@ -153,13 +135,11 @@ impl Figure {
         figures
     }
 
-    /// At a point of a sweep.
     #[must_use]
     pub fn at(self, at: At) -> Figure {
         Figure { at: Some(at), ..self }
     }
 
-    /// Good this way.
     #[must_use]
     pub fn better(self, better: Better) -> Figure {
         Figure { better, ..self }
@@ -172,7 +152,6 @@ impl Figure {
         Figure { rounds: if are_numbers { rounds } else { Vec::new() }, ..self }
     }
 
-    /// Its name in text.
     pub fn id(&self) -> String {
         match &self.at {
             None => format!("{}.{}", self.of, self.name),
@@ -182,7 +161,6 @@ impl Figure {
 }
 
 impl At {
-    /// A point.
     pub fn new(axis: impl Into<Cow<'static, str>>, value: f64, unit: Unit) -> At {
         At { axis: axis.into(), value, unit }
     }
@@ -200,7 +178,6 @@ impl fmt::Display for At {
 }
 
 impl Unit {
-    /// As it stands behind a number.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
@@ -216,10 +193,8 @@ impl Unit {
     }
 }
 
-/// One figure of a distribution.
 type Part = fn(&Latency) -> f64;
 
-/// The figures of a distribution.
 const SPREAD: [(&str, Part); 9] = [
     ("min", |latency| latency.min_ns() as f64),
     ("p50", |latency| latency.quantile_ns(0.5) as f64),

@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 
 use super::report::{Distribution, Report};
 
-/// The text of the file.
 pub fn text(report: &Report) -> String {
     let ended_s = report.scene.ended_ms as f64 / 1e3;
     let mut text = format!(

@@ -59,10 +59,8 @@ pub fn write(report: &Report, args: &OutputArgs) -> Result<(), BenchError> {
     })
 }
 
-/// What a file holds.
 type Text = fn(&Report) -> String;
 
-/// The forms that can be written to files.
 fn forms(args: &OutputArgs) -> [(&Option<PathBuf>, Format, Text); 4] {
     [
         (&args.json, Format::Json, Report::json),
@@ -72,7 +70,6 @@ fn forms(args: &OutputArgs) -> [(&Option<PathBuf>, Format, Text); 4] {
     ]
 }
 
-/// The files that are wished, each with its form.
 fn files(args: &OutputArgs) -> Vec<(&Path, Text)> {
     let wished =
         forms(args).into_iter().filter_map(|(path, _, text)| Some((path.as_deref()?, text)));

@@ -11,7 +11,6 @@ use super::figure::Figure;
 use super::report::Report;
 use crate::error::BenchError;
 
-/// What is printed.
 pub fn text(report: &Report) -> Result<String, BenchError> {
     let figures = &report.figures;
     let rate = figures.iter().rfind(|figure| figure.name == "rate" && figure.at.is_none());
@@ -62,7 +61,6 @@ fn head(report: &Report, rate: &Figure) -> String {
     )
 }
 
-/// Data bytes of the longer way.
 fn bytes(report: &Report) -> Option<u64> {
     let len = |key: &str| report.settings.get(key)?.as_u64();
     len("request_data_bytes").zip(len("reply_data_bytes")).map(|(there, back)| there.max(back))

@@ -24,11 +24,8 @@ pub struct Report {
     schema: u64,
     /// The mode, as it is written on the command line.
     pub mode: String,
-    /// What was measured, as a sentence.
     pub what: String,
-    /// What was measured, in numbers.
     pub settings: Value,
-    /// Where it was measured, and how quietly.
     #[serde(flatten)]
     pub scene: Scene,
     /// Every number of the result.
@@ -37,13 +34,10 @@ pub struct Report {
     /// Every sample of what was timed one by one: whole round trips.
     #[serde(default)]
     pub distributions: Vec<Distribution>,
-    /// What is worth drawing as lines.
     #[serde(default)]
     pub curves: Vec<Curve>,
-    /// What the mode adds in JSON.
     #[serde(flatten)]
     pub detail: Map<String, Value>,
-    /// Lines of the text above the scene.
     #[serde(skip)]
     pub preface: Vec<String>,
     /// Tables and lines of the text, with an empty line above each.
@@ -70,34 +64,23 @@ pub struct Distribution {
     pub latency: Latency,
 }
 
-/// Lines over a common axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What is to be seen.
     pub title: String,
-    /// What was varied.
     pub x: Axis,
-    /// What came of it.
     pub y: Axis,
-    /// One for each contender.
     pub lines: Vec<Line>,
 }
 
-/// An axis of a drawing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it shows.
     pub name: String,
-    /// The unit of its values.
     pub unit: Unit,
-    /// Whether it is logarithmic.
     pub log: bool,
 }
 
-/// A line in a drawing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Whose.
     pub name: String,
     /// In the order of the axis.
     pub points: Vec<(f64, f64)>,
@@ -130,13 +113,11 @@ impl Report {
         }
     }
 
-    /// With the samples of one contender more.
     pub fn samples(&mut self, name: impl Into<String>, latency: &Latency) {
         let (name, latency) = (name.into(), latency.clone());
         self.distributions.push(Distribution { name, latency });
     }
 
-    /// With a table or lines more in the text.
     pub fn block(&mut self, text: impl ToString) {
         let text = text.to_string();
         if !text.is_empty() {
@@ -166,7 +147,6 @@ impl Report {
         find(&self.figures, of, at, name)
     }
 
-    /// All of it for people, but the sentence.
     pub fn text(&self) -> String {
         if self.is_bare {
             return self.blocks.concat();
@@ -191,7 +171,6 @@ impl Report {
         Report::parse(&text).map_err(read)
     }
 
-    /// Reads the text of such a file.
     pub fn parse(text: &str) -> Result<Report, String> {
         let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match whole.get("schema").and_then(Value::as_u64) {
@@ -203,12 +182,10 @@ impl Report {
 }
 
 impl Axis {
-    /// A linear axis.
     pub fn new(name: &str, unit: Unit) -> Axis {
         Axis { name: name.to_owned(), unit, log: false }
     }
 
-    /// A logarithmic axis.
     pub fn log(name: &str, unit: Unit) -> Axis {
         Axis { log: true, ..Axis::new(name, unit) }
     }

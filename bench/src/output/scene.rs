@@ -8,12 +8,9 @@ use crate::device::jitter::{self, Jitter};
 use crate::stats::meter::Round;
 use crate::stop;
 
-/// Where something was measured, and what disturbed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scene {
-    /// The program.
     pub build: Build,
-    /// The machine.
     pub machine: Machine,
     /// What a single sample is exact to, in nanoseconds.
     pub clock_step_ns: f64,
@@ -31,19 +28,14 @@ pub struct Scene {
     /// When it was measured: the end of the run, in milliseconds since 1970.
     #[serde(default)]
     pub ended_ms: u64,
-    /// The command, as it was typed.
     #[serde(default)]
     pub command: Vec<String>,
 }
 
-/// How often a contender lost its core.
 #[derive(Debug, Clone, Copy)]
 pub struct Lost {
-    /// The contender.
     pub name: &'static str,
-    /// The time that it was measured for.
     pub elapsed_ns: u64,
-    /// How often.
     pub preempted: u64,
 }
 
@@ -83,7 +75,6 @@ impl Scene {
         }
     }
 
-    /// What stands above the figures.
     pub fn head(&self) -> Vec<String> {
         let Build { rpcrdma, rustc, profile, target, .. } = &self.build;
         let mut lines: Vec<String> =

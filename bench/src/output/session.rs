@@ -16,7 +16,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// As the options of the output have it.
     pub fn new(output: &OutputArgs) -> Session {
         Session { announces: output::format(output) == Format::Table, quiet: output.quiet }
     }

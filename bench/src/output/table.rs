@@ -11,7 +11,6 @@ use super::report::find;
 #[derive(Debug)]
 pub struct Table(comfy_table::Table);
 
-/// A column of figures.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     head: &'static str,
@@ -23,10 +22,8 @@ pub struct Column {
     missing: &'static str,
 }
 
-/// How a figure is written.
 #[derive(Debug, Clone, Copy)]
 enum Show {
-    /// Divided by this, with so many digits.
     Fixed(f64, usize),
     /// In thousands or millions.
     Thousands,
@@ -36,13 +33,10 @@ enum Show {
     Samples,
 }
 
-/// A row of figures.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What stands at the left.
     pub labels: Vec<String>,
     pub of: String,
-    /// At which point.
     pub at: Option<At>,
 }
 
@@ -61,7 +55,6 @@ impl Table {
         Table(table)
     }
 
-    /// With a row more.
     pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
         self.0.add_row(cells.into_iter().map(|cell| cell.to_string()));
     }
@@ -89,7 +82,6 @@ impl Column {
         Column { head, of: None, figure, show, missing: "-" }
     }
 
-    /// Numbers with so many digits behind the point.
     pub const fn digits(head: &'static str, figure: &'static str, digits: usize) -> Column {
         Column::new(head, figure, Show::Fixed(1.0, digits))
     }

@@ -2,7 +2,6 @@
 
 use crate::output::figure::Unit;
 
-/// A number with its unit, three significant digits.
 pub fn text(value: f64, unit: Unit) -> String {
     if !value.is_finite() {
         return "none".to_owned();
@@ -49,7 +48,6 @@ pub fn digits(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A count with spaces between thousands.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();

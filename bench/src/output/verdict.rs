@@ -16,10 +16,8 @@ use super::report::Report;
 use super::value;
 use crate::error::BenchError;
 
-/// How a run is judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Measured, and nothing is wrong with it.
     Good,
     /// Something is as it must not be: what, each in a line.
     Failed(Vec<String>),
@@ -74,7 +72,6 @@ pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Ver
 }
 
 impl Verdict {
-    /// What the program ends with.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Verdict::Good => ExitCode::SUCCESS,
@@ -163,7 +160,6 @@ impl FromStr for Limit {
 }
 
 impl Limit {
-    /// In the unit of a figure.
     fn of(self, figure: &Figure) -> Result<f64, BenchError> {
         let Limit { number, suffix } = self;
         let (unit, id) = (figure.unit, figure.id());
@@ -209,7 +205,6 @@ const fn suffix(text: &'static str, unit: Option<Unit>, scale: f64) -> Suffix {
     Suffix { text, unit, scale }
 }
 
-/// Longer ones before those that they end with.
 const SUFFIXES: [Suffix; 14] = [
     suffix("GB/s", Some(Unit::GbPerSecond), 1.0),
     suffix("M/s", Some(Unit::PerSecond), 1e6),

@@ -31,10 +31,8 @@ pub struct Task {
     pub wire_len: usize,
 }
 
-/// What is wanted of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Round trips one by one, timed.
     RoundTrips,
     Messages,
 }
@@ -43,11 +41,9 @@ pub enum Wanted {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Told {
     pub figures: Vec<Telling>,
-    /// Round trips, or messages.
     pub count: u64,
 }
 
-/// One figure that was told.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Telling {
     pub measure: Measure,
@@ -56,7 +52,6 @@ pub struct Telling {
     pub samples: u64,
 }
 
-/// What can be told of a round, and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Measure {
@@ -72,13 +67,10 @@ pub enum Measure {
     /// 99.9 % of them took no longer.
     #[strum(serialize = "round_trip.p99.9")]
     P999,
-    /// The shortest round trip.
     #[strum(serialize = "round_trip.min")]
     Min,
-    /// The longest one.
     #[strum(serialize = "round_trip.max")]
     Max,
-    /// Round trips a second.
     Rate,
     /// Data in 10^9 bytes a second.
     Data,

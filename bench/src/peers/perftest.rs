@@ -109,7 +109,6 @@ const HEAD: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t
     t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]";
 /// The longest message that is sent inline: what perftest takes for devices that it knows.
 const INLINE: usize = 236;
-/// It refuses fewer.
 const COUNT_MIN: u64 = 5;
 
 #[cfg(test)]

@@ -10,17 +10,12 @@ use std::time::{Duration, Instant};
 use crate::device::cores::{CorePair, pin};
 use crate::error::BenchError;
 
-/// What a peer is run as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commands {
-    /// The peer, for messages.
     pub who: &'static str,
     pub program: &'static str,
-    /// Arguments of the server.
     pub server: Vec<String>,
-    /// Arguments of the client.
     pub client: Vec<String>,
-    /// Where the server waits for the client.
     pub port: u16,
 }
 
@@ -200,15 +195,10 @@ fn shortened(text: &str) -> String {
     lines.join("\n")
 }
 
-/// TCP_LISTEN in the kernel's tables.
 const LISTEN: &str = "0A";
-/// Between two looks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// What a server gets to end by itself.
 const PARTING: Duration = Duration::from_secs(1);
-/// More output than any peer has.
 const OUTPUT_MAX: u64 = 1 << 20;
-/// Lines of a program's complaint that are shown.
 const LINES_MAX: usize = 4;
 
 #[cfg(test)]

@@ -23,27 +23,20 @@ use crate::stats::rounds::Contender;
 /// What kind of socket, and how both sides wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// What carries the bytes.
     pub family: Family,
-    /// What a side does that has nothing to read.
     pub waiting: Waiting,
 }
 
-/// What carries the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// A pair of unix stream sockets.
     Unix,
     /// TCP over the loopback device, without delay.
     Tcp,
 }
 
-/// What a side does that has nothing to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Tries again at once.
     Spin,
-    /// Sleeps in the kernel.
     Block,
 }
 
@@ -56,7 +49,6 @@ impl Kind {
         Kind { family: Family::Tcp, waiting: Waiting::Block },
     ];
 
-    /// The name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match (self.family, self.waiting) {
             (Family::Unix, Waiting::Spin) => "unix",
@@ -67,7 +59,6 @@ impl Kind {
     }
 }
 
-/// Two connected sockets, kept over all rounds.
 #[derive(Debug)]
 pub struct Sockets {
     kind: Kind,
@@ -110,7 +101,6 @@ impl Sockets {
         })
     }
 
-    /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         let Sockets { kind, client, .. } = self;
         let over = match kind.family {
@@ -193,7 +183,6 @@ impl Drop for ShutOnDrop<'_> {
     }
 }
 
-/// One side.
 #[derive(Debug)]
 struct End {
     who: &'static str,
@@ -380,7 +369,6 @@ fn connected(kind: Kind) -> io::Result<[Stream; 2]> {
     Ok(ends)
 }
 
-/// A stream socket.
 #[derive(Debug)]
 enum Stream {
     Unix(UnixStream),
@@ -431,14 +419,12 @@ fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Bytes of a message's number.
 const NUMBER: usize = 8;
 /// Longer than a goodbye, and than a message of any RPC.
 const SHORTEST: usize = 2 * NUMBER;
 const FILL: u8 = 0xa5;
 /// No message has this number.
 const GOODBYE: u64 = u64::MAX;
-/// Round trips of a warm-up, of sides that sleep.
 const SLEEPS: u64 = 200;
 /// One message in so many is looked at as a whole.
 const WHOLE_EVERY: u64 = 1024;

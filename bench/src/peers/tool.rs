@@ -8,20 +8,16 @@ use crate::device::cores::CorePair;
 use crate::error::BenchError;
 use crate::stats::meter::{End, Quota};
 
-/// What one tool has of its own.
 pub trait Kind {
     fn what(&self) -> Name;
 
-    /// The arguments of its server and of its client.
     fn arguments(&self, task: &Task, run: &Run) -> [Vec<String>; 2];
 
-    /// What its client printed.
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape>;
 
     /// How it was run, and what is weak about its figures.
     fn notes(&self, task: &Task) -> Vec<String>;
 
-    /// Whether it can do what is wanted.
     fn can(&self, _wanted: Wanted) -> bool {
         true
     }
@@ -32,43 +28,30 @@ pub trait Kind {
     }
 }
 
-/// What a tool is called.
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
-    /// As it is written in a comparison.
     pub name: &'static str,
     pub program: &'static str,
     /// The package of Debian and its descendants that has it.
     pub package: &'static str,
 }
 
-/// One run of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Where its server waits for its client.
     pub port: u16,
-    /// Round trips or messages.
     pub count: u64,
     /// The device of the other side, if it has one.
     pub device: Option<String>,
-    /// The address of that device.
     pub address: Option<IpAddr>,
 }
 
 /// An output that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Shape {
-    /// It ends too early.
     #[error("its output is not known: it says nothing where there should be figures")]
     Short,
-    /// It says something else.
     #[error("its output is not known: it says `{line}` where there should be {expected}")]
-    Other {
-        /// What it says.
-        line: String,
-        /// What it should have said.
-        expected: &'static str,
-    },
+    Other { line: String, expected: &'static str },
 }
 
 impl Shape {
@@ -81,7 +64,6 @@ impl Shape {
     }
 }
 
-/// A tool with a task, ready to run.
 pub struct Tool {
     kind: Box<dyn Kind>,
     task: Task,
@@ -120,7 +102,6 @@ impl Tool {
         notes.map(|note| format!("{}: {note}", self.kind.what().name)).collect()
     }
 
-    /// Runs it for about as long as a round.
     pub fn round(&mut self, quota: Quota) -> Result<Told, BenchError> {
         let (count, time) = match quota.end {
             End::Count(count) => (count, Duration::ZERO),
@@ -165,7 +146,6 @@ pub fn absence(kind: &dyn Kind) -> Option<String> {
     kind.missing().map(|missing| format!("{program} needs {missing}"))
 }
 
-/// Bytes of a message, as options give them.
 pub fn length(text: &str) -> Result<usize, String> {
     let bytes = match text.parse::<u64>() {
         Ok(bytes) => bytes,

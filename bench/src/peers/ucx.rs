@@ -114,7 +114,6 @@ const HEAD: &str =
     "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr";
 /// The samples that its percentile is taken of.
 const LAST: u64 = 2048;
-/// Its own default.
 const WARM_UP: u64 = 10_000;
 
 #[cfg(test)]

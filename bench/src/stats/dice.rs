@@ -5,7 +5,6 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// A generator that begins at a seed.
     pub fn new(seed: u64) -> Dice {
         Dice(seed)
     }

@@ -27,7 +27,6 @@ impl Latency {
         Latency { histogram, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 
-    /// The distribution of these samples.
     pub fn of(samples: impl IntoIterator<Item = u64>) -> Latency {
         let mut latency = Latency::new();
         samples.into_iter().for_each(|ns| latency.record(ns));
@@ -64,7 +63,6 @@ impl Latency {
         self.sum_ns += other.sum_ns;
     }
 
-    /// How many samples there are.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -164,7 +162,6 @@ impl Default for Latency {
     }
 }
 
-/// A distribution in JSON.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     samples: u64,
@@ -207,7 +204,6 @@ impl TryFrom<Kept> for Latency {
 /// What a report shows of a distribution. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
-    /// Samples.
     pub count: u64,
     /// Half of the samples took no longer.
     pub p50_ns: f64,
@@ -227,7 +223,6 @@ pub struct Summary {
 
 /// Longer samples are counted as this long; the maximum still shows them as they were.
 const LONGEST_NS: u64 = 3_600_000_000_000;
-/// Significant decimal digits that are kept.
 const DIGITS: u8 = 3;
 
 #[cfg(test)]

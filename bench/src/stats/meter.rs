@@ -11,25 +11,19 @@ use crate::stop;
 pub struct Quota {
     /// Round trips at the start that are not counted.
     pub warm_up: u64,
-    /// What ends the round.
     pub end: End,
 }
 
-/// What ends a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// So many counted round trips.
     Count(u64),
-    /// So much time after the warm-up.
     Time(Duration),
 }
 
-/// The outcome of a round.
 #[derive(Debug, Clone)]
 pub struct Round {
     /// Every round trip that was timed; empty when they were only counted.
     pub latency: Latency,
-    /// Round trips after the warm-up.
     pub completed: u64,
     /// Time after the warm-up, in nanoseconds.
     pub elapsed_ns: u64,
@@ -47,7 +41,6 @@ impl Round {
     }
 }
 
-/// Measures one round on the client's thread.
 #[derive(Debug)]
 pub struct Meter {
     clock: Clock,
@@ -119,7 +112,6 @@ impl Meter {
         self.completed < self.count_max && now < self.deadline && !stop::is_wished()
     }
 
-    /// The clock, in ticks of its own.
     #[inline]
     pub fn now(&self) -> u64 {
         self.clock.raw()

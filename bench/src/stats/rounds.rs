@@ -14,7 +14,6 @@ use crate::stop;
 
 /// Something to be measured against others.
 pub trait Contender {
-    /// A short name for tables.
     fn name(&self) -> &'static str;
     /// Runs one round. What was set up before the first round is kept.
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError>;
@@ -34,9 +33,7 @@ pub struct Spent {
     pub round_trips: u64,
     /// Posts to the send queue.
     pub doorbells: f64,
-    /// Work requests that are Sends.
     pub sends: f64,
-    /// Completions polled, of Receives and of signaled sends.
     pub completions: f64,
 }
 
@@ -63,7 +60,6 @@ impl<C: Contender + ?Sized> Contender for Box<C> {
     }
 }
 
-/// All rounds of one contender.
 #[derive(Debug, Clone)]
 pub struct Series {
     pub name: &'static str,
@@ -87,23 +83,18 @@ impl Series {
         median(self.rounds.iter().map(Round::rate))
     }
 
-    /// How often a measuring thread lost its core.
     pub fn preempted(&self) -> u64 {
         self.rounds.iter().map(|round| round.preempted).sum()
     }
 
-    /// Round trips of all rounds.
     pub fn completed(&self) -> u64 {
         self.rounds.iter().map(|round| round.completed).sum()
     }
 }
 
-/// The quotient of two contenders' figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The one above the line.
     pub of: &'static str,
-    /// The one below.
     pub to: &'static str,
     /// Of which figure: `median` of round trips, or `rate`.
     pub figure: &'static str,
@@ -112,9 +103,7 @@ pub struct Ratio {
     /// The median of the quotients of neighbouring rounds. Far from `value` when the machine
     /// changed during the run.
     pub paired: f64,
-    /// The lowest quotient of neighbouring rounds.
     pub low: f64,
-    /// The highest quotient of neighbouring rounds.
     pub high: f64,
     /// What `of` takes more than `to`, in nanoseconds and per side: half the difference of the
     /// medians.
@@ -135,7 +124,6 @@ impl Ratio {
         Ratio { added_per_side_ns, ..ratio }
     }
 
-    /// The quotient of the rates.
     pub fn of_rates(of: &Series, to: &Series) -> Ratio {
         Ratio::new("rate", of, to, Round::rate)
     }

@@ -12,7 +12,6 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs the program with these options.
 fn bench(options: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
         .args(options.split_whitespace())
@@ -45,25 +44,21 @@ fn short(options: &str) -> Option<String> {
     good(&format!("{options} -n 300 -r 2 --warm-up 10"))
 }
 
-/// The JSON of a run.
 fn json(options: &str) -> Option<Value> {
     let json = good(&format!("{options} --json -"))?;
     Some(serde_json::from_str(&json).expect("nothing but JSON"))
 }
 
-/// The JSON of a short run.
 fn short_json(options: &str) -> Option<Value> {
     json(&format!("{options} -n 300 -r 2 --warm-up 10"))
 }
 
-/// The output has all of these parts.
 fn has(table: &str, parts: &[&str]) {
     for part in parts {
         assert!(table.contains(part), "no {part} in\n{table}");
     }
 }
 
-/// A file for one test.
 fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("rpcrdma-bench-{}-{name}", std::process::id()))
 }

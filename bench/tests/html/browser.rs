@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::picture::Picture;
 use crate::sample::all;
 
-/// Widths of a desk and of a telephone.
 const WIDTHS: [u32; 2] = [1000, 390];
 
 /// A browser without a window and without a network.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-/// A picture.
 pub struct Picture {
     pub width: usize,
     pub height: usize,
@@ -11,7 +10,6 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Reads a file's bytes.
     pub fn read(bytes: &[u8]) -> Picture {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
         decoder.set_transformations(png::Transformations::normalize_to_color8());

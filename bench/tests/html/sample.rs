@@ -23,7 +23,6 @@ pub fn all() -> Vec<(&'static str, Report)> {
     ]
 }
 
-/// Nothing but where it was measured.
 pub fn sample(mode: &'static str, what: &str) -> Report {
     let jitter =
         |core| Jitter { core, gaps_per_second: 245.0, lost_share: 0.0049, longest_ns: 21_000 };
@@ -73,7 +72,6 @@ fn round_trips(seed: u64, median_ns: f64, samples: u32) -> Latency {
     latency
 }
 
-/// Rounds that stray a little, and drift.
 fn rounds(seed: u64, value: f64) -> Vec<f64> {
     let mut dice = Dice::new(seed);
     (0..10).map(|round| value * (0.98 + 0.03 * dice.share() + 0.002 * f64::from(round))).collect()

@@ -24,12 +24,9 @@ use super::WHO;
 use crate::contenders::blocks::pattern;
 use crate::error::BenchError;
 
-/// Bytes of the messages of one end.
 #[derive(Debug, Clone, Copy)]
 pub struct Lengths {
-    /// Of what it sends.
     pub send: usize,
-    /// Of what it receives.
     pub recv: usize,
 }
 
@@ -70,7 +67,6 @@ struct SendRing {
 }
 
 impl SendRing {
-    /// The work request of a message.
     #[inline]
     fn request(&self, number: u64) -> SendWr<'_> {
         let is_signaled = number & self.signal_mask == self.signal_mask;
@@ -255,7 +251,6 @@ impl<Q: Queues> End<Q> {
         self.received = number;
     }
 
-    /// Its memory, for the report.
     pub fn note(&self) -> String {
         let how = if self.sends.flags.contains(SendFlags::INLINE) { "inline" } else { "gathered" };
         format!(
@@ -306,7 +301,6 @@ impl<Q: Queues> End<Q> {
     }
 }
 
-/// Slots of a message's length.
 fn spec(slots: u32, len: usize) -> PoolSpec {
     PoolSpec { slots, slot_len: len, align: LINE }
 }
@@ -350,9 +344,7 @@ fn wrong(number: u64, byte_len: u32, bytes: &[u8]) -> BenchError {
 
 /// Marks the work requests of sends; the rest is the number of the message.
 const SEND: u64 = 1 << 63;
-/// The number of the message at its start.
 const NUMBER_LEN: usize = 8;
 /// One message in so many is compared as a whole.
 const COMPARE_EVERY: u64 = 1024;
-/// Bytes of a cache line.
 const LINE: usize = 64;

@@ -10,7 +10,6 @@ use rpcrdma_engine::provider::{
 use super::WHO;
 use crate::error::BenchError;
 
-/// The two queue pairs of a connection.
 pub(super) struct Link<Qp> {
     pub client: Qp,
     pub server: Qp,
@@ -59,7 +58,6 @@ fn accepted<C: ConnectionManager>(
     }
 }
 
-/// Looks whether the connection is up.
 fn connected<C: ConnectionManager>(caller: &mut C) -> Result<Option<Endpoint<C>>, BenchError> {
     match caller.next(&Waker::new().map_err(waker)?, GLANCE) {
         Some(CmEvent::Connected { endpoint, .. }) => Ok(Some(endpoint)),
@@ -72,7 +70,6 @@ fn waker(error: std::io::Error) -> BenchError {
     BenchError::device(WHO, format!("no file descriptor for a waker: {error}"))
 }
 
-/// How long one look for an event takes.
 const GLANCE: Duration = Duration::from_millis(1);
 /// A device that has not connected by then never will.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -20,10 +20,8 @@ mod link;
 
 use end::{End, Lengths};
 
-/// How many Sends leave with one doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posting {
-    /// As many as there are to be sent.
     Whatever,
     /// So many, for which both sides wait.
     Exactly(u32),
@@ -52,7 +50,6 @@ impl Posting {
     }
 }
 
-/// Two ends of a connection, kept over all rounds.
 pub struct Raw<P: Provider> {
     cores: CorePair,
     window: u64,
@@ -79,7 +76,6 @@ impl<P: Provider> Raw<P> {
         Ok(Raw { cores, window: window.into(), posting, timed, client, server })
     }
 
-    /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         vec![format!("raw: {}, {}", self.client.note(), self.server.note())]
     }
@@ -119,9 +115,7 @@ impl<P: Provider> Contender for Raw<P> {
 
 /// Both ends of a connection.
 pub struct Ends<Q: Queues> {
-    /// Sends requests.
     pub client: End<Q>,
-    /// Sends replies.
     pub server: End<Q>,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Caller<P: Provider> {
     client: Client<P>,
     clock: Clock,
     peers: Vec<ConnectionId>,
-    /// Who is called next.
     next: usize,
     window: u64,
     content: Content,
@@ -43,19 +42,16 @@ pub(super) struct Caller<P: Provider> {
     polls: u32,
 }
 
-/// What goes into a call.
 struct Content {
     shape: Shape,
     placement: Placement,
     header: [u8; CALL_WORDS * 4],
-    /// What is written, and echoed.
     file: Box<[u8]>,
     /// The same in registered memory, to be sent without a copy.
     registered: Option<RegisteredBytes>,
     reply_payload_max: u32,
 }
 
-/// What has come back.
 struct Replies {
     shape: Shape,
     placement: Placement,
@@ -227,7 +223,6 @@ impl<P: Provider> Caller<P> {
         self.client.handle().obtained()
     }
 
-    /// What the client's shard has counted.
     pub fn counters(&self) -> Snapshot {
         self.client.handle().stats()
     }
@@ -237,7 +232,6 @@ impl<P: Provider> Caller<P> {
         self.sent
     }
 
-    /// Calls that have ended.
     pub fn received(&self) -> u64 {
         self.replies.received
     }
@@ -300,17 +294,14 @@ impl<P: Provider> Caller<P> {
         self.client.begin_connect(to)
     }
 
-    /// What became of it.
     pub fn connected(&mut self, id: ConnectId) -> Option<Result<ConnectionId, ConnectError>> {
         self.client.connected(id)
     }
 
-    /// Ends a connection.
     pub fn close(&mut self, peer: ConnectionId) {
         self.client.handle().close(peer);
     }
 
-    /// Connections there are, and those that come or go.
     pub fn connections(&self) -> usize {
         self.client.handle().connections()
     }
@@ -321,7 +312,6 @@ impl<P: Provider> Caller<P> {
         self.sent - self.replies.received
     }
 
-    /// Polls once.
     #[inline]
     fn poll(&mut self, idling: &mut Idling, stop: &Stop) -> Result<(), BenchError> {
         self.rest(idling, stop, Duration::MAX)
@@ -366,7 +356,6 @@ impl<P: Provider> Caller<P> {
 }
 
 impl Content {
-    /// Writes a call.
     #[inline]
     fn write(
         &self,
@@ -404,7 +393,6 @@ impl Content {
 }
 
 impl Replies {
-    /// Takes the end of a call.
     #[inline]
     fn take(&mut self, mut done: Completion<'_>) {
         let (number, cookie) = (self.received, done.cookie());
@@ -467,7 +455,6 @@ fn sink(buffer: Option<Loan>, len: usize) -> Result<Sink, BenchError> {
     buffer.map(Sink::from).ok_or_else(|| device(&"no registered buffer: see [app] bulk"))
 }
 
-/// Polls between two readings of the clock.
 const POLLS_PER_READING: u32 = 16;
 /// Low bits of a cookie that say which data a call carries: [`offset`] looks at no others.
 const DATA_BITS: u32 = 4;

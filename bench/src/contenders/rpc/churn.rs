@@ -22,25 +22,20 @@ use crate::error::BenchError;
 use crate::stats::dice::Dice;
 use crate::stats::latency::Latency;
 
-/// How connections come and go.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Churn {
     /// Connections asked for per second, independent of each other.
     pub rate: f64,
     /// Of these, how many stand at one time: the next one closes the oldest.
     pub standing: usize,
-    /// Where chance begins.
     pub seed: u64,
 }
 
-/// What became of connections.
 #[derive(Debug, Clone, Default)]
 pub struct Churned {
     /// From asking to the connection.
     pub connect: Latency,
-    /// Asked for.
     pub asked: u64,
-    /// Made.
     pub made: u64,
     /// Refused, or not made in time.
     pub failed: u64,
@@ -62,9 +57,7 @@ impl Churned {
 /// The outcome of a round, with or without churn.
 #[derive(Debug, Clone)]
 pub struct ChurnRound {
-    /// With the window full.
     pub filled: Filled,
-    /// With calls that came when they came.
     pub open: OpenRound,
     /// The connections that came meanwhile.
     pub churned: Churned,
@@ -101,7 +94,6 @@ impl<P: Provider> Rpc<P> {
     }
 }
 
-/// A load, and what happens beside it.
 struct Busy<'a, P: Provider> {
     caller: &'a mut Caller<P>,
     stop: &'a Stop,
@@ -147,11 +139,9 @@ impl<P: Provider> Busy<'_, P> {
     }
 }
 
-/// The connections of a round.
 struct Comings {
     churn: Churn,
     to: SocketAddr,
-    /// Connections that carry the load.
     others: usize,
     clock: Ticks,
     start: u64,
@@ -241,5 +231,4 @@ impl Comings {
 
 /// Connections asked for and not made yet, at most.
 pub const PENDING_MAX: usize = 32;
-/// Polls between two looks at connections.
 const POLLS_PER_LOOK: u32 = 16;

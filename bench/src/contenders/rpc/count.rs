@@ -24,21 +24,18 @@ use super::{connect, device, settle};
 use crate::contenders::call::Load;
 use crate::error::BenchError;
 
-/// Some calls in virtual time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Counted {
     /// One way, in nanoseconds.
     pub delay_ns: u64,
     /// How long each call took, one after the other, in nanoseconds.
     pub calls_ns: Vec<u64>,
-    /// What the shards counted.
     pub per_call: PerCall,
 }
 
 /// What the two shards counted of one call, on average, and the version they spoke.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PerCall {
-    /// The version of the protocol.
     pub version: u32,
     /// Transmissions of the client.
     pub sends_there: f64,

@@ -83,7 +83,6 @@ impl<P: Provider> Answering<P> {
         serve(&mut self.shard, Idling::new(self.config.engine().idle), stop)
     }
 
-    /// What it has counted.
     pub fn counters(&self) -> Snapshot {
         self.shard.handle().stats()
     }

@@ -9,7 +9,6 @@ use rpcrdma_config::section::Idle;
 
 use crate::stats::latency::Latency;
 
-/// The idleness of one thread.
 #[derive(Debug)]
 pub struct Idling {
     policy: IdlePolicy,
@@ -19,13 +18,11 @@ pub struct Idling {
 }
 
 impl Idling {
-    /// A thread that has just been busy.
     pub fn new(idle: Idle) -> Idling {
         let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
         Idling { policy: idle.policy, spin_ns, since: None, pauses: 0 }
     }
 
-    /// There was something to do.
     #[inline]
     pub fn busy(&mut self) {
         self.since = None;
@@ -63,15 +60,11 @@ impl Idling {
 pub struct Pauses {
     /// The shortest pause; the longest is a quarter longer.
     pub length: Duration,
-    /// Calls that count.
     pub calls: u64,
-    /// Calls before them.
     pub warm_up: u64,
-    /// Where chance begins.
     pub seed: u64,
 }
 
-/// The outcome of a round with pauses.
 #[derive(Debug, Clone)]
 pub struct PausedRound {
     /// From the submit of each call to its end.

@@ -8,7 +8,6 @@ pub fn resident() -> u64 {
     kib(&status, "RssAnon:").map_or(0, |kib| kib << 10)
 }
 
-/// The number of KiB behind a word.
 fn kib(status: &str, word: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(word))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()

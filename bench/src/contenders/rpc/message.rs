@@ -112,7 +112,6 @@ const fn procedure(op: Op) -> u32 {
 /// A program number of the range that RFC 5531 leaves to sites.
 const PROGRAM: u32 = 0x2052_4442;
 const VERSION: u32 = 1;
-/// Words of a call header that the program writes.
 pub(super) const CALL_WORDS: usize = CallHeader::PLAIN_LEN / 4;
 /// Transaction id and message type, which the engine writes.
 pub(super) const PREFIX_LEN: usize = RpcPrefix::LEN;

@@ -52,7 +52,6 @@ pub struct Rpc<P: Provider> {
     timed: bool,
     caller: Caller<P>,
     opposite: Opposite<P>,
-    /// Where the server listens.
     address: SocketAddr,
     /// What the sides of this program had counted before the first call.
     before: Vec<Snapshot>,
@@ -240,7 +239,6 @@ impl<P: Provider> Rpc<P> {
         Ok((Round { preempted: outcome.preempted, ..round }, [client, outcome.server]))
     }
 
-    /// What it uses, for the report.
     pub fn notes(&self) -> Vec<String> {
         let (name, config, structure) = (self.name, &self.config, self.config.recv_structure());
         let (leading, whole) = (structure.leading_len(), structure.total_len());
@@ -290,7 +288,6 @@ impl<P: Provider> Contender for Rpc<P> {
 
 /// The other end of the client.
 enum Opposite<P: Provider> {
-    /// A server of this program.
     Here(Box<Shard<P, Server>>),
     /// A server on another host.
     There(Far),
@@ -305,7 +302,6 @@ impl<P: Provider> Opposite<P> {
         }
     }
 
-    /// The server of this program.
     fn here(&mut self) -> &mut Shard<P, Server> {
         match self {
             Opposite::Here(server) => server,
@@ -322,7 +318,6 @@ struct Ends<P: Provider> {
     cores: CorePair,
 }
 
-/// A server on its core.
 fn make_server<P: Provider>(
     engine: &Engine<P>,
     core: u32,
@@ -342,7 +337,6 @@ fn client_turn<P: Provider>(caller: &mut Caller<P>, until: u64) -> Result<(), Be
     caller.turn(until)
 }
 
-/// Polls once.
 #[inline(never)]
 fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
     server.poll_once(NO_TIME);

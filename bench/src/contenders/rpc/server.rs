@@ -13,10 +13,8 @@ use crate::contenders::call::CALL_HEADER_LEN;
 use crate::contenders::call::Load;
 use crate::error::BenchError;
 
-/// Answers calls.
 pub(super) struct Server {
     placement: Placement,
-    /// Bytes of an echo's request and reply.
     request_data: usize,
     reply_data: usize,
     /// What is read, as a store would have it in memory.
@@ -58,7 +56,6 @@ impl Server {
         }
     }
 
-    /// What went wrong, once.
     pub fn failure(&mut self) -> Result<(), BenchError> {
         let number = self.answered;
         self.failure.take().map_or(Ok(()), |detail| {
@@ -83,7 +80,6 @@ impl Server {
         }
     }
 
-    /// Whether an echo brings back what was sent.
     fn echoes(&self) -> bool {
         self.request_data == self.reply_data
     }

@@ -51,7 +51,6 @@ impl<P: Provider> Rpc<P> {
     }
 }
 
-/// Offers calls on the calling thread.
 fn offered<P: Provider>(
     caller: &mut Caller<P>,
     offer: &Offer,
@@ -63,7 +62,6 @@ fn offered<P: Provider>(
     drive(&mut Due { caller, stop }, offer, now_ns)
 }
 
-/// The caller of an open loop.
 struct Due<'a, P: Provider> {
     caller: &'a mut Caller<P>,
     stop: &'a Stop,

@@ -11,7 +11,6 @@ use serde::Serialize;
 use crate::stats::dice::Dice;
 use crate::stats::rounds::{median, median_of};
 
-/// A ratio and what it may as well be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// The median of the rounds of one over the median of the rounds of the other.
@@ -100,7 +99,6 @@ fn quantile(sorted: &[f64], at: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * place.fract()
 }
 
-/// Draws of rounds for one interval.
 pub const RESAMPLES: usize = 4000;
 /// How much of the ratios drawn lies in the interval.
 pub const CONFIDENCE: f64 = 0.95;

@@ -8,22 +8,17 @@ use super::bootstrap::{Interval, Pairing};
 use super::entrant::Measured;
 use crate::output::figure::{Better, Figure, Unit};
 
-/// One figure of two sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// The side above the line.
     pub of: String,
-    /// The side below.
     pub to: String,
     /// The figure: `round_trip.median`, `rate`.
     pub figure: Cow<'static, str>,
     /// That of the side above the line: the median of its rounds.
     pub of_value: f64,
-    /// That of the side below.
     pub to_value: f64,
     /// In what both are counted.
     pub unit: Unit,
-    /// Which way is good.
     pub better: Better,
     /// One over the other, and how sure that is.
     #[serde(flatten)]
@@ -100,7 +95,6 @@ impl Comparison {
         )
     }
 
-    /// What it comes to, in words.
     pub fn verdict(&self) -> String {
         let Interval { value, .. } = self.ratio;
         if self.ratio.contains(1.0) {

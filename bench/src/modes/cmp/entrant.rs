@@ -12,46 +12,35 @@ use crate::stats::latency::Latency;
 use crate::stats::meter::{Quota, Round};
 use crate::stats::rounds::{Contender, Series, median};
 
-/// One side of a comparison, ready to run.
 pub struct Entrant {
-    /// What it is called in the result.
     pub label: String,
     /// What it uses, and what is weak about its figures.
     pub notes: Vec<String>,
-    /// How it is run.
     pub runner: Runner,
 }
 
-/// How a side is run.
 pub enum Runner {
     /// Of this program: every sample is there.
     Ours {
-        /// What runs.
         contender: Box<dyn Contender>,
         /// Bytes of data that a round trip carries, both ways together.
         data_len: usize,
-        /// What it has run.
         rounds: Vec<Round>,
     },
     /// A tool of others: what it told is there.
     Tool {
-        /// What runs.
         tool: Tool,
         rounds: Vec<Told>,
     },
-    /// It was run earlier.
     Saved {
         saved: Box<Report>,
-        /// Whose figures of it.
         of: String,
     },
 }
 
-/// What has come of a side.
 #[derive(Debug)]
 pub struct Measured {
     pub label: String,
-    /// All its figures, under that name.
     pub figures: Vec<Figure>,
     /// Every sample, where they are there.
     pub latency: Option<Latency>,
@@ -62,12 +51,10 @@ pub struct Measured {
 }
 
 impl Entrant {
-    /// Whether it has rounds to run.
     pub fn is_live(&self) -> bool {
         !matches!(self.runner, Runner::Saved { .. })
     }
 
-    /// Runs one round.
     pub fn round(&mut self, quota: Quota) -> Result<(), BenchError> {
         match &mut self.runner {
             Runner::Ours { contender, rounds, .. } => rounds.push(contender.round(quota)?),
@@ -77,7 +64,6 @@ impl Entrant {
         Ok(())
     }
 
-    /// What has come of it.
     pub fn sum_up(self) -> Measured {
         let Entrant { label, runner, .. } = self;
         match runner {

@@ -64,7 +64,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// Compares.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let LineUp { sides, absent } = LineUp::new(&args.sides)?;
     let example = example(&sides)?;
@@ -96,7 +95,6 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     Ok(compared.report(what, settings, scene))
 }
 
-/// The sides that run, and those that cannot.
 struct LineUp {
     sides: Vec<Side>,
     absent: Vec<String>,
@@ -181,7 +179,6 @@ fn run(
     Ok((measured, Scene::new(cores, notes, jitters, &lost)))
 }
 
-/// About how long it takes.
 fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
     let round = match quota.end {
         End::Time(time) => time,

@@ -10,7 +10,6 @@ use crate::output::report::Report;
 use crate::output::scene::Scene;
 use crate::output::table::Table;
 
-/// What was compared, and what came of it.
 #[derive(Debug)]
 pub struct Compared {
     /// The sides, in the order they were named.
@@ -24,7 +23,6 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Sums it up.
     pub fn report(&self, what: String, settings: Value, scene: Scene) -> Report {
         let sides = self.measured.iter().flat_map(|one| one.figures.iter().cloned());
         let pairs = self.comparisons.iter().flat_map(|pair| {
@@ -114,7 +112,6 @@ fn ratio(value: f64) -> String {
     if value < 0.1 { format!("{value:.4}") } else { format!("{value:.3}") }
 }
 
-/// A time with three or four digits.
 fn time(ns: f64) -> String {
     match ns {
         ns if ns < 10_000.0 => format!("{ns:.0} ns"),

@@ -18,42 +18,32 @@ use crate::peers::tool::{Kind, length};
 use crate::peers::ucx::Ucx;
 use crate::peers::{Task, Tool, Wanted};
 
-/// One side, as it was asked for.
 #[derive(Debug, Clone)]
 pub struct Side {
     /// In the words of whoever asked.
     pub asked: String,
-    /// What it is.
     pub what: What,
 }
 
-/// What a side is.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// A mode of this program.
     Ours(Box<Ours>),
-    /// An earlier result.
     Saved {
-        /// Where it is.
         path: PathBuf,
         /// Whose figures of it, if somebody says.
         of: Option<String>,
     },
     Ucx(Ucx),
-    /// libfabric.
     FiPingpong(FiPingpong),
-    /// perftest.
     IbSendLat(IbSendLat),
     /// Sockets, with messages of a size of their own if somebody says.
     Sockets(socket::Kind, Option<usize>),
 }
 
-/// A mode of this program.
 #[derive(Debug, Clone)]
 pub struct Ours {
     /// What it does; where and how long are the comparison's.
     pub plan: Plan,
-    /// On what.
     pub device: DeviceArgs,
 }
 
@@ -101,7 +91,6 @@ impl Side {
         }
     }
 
-    /// The plan, of a side of ours.
     pub fn plan(&self) -> Option<&Plan> {
         match &self.what {
             What::Ours(ours) => Some(&ours.plan),
@@ -145,7 +134,6 @@ impl Side {
 }
 
 impl What {
-    /// A short name.
     pub fn name(&self) -> String {
         match self {
             What::Ours(ours) => ours.plan.kind.into_str().to_owned(),
@@ -204,7 +192,6 @@ fn saved(asked: &str) -> Option<What> {
     Some(What::Saved { path: path.into(), of })
 }
 
-/// The options of a peer.
 fn options<'a, P: Parser>(
     asked: &str,
     words: impl Iterator<Item = &'a str>,
@@ -232,7 +219,6 @@ struct SocketArgs {
     size: Option<usize>,
 }
 
-/// A mode of ours with its options.
 fn ours(asked: &str) -> Result<Ours, BenchError> {
     let contest = Contest::parse(asked).map_err(|error| unclear(asked, &error))?;
     let bare = Contest::parse("lat").expect("everything has a default");

@@ -82,7 +82,6 @@ pub struct LatArgs {
     pub stat: Option<PathBuf>,
 }
 
-/// What a plan is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct PlanArgs<'a> {
     pub contest: &'a ContestArgs,
@@ -107,7 +106,6 @@ impl Contest {
         Alone::try_parse_from(words).map(|alone| alone.contest)
     }
 
-    /// What becomes of the result.
     pub fn output(&self) -> &OutputArgs {
         match self {
             Contest::Floor(args) => &args.output,
@@ -116,7 +114,6 @@ impl Contest {
         }
     }
 
-    /// What its plan is made of.
     pub fn args(&self) -> PlanArgs<'_> {
         match self {
             Contest::Floor(args) => PlanArgs::new(&args.contest, &args.length),

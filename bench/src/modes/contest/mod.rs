@@ -27,7 +27,6 @@ use crate::output::report::Report;
 use crate::output::session::Session;
 use crate::stats::rounds::{Contender, Series};
 
-/// Measures.
 pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchError> {
     let plan = &contest.plan()?;
     session.announce(&plan.sentence())?;

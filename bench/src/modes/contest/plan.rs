@@ -19,17 +19,13 @@ use crate::modes::sweep::Sweep;
 use crate::settings::Need;
 use crate::stats::meter::{End, Quota};
 
-/// A benchmark, completely described.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Who takes part.
     pub kind: Kind,
-    /// What the engine is given to do.
     pub load: Load,
     pub config: Config,
     pub cores: CorePair,
     pub rounds: u32,
-    /// The length of one round.
     pub quota: Quota,
     /// How `raw` posts its Sends: a contender each.
     pub postings: Vec<Posting>,
@@ -37,13 +33,10 @@ pub struct Plan {
     pub stat: Option<PathBuf>,
 }
 
-/// Which contest it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Kind {
-    /// The machine alone.
     Floor,
-    /// The provider beside it.
     Raw,
     /// The RPC beside both, one call after the other.
     Lat,
@@ -68,7 +61,6 @@ impl Contest {
 }
 
 impl Plan {
-    /// Fills in the defaults of the mode.
     pub fn new(kind: Kind, args: &PlanArgs<'_>) -> Result<Plan, BenchError> {
         let PlanArgs { contest, length, .. } = args;
         contest.device.check()?;
@@ -94,13 +86,11 @@ impl Plan {
         })
     }
 
-    /// What the calls put on the wire.
     pub fn traffic(&self) -> Traffic {
         let [call, reply] = self.on_wire();
         Traffic { request_len: call.len, reply_len: reply.len, window: self.load.window }
     }
 
-    /// A call and a reply on the wire.
     pub fn on_wire(&self) -> [OnWire; 2] {
         let shape = self.load.shape;
         let placed = |data: usize| match self.load.placement {
@@ -154,7 +144,6 @@ impl Plan {
         Ok(Plan { quota: length.quota(seconds, warm_up), ..plan })
     }
 
-    /// The calls, in words for people.
     pub fn calls(&self) -> String {
         let Load { window, connections, .. } = self.load;
         let many = if connections == 1 {
@@ -217,15 +206,11 @@ pub fn settings_of(plan: &Plan, mode: &'static str, own: Value) -> Value {
 /// The settings of a run, as a result names them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
-    /// What was measured.
     pub mode: &'static str,
-    /// What one call did.
     pub op: &'static str,
-    /// How data travelled.
     pub placement: &'static str,
     /// Whether a message might take several transmissions.
     pub continuation: bool,
-    /// What the receiver of data did with them.
     pub touch: &'static str,
     pub request_data_bytes: usize,
     pub reply_data_bytes: usize,
@@ -233,15 +218,10 @@ pub struct Settings {
     pub request_wire_bytes: usize,
     /// Bytes of a reply on the wire, all headers and padding included.
     pub reply_wire_bytes: usize,
-    /// Sends of a request.
     pub request_transmissions: usize,
-    /// Sends of a reply.
     pub reply_transmissions: usize,
-    /// Round trips under way at one time.
     pub window: u32,
-    /// Connections between the two shards.
     pub connections: u32,
-    /// Where the threads ran.
     pub cores: CorePair,
     pub rounds: u32,
     /// Uncounted round trips at the start of each round.
@@ -292,7 +272,6 @@ fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchEr
     Ok(sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())
 }
 
-/// Measured time of each contender.
 pub const SECONDS: Duration = Duration::from_secs(2);
 /// Uncounted round trips at the start of each round.
 pub const WARM_UP: u64 = 2000;

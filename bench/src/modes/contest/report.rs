@@ -14,7 +14,6 @@ use crate::stats::latency::{Latency, Summary};
 use crate::stats::meter::Round;
 use crate::stats::rounds::{Ratio, Series, Spent};
 
-/// The result of one contender.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContenderReport {
     pub name: &'static str,
@@ -28,14 +27,12 @@ pub struct ContenderReport {
     pub rate: f64,
     /// Data of requests and replies in GB/s (10^9 bytes), headers not counted.
     pub data_gb_per_s: f64,
-    /// How often a measuring thread lost its core.
     pub preempted: u64,
     /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
     /// Every sample; none when round trips were only counted.
     #[serde(skip)]
     pub latency: Latency,
-    /// The samples of each round.
     #[serde(skip)]
     pub latencies: Vec<Latency>,
 }
@@ -46,11 +43,8 @@ pub struct RoundReport {
     pub median_ns: Option<f64>,
     /// Round trips per second.
     pub rate: f64,
-    /// Round trips.
     pub completed: u64,
-    /// The time they took.
     pub elapsed_ns: u64,
-    /// How often a measuring thread lost its core.
     pub preempted: u64,
 }
 
@@ -73,17 +67,14 @@ impl ContenderReport {
         }
     }
 
-    /// Round trips of all rounds.
     pub fn completed(&self) -> u64 {
         self.rounds.iter().map(|round| round.completed).sum()
     }
 
-    /// How often it lost its core.
     pub fn lost(&self) -> Lost {
         Lost::new(self.name, self.rounds.iter().map(|one| (one.elapsed_ns, one.preempted)))
     }
 
-    /// Its numbers, and those of its rounds.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         if let Some(median_ns) = self.median_ns {
@@ -111,7 +102,6 @@ impl ContenderReport {
 }
 
 impl RoundReport {
-    /// Sums a round up.
     pub fn new(round: &Round) -> RoundReport {
         RoundReport {
             median_ns: (round.latency.count() > 0).then(|| round.latency.median_ns()),
@@ -123,7 +113,6 @@ impl RoundReport {
     }
 }
 
-/// Sums a run up.
 pub(super) fn report(
     plan: &Plan,
     notes: Vec<String>,

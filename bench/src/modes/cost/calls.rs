@@ -8,19 +8,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The system calls of one thread, by name.
 pub type Calls = BTreeMap<String, u64>;
 
-/// Marks a place in what strace writes.
 pub fn mark(side: &str, place: Place) {
     // Nobody has such a file; that is asked for it is all.
     let _ = fs::metadata(name(side, place));
 }
 
-/// Where a mark stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// What comes behind is counted.
     Begin,
     /// What comes behind is not.
     End,

@@ -23,7 +23,6 @@ pub fn count(program: &Path, executed: &[(u64, u64)]) -> Result<u64, String> {
     Ok(locked)
 }
 
-/// Whether the instruction that begins here locks.
 fn is_locked(code: &[u8]) -> bool {
     let mut code = code.iter().copied();
     // Prefixes: operand and address size, segments, repetition; REX comes last.
@@ -40,7 +39,6 @@ fn is_locked(code: &[u8]) -> bool {
     }
 }
 
-/// A part of the file that is loaded.
 struct Segment {
     offset: u64,
     address: u64,
@@ -55,7 +53,6 @@ impl Segment {
     }
 }
 
-/// The program headers that are loaded.
 fn segments(file: &[u8]) -> Option<Vec<Segment>> {
     if !file.starts_with(b"\x7fELF\x02\x01") {
         return None;
@@ -77,7 +74,6 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
     Some(segments)
 }
 
-/// A segment that is loaded into memory.
 const LOAD: u32 = 1;
 
 #[cfg(test)]

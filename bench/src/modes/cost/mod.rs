@@ -69,7 +69,6 @@ pub enum Inside {
     Callgrind,
 }
 
-/// Counts.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let length = LengthArgs {
         seconds: None,

@@ -14,13 +14,10 @@ use crate::output::report::Report;
 use crate::output::scene::Scene;
 use crate::output::table::Table;
 
-/// What one side has done for some calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Side {
     pub calls: u64,
-    /// Its thread's allocations.
     pub allocations: Allocations,
-    /// What the kernel counted of its thread.
     pub kernel: Kernel,
     /// Posts to the send queue.
     pub doorbells: u64,
@@ -50,11 +47,9 @@ impl Side {
     }
 }
 
-/// The instructions of one side for some calls.
 #[derive(Debug, Clone)]
 pub struct InstructionCount {
     pub calls: u64,
-    /// By file.
     pub count: Count,
     /// The locked ones of the program's own file, or why they are not known.
     pub locked: Result<u64, String>,
@@ -63,18 +58,14 @@ pub struct InstructionCount {
 /// What was counted, of client and server, or why it was not.
 #[derive(Debug, Clone)]
 pub struct Counted {
-    /// By this process.
     pub sides: [Side; 2],
-    /// By strace.
     pub system_calls: Result<[Calls; 2], String>,
-    /// By callgrind.
     pub instructions: Result<[InstructionCount; 2], String>,
 }
 
 /// A figure of each side, and the calls that it is over; or why there is none.
 type Both = Result<[(f64, u64); 2], String>;
 
-/// A row of the table.
 struct Row {
     name: &'static str,
     unit: Unit,
@@ -175,7 +166,6 @@ impl Row {
     }
 }
 
-/// So much over so many calls, and the calls.
 fn per_call(count: u64, calls: u64) -> (f64, u64) {
     (count as f64 / calls.max(1) as f64, calls)
 }

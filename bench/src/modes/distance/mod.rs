@@ -60,7 +60,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// A run over distances, completely described.
 #[derive(Debug, Clone)]
 pub struct Plan {
     ops: Vec<Op>,
@@ -116,12 +115,10 @@ impl Plan {
         self.ops.iter().flat_map::<Vec<Shape>, _>(each).collect()
     }
 
-    /// The longest delay that is measured.
     fn farthest(&self) -> Duration {
         self.delays.iter().copied().max().unwrap_or_default()
     }
 
-    /// About how long the measuring takes.
     fn expected(&self, runs: u32) -> Duration {
         let round = match self.quota.end {
             End::Time(time) => time,
@@ -164,7 +161,6 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     Ok(report::report(plan, &counts, &measured, notes, [before, after]))
 }
 
-/// Counts the round trips of one way.
 fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
     // Any delay gives the same count; none gives none.
     let delay = plan.farthest().max(Duration::from_micros(1));
@@ -174,13 +170,11 @@ fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
     Ok(Count::new(shape, way, counted))
 }
 
-/// What one operation, size and delay came to.
 struct Run {
     measured: Vec<Measured>,
     notes: Vec<String>,
 }
 
-/// Measures all ways in turns.
 fn run(
     plan: &Plan,
     shape: Shape,
@@ -254,11 +248,9 @@ Round trips are counted in virtual time and by what both sides did, and checked 
 that calls take. The distance is a delay of the software fabric.";
 const SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const DELAYS_US: [u64; 4] = [0, 5, 50, 500];
-/// For each of some hundred runs.
 const SECONDS: Duration = Duration::from_millis(300);
 /// Enough to have the caches as they will be; each takes up to four delays.
 const WARM_UP: u64 = 10;
-/// Calls in virtual time.
 const CALLS_COUNTED: u32 = 8;
 
 #[cfg(test)]

@@ -17,18 +17,15 @@ use crate::output::table::Table;
 use crate::stats::latency::{Latency, Summary};
 use crate::stats::rounds::{Ratio, Series};
 
-/// Which call a figure is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
     /// `read` or `write`.
     pub op: &'static str,
     /// Data bytes.
     pub size_bytes: usize,
-    /// How the data went.
     pub way: Way,
 }
 
-/// One way in virtual time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Count {
     #[serde(flatten)]
@@ -41,7 +38,6 @@ pub struct Count {
     pub counted: Counted,
 }
 
-/// One way at one delay.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     #[serde(flatten)]
@@ -53,14 +49,12 @@ pub struct Measured {
     /// The median without the round trips that were counted: the software of both sides, and
     /// whatever disturbed it.
     pub rest_ns: Option<f64>,
-    /// The fastest call.
     pub fastest_ns: u64,
     /// Round trips by the fastest call: as many as fit into its time, which is never shorter than
     /// its round trips, and longer by what a busy machine adds least. `None` without a distance.
     pub by_time: Option<u64>,
     /// Every call.
     pub call: Summary,
-    /// What the shards counted of each call, on average.
     pub per_call: PerCall,
     /// Explicit RDMA's time to that of Sends.
     pub ratio: Option<Ratio>,
@@ -72,7 +66,6 @@ pub struct Measured {
 }
 
 impl Count {
-    /// What was counted of a call.
     pub fn new(shape: Shape, way: Way, counted: Counted) -> Count {
         let (round_trips, by_counters) = (counted.round_trips(), counted.per_call.round_trips());
         Count { case: Case::new(shape, way), round_trips, by_counters, counted }
@@ -119,12 +112,10 @@ impl Case {
         Case { op: shape.op.into_str(), size_bytes: shape.data_len(), way }
     }
 
-    /// As a figure names it.
     fn name(&self) -> String {
         format!("{}, {}", self.title(), self.way.into_str())
     }
 
-    /// What stands at the left of a table.
     fn labels(&self) -> [String; 2] {
         [self.title(), self.way.into_str().to_owned()]
     }
@@ -139,7 +130,6 @@ impl Case {
     }
 }
 
-/// Sums a run up.
 pub(super) fn report(
     plan: &Plan,
     counts: &[Count],

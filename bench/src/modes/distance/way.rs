@@ -11,12 +11,10 @@ use crate::contenders::blocks::SLACK;
 use crate::contenders::call::{Load, Shape};
 use crate::settings::small_storage;
 
-/// How the data of a call go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Way {
-    /// By explicit RDMA, in version one.
     One,
     /// The same, and the client takes its memory back by itself.
     #[strum(serialize = "one, local")]
@@ -31,7 +29,6 @@ impl Way {
     /// All, in the order in which they are measured and shown.
     pub const ALL: [Way; 4] = [Way::One, Way::OneLocal, Way::Two, Way::Sends];
 
-    /// What the name stands for.
     pub fn meaning(self) -> &'static str {
         match self {
             Way::One => "explicit RDMA, version one, memory taken back by the reply's Send",
@@ -41,12 +38,10 @@ impl Way {
         }
     }
 
-    /// Whether data go by RDMA Read and Write.
     pub fn is_explicit(self) -> bool {
         self != Way::Sends
     }
 
-    /// The version of the protocol.
     pub fn version(self) -> u32 {
         match self {
             Way::One | Way::OneLocal => 1,

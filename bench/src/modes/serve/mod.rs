@@ -80,11 +80,8 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     Ok(report::report(what, args.port, scene, &served))
 }
 
-/// This end.
 pub(crate) struct Here<'a> {
-    /// The address of the device.
     pub at: IpAddr,
-    /// Where the thread runs.
     pub core: u32,
     /// Whose device is taken.
     pub own: &'a Raw,
@@ -171,7 +168,6 @@ fn accepted(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)
     }
 }
 
-/// What a client asks for.
 fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
     let stream = lines.stream();
     let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
@@ -231,7 +227,6 @@ fn tell(lines: &mut Lines, word: Word) {
     let _ = lines.say(&word);
 }
 
-/// The configuration whose device is opened.
 fn own_config(device: &DeviceArgs) -> Result<Config, BenchError> {
     let config = Config::profile("latency").and_then(|config| {
         let mut raw = config.raw().clone();
@@ -246,7 +241,6 @@ const WHO: &str = "serve";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a client is told that this end is not ready yet.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at sockets and threads.
 const LOOK: Duration = Duration::from_millis(5);
 const NO_FABRIC: &str = "the software fabric lives inside one process, and no other host can reach \
     it: serve over a device, with --provider verbs. Without --connect, every mode runs both ends \

@@ -10,23 +10,18 @@ use crate::output::figure::{Figure, Unit};
 use crate::output::report::Report;
 use crate::output::scene::Scene;
 
-/// One client.
 #[derive(Debug)]
 pub struct Served {
-    /// Where it came from.
     pub from: SocketAddr,
     /// What it called, if it came to that.
     pub load: Option<String>,
-    /// What the shard counted.
     pub counted: Snapshot,
     /// Why it could not be served, or not to its end.
     pub ended: Option<String>,
-    /// How long it was there.
     pub time: Duration,
 }
 
 impl Served {
-    /// In a line.
     pub fn sentence(&self) -> String {
         let Served { from, counted, time, .. } = self;
         let time = time.as_secs_f64();

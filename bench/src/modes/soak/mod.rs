@@ -120,7 +120,6 @@ fn looks(time: Duration, interval: Duration) -> u32 {
     (looks.round() as u32).max(1)
 }
 
-/// A time of seconds, minutes or hours.
 fn long_time(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

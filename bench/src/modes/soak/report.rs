@@ -13,7 +13,6 @@ use crate::output::scene::{Lost, Scene};
 use crate::output::table::Table;
 use crate::stats::latency::Latency;
 
-/// What a run came to.
 pub(super) struct Soaked {
     pub notes: Vec<String>,
     pub jitters: [[Jitter; 2]; 2],
@@ -22,7 +21,6 @@ pub(super) struct Soaked {
     pub preempted: u64,
 }
 
-/// One figure over the time.
 #[derive(Debug, Clone)]
 struct Watched {
     kind: &'static Kind,
@@ -30,7 +28,6 @@ struct Watched {
     trend: Option<Trend>,
 }
 
-/// What is watched.
 #[derive(Debug)]
 struct Kind {
     name: &'static str,
@@ -39,7 +36,6 @@ struct Kind {
     judged: Judged,
 }
 
-/// When a trend is bad.
 #[derive(Debug)]
 enum Judged {
     /// A leak: it rises for certain, and by more than so much.
@@ -104,7 +100,6 @@ fn worse(trend: &Trend, better: Better) -> f64 {
     }
 }
 
-/// The samples behind the warm-up.
 fn settled(samples: &[Sample]) -> &[Sample] {
     let warm_up = samples.len().div_ceil(WARM_UP_PART);
     &samples[warm_up.min(samples.len())..]
@@ -206,7 +201,6 @@ fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
     table
 }
 
-/// One sample in so many is warm-up.
 const WARM_UP_PART: usize = 10;
 /// Bytes that an allocator may take at any time, for whatever threads begin and end.
 const MEMORY_SLACK: f64 = 256.0 * 1024.0;

@@ -7,14 +7,12 @@ use super::server::RESULT;
 use crate::error::BenchError;
 use crate::stats::latency::Latency;
 
-/// A client shard with some connections.
 pub(super) struct Caller<P: Provider> {
     client: Client<P>,
     seats: Vec<Seat>,
     ledger: Ledger,
 }
 
-/// A connection.
 struct Seat {
     peer: ConnectionId,
     under_way: u32,
@@ -38,14 +36,11 @@ struct Slot {
     seat: u32,
 }
 
-/// What has become of calls.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Answered, once.
     pub answered: u64,
     /// Completions of calls that were not under way.
     pub twice: u64,
-    /// Calls that ended with an error.
     pub failed: u64,
     /// From the call to its completion.
     pub latency: Latency,
@@ -82,7 +77,6 @@ impl Ledger {
         (self.slots.len() - self.free.len()) as u64
     }
 
-    /// Calls under way that began before this time.
     fn open_before(&self, time: u64) -> bool {
         self.slots.iter().any(|slot| slot.number != 0 && slot.began < time)
     }
@@ -111,7 +105,6 @@ impl<P: Provider> Caller<P> {
         Ok(())
     }
 
-    /// Takes what has come.
     pub fn poll(&mut self, clock: impl Fn() -> u64, tally: &mut Tally) {
         let Caller { client, seats, ledger } = self;
         client.poll(clock(), |done| {
@@ -186,7 +179,6 @@ impl<P: Provider> Caller<P> {
         self.seats.iter_mut().for_each(|seat| seat.waiting_since = None);
     }
 
-    /// Connections that this client has lost.
     pub fn closed(&self) -> u64 {
         self.client.handle().stats().closed
     }

@@ -74,7 +74,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// Calls that all connections would have under way.
     fn wanted(&self) -> u32 {
         self.clients * self.connections * self.credits
     }
@@ -145,10 +144,8 @@ fn measure_on<S: Site>(
     Ok(report::report(args, cores, site.notes(), jitters, &outcomes, crowd.closed()))
 }
 
-/// What came of one round of one contender.
 #[derive(Debug, Clone)]
 pub struct Fed {
-    /// What became of the calls of the measured time.
     pub tally: Tally,
     /// The measured time, in nanoseconds.
     pub elapsed_ns: u64,
@@ -157,13 +154,10 @@ pub struct Fed {
     pub recovered_ns: Option<u64>,
     /// Calls that were not answered when all had had time.
     pub lost: u64,
-    /// Slow calls of the server.
     pub slow: u64,
-    /// How often a thread lost its core.
     pub preempted: u64,
 }
 
-/// A server and its clients.
 struct Crowd<P: Provider> {
     cores: CorePair,
     credits: u32,
@@ -221,7 +215,6 @@ impl<P: Provider> Crowd<P> {
         Ok(Fed { slow, preempted: outcome.preempted, ..outcome.client })
     }
 
-    /// Connections that were lost.
     fn closed(&self) -> u64 {
         self.callers.iter().map(Caller::closed).sum()
     }

@@ -13,7 +13,6 @@ use crate::stats::latency::Latency;
 use crate::stats::meter::Round;
 use crate::stats::rounds::{Ratio, Series};
 
-/// All rounds of one way to handle slow calls.
 #[derive(Debug, Clone)]
 pub struct Outcomes {
     slow: Slow,

@@ -9,7 +9,6 @@ use strum::IntoStaticStr;
 
 use crate::stats::dice::Dice;
 
-/// What becomes of slow calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[repr(u8)]
 #[strum(serialize_all = "lowercase", const_into_str)]
@@ -28,7 +27,6 @@ pub enum Slow {
 pub struct Orders(Arc<AtomicU8>);
 
 impl Orders {
-    /// From the next call on.
     pub fn set(&self, slow: Slow) {
         self.0.store(slow as u8, Ordering::Relaxed);
     }
@@ -38,7 +36,6 @@ impl Orders {
     }
 }
 
-/// Answers calls.
 pub(super) struct Server {
     orders: Orders,
     dice: Dice,
@@ -48,7 +45,6 @@ pub(super) struct Server {
     clock: Clock,
     /// Slow calls in the order in which they are due: all take equally long.
     put_off: VecDeque<(u64, Ticket)>,
-    /// Slow calls so far.
     pub slow: u64,
 }
 
@@ -106,5 +102,4 @@ impl Handler for Server {
     }
 }
 
-/// What is sent, and comes back.
 pub(super) const RESULT: [u8; 64] = [7; 64];

@@ -243,7 +243,6 @@ pub fn rounds(figures: &[Figure]) -> Vec<Plot> {
     SWEPT.iter().find_map(plot).into_iter().collect()
 }
 
-/// The name of a figure for people.
 pub fn words(name: &str) -> String {
     let known = [
         ("round_trip.", "Round trip"),
@@ -280,7 +279,6 @@ const SWEPT: &[(&str, Unit)] = &[
     ("rate", Unit::PerSecond),
     ("data", Unit::GbPerSecond),
 ];
-/// More lines cannot be told apart.
 const SERIES_MAX: usize = 7;
 const BINS_MAX: usize = 96;
 const BINS_MIN: usize = 16;

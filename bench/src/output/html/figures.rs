@@ -140,7 +140,6 @@ fn table_row(cells: impl IntoIterator<Item = String>) -> String {
     format!("<tr>{cells}</tr>\n")
 }
 
-/// Whose a figure is, and at which point.
 fn place(figure: &Figure) -> String {
     match &figure.at {
         Some(at) => format!("{} at {} {}", figure.of, at.axis, value::text(at.value, at.unit)),
@@ -198,7 +197,6 @@ const MAIN: [&str; 9] = [
     "instructions",
     "half_round_trip.p50",
 ];
-/// What stands below it.
 const BESIDE: [&str; 7] = [
     "half_round_trip.p50",
     "round_trip.p99",
@@ -208,7 +206,6 @@ const BESIDE: [&str; 7] = [
     "rate",
     "data",
 ];
-/// Figures of the side-by-side table, and their heads.
 const SPREAD: [(&str, &str, &str); 10] = [
     ("round_trip.", "min", "min"),
     ("round_trip.", "mean", "mean"),

@@ -17,7 +17,6 @@ mod scene;
 
 use crate::output::report::Report;
 
-/// The page for a report.
 pub fn text(report: &Report) -> String {
     let figures = &report.figures;
     let mut body = String::new();

@@ -49,7 +49,6 @@ fn colours() -> String {
     COLOURS.iter().enumerate().map(rule).collect()
 }
 
-/// Dashes of a drawing, in units of the legend.
 fn narrow(dashes: &str) -> String {
     let parts = dashes.split(' ').map(|part| part.strip_suffix('0').unwrap_or(part));
     parts.collect::<Vec<_>>().join(" ")
@@ -66,7 +65,6 @@ pub const COLOURS: [(u8, u8, u8); 7] = [
     (0x56, 0xB4, 0xE9),
     (0x66, 0x66, 0x66),
 ];
-/// Dashes of each series, in units of a drawing.
 const DASHES: [&str; 7] =
     ["none", "100 40", "30 30", "120 40 20 40", "60 30", "160 30 30 30 30 30", "20 50"];
 const STYLE: &str = include_str!("style.css");

@@ -9,25 +9,18 @@ use plotters::prelude::*;
 use super::page::{COLOURS, escape};
 use super::scale::{Scale, Tick};
 
-/// A plot of one or more series.
 #[derive(Debug)]
 pub struct Plot {
-    /// What is to be seen, for the caption.
     pub title: String,
-    /// How to read it.
     pub note: String,
-    /// The axis along the bottom, and what it shows.
     pub x: (Scale, String),
-    /// The axis at the left, and what it shows.
     pub y: (Scale, String),
-    /// What is drawn.
     pub series: Vec<Series>,
     /// A line across at this value of the bottom axis.
     pub guide: Option<f64>,
     pub form: Form,
 }
 
-/// How a plot is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Numbers on both axes.
@@ -36,31 +29,25 @@ pub enum Form {
     Rows(usize),
 }
 
-/// Something that is drawn in one colour.
 #[derive(Debug)]
 pub struct Series {
     pub name: String,
     /// Which colour: the n-th.
     pub colour: usize,
-    /// As what.
     pub shape: Shape,
 }
 
 /// What a series looks like. All values are those of the axes.
 #[derive(Debug)]
 pub enum Shape {
-    /// A line through points.
     Line(Vec<(f64, f64)>),
-    /// A line through points that are marked.
     Marked(Vec<(f64, f64)>),
-    /// An area from the bottom up to the points.
     Area(Vec<(f64, f64)>),
     /// A point with a bar to either side: least, middle, greatest, and the row.
     Interval(f64, f64, f64, f64),
 }
 
 impl Plot {
-    /// The plot with its caption and its legend.
     pub fn figure(&self) -> String {
         let (title, note) = (escape(&self.title), escape(&self.note));
         let note =
@@ -94,7 +81,6 @@ impl Plot {
         format!("<ul class=\"legend\">{}</ul>", names.iter().map(item).collect::<String>())
     }
 
-    /// The drawing alone.
     fn svg(&self) -> String {
         let (width, height) = match self.form {
             Form::Wide => (720, 340),

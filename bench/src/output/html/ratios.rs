@@ -4,18 +4,14 @@ use super::plot::{Form, Plot, Series, Shape, short};
 use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 
-/// A quotient and how sure it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quotient<'a> {
-    /// The quotient.
     pub figure: &'a Figure,
-    /// From where to where it lies.
     pub interval: Option<(f64, f64)>,
     /// Whether that is what it lies in with 95 %, and not the least and the greatest of the rounds.
     pub is_confidence: bool,
 }
 
-/// The quotients among the figures.
 pub fn quotients(figures: &[Figure]) -> Vec<Quotient<'_>> {
     let is_part =
         |name: &str| ENDS.iter().any(|(low, high, _)| name.ends_with(low) || name.ends_with(high));
@@ -120,7 +116,6 @@ pub fn plots(figures: &[Figure]) -> Vec<Plot> {
 
 /// With more rows, only the first quotient of each two is drawn.
 const ROWS_MAX: usize = 12;
-/// Letters of a name beside a row.
 const NAME_MAX: usize = 42;
 /// How the ends of intervals are named, and whether they are those of confidence.
 const ENDS: &[(&str, &str, bool)] = &[(".low", ".high", true), (".lowest", ".highest", false)];

@@ -10,16 +10,13 @@ pub struct Scale {
     low: f64,
     high: f64,
     is_log: bool,
-    /// The values that are written, rising.
     pub ticks: Vec<Tick>,
 }
 
-/// A value that is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
     /// Where it lies, 0 to 1.
     pub place: f64,
-    /// What is written.
     pub label: String,
 }
 

@@ -9,7 +9,6 @@ use crate::device::env::Build;
 use crate::device::jitter::Jitter;
 use crate::output::report::Report;
 
-/// What was measured, where, and whether it counts.
 pub fn write_head(out: &mut String, report: &Report) {
     let scene = &report.scene;
     let machine = scene.machine.lines();
