@@ -6,7 +6,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_bench::contenders::call::Traffic;
 use rpcrdma_bench::contenders::raw::Ends;
 use rpcrdma_bench::contenders::rpc::Rpc;
-use rpcrdma_bench::device::site::Fabrics;
+use rpcrdma_bench::device::Fabrics;
 use rpcrdma_bench::modes::contest::Contest;
 use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 

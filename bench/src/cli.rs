@@ -10,8 +10,7 @@ use crate::modes::contest::{Contest, LatArgs};
 use crate::modes::{
     churn, cmp, conns, contest, cores, cost, distance, idle, load, serve, soak, starve,
 };
-use crate::output::report::Report;
-use crate::output::session::Session;
+use crate::output::{Report, Session};
 
 /// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
 ///

@@ -2,10 +2,9 @@
 
 use clap::Parser;
 
-use crate::device::jitter::Jitter;
+use crate::device::Jitter;
 use crate::error::BenchError;
-use crate::stats::latency::Latency;
-use crate::stats::meter::Round;
+use crate::stats::{Latency, Round};
 
 /// The options of a mode as a command of their own.
 #[derive(Parser)]

@@ -10,11 +10,9 @@ use rpcrdma_bench::check::verdict::Reach;
 use rpcrdma_bench::check::wanted::{Source, Wanted};
 use rpcrdma_bench::check::{self, Args, Checkup, measure};
 use rpcrdma_bench::cli::Cli;
-use rpcrdma_bench::device::cores::CorePair;
-use rpcrdma_bench::device::jitter::Jitter;
-use rpcrdma_bench::output::report::Report;
-use rpcrdma_bench::output::session::Session;
+use rpcrdma_bench::device::{CorePair, Jitter};
 use rpcrdma_bench::output::verdict::{Verdict, judge};
+use rpcrdma_bench::output::{Report, Session};
 
 #[derive(Clone)]
 struct Answers {

@@ -11,11 +11,11 @@ use super::parse::{delay, length, seconds};
 use super::values::{Idle, Op, Over, Placement, Switch, Touch};
 use crate::contenders::call::{Load, Shape};
 use crate::contenders::far;
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::output::verdict::Condition;
 use crate::settings::{self, Need, Wish};
-use crate::stats::meter::{End, Quota};
+use crate::stats::{End, Quota};
 
 /// What one call does.
 #[derive(Debug, Clone, Args)]

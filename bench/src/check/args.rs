@@ -9,13 +9,9 @@ use super::finding::Severity;
 use super::host::{Host, This};
 use super::wanted::{Source, Wanted};
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
-use crate::device::cores::CorePair;
-use crate::device::jitter::Jitter;
+use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::Scene;
-use crate::output::session::Session;
+use crate::output::{Better, Environment, Figure, Report, Session, Unit};
 
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]
@@ -80,8 +76,8 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
     let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
     let jitter = checkup.jitter.unwrap_or_else(|| cores.both().map(unseen));
-    let mut scene = Scene::new(cores, Vec::new(), [jitter; 2], &[]);
-    scene.noise = match checkup.count(Severity::Error) {
+    let mut environment = Environment::new(cores, Vec::new(), [jitter; 2], &[]);
+    environment.noise = match checkup.count(Severity::Error) {
         0 => lines(checkup, Severity::Warning),
         _ => Vec::new(),
     };
@@ -100,7 +96,7 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     let figures =
         [("errors", Severity::Error), ("warnings", Severity::Warning), ("hints", Severity::Hint)];
     let (what, figures) = (format!("check: {}", wanted.title()), figures.map(figure).to_vec());
-    let mut report = Report::new("check", what, settings, scene, figures);
+    let mut report = Report::new("check", what, settings, environment, figures);
     report.is_bare = true;
     report.block(checkup.table());
     if is_strict {

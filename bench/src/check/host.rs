@@ -8,10 +8,10 @@ use rpcrdma_mempool::pin::allowed_cores;
 use rpcrdma_mempool::topology::Topology;
 
 use super::finding::Fix;
-use crate::device::cores::CorePair;
 use crate::device::env::Build;
 use crate::device::files::Files;
-use crate::device::jitter::{self, Jitter, PROBE_TIME};
+use crate::device::jitter::{self, PROBE_TIME};
+use crate::device::{CorePair, Jitter};
 
 /// What no file answers.
 pub trait Ask {

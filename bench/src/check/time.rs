@@ -3,8 +3,7 @@
 use super::finding::{Finding, Fix, Severity, Subject};
 use super::host::Host;
 use super::wanted::Wanted;
-use crate::device::cores::CorePair;
-use crate::device::jitter::Jitter;
+use crate::device::{CorePair, Jitter};
 
 /// What a thread sees that spins on the first two cores to be used, if one may.
 pub fn probe(host: &Host<'_>, wanted: &Wanted) -> Option<[Jitter; 2]> {

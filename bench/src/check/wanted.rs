@@ -9,7 +9,7 @@ use rpcrdma_mempool::pin::CoreList;
 
 use super::finding::{Finding, Fix, Subject};
 use super::host::Host;
-use crate::device::cores::{CorePair, pick};
+use crate::device::{CorePair, pick};
 
 #[derive(Debug, Clone)]
 pub struct Wanted {

@@ -12,7 +12,7 @@
 use clap::ValueEnum;
 use strum::IntoStaticStr;
 
-use crate::stats::dice::Dice;
+use crate::stats::Dice;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]

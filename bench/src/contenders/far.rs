@@ -8,7 +8,7 @@ use rpcrdma_config::Config;
 
 use super::agree::{Lines, PORT, Read1, Wish, Word};
 use crate::contenders::call::Load;
-use crate::contenders::pair::Stop;
+use crate::device::pair::Stop;
 use crate::error::BenchError;
 
 /// A server on another host that has agreed to answer.

@@ -17,11 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::contenders::call::Traffic;
-use crate::contenders::pair::{self, Stop};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
+use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::meter::{Meter, Quota, Round};
-use crate::stats::rounds::Contender;
+use crate::stats::{Contender, Meter, Quota, Round};
 
 #[derive(Debug)]
 pub struct Floor {
@@ -280,7 +279,7 @@ const WHO: &str = "floor";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::meter::End;
+    use crate::stats::End;
 
     fn traffic(window: u32) -> Traffic {
         Traffic { request_len: 136, reply_len: 120, window }

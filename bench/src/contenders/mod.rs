@@ -7,7 +7,6 @@ pub mod call;
 pub(crate) mod far;
 pub(crate) mod floor;
 pub mod open;
-pub(crate) mod pair;
 pub mod raw;
 pub mod rpc;
 pub(crate) mod stat;

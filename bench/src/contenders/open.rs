@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::arrivals::{Law, Schedule};
 use crate::error::BenchError;
-use crate::stats::latency::Latency;
+use crate::stats::Latency;
 use crate::stop;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

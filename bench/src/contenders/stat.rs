@@ -8,11 +8,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::contenders::pair;
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
+use crate::device::pair;
 use crate::error::BenchError;
-use crate::stats::meter::{Meter, Quota, Round};
-use crate::stats::rounds::Contender;
+use crate::stats::{Contender, Meter, Quota, Round};
 
 /// `fstat` in a loop, on the client's core; the server's core is the kernel's.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ const WARM_UP: u64 = 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::meter::End;
+    use crate::stats::End;
 
     #[test]
     fn a_file_is_looked_at_as_often_as_wished() {

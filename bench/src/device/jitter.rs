@@ -5,8 +5,8 @@ use std::time::Duration;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
-use crate::contenders::pair;
 use crate::device::cores::CorePair;
+use crate::device::pair;
 use crate::error::BenchError;
 
 /// What a thread saw that read the clock as fast as it could.

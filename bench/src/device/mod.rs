@@ -1,26 +1,32 @@
-//! What it is measured on: the fabric or a device, the cores, the machine and its noise.
+//! Where a benchmark runs: the fabric or an RDMA device, the cores, the machine and its noise.
 
 pub mod cores;
 pub mod env;
+mod fabric;
 pub mod files;
 pub mod jitter;
-pub mod site;
+pub mod pair;
 pub(crate) mod verbs;
 
-/// Calls a generic function with the site that the options of the device name: a fabric for each
-/// contender, or the device, opened by this constructor of [`verbs::Device`].
-macro_rules! at_site {
-    ($args:expr, $config:expr, $open:ident, |$site:ident| $run:expr) => {
+pub use cores::CorePair;
+pub(crate) use cores::{pick, pin};
+pub use fabric::{Device, Fabrics};
+pub use jitter::Jitter;
+
+/// Calls a generic function with the device that the options name: a fabric for each contender, or
+/// an RDMA device, opened by this constructor of [`verbs::VerbsDevice`].
+macro_rules! on_device {
+    ($args:expr, $config:expr, $open:ident, |$device:ident| $run:expr) => {
         match $args.provider {
             $crate::args::values::Over::Fabric => {
-                let $site = &$crate::device::site::Fabrics::new($config);
+                let $device = &$crate::device::Fabrics::new($config);
                 $run
             }
             $crate::args::values::Over::Verbs => {
-                let $site = &$crate::device::verbs::Device::$open($args, $config)?;
+                let $device = &$crate::device::verbs::VerbsDevice::$open($args, $config)?;
                 $run
             }
         }
     };
 }
-pub(crate) use at_site;
+pub(crate) use on_device;

@@ -8,41 +8,41 @@ use rpcrdma_engine::Provider;
 use rpcrdma_engine::provider::DeviceCaps;
 use rpcrdma_verbs::Verbs;
 
+use super::Device;
 use crate::args::DeviceArgs;
-use crate::device::site::Site;
 use crate::error::BenchError;
 
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct VerbsDevice {
     verbs: Verbs,
     address: IpAddr,
     far: Option<SocketAddr>,
 }
 
-impl Device {
+impl VerbsDevice {
     /// Opens the device that the configuration names, in which these options have named theirs
     /// ([`DeviceArgs::name_in`]).
-    pub fn open(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
+    pub fn open(args: &DeviceArgs, config: &Config) -> Result<VerbsDevice, BenchError> {
         if args.connect.is_some() {
             let text = "this mode runs both ends itself: --connect is for lat, rate, bw and load";
             return Err(BenchError::Usage(text.into()));
         }
-        Device::towards(args, config)
+        VerbsDevice::towards(args, config)
     }
 
     /// The same for a client whose server may be on another host.
-    pub fn towards(args: &DeviceArgs, config: &Config) -> Result<Device, BenchError> {
+    pub fn towards(args: &DeviceArgs, config: &Config) -> Result<VerbsDevice, BenchError> {
         let address = config.verbs().address;
         let verbs = Verbs::from_config(config)?;
         let name = &verbs.caps().name;
         let address = address.or_else(|| address_of(name)).ok_or_else(|| {
             BenchError::Usage(format!("{name} has no IPv4 address; name one: --address"))
         })?;
-        Ok(Device { verbs, address, far: args.connect })
+        Ok(VerbsDevice { verbs, address, far: args.connect })
     }
 }
 
-impl Site for Device {
+impl Device for VerbsDevice {
     type Provider = Verbs;
 
     fn open(&self) -> Result<Verbs, BenchError> {

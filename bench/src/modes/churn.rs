@@ -14,22 +14,13 @@ use crate::contenders::arrivals::Law;
 use crate::contenders::call::Load;
 use crate::contenders::open::Offer;
 use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
-use crate::device::at_site;
-use crate::device::jitter::Jitter;
-use crate::device::site::Site;
+use crate::device::{Device, Jitter, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
 use crate::modes::load::{rate, share};
 use crate::modes::sweep::Sweep;
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table};
-use crate::stats::dice::Dice;
-use crate::stats::latency::Latency;
-use crate::stats::meter::{End, Quota};
-use crate::stats::rounds::median;
+use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit};
+use crate::stats::{Dice, End, Latency, Quota, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -131,20 +122,20 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ChurnPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.base.config);
-    at_site!(device, config, open, |site| measure_on(site, plan, session))
+    on_device!(device, config, open, |device| measure_on(device, plan, session))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
+fn measure_on<D: Device>(
+    device: &D,
     plan: &ChurnPlan,
     session: &Session,
 ) -> Result<Report, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
     let mut contenders = Vec::new();
     for name in SIDES {
-        contenders.push(Rpc::on(site, name, *cores, config, load, false)?);
+        contenders.push(Rpc::on(device, name, *cores, config, load, false)?);
     }
-    let notes = site.notes().into_iter().chain(contenders[0].notes()).collect();
+    let notes = device.notes().into_iter().chain(contenders[0].notes()).collect();
     let first = contenders[0].closed(Quota { end: End::Time(plan.time()), ..*quota })?;
     let mut dice = Dice::new(plan.seed);
     let offers: Vec<(Offer, u64)> =
@@ -262,7 +253,8 @@ fn report(
         .rounds
         .iter()
         .map(|round| (round.filled.elapsed_ns + round.open.elapsed_ns, round.open.preempted));
-    let scene = Scene::new(plan.base.cores, notes, jitters, &[Lost::new("still", lost)]);
+    let environment =
+        Environment::new(plan.base.cores, notes, jitters, &[Lost::new("still", lost)]);
     let own = json!({
         "churn_per_second": plan.rate,
         "standing": plan.standing,
@@ -274,7 +266,7 @@ fn report(
     let mut figures: Vec<Figure> = sides.iter().flat_map(Side::figures).collect();
     figures.extend(ratios.iter().cloned());
     figures.extend(connections(&churned));
-    let mut report = Report::new("churn", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("churn", plan.sentence(), settings, environment, figures);
     report.block(Table::of(&["from due"], &SIDES.map(Row::of), &COLUMNS, &report.figures));
     let line = |ratio: &Figure| {
         let part = ratio.name.strip_prefix("ratio.").unwrap_or(&ratio.name);

@@ -11,20 +11,14 @@ use serde_json::{Value, json};
 
 use crate::args::{LengthArgs, OutputArgs, Over};
 use crate::contenders::rpc::Rpc;
-use crate::device::at_site;
-use crate::device::jitter::Jitter;
-use crate::device::site::Site;
+use crate::device::{Device, Jitter, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
 use crate::modes::sweep::Sweep;
-use crate::output::figure::{At, Better, Figure, Unit};
-use crate::output::report::{Axis, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table};
-use crate::stats::latency::Latency;
-use crate::stats::meter::Round;
-use crate::stats::rounds::{Ratio, Series};
+use crate::output::{
+    At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
+};
+use crate::stats::{Latency, Ratio, Round, Series};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -94,18 +88,18 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &ConnsPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.first().config);
-    at_site!(device, config, open, |site| measure_on(site, plan, session))
+    on_device!(device, config, open, |device| measure_on(device, plan, session))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
+fn measure_on<D: Device>(
+    device: &D,
     plan: &ConnsPlan,
     session: &Session,
 ) -> Result<Report, BenchError> {
     let first = plan.first();
-    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), site.notes());
+    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), device.notes());
     for Plan { cores, config, load, .. } in &plan.plans {
-        let rpc = Rpc::on(site, "rpc", *cores, config, load, false)?;
+        let rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
         notes.extend(rpc.notes().into_iter().next());
         points.push(Point::new(load.connections, rpc.grown()));
         contenders.push(rpc);
@@ -174,13 +168,13 @@ fn report(
 ) -> Report {
     let first = plan.first();
     let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
-    let scene = Scene::new(first.cores, notes, jitters, &[Lost::of("rpc", rounds)]);
+    let environment = Environment::new(first.cores, notes, jitters, &[Lost::of("rpc", rounds)]);
     let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
     let settings = settings_of(first, "conns", own);
     let figures: Vec<Figure> = points.iter().flat_map(|one| one.figures(&points[0])).collect();
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);
-    let mut report = Report::new("conns", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("conns", plan.sentence(), settings, environment, figures);
     for point in points {
         report.samples(format!("rpc@{}", point.at()), &point.single.latency());
     }

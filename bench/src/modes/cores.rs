@@ -4,19 +4,13 @@ use serde_json::{Value, json};
 
 use crate::args::{LengthArgs, OutputArgs};
 use crate::contenders::rpc::{Rpc, together};
-use crate::device::at_site;
-use crate::device::cores::CorePair;
-use crate::device::jitter::Jitter;
-use crate::device::site::Site;
+use crate::device::{CorePair, Device, Jitter, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, SECONDS, WARM_UP, settings_of};
-use crate::output::figure::{At, Better, Figure, Unit};
-use crate::output::report::{Axis, Line, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table};
-use crate::stats::meter::Round;
-use crate::stats::rounds::median;
+use crate::output::{
+    At, Axis, Better, Column, Environment, Figure, Line, Lost, Report, Row, Session, Table, Unit,
+};
+use crate::stats::{Round, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -97,18 +91,18 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &CoresPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.base.config);
-    at_site!(device, config, open, |site| measure_on(site, plan, session))
+    on_device!(device, config, open, |device| measure_on(device, plan, session))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
+fn measure_on<D: Device>(
+    device: &D,
     plan: &CoresPlan,
     session: &Session,
 ) -> Result<Report, BenchError> {
     let Plan { quota, config, load, .. } = &plan.base;
-    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), site.notes());
+    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), device.notes());
     for pairs in &plan.points {
-        contenders.push(Rpc::several("rpc", site.open()?, site.at(), pairs, config, load)?);
+        contenders.push(Rpc::several("rpc", device.open()?, device.at(), pairs, config, load)?);
         points.push(Point { pairs: pairs.clone(), rounds: Vec::new() });
     }
     let first = contenders.first().and_then(|shards| shards.first());
@@ -177,14 +171,14 @@ fn report(
     jitters: [[Jitter; 2]; 2],
 ) -> Report {
     let lost = Lost::of("rpc", points.iter().flat_map(|point| point.rounds.iter().flatten()));
-    let scene = Scene::new(plan.base.cores, notes, jitters, &[lost]);
+    let environment = Environment::new(plan.base.cores, notes, jitters, &[lost]);
     let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
     let settings = settings_of(&plan.base, "cores", own);
     let first = &points[0];
     let figures: Vec<Figure> = points.iter().flat_map(|point| point.figures(first)).collect();
     let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
     let table = Table::of(&["shards"], &rows, &COLUMNS, &figures);
-    let mut report = Report::new("cores", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("cores", plan.sentence(), settings, environment, figures);
     let rate = Axis::new("rate", Unit::PerSecond);
     report.curve(
         "Rate by shards",

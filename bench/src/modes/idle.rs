@@ -15,22 +15,15 @@ use crate::args::{
 };
 use crate::contenders::call::Load;
 use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
-use crate::device::cores::CorePair;
-use crate::device::jitter::Jitter;
-use crate::device::site::{Fabrics, Site};
-use crate::device::verbs::Device;
+use crate::device::verbs::VerbsDevice;
+use crate::device::{CorePair, Device, Fabrics, Jitter};
 use crate::error::BenchError;
 use crate::modes::sweep::Sweep;
-use crate::output::figure::{At, Better, Figure, Unit};
-use crate::output::report::{Axis, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table};
+use crate::output::{
+    At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
+};
 use crate::settings::Need;
-use crate::stats::dice::Dice;
-use crate::stats::latency::Latency;
-use crate::stats::meter::End;
-use crate::stats::rounds::median;
+use crate::stats::{Dice, End, Latency, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -128,19 +121,19 @@ impl IdlePlan {
     }
 
     /// A client and a server that idle in such a way.
-    fn rpc<S: Site>(
+    fn rpc<D: Device>(
         &self,
-        site: impl FnOnce(&Config) -> Result<S, BenchError>,
+        open: impl FnOnce(&Config) -> Result<D, BenchError>,
         policy: Idle,
-    ) -> Result<(Rpc<S::Provider>, Vec<String>), BenchError> {
+    ) -> Result<(Rpc<D::Provider>, Vec<String>), BenchError> {
         let data_len = self.load.shape.data_len();
         let need = Need { data_len, window: 1, connections: 1 };
         let engine = EngineArgs { idle: Some(policy), ..self.engine.clone() };
         let config = engine.config(need, self.call.continuation, &self.device)?;
-        let site = site(&config)?;
-        let rpc = Rpc::on(&site, policy.into_str(), self.cores, &config, &self.load, true)?;
+        let device = open(&config)?;
+        let rpc = Rpc::on(&device, policy.into_str(), self.cores, &config, &self.load, true)?;
         let spin = config.engine().idle.spin;
-        let mut notes = site.notes();
+        let mut notes = device.notes();
         notes.push(format!("{}: polls for {spin:?} before it does otherwise", policy.into_str()));
         Ok((rpc, notes))
     }
@@ -151,18 +144,18 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     session.announce(&plan.sentence())?;
     match args.device.provider {
         Over::Fabric => measure_on(&plan, session, |config| Ok(Fabrics::new(config))),
-        Over::Verbs => measure_on(&plan, session, |config| Device::open(&args.device, config)),
+        Over::Verbs => measure_on(&plan, session, |config| VerbsDevice::open(&args.device, config)),
     }
 }
 
-fn measure_on<S: Site>(
+fn measure_on<D: Device>(
     plan: &IdlePlan,
     session: &Session,
-    site: impl Fn(&Config) -> Result<S, BenchError>,
+    open: impl Fn(&Config) -> Result<D, BenchError>,
 ) -> Result<Report, BenchError> {
     let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for policy in &plan.policies {
-        let (rpc, of_one) = plan.rpc(&site, *policy)?;
+        let (rpc, of_one) = plan.rpc(&open, *policy)?;
         notes.extend(of_one.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         contenders.push(rpc);
         let point = |pause: &Duration| Point { policy: *policy, pause: *pause, rounds: Vec::new() };
@@ -222,7 +215,7 @@ fn report(
     let spinning = points.iter().filter(|point| point.policy == Idle::Spin);
     let rounds = spinning.flat_map(|point| &point.rounds);
     let lost = Lost::new("spin", rounds.map(|round| (round.elapsed_ns, round.preempted)));
-    let scene = Scene::new(plan.cores, notes, jitters, &[lost]);
+    let environment = Environment::new(plan.cores, notes, jitters, &[lost]);
     let settings = json!({
         "op": plan.load.shape.op.into_str(),
         "placement": plan.load.placement.into_str(),
@@ -241,7 +234,7 @@ fn report(
     };
     let rows: Vec<Row> = points.iter().map(row).collect();
     let table = Table::of(&["policy", "pause"], &rows, &COLUMNS, &figures);
-    let mut report = Report::new("idle", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("idle", plan.sentence(), settings, environment, figures);
     for point in points {
         let name = format!("{}@{}", point.policy.into_str(), point.at());
         report.samples(name, &point.latency());

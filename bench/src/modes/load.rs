@@ -14,20 +14,14 @@ use crate::args::{LengthArgs, OutputArgs, SeedArgs};
 use crate::contenders::arrivals::Law;
 use crate::contenders::open::{Offer, OpenRound};
 use crate::contenders::rpc::Rpc;
-use crate::device::at_site;
-use crate::device::jitter::Jitter;
-use crate::device::site::Site;
+use crate::device::{Device, Jitter, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
-use crate::output::figure::{At, Better, Figure, Unit};
-use crate::output::report::{Axis, Curve, Line, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::output::table::{Column, Row, Table, thousands};
-use crate::stats::dice::Dice;
-use crate::stats::latency::Latency;
-use crate::stats::meter::{End, Round};
-use crate::stats::rounds::median;
+use crate::output::{
+    At, Axis, Better, Column, Curve, Environment, Figure, Line, Lost, Report, Row, Session, Table,
+    Unit, thousands,
+};
+use crate::stats::{Dice, End, Latency, Round, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -139,13 +133,17 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &LoadPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.base.config);
-    at_site!(device, config, towards, |site| measure_on(site, plan, session))
+    on_device!(device, config, towards, |device| measure_on(device, plan, session))
 }
 
-fn measure_on<S: Site>(site: &S, plan: &LoadPlan, session: &Session) -> Result<Report, BenchError> {
+fn measure_on<D: Device>(
+    device: &D,
+    plan: &LoadPlan,
+    session: &Session,
+) -> Result<Report, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
-    let mut rpc = Rpc::on(site, "rpc", *cores, config, load, false)?;
-    let notes = site.notes().into_iter().chain(rpc.notes()).collect();
+    let mut rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
+    let notes = device.notes().into_iter().chain(rpc.notes()).collect();
     let first = (0..(*rounds).min(FIRST_ROUNDS)).map(|_| rpc.closed(*quota));
     let first = first.collect::<Result<Vec<Round>, BenchError>>()?;
     let capacity = median(first.iter().map(Round::rate));
@@ -257,7 +255,7 @@ fn report(
     let open = points.iter().flat_map(|point| &point.rounds);
     let open = Lost::new("rpc", open.map(|one| (one.elapsed_ns, one.preempted)));
     let lost = [Lost::of("closed", closed.iter()), open];
-    let scene = Scene::new(plan.base.cores, notes, jitters, &lost);
+    let environment = Environment::new(plan.base.cores, notes, jitters, &lost);
     let own = json!({ "arrivals": <&str>::from(plan.law), "seed": plan.seed });
     let settings = settings_of(&plan.base, "load", own);
     let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
@@ -273,7 +271,7 @@ fn report(
         Row { labels, of: "rpc".to_owned(), at }
     };
     let rows: Vec<Row> = points.iter().map(row).collect();
-    let mut report = Report::new("load", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("load", plan.sentence(), settings, environment, figures);
     report.block(format!(
         "closed loop  {} /s before, {} /s between the others (median of {} rounds); shares are of \
          the first",

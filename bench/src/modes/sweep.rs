@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use crate::device::cores::CorePair;
-use crate::device::jitter::{self, Jitter, PROBE_TIME};
+use crate::device::jitter::{self, PROBE_TIME};
+use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
-use crate::output::session::Session;
-use crate::stats::rounds::in_turns;
+use crate::output::Session;
+use crate::stats::in_turns;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {

@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::latency::Latency;
-use crate::stats::rounds::Ratio;
+use crate::stats::{Latency, Ratio};
 
 /// One number of a result.
 ///

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::report::{Distribution, Report};
 
 pub fn text(report: &Report) -> String {
-    let ended_s = report.scene.ended_ms as f64 / 1e3;
+    let ended_s = report.environment.ended_ms as f64 / 1e3;
     let mut text = format!(
         "#[Logged with rpcrdma-bench {}]\n\
          #[{}]\n\
@@ -17,7 +17,7 @@ pub fn text(report: &Report) -> String {
          #[Histogram log format version 1.3]\n\
          #[StartTime: {ended_s:.3} (seconds since epoch)]\n\
          \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
-        report.scene.build.rpcrdma,
+        report.environment.build.rpcrdma,
         report.what.replace('\n', " "),
     );
     for Distribution { name, latency } in &report.distributions {
@@ -56,7 +56,7 @@ mod tests {
         let [LogEntry::StartTime(start), LogEntry::Interval(interval)] = entries.as_slice() else {
             panic!("other entries: {entries:?}");
         };
-        assert_eq!(start.as_secs(), odd.scene.ended_ms / 1000);
+        assert_eq!(start.as_secs(), odd.environment.ended_ms / 1000);
         assert_eq!(interval.tag(), Tag::new("a"));
         assert_eq!(interval.max(), 7e-6);
         let bytes = BASE64.decode(interval.encoded_histogram()).expect("base64");

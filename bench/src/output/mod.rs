@@ -1,25 +1,29 @@
 //! The outputs: what a report is printed as, and what is written to files.
 
 mod csv;
+pub mod environment;
 pub mod figure;
 mod hdr;
 pub mod html;
 mod perftest;
 pub(crate) mod progress;
 pub mod report;
-pub mod scene;
 pub mod session;
 pub(crate) mod table;
 mod value;
 pub mod verdict;
+
+pub use environment::{Environment, Lost};
+pub use figure::{At, Better, Figure, Unit};
+pub use report::{Axis, Curve, Distribution, Line, Report};
+pub use session::{Session, say};
+pub(crate) use table::{Column, Row, Table, thousands};
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use crate::args::{Format, OutputArgs};
 use crate::error::BenchError;
-use report::Report;
-use session::say;
 
 /// What is printed: a `-` as a file is another way to ask for its form.
 pub fn format(args: &OutputArgs) -> Format {

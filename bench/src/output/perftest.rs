@@ -53,7 +53,7 @@ pub fn text(report: &Report) -> Result<String, BenchError> {
 /// The lines above the table: as `ib_send_lat`, only things that nobody parses.
 fn head(report: &Report, rate: &Figure) -> String {
     let title = if rate.of == "rpc" { "RPC over RDMA" } else { rate.of.as_str() };
-    let (what, machine) = (&report.what, &report.scene.machine);
+    let (what, machine) = (&report.what, &report.environment.machine);
     format!(
         "{RULE}                    {title} Test\n {what}\n {}, Linux {}\n \
          Half of each round trip; no sample is left out\n{RULE}",

@@ -13,10 +13,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::environment::Environment;
 use super::figure::{At, Figure, Unit};
-use super::scene::Scene;
 use crate::error::BenchError;
-use crate::stats::latency::Latency;
+use crate::stats::Latency;
 
 /// A result, with all that is needed to believe it. In JSON: all of it but the text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Report {
     pub what: String,
     pub settings: Value,
     #[serde(flatten)]
-    pub scene: Scene,
+    pub environment: Environment,
     /// Every number of the result.
     #[serde(serialize_with = "finite")]
     pub figures: Vec<Figure>,
@@ -43,7 +43,7 @@ pub struct Report {
     /// Tables and lines of the text, with an empty line above each.
     #[serde(skip)]
     pub blocks: Vec<String>,
-    /// Whether the text is the blocks alone, without the scene.
+    /// Whether the text is the blocks alone, without the environment.
     #[serde(skip)]
     pub is_bare: bool,
     /// Why the mode itself calls the result bad, whatever was asked of its figures: a leak, a
@@ -92,7 +92,7 @@ impl Report {
         mode: &str,
         what: String,
         settings: Value,
-        scene: Scene,
+        environment: Environment,
         figures: Vec<Figure>,
     ) -> Report {
         Report {
@@ -100,7 +100,7 @@ impl Report {
             mode: mode.to_owned(),
             what,
             settings,
-            scene,
+            environment,
             figures,
             distributions: Vec::new(),
             curves: Vec::new(),
@@ -151,8 +151,8 @@ impl Report {
         if self.is_bare {
             return self.blocks.concat();
         }
-        let head = [&self.preface[..], &self.scene.head()].concat().join("\n");
-        let foot = self.scene.foot().join("\n");
+        let head = [&self.preface[..], &self.environment.head()].concat().join("\n");
+        let foot = self.environment.foot().join("\n");
         let blocks = self.blocks.iter().map(|block| block.trim_end_matches('\n'));
         let parts: Vec<&str> = [&*head].into_iter().chain(blocks).chain([&*foot]).collect();
         parts.join("\n\n") + "\n"
@@ -223,20 +223,20 @@ pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::device::cores::CorePair;
+    use crate::device::CorePair;
     use crate::testing::QUIET;
 
     /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run that
     /// is noisy for these reasons.
     pub(crate) fn odd(noise: &[&str]) -> Report {
         let cores = CorePair { client: 0, server: 1 };
-        let mut scene = Scene::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
-        scene.noise = noise.iter().map(|reason| (*reason).into()).collect();
+        let mut environment = Environment::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
+        environment.noise = noise.iter().map(|reason| (*reason).into()).collect();
         let figure = Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
         let at = figure.clone().at(At::new("load", 0.5, Unit::Share));
         let nothing = Figure::new("a/b", "ratio.rate", f64::NAN, Unit::Ratio, 0);
         let (what, settings) = ("odd: of the test".into(), json!({ "window": 3 }));
-        let mut odd = Report::new("odd", what, settings, scene, vec![figure, at, nothing]);
+        let mut odd = Report::new("odd", what, settings, environment, vec![figure, at, nothing]);
         odd.samples("a", &Latency::of([5, 7]));
         odd.detail(json!({ "extra": [1, 2] }));
         odd.block("a table");
@@ -248,7 +248,7 @@ pub(crate) mod tests {
         let odd = odd(&[]);
         let saved = Report::parse(&odd.json()).expect("what was written");
         assert_eq!((&*saved.mode, &*saved.what), ("odd", "odd: of the test"));
-        assert_eq!(saved.scene, odd.scene);
+        assert_eq!(saved.environment, odd.environment);
         assert_eq!(saved.settings["window"], 3);
         assert_eq!(saved.figures, odd.figures[..2], "and no figure that is no number");
         assert_eq!(saved.distributions, odd.distributions);

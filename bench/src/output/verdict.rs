@@ -64,7 +64,7 @@ pub fn judge(report: &Report, fail_if: &[Condition], strict: bool) -> Result<Ver
         failures.extend(condition.holds(&report.figures)?);
     }
     let is_asked = strict || !fail_if.is_empty() || report.wants_verdict;
-    let noise = &report.scene.noise;
+    let noise = &report.environment.noise;
     if is_asked && !noise.is_empty() {
         return Ok(Verdict::Noisy(noise.clone()));
     }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::device::cores::{CorePair, pin};
+use crate::device::{CorePair, pin};
 use crate::error::BenchError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

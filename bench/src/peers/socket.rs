@@ -14,11 +14,10 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use crate::contenders::call::Traffic;
-use crate::contenders::pair::{self, Stop};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
+use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::meter::{Meter, Quota, Round};
-use crate::stats::rounds::Contender;
+use crate::stats::{Contender, Meter, Quota, Round};
 
 /// What kind of socket, and how both sides wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -432,7 +431,7 @@ const WHOLE_EVERY: u64 = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::meter::End as Length;
+    use crate::stats::End as Length;
 
     fn sockets(kind: Kind, request_len: usize, reply_len: usize, window: u32) -> Option<Sockets> {
         let cores = CorePair::choose(None).ok()?;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{Measure, Task, Told, Wanted, patience, process};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
 use crate::error::BenchError;
-use crate::stats::meter::{End, Quota};
+use crate::stats::{End, Quota};
 
 pub trait Kind {
     fn what(&self) -> Name;

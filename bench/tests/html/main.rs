@@ -5,8 +5,8 @@ mod browser;
 mod picture;
 mod sample;
 
-use rpcrdma_bench::output::figure::{Figure, Unit};
 use rpcrdma_bench::output::html;
+use rpcrdma_bench::output::{Figure, Unit};
 
 use crate::sample::{EVIL, all, hostile, sample};
 
@@ -90,8 +90,8 @@ fn whether_the_run_counts_is_said_at_the_top() {
     let verdict = noisy.find("core 5 was away for 4.1 ms at once").expect("the reason");
     assert!(verdict < noisy.find("<h3>").expect("a plot"), "before the first plot");
     let mut debug = sample("lat", "lat");
-    debug.scene.build.opt_level = "1".into();
-    debug.scene.interrupted = true;
+    debug.environment.build.opt_level = "1".into();
+    debug.environment.interrupted = true;
     let debug = html::text(&debug);
     assert!(debug.contains("Not a release build") && debug.contains("Interrupted"));
     assert!(!debug.contains("<strong>The machine was quiet."));

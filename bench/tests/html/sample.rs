@@ -1,12 +1,9 @@
 //! Outcomes of several modes, made up from a seed: what the pages of the tests are made of.
 
+use rpcrdma_bench::device::Jitter;
 use rpcrdma_bench::device::env::{Build, HugePages, Machine};
-use rpcrdma_bench::device::jitter::Jitter;
-use rpcrdma_bench::output::figure::{At, Figure, Unit};
-use rpcrdma_bench::output::report::{Axis, Curve, Line, Report};
-use rpcrdma_bench::output::scene::Scene;
-use rpcrdma_bench::stats::dice::Dice;
-use rpcrdma_bench::stats::latency::Latency;
+use rpcrdma_bench::output::{At, Axis, Curve, Environment, Figure, Line, Report, Unit};
+use rpcrdma_bench::stats::{Dice, Latency};
 use serde_json::json;
 
 /// One of every kind that looks different.
@@ -27,7 +24,7 @@ pub fn sample(mode: &'static str, what: &str) -> Report {
     let jitter =
         |core| Jitter { core, gaps_per_second: 245.0, lost_share: 0.0049, longest_ns: 21_000 };
     let fixed = |text: &'static str| text.into();
-    let scene = Scene {
+    let environment = Environment {
         build: Build { profile: fixed("release"), opt_level: fixed("3"), ..Build::THIS },
         machine: Machine {
             cpu: "AMD EPYC 7302 16-Core Processor".to_owned(),
@@ -53,7 +50,7 @@ pub fn sample(mode: &'static str, what: &str) -> Report {
     let cores = json!({ "client": 4, "server": 5 });
     let settings =
         json!({ "op": "echo", "size_bytes": 64, "window": 1, "rounds": 10, "cores": cores });
-    let mut report = Report::new(mode, what.to_owned(), settings, scene, Vec::new());
+    let mut report = Report::new(mode, what.to_owned(), settings, environment, Vec::new());
     report.block(format!("what is printed of {what}"));
     report
 }
@@ -113,7 +110,7 @@ fn lat() -> Report {
 
 fn load() -> Report {
     let mut load = sample("load", "load: open loop, Poisson arrivals, 10 to 95 % of 3.1 M/s");
-    load.scene.noise = vec!["core 5 was away for 4.1 ms at once".to_owned()];
+    load.environment.noise = vec!["core 5 was away for 4.1 ms at once".to_owned()];
     let loads = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
     let line = |name: &str, base: f64| Line {
         name: name.to_owned(),
@@ -223,11 +220,11 @@ pub fn hostile() -> Report {
     }
     let long = "a-name-without-any-place-to-break-it-".repeat(12);
     hostile.what = format!("{EVIL} {long}");
-    hostile.scene.notes = vec![EVIL.to_owned(), long.clone()];
-    hostile.scene.noise = vec![EVIL.to_owned(), long.clone()];
-    hostile.scene.machine.cpu = EVIL.to_owned();
-    hostile.scene.machine.kernel = EVIL.to_owned();
-    hostile.scene.interrupted = true;
+    hostile.environment.notes = vec![EVIL.to_owned(), long.clone()];
+    hostile.environment.noise = vec![EVIL.to_owned(), long.clone()];
+    hostile.environment.machine.cpu = EVIL.to_owned();
+    hostile.environment.machine.kernel = EVIL.to_owned();
+    hostile.environment.interrupted = true;
     hostile.settings = json!({ EVIL: EVIL, "long": long, "list": [EVIL] });
     let axis = |unit| Axis { name: EVIL.to_owned(), unit, log: false };
     hostile.curves.push(Curve {

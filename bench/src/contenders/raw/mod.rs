@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 use rpcrdma_engine::provider::{Provider, Queues};
 
 use crate::contenders::call::Traffic;
-use crate::contenders::pair::{self, Stop};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
+use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::meter::{Meter, Quota, Round};
-use crate::stats::rounds::{Contender, Spent};
+use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
 pub mod end;
 mod link;
@@ -210,7 +209,7 @@ mod tests {
     use rpcrdma_engine::fabric::Fabric;
 
     use super::*;
-    use crate::stats::meter::End as RoundEnd;
+    use crate::stats::End as RoundEnd;
 
     fn raw(request_len: usize, reply_len: usize, window: u32) -> Option<Raw<Fabric>> {
         posting(request_len, reply_len, window, Posting::Whatever)

@@ -21,11 +21,9 @@ use crate::args::values::{Op, Placement};
 use crate::contenders::blocks::{Inspector, offset, pattern};
 use crate::contenders::call::Load;
 use crate::contenders::call::{REPLY_HEADER_LEN, Shape};
-use crate::contenders::pair::Stop;
+use crate::device::pair::Stop;
 use crate::error::BenchError;
-use crate::stats::dice::Dice;
-use crate::stats::latency::Latency;
-use crate::stats::meter::{Meter, Round};
+use crate::stats::{Dice, Latency, Meter, Round};
 
 /// A client with its connections.
 pub(super) struct Caller<P: Provider> {

@@ -17,10 +17,9 @@ use rpcrdma_engine::{ConnectionId, Provider};
 use super::caller::Caller;
 use super::{PATIENCE, Rpc, device};
 use crate::contenders::open::{Filled, Offer, OpenRound, System, drive, fill};
-use crate::contenders::pair::{self, Stop};
+use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::dice::Dice;
-use crate::stats::latency::Latency;
+use crate::stats::{Dice, Latency};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Churn {

@@ -14,8 +14,8 @@ use super::server::Server;
 use super::{Opposite, Rpc, connect, make_server, on_core, serve};
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
-use crate::contenders::pair::Stop;
-use crate::device::cores::{CorePair, pin};
+use crate::device::pair::Stop;
+use crate::device::{CorePair, pin};
 use crate::error::BenchError;
 
 impl<P: Provider> Rpc<P> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rpcrdma_config::IdlePolicy;
 use rpcrdma_config::section::Idle;
 
-use crate::stats::latency::Latency;
+use crate::stats::Latency;
 
 #[derive(Debug)]
 pub struct Idling {

@@ -15,12 +15,10 @@ use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard, Snaps
 
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
-use crate::contenders::pair::{self, Stop};
-use crate::device::cores::{CorePair, pin};
-use crate::device::site::Site;
+use crate::device::pair::{self, Stop};
+use crate::device::{CorePair, Device, pin};
 use crate::error::BenchError;
-use crate::stats::meter::{Meter, Quota, Round};
-use crate::stats::rounds::{Contender, Spent};
+use crate::stats::{Contender, Meter, Quota, Round, Spent};
 
 mod caller;
 mod churn;
@@ -62,20 +60,20 @@ pub struct Rpc<P: Provider> {
 }
 
 impl<P: Provider> Rpc<P> {
-    /// A client, and a server where the site says: here, or on another host. Round trips are timed
+    /// A client, and a server where the device says: here, or on another host. Round trips are timed
     /// when `timed` and only one is under way; else they are counted.
-    pub fn on<S: Site<Provider = P>>(
-        site: &S,
+    pub fn on<D: Device<Provider = P>>(
+        device: &D,
         name: &'static str,
         cores: CorePair,
         config: &Config,
         load: &Load,
         timed: bool,
     ) -> Result<Rpc<P>, BenchError> {
-        let provider = site.open()?;
-        let mut rpc = match site.far() {
+        let provider = device.open()?;
+        let mut rpc = match device.far() {
             Some(server) => Rpc::distant(provider, server, cores, config, load)?,
-            None => Rpc::new(name, provider, site.at(), cores, config, load)?,
+            None => Rpc::new(name, provider, device.at(), cores, config, load)?,
         };
         rpc.timed = timed && load.window == 1;
         Ok(rpc)
@@ -446,9 +444,9 @@ mod tests {
     use rpcrdma_engine::Fabric;
 
     use super::*;
-    use crate::device::site::Fabrics;
+    use crate::device::Fabrics;
     use crate::modes::contest::{Contest, Plan};
-    use crate::stats::meter::End;
+    use crate::stats::End;
 
     /// Some calls with these options, over two rounds; `None` on a machine with one core.
     fn calls(options: &str, spoil: impl FnOnce(&mut Rpc<Fabric>)) -> Option<Outcome> {
@@ -457,8 +455,8 @@ mod tests {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };
-        let (config, site) = (&plan.config, Fabrics::new(&plan.config));
-        let rpc = Rpc::on(&site, "rpc", plan.cores, config, &plan.load, plan.is_timed());
+        let (config, device) = (&plan.config, Fabrics::new(&plan.config));
+        let rpc = Rpc::on(&device, "rpc", plan.cores, config, &plan.load, plan.is_timed());
         let mut rpc = rpc.expect("the engine has room");
         spoil(&mut rpc);
         let quota = Quota { warm_up: 3, end: End::Count(600) };

@@ -10,9 +10,9 @@ use rpcrdma_engine::{Client, Engine, Provider, Shard};
 use super::server::Server;
 use super::{Ends, Rpc, WHO, connect, make_server, on_core};
 use crate::contenders::call::Load;
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
 use crate::error::BenchError;
-use crate::stats::meter::{Quota, Round};
+use crate::stats::{Quota, Round};
 
 impl<P: Provider> Rpc<P> {
     /// One engine with a shard and a client for each pair of cores. Each client has a connection to
@@ -86,7 +86,7 @@ mod tests {
     use crate::args::values::{Op, Placement, Touch};
     use crate::contenders::call::Shape;
     use crate::settings::{self, Need, Wish};
-    use crate::stats::meter::End;
+    use crate::stats::End;
 
     #[test]
     fn each_client_has_a_shard_of_its_own_and_all_carry_calls() {

@@ -8,9 +8,9 @@ use super::Rpc;
 use super::caller::Caller;
 use super::idle::{Idling, PausedRound, Pauses};
 use crate::contenders::open::{Offer, OpenRound, System, drive};
-use crate::contenders::pair::{self, Stop};
+use crate::device::pair::{self, Stop};
 use crate::error::BenchError;
-use crate::stats::meter::{Quota, Round};
+use crate::stats::{Quota, Round};
 
 impl<P: Provider> Rpc<P> {
     /// Keeps the window full for one round and counts: what it can do at most.

@@ -8,8 +8,7 @@
 
 use serde::Serialize;
 
-use crate::stats::dice::Dice;
-use crate::stats::rounds::{median, median_of};
+use crate::stats::{Dice, median, median_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {

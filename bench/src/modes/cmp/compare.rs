@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::bootstrap::{Interval, Pairing};
 use super::entrant::Measured;
-use crate::output::figure::{Better, Figure, Unit};
+use crate::output::{Better, Figure, Unit};
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {

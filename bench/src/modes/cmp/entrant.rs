@@ -4,13 +4,9 @@ use strum::VariantArray;
 
 use crate::error::BenchError;
 use crate::modes::contest::ContenderReport;
-use crate::output::figure::{Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::Lost;
+use crate::output::{Figure, Lost, Report, Unit};
 use crate::peers::{Measure, Telling, Told, Tool};
-use crate::stats::latency::Latency;
-use crate::stats::meter::{Quota, Round};
-use crate::stats::rounds::{Contender, Series, median};
+use crate::stats::{Contender, Latency, Quota, Round, Series, median};
 
 pub struct Entrant {
     pub label: String,

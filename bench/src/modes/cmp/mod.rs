@@ -14,14 +14,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::modes::contest::{Kind, Plan};
 use crate::modes::sweep::Sweep;
-use crate::output::report::Report;
-use crate::output::scene::{Lost, Scene};
-use crate::output::session::Session;
-use crate::stats::meter::{End, Quota};
+use crate::output::{Environment, Lost, Report, Session};
+use crate::stats::{End, Quota};
 use crate::stop;
 
 mod bootstrap;
@@ -88,11 +86,11 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         "confidence": bootstrap::CONFIDENCE,
     });
     let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
-    let (measured, scene) = run(entrants, notes, cores, rounds, quota, session)?;
+    let (measured, environment) = run(entrants, notes, cores, rounds, quota, session)?;
     let order = if is_bandwidth(&sides) { Order::DataFirst } else { Order::RateFirst };
     let comparisons = compare(&measured, order, args.seed.seed)?;
     let compared = Compared { measured, comparisons, absent, allowed: args.regression };
-    Ok(compared.report(what, settings, scene))
+    Ok(compared.report(what, settings, environment))
 }
 
 struct LineUp {
@@ -165,7 +163,7 @@ fn run(
     rounds: u32,
     quota: Quota,
     session: &Session,
-) -> Result<(Vec<Measured>, Scene), BenchError> {
+) -> Result<(Vec<Measured>, Environment), BenchError> {
     let live: Vec<usize> = (0..entrants.len()).filter(|at| entrants[*at].is_live()).collect();
     let expected = expected(&entrants, rounds, quota);
     let sweep = Sweep { cores, rounds, points: live.len(), expected };
@@ -176,7 +174,7 @@ fn run(
     })?;
     let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
     let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
-    Ok((measured, Scene::new(cores, notes, jitters, &lost)))
+    Ok((measured, Environment::new(cores, notes, jitters, &lost)))
 }
 
 fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {

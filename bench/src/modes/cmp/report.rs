@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
 use super::entrant::Measured;
-use crate::output::figure::Figure;
-use crate::output::report::Report;
-use crate::output::scene::Scene;
-use crate::output::table::Table;
+use crate::output::{Environment, Figure, Report, Table};
 
 #[derive(Debug)]
 pub struct Compared {
@@ -23,13 +20,13 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub fn report(&self, what: String, settings: Value, scene: Scene) -> Report {
+    pub fn report(&self, what: String, settings: Value, environment: Environment) -> Report {
         let sides = self.measured.iter().flat_map(|one| one.figures.iter().cloned());
         let pairs = self.comparisons.iter().flat_map(|pair| {
             pair.iter().enumerate().flat_map(|(index, one)| one.figures(index == 0))
         });
         let figures: Vec<Figure> = sides.chain(pairs).collect();
-        let mut report = Report::new("cmp", what, settings, scene, figures);
+        let mut report = Report::new("cmp", what, settings, environment, figures);
         for one in &self.measured {
             if let Some(latency) = &one.latency {
                 report.samples(one.label.as_str(), latency);
@@ -133,10 +130,10 @@ const COLUMNS: [(&str, &str, f64); 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cores::CorePair;
+    use crate::device::CorePair;
     use crate::modes::cmp::compare::Order;
-    use crate::output::figure::Unit;
-    use crate::stats::latency::Latency;
+    use crate::output::Unit;
+    use crate::stats::Latency;
     use crate::testing::QUIET;
 
     fn measured(label: &str, rounds: &[f64]) -> Measured {
@@ -163,8 +160,8 @@ mod tests {
 
     fn report(compared: &Compared) -> Report {
         let cores = CorePair { client: 0, server: 1 };
-        let scene = Scene::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
-        compared.report("cmp: a beside others".into(), json!({}), scene)
+        let environment = Environment::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
+        compared.report("cmp: a beside others".into(), json!({}), environment)
     }
 
     const ONE: [f64; 6] = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0];

@@ -20,22 +20,20 @@ use crate::contenders::floor::Floor;
 use crate::contenders::raw::{Posting, Raw};
 use crate::contenders::rpc::Rpc;
 use crate::contenders::stat::Stat;
-use crate::device::at_site;
-use crate::device::site::Site;
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::output::report::Report;
-use crate::output::session::Session;
-use crate::stats::rounds::{Contender, Series};
+use crate::output::{Report, Session};
+use crate::stats::{Contender, Series};
 
 pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchError> {
     let plan = &contest.plan()?;
     session.announce(&plan.sentence())?;
     let device = &contest.args().contest.device;
-    at_site!(device, &plan.config, towards, |site| measure_on(site, plan, session))
+    on_device!(device, &plan.config, towards, |device| measure_on(device, plan, session))
 }
 
-fn measure_on<S: Site>(site: &S, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
-    let Field { mut contenders, notes } = field(site, plan)?;
+fn measure_on<D: Device>(device: &D, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
+    let Field { mut contenders, notes } = field(device, plan)?;
     let mut series: Vec<Series> =
         contenders.iter().map(|one| Series { name: one.name(), rounds: Vec::new() }).collect();
     let jitters = plan.sweep(contenders.len()).run(session, |_, index| {
@@ -51,21 +49,21 @@ pub fn alone(
     plan: &Plan,
     device: &DeviceArgs,
 ) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
-    at_site!(device, &plan.config, towards, |site| alone_on(site, plan))
+    on_device!(device, &plan.config, towards, |device| alone_on(device, plan))
 }
 
-fn alone_on<S: Site>(
-    site: &S,
+fn alone_on<D: Device>(
+    device: &D,
     plan: &Plan,
 ) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
     if plan.kind != Kind::Floor {
-        field.notes.extend(site.notes());
+        field.notes.extend(device.notes());
     }
     match plan.kind {
         Kind::Floor => field.add_floor(plan),
-        Kind::Raw => field.add_raw(plan, plan.postings[0], site)?,
-        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, site)?,
+        Kind::Raw => field.add_raw(plan, plan.postings[0], device)?,
+        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, device)?,
     }
     let Field { mut contenders, notes } = field;
     Ok((contenders.pop().expect("one was added above"), notes))
@@ -77,12 +75,12 @@ struct Field {
     notes: Vec<String>,
 }
 
-fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
+fn field<D: Device>(device: &D, plan: &Plan) -> Result<Field, BenchError> {
     let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
-    if site.far().is_some() {
+    if device.far().is_some() {
         // Its other end is not in this program: neither has the floor one, nor raw.
-        field.notes.extend(site.notes());
-        field.add_rpc("rpc", plan, &plan.load, site)?;
+        field.notes.extend(device.notes());
+        field.add_rpc("rpc", plan, &plan.load, device)?;
         return Ok(field);
     }
     if plan.load.shape.data_len() > LONG {
@@ -92,9 +90,9 @@ fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
     if plan.kind == Kind::Floor {
         return Ok(field);
     }
-    field.notes.extend(site.notes());
+    field.notes.extend(device.notes());
     for posting in &plan.postings {
-        field.add_raw(plan, *posting, site)?;
+        field.add_raw(plan, *posting, device)?;
     }
     if let Some(path) = &plan.stat {
         field.contenders.push(Box::new(Stat::new(path, plan.cores)?));
@@ -104,9 +102,9 @@ fn field<S: Site>(site: &S, plan: &Plan) -> Result<Field, BenchError> {
     }
     if plan.load.connections > 1 {
         let single = Load { connections: 1, ..plan.load };
-        field.add_rpc("rpc, one", plan, &single, site)?;
+        field.add_rpc("rpc, one", plan, &single, device)?;
     }
-    field.add_rpc("rpc", plan, &plan.load, site)?;
+    field.add_rpc("rpc", plan, &plan.load, device)?;
     Ok(field)
 }
 
@@ -116,28 +114,28 @@ impl Field {
         self.contenders.push(Box::new(floor));
     }
 
-    fn add_raw<S: Site>(
+    fn add_raw<D: Device>(
         &mut self,
         plan: &Plan,
         posting: Posting,
-        site: &S,
+        device: &D,
     ) -> Result<(), BenchError> {
         let (cores, timed) = (plan.cores, plan.is_timed());
-        let raw = Raw::new(&site.open()?, site.at(), cores, plan.traffic(), posting, timed)?;
+        let raw = Raw::new(&device.open()?, device.at(), cores, plan.traffic(), posting, timed)?;
         self.notes.extend(raw.notes());
         self.contenders.push(Box::new(raw));
         Ok(())
     }
 
-    fn add_rpc<S: Site>(
+    fn add_rpc<D: Device>(
         &mut self,
         name: &'static str,
         plan: &Plan,
         load: &Load,
-        site: &S,
+        device: &D,
     ) -> Result<(), BenchError> {
         let Plan { cores, config, .. } = plan;
-        let rpc = Rpc::on(site, name, *cores, config, load, plan.is_timed())?;
+        let rpc = Rpc::on(device, name, *cores, config, load, plan.is_timed())?;
         self.notes.extend(rpc.notes());
         self.contenders.push(Box::new(rpc));
         Ok(())

@@ -13,11 +13,11 @@ use crate::args::{LengthArgs, Op, Placement};
 use crate::contenders::call::{Load, Traffic, padded};
 use crate::contenders::raw::Posting;
 use crate::contenders::wire::{self, Message, OnWire};
-use crate::device::cores::CorePair;
+use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::modes::sweep::Sweep;
 use crate::settings::Need;
-use crate::stats::meter::{End, Quota};
+use crate::stats::{End, Quota};
 
 #[derive(Debug, Clone)]
 pub struct Plan {

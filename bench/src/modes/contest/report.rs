@@ -5,14 +5,9 @@ use serde_json::json;
 
 use super::plan::Plan;
 use crate::contenders::call::Shape;
-use crate::device::jitter::Jitter;
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::{Lost, Scene};
-use crate::output::table::{Column, Row, Table};
-use crate::stats::latency::{Latency, Summary};
-use crate::stats::meter::Round;
-use crate::stats::rounds::{Ratio, Series, Spent};
+use crate::device::Jitter;
+use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
+use crate::stats::{Latency, Ratio, Round, Series, Spent, Summary};
 
 #[derive(Debug, Clone, Serialize)]
 pub struct ContenderReport {
@@ -125,12 +120,12 @@ pub(super) fn report(
         series.iter().map(|one| ContenderReport::new(one, request_data + reply_data)).collect();
     let ratios = ratios(plan, series);
     let lost: Vec<Lost> = contenders.iter().map(ContenderReport::lost).collect();
-    let scene = Scene::new(plan.cores, notes, jitters, &lost);
+    let environment = Environment::new(plan.cores, notes, jitters, &lost);
     let mut figures: Vec<Figure> = contenders.iter().flat_map(ContenderReport::figures).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     figures.extend(spent.iter().flat_map(spent_figures));
     let (what, settings) = (plan.sentence(), json!(plan.settings()));
-    let mut report = Report::new(plan.kind.into_str(), what, settings, scene, figures);
+    let mut report = Report::new(plan.kind.into_str(), what, settings, environment, figures);
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
     for one in contenders.iter().filter(|one| one.round_trip.is_some()) {

@@ -25,15 +25,12 @@ use report::{Counted, InstructionCount, Side};
 use crate::alloc::{self, Allocations};
 use crate::args::{LengthArgs, OutputArgs, Over};
 use crate::contenders::rpc::Rpc;
-use crate::device::at_site;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::site::Site;
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
-use crate::output::report::Report;
-use crate::output::scene::Scene;
-use crate::output::session::Session;
-use crate::stats::meter::{End, Quota};
+use crate::output::{Environment, Report, Session};
+use crate::stats::{End, Quota};
 use calls::{Calls, Place, mark};
 use kernel::Kernel;
 
@@ -80,11 +77,11 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let what = format!("cost: {}, {} calls counted", plan.calls(), args.iterations);
     session.announce(&what)?;
     let device = &args.contest.device;
-    at_site!(device, &plan.config, open, |site| measure_on(site, &plan, args, what))
+    on_device!(device, &plan.config, open, |device| measure_on(device, &plan, args, what))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
+fn measure_on<D: Device>(
+    device: &D,
     plan: &Plan,
     args: &Args,
     what: String,
@@ -92,7 +89,7 @@ fn measure_on<S: Site>(
     // Nobody looks at the jitter of a part that another program watches.
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
-    let mut rpc = Rpc::on(site, "rpc", plan.cores, &plan.config, &plan.load, false)?;
+    let mut rpc = Rpc::on(device, "rpc", plan.cores, &plan.config, &plan.load, false)?;
     let sides = match args.inside {
         Some(Inside::Strace) => under_strace(&mut rpc, args)?,
         Some(Inside::Callgrind) => under_callgrind(&mut rpc, args)?,
@@ -100,10 +97,10 @@ fn measure_on<S: Site>(
     };
     let (strace, callgrind) = others(args, plan);
     let after = jitter::probe(plan.cores, probe_time)?;
-    let notes = site.notes().into_iter().chain(rpc.notes()).collect();
-    let scene = Scene::new(plan.cores, notes, [before, after], &[]);
+    let notes = device.notes().into_iter().chain(rpc.notes()).collect();
+    let environment = Environment::new(plan.cores, notes, [before, after], &[]);
     let counted = Counted { sides, system_calls: strace, instructions: callgrind };
-    Ok(counted.report(plan, what, scene))
+    Ok(counted.report(plan, what, environment))
 }
 
 /// What this process counts itself: both sides on their threads.

@@ -9,10 +9,7 @@ use super::calls::Calls;
 use super::kernel::Kernel;
 use crate::alloc::Allocations;
 use crate::modes::contest::{Plan, settings_of};
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::Scene;
-use crate::output::table::Table;
+use crate::output::{Better, Environment, Figure, Report, Table, Unit};
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Side {
@@ -74,11 +71,11 @@ struct Row {
 }
 
 impl Counted {
-    pub fn report(&self, plan: &Plan, what: String, scene: Scene) -> Report {
+    pub fn report(&self, plan: &Plan, what: String, environment: Environment) -> Report {
         let rows = self.rows();
         let figures = rows.iter().flat_map(Row::figures).collect();
         let settings = settings_of(plan, "cost", json!({}));
-        let mut report = Report::new("cost", what, settings, scene, figures);
+        let mut report = Report::new("cost", what, settings, environment, figures);
         let mut table = Table::new(&[0, 4], ["per RPC", "client", "server", "calls", "counted by"]);
         rows.iter().for_each(|row| table.row(row.cells()));
         report.block(table);
@@ -176,7 +173,7 @@ const ALLOCATOR: &str = "allocator";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::cores::CorePair;
+    use crate::device::CorePair;
     use crate::testing::QUIET;
 
     fn side(calls: u64) -> Side {
@@ -195,10 +192,10 @@ mod tests {
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
         let plan = super::super::tests::plan(&crate::testing::parsed(""));
-        let scene = Scene::new(cores, Vec::new(), [[QUIET; 2]; 2], &[]);
+        let environment = Environment::new(cores, Vec::new(), [[QUIET; 2]; 2], &[]);
         let counted =
             Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
-        Some(counted.report(&plan, "cost".into(), scene))
+        Some(counted.report(&plan, "cost".into(), environment))
     }
 
     fn value(report: &Report, id: &str) -> Option<f64> {

@@ -21,14 +21,12 @@ use rpcrdma_engine::Fabric;
 use crate::args::{CoreArgs, Idle, LengthArgs, Op, OutputArgs, Touch, parse};
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{self, PerCall, Rpc};
-use crate::device::cores::CorePair;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::site::Fabrics;
+use crate::device::{CorePair, Fabrics};
 use crate::error::BenchError;
-use crate::output::report::Report;
-use crate::output::session::Session;
-use crate::stats::meter::{End, Quota};
+use crate::output::{Report, Session};
 use crate::stats::rounds;
+use crate::stats::{End, Quota};
 use crate::stop;
 use report::{Count, Measured};
 use way::Way;
@@ -206,8 +204,8 @@ fn contender(
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
     let config = way.config(shape.data_len(), delay, plan.idle)?;
-    let (site, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
-    Rpc::on(&site, way.into_str(), plan.cores, &config, &load, true)
+    let (device, load) = (Fabrics::new(&config), way.load(shape, plan.touch));
+    Rpc::on(&device, way.into_str(), plan.cores, &config, &load, true)
 }
 
 /// The data went the way that the name says: what was meant to be compared was compared.

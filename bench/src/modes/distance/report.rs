@@ -8,14 +8,10 @@ use serde_json::{Value, json};
 use super::{Plan, Way, list};
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
-use crate::device::jitter::Jitter;
+use crate::device::Jitter;
 use crate::modes::contest::RoundReport;
-use crate::output::figure::{At, Better, Figure, Unit};
-use crate::output::report::{Axis, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::table::Table;
-use crate::stats::latency::{Latency, Summary};
-use crate::stats::rounds::{Ratio, Series};
+use crate::output::{At, Axis, Better, Environment, Figure, Lost, Report, Table, Unit};
+use crate::stats::{Latency, Ratio, Series, Summary};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
@@ -144,12 +140,12 @@ pub(super) fn report(
     });
     let disagreements: Vec<String> =
         counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
-    let scene = Scene::new(plan.cores, notes, jitters, &lost);
+    let environment = Environment::new(plan.cores, notes, jitters, &lost);
     let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
     let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
     let figures = counts.iter().flat_map(Count::figures);
     let figures = figures.chain(measured.iter().flat_map(Measured::figures)).collect();
-    let mut report = Report::new("distance", plan.sentence(), settings, scene, figures);
+    let mut report = Report::new("distance", plan.sentence(), settings, environment, figures);
     for one in measured {
         report.samples(format!("{}@{}", one.case.name(), one.at()), &one.samples);
     }

@@ -14,16 +14,13 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Provider, Snapshot};
 
 use crate::args::{CoreArgs, DeviceArgs, OutputArgs, Over};
-use crate::contenders::pair::Stop;
 use crate::contenders::rpc::Answering;
-use crate::device::cores::CorePair;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::site::Site;
-use crate::device::verbs::Device;
+use crate::device::pair::Stop;
+use crate::device::verbs::VerbsDevice;
+use crate::device::{CorePair, Device};
 use crate::error::BenchError;
-use crate::output::report::Report;
-use crate::output::scene::Scene;
-use crate::output::session::Session;
+use crate::output::{Environment, Report, Session};
 use crate::stop;
 
 mod report;
@@ -56,7 +53,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         return Err(BenchError::Usage(NO_FABRIC.into()));
     }
     let own = own_config(&args.device)?;
-    let device = Device::open(&args.device, &own)?;
+    let device = VerbsDevice::open(&args.device, &own)?;
     let cores = CorePair::choose(args.cores.cores)?;
     let at = device.at().ip();
     let listener = TcpListener::bind(SocketAddr::new(at, args.port))
@@ -76,8 +73,8 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         }
     }
     let after = jitter::probe(cores, PROBE_TIME)?;
-    let scene = Scene::new(cores, device.notes(), [before, after], &[]);
-    Ok(report::report(what, args.port, scene, &served))
+    let environment = Environment::new(cores, device.notes(), [before, after], &[]);
+    Ok(report::report(what, args.port, environment, &served))
 }
 
 pub(crate) struct Here<'a> {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use rpcrdma_engine::Snapshot;
 use serde_json::{Map, Value, json};
 
-use crate::output::figure::{Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::Scene;
+use crate::output::{Environment, Figure, Report, Unit};
 
 #[derive(Debug)]
 pub struct Served {
@@ -41,7 +39,12 @@ impl Served {
 }
 
 /// Sums up a server that was at such a port: its clients, in the order they came.
-pub(super) fn report(what: String, port: u16, scene: Scene, served: &[Served]) -> Report {
+pub(super) fn report(
+    what: String,
+    port: u16,
+    environment: Environment,
+    served: &[Served],
+) -> Report {
     let figures = served.iter().enumerate().flat_map(|(index, served)| {
         let (of, calls) = (format!("client{}", index + 1), served.counted.calls_in);
         let figure = move |(name, count): (&'static str, u64)| {
@@ -50,7 +53,7 @@ pub(super) fn report(what: String, port: u16, scene: Scene, served: &[Served]) -
         served.counters().map(figure).collect::<Vec<_>>()
     });
     let (settings, figures) = (json!({ "port": port }), figures.collect());
-    let mut report = Report::new("serve", what, settings, scene, figures);
+    let mut report = Report::new("serve", what, settings, environment, figures);
     for served in served {
         let counters = served.counters().map(|(name, count)| format!("\n  {name:<28}{count:>16}"));
         report.block(served.sentence() + &counters.collect::<String>());

@@ -10,8 +10,7 @@ use crate::contenders::call::{Load, Shape};
 use crate::contenders::far::Far;
 use crate::contenders::rpc::Rpc;
 use crate::settings::{self, Need};
-use crate::stats::meter::{End, Quota};
-use crate::stats::rounds::Contender;
+use crate::stats::{Contender, End, Quota};
 
 /// A port where clients come, and what a server does there with the next one.
 struct Port {
@@ -41,7 +40,7 @@ impl Port {
 /// A fabric on which a server is asked to answer there.
 struct Elsewhere<'a>(&'a Fabric, SocketAddr);
 
-impl Site for Elsewhere<'_> {
+impl Device for Elsewhere<'_> {
     type Provider = Fabric;
 
     fn open(&self) -> Result<Fabric, BenchError> {

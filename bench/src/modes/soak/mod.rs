@@ -14,15 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::args::{LengthArgs, OutputArgs};
 use crate::contenders::rpc::Rpc;
-use crate::device::at_site;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::site::Site;
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
-use crate::output::report::Report;
-use crate::output::session::Session;
-use crate::stats::latency::Latency;
-use crate::stats::meter::{End, Quota};
+use crate::output::{Report, Session};
+use crate::stats::{End, Latency, Quota};
 use crate::stop;
 use report::Soaked;
 use sample::Sample;
@@ -65,14 +62,14 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     );
     session.announce(&what)?;
     let device = &args.contest.device;
-    let soaked = at_site!(device, &plan.config, open, |site| {
-        soak(site, &plan, args.time, interval, session)
+    let soaked = on_device!(device, &plan.config, open, |device| {
+        soak(device, &plan, args.time, interval, session)
     })?;
     Ok(soaked.report(&plan, args, what))
 }
 
-fn soak<S: Site>(
-    site: &S,
+fn soak<D: Device>(
+    device: &D,
     plan: &Plan,
     time: Duration,
     interval: Duration,
@@ -80,8 +77,8 @@ fn soak<S: Site>(
 ) -> Result<Soaked, BenchError> {
     let Plan { cores, config, load, .. } = plan;
     let timed = load.window == 1;
-    let mut rpc = Rpc::on(site, "rpc", *cores, config, load, timed)?;
-    let notes = site.notes().into_iter().chain(rpc.notes()).collect();
+    let mut rpc = Rpc::on(device, "rpc", *cores, config, load, timed)?;
+    let notes = device.notes().into_iter().chain(rpc.notes()).collect();
     let before = jitter::probe(*cores, PROBE_TIME)?;
     let looks = looks(time, interval);
     let progress = session.progress(looks, time);

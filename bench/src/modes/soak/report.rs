@@ -5,13 +5,10 @@ use serde_json::json;
 use super::Args;
 use super::sample::Sample;
 use super::trend::Trend;
-use crate::device::jitter::Jitter;
+use crate::device::Jitter;
 use crate::modes::contest::{Plan, settings_of};
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::{Axis, Curve, Line, Report};
-use crate::output::scene::{Lost, Scene};
-use crate::output::table::Table;
-use crate::stats::latency::Latency;
+use crate::output::{Axis, Better, Curve, Environment, Figure, Line, Lost, Report, Table, Unit};
+use crate::stats::Latency;
 
 pub(super) struct Soaked {
     pub notes: Vec<String>,
@@ -110,7 +107,7 @@ impl Soaked {
         let Soaked { notes, jitters, samples, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
         let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
-        let scene = Scene::new(plan.cores, notes.clone(), *jitters, &[lost]);
+        let environment = Environment::new(plan.cores, notes.clone(), *jitters, &[lost]);
         let trends: Vec<Watched> =
             KINDS.iter().map(|kind| Watched::new(kind, settled(samples))).collect();
         let calls: u64 = samples.iter().map(|sample| sample.calls).sum();
@@ -121,7 +118,7 @@ impl Soaked {
         figures.push(Figure::new("rpc", "calls", calls as f64, Unit::Count, calls));
         figures.extend(trends.iter().flat_map(|one| one.figures(settled(samples))));
         let settings = settings_of(plan, "soak", json!({}));
-        let mut report = Report::new("soak", what, settings, scene, figures);
+        let mut report = Report::new("soak", what, settings, environment, figures);
         if latency.count() > 0 {
             report.samples("rpc", latency);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::contenders::rpc::resident;
-use crate::stats::meter::Round;
+use crate::stats::Round;
 
 /// What was seen at the end of an interval, and of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -56,7 +56,7 @@ fn descriptors() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::latency::Latency;
+    use crate::stats::Latency;
 
     #[test]
     fn a_descriptor_more_is_one_more() {

@@ -3,7 +3,7 @@
 //! The median of these slopes (Theil and Sen) does not move when a quarter of the samples are wild,
 //! as tails of latency are. Its interval comes from the same slopes, by their ranks (Kendall).
 
-use crate::stats::rounds::median_of;
+use crate::stats::median_of;
 
 /// How much a figure changes from the first sample to the last.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,7 +68,7 @@ const Z_95: f64 = 1.96;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::dice::Dice;
+    use crate::stats::Dice;
 
     fn samples(count: usize, value: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         (0..count).map(|at| (at as f64, value(at as f64))).collect()

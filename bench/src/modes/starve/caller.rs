@@ -5,7 +5,7 @@ use rpcrdma_engine::{CallRefused, Client, ConnectionId, Provider};
 
 use super::server::RESULT;
 use crate::error::BenchError;
-use crate::stats::latency::Latency;
+use crate::stats::Latency;
 
 pub(super) struct Caller<P: Provider> {
     client: Client<P>,

@@ -20,16 +20,13 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::{Clock, Engine, Provider, Shard};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, OutputArgs, SeedArgs, parse};
-use crate::contenders::pair::{self, Stop};
 use crate::contenders::rpc;
-use crate::device::at_site;
-use crate::device::cores::CorePair;
-use crate::device::site::Site;
+use crate::device::pair::{self, Stop};
+use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
 use crate::modes::sweep::Sweep;
-use crate::output::report::Report;
-use crate::output::session::Session;
-use crate::stats::meter::{End, Quota};
+use crate::output::{Report, Session};
+use crate::stats::{End, Quota};
 use caller::{Caller, Tally};
 use report::Outcomes;
 use server::{Orders, Server, Slow};
@@ -116,17 +113,19 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let cores = CorePair::choose(args.cores.cores)?;
     let config = config(args)?;
     session.announce(&args.sentence(cores))?;
-    at_site!(&args.device, &config, open, |site| measure_on(site, args, cores, &config, session))
+    on_device!(&args.device, &config, open, |device| measure_on(
+        device, args, cores, &config, session
+    ))
 }
 
-fn measure_on<S: Site>(
-    site: &S,
+fn measure_on<D: Device>(
+    device: &D,
     args: &Args,
     cores: CorePair,
     config: &Config,
     session: &Session,
 ) -> Result<Report, BenchError> {
-    let mut crowd = Crowd::new(site.open()?, site.at(), args, config, cores)?;
+    let mut crowd = Crowd::new(device.open()?, device.at(), args, config, cores)?;
     let quota = args.length.quota(SECONDS, 0);
     let rounds = args.length.rounds;
     let time = match quota.end {
@@ -141,7 +140,7 @@ fn measure_on<S: Site>(
         outcomes[index].rounds.push(crowd.round(CONTENDERS[index], quota)?);
         Ok(())
     })?;
-    Ok(report::report(args, cores, site.notes(), jitters, &outcomes, crowd.closed()))
+    Ok(report::report(args, cores, device.notes(), jitters, &outcomes, crowd.closed()))
 }
 
 #[derive(Debug, Clone)]

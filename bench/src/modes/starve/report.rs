@@ -3,15 +3,9 @@
 use serde_json::json;
 
 use super::{Args, Fed, Slow};
-use crate::device::cores::CorePair;
-use crate::device::jitter::Jitter;
-use crate::output::figure::{Better, Figure, Unit};
-use crate::output::report::Report;
-use crate::output::scene::{Lost, Scene};
-use crate::output::table::{Column, Row, Table};
-use crate::stats::latency::Latency;
-use crate::stats::meter::Round;
-use crate::stats::rounds::{Ratio, Series};
+use crate::device::{CorePair, Jitter};
+use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
+use crate::stats::{Latency, Ratio, Round, Series};
 
 #[derive(Debug, Clone)]
 pub struct Outcomes {
@@ -122,13 +116,13 @@ pub(super) fn report(
         "slow_share": args.slow, "slow_ns": args.slow_time.as_nanos() as u64,
         "seed": args.seed.seed, "cores": cores, "rounds": args.length.rounds,
     });
-    let scene = Scene::new(cores, notes, jitters, &lost);
+    let environment = Environment::new(cores, notes, jitters, &lost);
     let mut figures: Vec<Figure> = outcomes.iter().flat_map(Outcomes::figures).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     let answered = outcomes.iter().map(Outcomes::answered).sum();
     let lost = Figure::new("all", "connections_lost", closed as f64, Unit::Count, answered);
     figures.push(lost.better(Better::Lower));
-    let mut report = Report::new("starve", args.sentence(cores), settings, scene, figures);
+    let mut report = Report::new("starve", args.sentence(cores), settings, environment, figures);
     let rows: Vec<Row> = outcomes.iter().map(|one| Row::of(one.name())).collect();
     report.block(Table::of(&[""], &rows, &COLUMNS, &report.figures));
     outcomes.iter().for_each(|one| report.samples(one.name(), &one.latency()));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use rpcrdma_engine::{Answer, Call, Clock, Handler, Reply, Ticket, Turn};
 use strum::IntoStaticStr;
 
-use crate::stats::dice::Dice;
+use crate::stats::Dice;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[repr(u8)]

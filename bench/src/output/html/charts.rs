@@ -5,7 +5,7 @@ use super::scale::Scale;
 use crate::output::figure::{Figure, Unit};
 use crate::output::report::{Axis, Curve, Distribution, Line, Report};
 use crate::output::value;
-use crate::stats::latency::Latency;
+use crate::stats::Latency;
 
 /// How the times are spread: as a histogram, and by percentiles.
 pub fn distributions(report: &Report) -> Vec<Plot> {
@@ -22,7 +22,7 @@ pub fn distributions(report: &Report) -> Vec<Plot> {
         _ => format!(" {shown} of {} are shown.", timed.len()),
     };
     let timed: Vec<&Distribution> = (0..shown).map(pick).collect();
-    let step_ns = report.scene.clock_step_ns;
+    let step_ns = report.environment.clock_step_ns;
     vec![histogram(&timed, step_ns, &left_out), percentiles(&timed, &left_out)]
 }
 

@@ -8,19 +8,19 @@
 //! What comes from outside - names, notes, settings - is text and nothing else: `page::escape`.
 
 mod charts;
+mod environment;
 mod figures;
 mod page;
 mod plot;
 mod ratios;
 mod scale;
-mod scene;
 
 use crate::output::report::Report;
 
 pub fn text(report: &Report) -> String {
     let figures = &report.figures;
     let mut body = String::new();
-    scene::write_head(&mut body, report);
+    environment::write_head(&mut body, report);
     figures::write_headline(&mut body, figures);
     let plots = [
         ratios::plots(figures),
@@ -33,14 +33,14 @@ pub fn text(report: &Report) -> String {
     }
     let has_plots = plots.iter().any(|plots| !plots.is_empty());
     if !has_plots {
-        scene::write_table(&mut body, report);
+        environment::write_table(&mut body, report);
     }
     figures::write_spread(&mut body, figures);
     figures::write_all(&mut body, figures);
     if has_plots {
-        scene::write_table(&mut body, report);
+        environment::write_table(&mut body, report);
     }
-    scene::write_settings(&mut body, report);
-    scene::write_scene(&mut body, report);
+    environment::write_settings(&mut body, report);
+    environment::write_environment(&mut body, report);
     page::page(&format!("{}: {}", report.mode, report.what), &body)
 }

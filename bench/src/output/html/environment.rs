@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::page::escape;
+use crate::device::Jitter;
 use crate::device::env::Build;
-use crate::device::jitter::Jitter;
 use crate::output::report::Report;
 
 pub fn write_head(out: &mut String, report: &Report) {
-    let scene = &report.scene;
-    let machine = scene.machine.lines();
+    let environment = &report.environment;
+    let machine = environment.machine.lines();
     let _ = writeln!(
         out,
         "<header><p class=\"kind\">rpcrdma-bench {}</p>\n<h1>{}</h1>\n<p class=\"soft\">{}</p></header>",
@@ -20,15 +20,15 @@ pub fn write_head(out: &mut String, report: &Report) {
         escape(machine.first().map_or("", |line| line))
     );
     let mut wrong: Vec<(&str, &[String])> = Vec::new();
-    if !scene.build.is_optimised() {
+    if !environment.build.is_optimised() {
         wrong.push(("Not a release build: no figure below means anything.", &[]));
     }
-    if scene.interrupted {
+    if environment.interrupted {
         wrong.push(("Interrupted: the figures are of what was measured so far.", &[]));
     }
-    if !scene.noise.is_empty() {
+    if !environment.noise.is_empty() {
         let text = "Noisy: ratios of medians still mean something, times and tails less so.";
-        wrong.push((text, &scene.noise));
+        wrong.push((text, &environment.noise));
     }
     if wrong.is_empty() {
         out.push_str("<p class=\"verdict good\"><strong>The machine was quiet.</strong></p>\n");
@@ -68,24 +68,26 @@ pub fn write_settings(out: &mut String, report: &Report) {
 }
 
 /// The machine, the program, the notes, and what the jitter probe saw.
-pub fn write_scene(out: &mut String, report: &Report) {
-    let scene = &report.scene;
-    let Build { rpcrdma, rustc, profile, target, .. } = &scene.build;
+pub fn write_environment(out: &mut String, report: &Report) {
+    let environment = &report.environment;
+    let Build { rpcrdma, rustc, profile, target, .. } = &environment.build;
     let mut facts: Vec<(String, String)> = Vec::new();
     let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
-    for line in scene.machine.lines() {
+    for line in environment.machine.lines() {
         fact("machine", line);
     }
     fact("program", format!("rpcrdma {rpcrdma}, {profile}, {target}, {rustc}"));
-    for note in &scene.notes {
+    for note in &environment.notes {
         fact("with", note.clone());
     }
-    for (when, probes) in [("before", &scene.jitter_before), ("after", &scene.jitter_after)] {
+    for (when, probes) in
+        [("before", &environment.jitter_before), ("after", &environment.jitter_after)]
+    {
         for probe in probes {
             fact(&format!("jitter {when}"), gaps(probe));
         }
     }
-    fact("clock", format!("a single sample is exact to {:.1} ns", scene.clock_step_ns));
+    fact("clock", format!("a single sample is exact to {:.1} ns", environment.clock_step_ns));
     out.push_str("<h2>Machine and program</h2>\n");
     write_facts(out, &facts);
     out.push_str(

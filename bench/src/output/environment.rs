@@ -1,15 +1,15 @@
-//! The scene of a result: the machine, the program, and what disturbed it.
+//! The environment of a result: the machine, the program, and what disturbed it.
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::cores::CorePair;
 use crate::device::env::{self, Build, Machine};
-use crate::device::jitter::{self, Jitter};
-use crate::stats::meter::Round;
+use crate::device::jitter::{self};
+use crate::device::{CorePair, Jitter};
+use crate::stats::Round;
 use crate::stop;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Scene {
+pub struct Environment {
     pub build: Build,
     pub machine: Machine,
     /// What a single sample is exact to, in nanoseconds.
@@ -53,15 +53,15 @@ impl Lost {
     }
 }
 
-impl Scene {
-    /// The scene of contenders that lost so much, measured between the two probes.
+impl Environment {
+    /// The environment of contenders that lost so much, measured between the two probes.
     pub fn new(
         cores: CorePair,
         notes: Vec<String>,
         [before, after]: [[Jitter; 2]; 2],
         lost: &[Lost],
-    ) -> Scene {
-        Scene {
+    ) -> Environment {
+        Environment {
             build: Build::THIS,
             machine: Machine::read(cores),
             clock_step_ns: jitter::clock_step_ns(),

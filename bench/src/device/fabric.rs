@@ -9,7 +9,7 @@ use rpcrdma_engine::fabric::{Fabric, FabricOptions};
 use crate::error::BenchError;
 
 /// Where contenders find their device, and where servers listen on it.
-pub trait Site {
+pub trait Device {
     type Provider: Provider;
 
     fn open(&self) -> Result<Self::Provider, BenchError>;
@@ -35,7 +35,7 @@ impl Fabrics {
     }
 }
 
-impl Site for Fabrics {
+impl Device for Fabrics {
     type Provider = Fabric;
 
     fn open(&self) -> Result<Fabric, BenchError> {
