@@ -1,4 +1,4 @@
-//! Tells the program which compiler and which profile built it, for its reports.
+//! Passes compiler and build profile to the program, for its reports.
 
 use std::env;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Group assembly: what a message of one transmission costs, and what one of many.
+//! Group assembly: cost of a message of one transmission and of many.
 
 use std::hint::black_box;
 

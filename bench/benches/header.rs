@@ -1,4 +1,4 @@
-//! Transport headers: what the codec costs, from the commonest to one with many items.
+//! Transport headers: cost of encoding and decoding, from the most common to one with many items.
 
 use std::hint::black_box;
 

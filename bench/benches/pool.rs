@@ -1,4 +1,4 @@
-//! Buffer pools: what taking, naming and returning a buffer costs.
+//! Buffer pools: cost of taking, naming and returning a buffer.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! The command line: a subcommand for every mode, each with options of its own beside shared ones.
+//! The command line: one subcommand per mode, with its own and with shared options.
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
@@ -12,7 +12,7 @@ use crate::modes::{
 };
 use crate::output::{Report, Session};
 
-/// Latency and throughput of RPC-over-RDMA, beside the floor of the machine.
+/// Latency and throughput of RPC-over-RDMA, compared with the floor of the machine.
 ///
 /// Two threads on two cores, a client and a server, over the software fabric or an RDMA device.
 /// Without a mode it runs `lat`: the round trip of a 64 byte echo.
@@ -35,7 +35,7 @@ pub enum Task {
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// Which one
+        /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
@@ -97,29 +97,29 @@ macro_rules! modes {
 
 // One line for each mode; the comment is its line in the list of modes.
 modes! {
-    /// Two or more of these in turns, peers like UCX and sockets, or earlier results
+    /// Compare two or more modes, peers such as UCX and sockets, or earlier results
     Cmp(cmp),
-    /// The other end on another host, for clients with --connect
+    /// Server for clients with --connect on another host
     Serve(serve),
-    /// Reads and writes over a distance, by explicit RDMA and by Sends: round trips and times
+    /// Round trips and times of reads and writes over a delay, by explicit RDMA and by Sends
     Distance(distance),
-    /// Latency of calls that come when they come, at shares of the capacity: an open loop
+    /// Latency at a given arrival rate or share of the capacity: an open loop
     Load(load),
-    /// The rate of one shard, of two, and so on, each with a client and cores of its own
+    /// Rate of one shard, two and so on, each with its own client and cores
     Cores(cores),
-    /// Round trips and rate while connections come and go
+    /// Latency and rate while connections are opened and closed
     Churn(churn),
-    /// What many connections on one shared receive queue cost: rate, round trip and memory
+    /// Rate, latency and memory of many connections on one shared receive queue
     Conns(conns),
-    /// What a call takes after a pause, and what the pause costs, by idle policy
+    /// Latency after a pause and processor time of the pause, by idle policy
     Idle(idle),
-    /// What an RPC costs each side: instructions, allocations, system calls, doorbells, completions
+    /// Cost of an RPC per side: instructions, allocations, system calls, doorbells, completions
     Cost(cost),
-    /// This host: what would spoil a measurement or a deployment, and the command that mends it
+    /// Check this host: what disturbs a measurement or prevents a deployment, and how to fix it
     Check(check),
-    /// One load for minutes or hours: whether memory, descriptors or latency rise
+    /// One load for minutes or hours: leaks of memory and descriptors, drift of latency
     Soak(soak),
-    /// More calls wanted than the server can grant, and some of them slow: who suffers
+    /// More calls than the server grants, some of them slow
     Starve(starve),
 }
 
@@ -133,27 +133,27 @@ Examples:
   rpcrdma-bench man > /usr/local/share/man/man1/rpcrdma-bench.1";
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench check                     what this machine can show, and what to mend first
-  rpcrdma-bench                           round trip of a 64 byte echo, with the floor beside it
+  rpcrdma-bench check                     what this machine can measure, and what to fix first
+  rpcrdma-bench                           round trip of a 64-byte echo, beside the floor
   rpcrdma-bench lat --op read -p send     4 KiB placed into a page of the client
-  rpcrdma-bench rate -k 1024              32 calls under way, over 1024 connections
+  rpcrdma-bench rate -k 1024              32 calls in flight over 1024 connections
   rpcrdma-bench bw --op write -s 1MiB     large writes, placed, GB/s
-  rpcrdma-bench distance                  round trips of reads and writes, and what they cost
-  rpcrdma-bench floor -w 32               what this machine can do at best
-  rpcrdma-bench lat --json - | jq .       for a program to read
+  rpcrdma-bench distance                  round trips of reads and writes, and their times
+  rpcrdma-bench floor -w 32               the lower bound of this machine
+  rpcrdma-bench lat --json - | jq .       JSON for another program
   rpcrdma-bench lat --provider verbs      over the first RDMA device of this machine
-  rpcrdma-bench --recipe quick            in a few seconds; thorough and nic are others
-  rpcrdma-bench lat --fail-if 'rpc/floor.ratio.median>1.35'   as a test: see exit codes
+  rpcrdma-bench --recipe quick            a few seconds; others: thorough, nic
+  rpcrdma-bench lat --fail-if 'rpc/floor.ratio.median>1.35'   as a test, see exit codes
 
-Times are of closed loops: a request leaves when a reply has come. A run that another program
-disturbed is marked noisy; its ratios still mean something, its tails do not. Ctrl-C ends a run
-early and prints what was measured so far.
+Loops are closed unless the mode says otherwise: a request waits for a reply. A run disturbed by
+other programs is marked noisy: its ratios are valid, its tails are not. Ctrl-C ends a run early and
+prints the result so far.
 
 Exit codes:
-  0  measured, and what was asked of it holds
-  1  not measured: options, device, file
-  2  a --fail-if holds, or the mode itself found a regression
-  3  noisy: a verdict was asked for (--fail-if, --strict), and the run does not count";
+  0  measured, all conditions are met
+  1  not measured: error in options, device or file
+  2  a --fail-if condition is true, or the mode found a regression
+  3  too noisy for the requested verdict (--fail-if, --strict)";
 
 #[cfg(test)]
 mod tests {

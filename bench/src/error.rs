@@ -1,4 +1,4 @@
-//! Why a benchmark could not be run.
+//! Errors of a benchmark.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! `rpcrdma-bench`: latency and throughput of RPC-over-RDMA beside the floor of the machine.
+//! `rpcrdma-bench`: latency and throughput of RPC-over-RDMA, compared with the floor.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! What the program says of itself: completions for shells, and its man page.
+//! Shell completions and the man page.
 
 use std::io;
 

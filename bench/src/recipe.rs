@@ -1,4 +1,4 @@
-//! Recipes: values of options from a file, in the place of thirty flags.
+//! Recipes: option values from a file.
 //!
 //! ```text
 //!   rounds = 20            for every mode that has the option

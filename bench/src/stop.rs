@@ -1,4 +1,4 @@
-//! Ctrl-C: a run that is asked to end ends early, with what it has measured so far.
+//! Ctrl-C ends a run early with the result so far.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,10 @@
-//! What the unit tests of modes share: a plan, from options as they are typed.
+//! Shared by the unit tests of modes: plans from typed options.
 
 use clap::Parser;
 
-use crate::device::Jitter;
+use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
+use crate::output::Environment;
 use crate::stats::{Latency, Round};
 
 /// The options of a mode as a command of their own.
@@ -22,8 +23,13 @@ pub(crate) fn parsed<A: clap::Args>(options: &str) -> A {
 }
 
 /// A core that was not disturbed.
-pub(crate) const QUIET: Jitter =
+const QUIET: Jitter =
     Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
+
+/// A quiet machine, with these notes.
+pub(crate) fn quiet(notes: Vec<String>) -> Environment {
+    Environment::new(CorePair { client: 0, server: 1 }, notes, [[QUIET; 2]; 2])
+}
 
 /// A round of so many calls in a second, each of which took so long if it was timed.
 pub(crate) fn round(completed: u64, times_ns: &[u64]) -> Round {

@@ -1,4 +1,4 @@
-//! The host doctor, on recorded hosts: what it finds, what it says of it, and that every command is one.
+//! `check` on recorded hosts: findings, texts, and that every command is valid.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Groups of options that modes share: the call, the engine, the device, the length, the output.
+//! Groups of options shared by modes: call, engine, device, length, output.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ use crate::stats::{End, Quota};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The call")]
 pub struct CallArgs {
-    /// What one call does [default: echo; bw: read]
+    /// Operation of a call [default: echo; bw: read]
     #[arg(long, value_enum)]
     pub op: Option<Op>,
-    /// Data bytes of a request, and of a reply that carries data: 64, 4KiB, 1MiB
+    /// Payload bytes of a request, and of a reply that carries data: 64, 4KiB, 1MiB
     /// [default: 64; read and write: 4KiB; bw: 64KiB]
     #[arg(short, long, value_name = "BYTES", value_parser = length)]
     pub size: Option<usize>,
-    /// Data bytes of an echo's reply, if other than those of the request
+    /// Payload bytes of an echo's reply, if different from the request
     #[arg(long, value_name = "BYTES", value_parser = length)]
     pub reply: Option<usize>,
-    /// How data travel [default: inline; bw: send]
+    /// How payload is transferred [default: inline; bw: send]
     #[arg(short, long, value_enum)]
     pub placement: Option<Placement>,
     /// Whether a message may take several Sends
     #[arg(long, value_enum, default_value = "on")]
     pub continuation: Switch,
-    /// What the receiver of data does with them; one message in 1024 is compared in any case
+    /// What the receiver reads of the payload; one message in 1024 is always compared
     #[arg(long, value_enum, default_value = "lines")]
     pub touch: Touch,
 }
@@ -76,11 +76,11 @@ impl CallArgs {
 /// How many are under way, and over how many connections.
 #[derive(Debug, Clone, Args)]
 pub struct WindowArgs {
-    /// Round trips under way at one time, over all connections
+    /// Round trips in flight (queue depth), over all connections
     /// [default: 1; rate: 32; bw: 8]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub window: Option<u32>,
-    /// Connections between the two shards
+    /// Connections between client and server
     #[arg(short = 'k', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub connections: u32,
@@ -88,7 +88,7 @@ pub struct WindowArgs {
 
 #[derive(Debug, Clone, Args)]
 pub struct CoreArgs {
-    /// The client's core and the server's, as in 2,3 [default: picked]
+    /// Cores of client and server, as in 2,3 [default: selected by the program]
     #[arg(short, long, value_name = "C,S")]
     pub cores: Option<CorePair>,
 }
@@ -97,16 +97,16 @@ pub struct CoreArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The device")]
 pub struct DeviceArgs {
-    /// Over what: the software fabric, or an RDMA device through libibverbs
+    /// Provider: the software fabric, or an RDMA device through libibverbs
     #[arg(long, value_enum, default_value = "fabric")]
     pub provider: Over,
-    /// The device, as ibv_devices names it [default: the one with the address, or the first]
+    /// Device name as in ibv_devices [default: the one with the address, or the first]
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
-    /// An address of the device, where the server listens [default: its first IPv4 address]
+    /// Address of the device, where the server listens [default: its first IPv4 address]
     #[arg(short, long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// The server is `rpcrdma-bench serve` on another host: for lat, rate, bw and load
+    /// Use `rpcrdma-bench serve` on another host as the server: for lat, rate, bw and load
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = far::address)]
     pub connect: Option<SocketAddr>,
 }
@@ -140,18 +140,18 @@ impl DeviceArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The engine")]
 pub struct EngineArgs {
-    /// What the engine's threads do when idle [default: spin, or as the file says]
+    /// Idle policy of the engine's threads [default: spin, or as in the file]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
-    /// How long short messages wait for others to leave with them, as in 50us [default: 0us, or as
-    /// the file says]
+    /// How long a short message waits to share a doorbell, as in 50us [default: 0us, or as in
+    /// the file]
     #[arg(long, value_name = "TIME", value_parser = delay)]
     pub hold: Option<Duration>,
-    /// A profile that comes with the engine: latency, storage, laptop
+    /// Built-in configuration profile: latency, storage, laptop
     /// [default: latency; for data over 4 KiB: storage without memory for many clients]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// A configuration file; limits that the run needs higher are raised
+    /// Configuration file; limits that are too low for the run are raised
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub config: Option<PathBuf>,
 }
@@ -184,17 +184,17 @@ impl EngineArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "The length of the run")]
 pub struct LengthArgs {
-    /// Measured time of each contender, spread over the rounds [default: 2; distance: 0.3]
+    /// Measured seconds per contender, divided among the rounds [default: 2; distance: 0.3]
     #[arg(short = 't', long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<Duration>,
-    /// Measured round trips of each contender, spread over the rounds, in place of a time
+    /// Measured round trips per contender, divided among the rounds, instead of a time
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "seconds")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: Option<u64>,
-    /// Round trips at the start of each round that are not counted [default: 2000; distance: 10]
+    /// Uncounted round trips at the start of each round [default: 2000; distance: 10]
     #[arg(long, value_name = "N")]
     pub warm_up: Option<u64>,
-    /// Rounds; contenders take turns, A B C then C B A
+    /// Number of rounds; contenders take turns: A B C, then C B A
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
@@ -215,7 +215,7 @@ impl LengthArgs {
 /// Where what is drawn comes from, in modes that draw: arrivals, resampling, comings and goings.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct SeedArgs {
-    /// Seed of all that is drawn: the same seed, the same draws
+    /// Seed of the random numbers: the same seed gives the same sequence
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -224,32 +224,32 @@ pub struct SeedArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// What is printed
+    /// Output format
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
-    /// Also write the result as JSON to a file; `-` is --format json
+    /// Also write JSON to a file; `-` is --format json
     #[arg(short, long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Also write the result as a page of HTML: plots and all figures in one file
+    /// Also write an HTML page with plots and all figures
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Also write every figure to a file: a line each, with its unit and its sample count
+    /// Also write CSV: one line per figure with unit and number of samples
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Also write every sample to a file: a log of HdrHistogram
+    /// Also write all samples as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
-    /// Fail if a figure is so, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35';
-    /// several times. A contender or a quotient, a dot, and a figure, as --format csv lists them
+    /// Fail on a condition, as in 'rpc.round_trip.p99>5us' or 'rpc/floor.ratio.median>1.35'; may be
+    /// repeated. A contender or a ratio, a dot, and a figure; --format csv lists them
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<Condition>,
-    /// Fail if the machine was too noisy for the run to count; --fail-if implies it
+    /// Fail if the machine was too noisy; implied by --fail-if
     #[arg(long)]
     pub strict: bool,
-    /// Take values of options from a recipe: quick, thorough, nic, or a file
+    /// Take options from a recipe: quick, thorough, nic, or a file
     #[arg(long, value_name = "NAME|FILE", help_heading = "Recipes")]
     pub recipe: Option<String>,
-    /// No progress on the terminal
+    /// Do not show progress on the terminal
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -267,16 +267,16 @@ impl OutputArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text
     Table,
-    /// Everything, for programs
+    /// JSON with everything
     Json,
-    /// A line for each figure, for spreadsheets
+    /// One line per figure
     Csv,
-    /// A log of every sample, for the tools of HdrHistogram
+    /// HdrHistogram log of all samples
     Hdr,
-    /// A page with plots, for a browser
+    /// HTML page with plots
     Html,
-    /// The table of ib_send_lat, or of ib_send_bw for a rate, for programs that read theirs
+    /// The table of ib_send_lat, or of ib_send_bw for a rate
     Perftest,
 }

@@ -1,4 +1,4 @@
-//! Options that modes share, and how their text becomes a value.
+//! Options shared by modes, and their parsers.
 
 mod groups;
 pub mod parse;

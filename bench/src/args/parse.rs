@@ -1,4 +1,4 @@
-//! How the text of an option becomes its value: lengths, times, counts.
+//! Parsers of option values: lengths, times, counts.
 
 use std::time::Duration;
 

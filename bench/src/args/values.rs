@@ -1,4 +1,4 @@
-//! What options may be set to: operations, ways, policies, providers.
+//! Values of options: operations, placements, idle policies, providers.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -7,9 +7,9 @@ use strum::IntoStaticStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Over {
-    /// The software fabric, within this process
+    /// Software fabric inside this process
     Fabric,
-    /// An RDMA device
+    /// RDMA device
     Verbs,
 }
 
@@ -17,13 +17,13 @@ pub enum Over {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Op {
-    /// A call without arguments and a reply without results
+    /// Call without arguments, reply without results
     Null,
-    /// The reply brings back the bytes of the request
+    /// The reply returns the bytes of the request
     Echo,
-    /// A short request, data in the reply
+    /// Short request, payload in the reply
     Read,
-    /// Data in the request, a short reply
+    /// Payload in the request, short reply
     Write,
 }
 
@@ -31,18 +31,18 @@ pub enum Op {
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Placement {
-    /// In the payload stream, copied by the program
+    /// In the payload stream, copied by the application
     Inline,
-    /// Placed by Sends into segments of the receiver's buffers, without a copy by the engine
+    /// Placed by Send into segments of the receiver's buffers, without a copy
     Send,
 }
 
 /// Yes or no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// It may
+    /// Yes
     On,
-    /// It may not
+    /// No
     Off,
 }
 
@@ -62,10 +62,10 @@ pub enum Touch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Idle {
-    /// Polls on
+    /// Keeps polling
     Spin,
-    /// Polls for a while, then pauses longer and longer
+    /// Polls for a while, then pauses with growing intervals
     Backoff,
-    /// Polls for a while, then sleeps until something happens
+    /// Polls for a while, then sleeps until an event
     Block,
 }

@@ -24,10 +24,10 @@ pub struct Args {
     /// Check a configuration file against the host: its memory, its cores, its device
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub config: Option<PathBuf>,
-    /// Do not spin for a quarter of a second to see the jitter of the cores
+    /// Skip the jitter probe, which spins on the cores for a quarter of a second
     #[arg(long)]
     pub no_probe: bool,
-    /// Where the files of the host begin: a copy of another's /proc, /sys, /etc
+    /// Root of the host's files: / or a copy of another host's /proc, /sys and /etc
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub root: PathBuf,
     /// The cores to be used.
@@ -76,7 +76,7 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     let unseen = |core| Jitter { core, gaps_per_second: 0.0, lost_share: 0.0, longest_ns: 0 };
     let cores = wanted.cores.unwrap_or(CorePair { client: 0, server: 1 });
     let jitter = checkup.jitter.unwrap_or_else(|| cores.both().map(unseen));
-    let mut environment = Environment::new(cores, Vec::new(), [jitter; 2], &[]);
+    let mut environment = Environment::new(cores, Vec::new(), [jitter; 2]);
     environment.noise = match checkup.count(Severity::Error) {
         0 => lines(checkup, Severity::Warning),
         _ => Vec::new(),
@@ -113,11 +113,11 @@ fn lines(checkup: &Checkup, severity: Severity) -> Vec<String> {
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench check                               what this machine can show today
+  rpcrdma-bench check                               what this machine can measure today
   rpcrdma-bench check --config rpcrdma.toml         whether a deployment would run here
   rpcrdma-bench check --provider verbs --strict     for a script: is RDMA ready on this host
   rpcrdma-bench check --format json | jq .verdict   for a program to read
 
-Nothing is changed: every finding comes with the command that mends it, for you to run. The exit is
-0 whatever was found; with --strict it is 2 if something will not work, and 3 if something spoils a
-measurement.";
+Nothing is changed: each finding has a command that fixes it, for you to run. The exit code is 0
+whatever was found; with --strict it is 2 if something does not work, and 3 if something disturbs
+measurements.";

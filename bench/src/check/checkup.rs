@@ -1,4 +1,4 @@
-//! What was found of a host, by subject.
+//! The findings of a host, by subject.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
-//! The cores: enough of them, whole ones, near to each other, and who else uses them.
+//! Cores: number, hardware threads, NUMA nodes, isolation, interrupts and load.
 
 use rpcrdma_mempool::pin::CoreList;
 
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
@@ -197,31 +197,19 @@ fn cores_of(text: &str) -> Vec<u32> {
     cores.into_iter().filter_map(|core| u32::try_from(core).ok()).collect()
 }
 
-const COUNT: Subject = Subject::new(
-    "cores",
-    "A client and a server that spin need a core each; on one they take turns of milliseconds.",
-);
-const SIBLINGS: Subject = Subject::new(
-    "siblings",
-    "Two threads of one core share its execution units and caches: neither runs at full speed.",
-);
-const NODES: Subject =
-    Subject::new("core-nodes", "A cache line from another node takes two to three times as long.");
-const QUOTA: Subject = Subject::new(
-    "cpu-quota",
-    "Who spins uses the quota up and is then stopped for the rest of the period.",
-);
-const ISOLATION: Subject = Subject::new(
-    "isolation",
-    "What else runs on the core, the tick included, is in the tail: p99.9 and beyond.",
-);
-const INTERRUPTS: Subject = Subject::new(
-    "interrupts",
-    "An interrupt takes the core for some microseconds, in the middle of a round trip.",
-);
-const LOAD: Subject =
-    Subject::new("load", "Another program on the core takes it for milliseconds at once.");
-const PRESSURE: Subject = Subject::new(
-    "pressure",
-    "Who waits for a core would take one of the bench's, or the bench would take his.",
-);
+subjects! {
+    COUNT = "cores":
+        "A client and a server that spin need a core each; on one they take turns of milliseconds.";
+    SIBLINGS = "siblings":
+        "Two threads of one core share its execution units and caches: neither runs at full speed.";
+    NODES = "core-nodes": "A cache line from another node takes two to three times as long.";
+    QUOTA = "cpu-quota":
+        "Who spins uses the quota up and is then stopped for the rest of the period.";
+    ISOLATION = "isolation":
+        "What else runs on the core, the tick included, is in the tail: p99.9 and beyond.";
+    INTERRUPTS = "interrupts":
+        "An interrupt takes the core for some microseconds, in the middle of a round trip.";
+    LOAD = "load": "Another program on the core takes it for milliseconds at once.";
+    PRESSURE = "pressure":
+        "Who waits for a core would take one of the bench's, or the bench would take his.";
+}

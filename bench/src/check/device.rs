@@ -1,8 +1,8 @@
-//! RDMA devices: are there any, and may this program use them.
+//! RDMA devices: presence, and permission to use them.
 
 use std::net::IpAddr;
 
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::{Host, Library};
 use super::wanted::Wanted;
 use crate::device::verbs::mapped;
@@ -248,21 +248,12 @@ const CARDS: &[(&str, &str)] = &[
 ];
 const CLASS: &str = "sys/class/infiniband";
 
-const LIBRARIES: Subject = Subject::new(
-    "libraries",
-    "They are opened when a device is; without them there is the software fabric only.",
-);
-const DEVICE: Subject = Subject::new(
-    "device",
-    "RDMA needs a device; the software fabric, inside one process, needs none.",
-);
-const MODULES: Subject = Subject::new(
-    "modules",
-    "They carry what a program asks of a device: without them it cannot be opened.",
-);
-const FILES: Subject =
-    Subject::new("device-files", "A device is opened by these files, to read and to write.");
-const DRIVERS: Subject = Subject::new(
-    "device-drivers",
-    "Each kind of device has a library of its own beneath libibverbs.",
-);
+subjects! {
+    LIBRARIES = "libraries":
+        "They are opened when a device is; without them there is the software fabric only.";
+    DEVICE = "device": "RDMA needs a device; the software fabric, inside one process, needs none.";
+    MODULES = "modules":
+        "They carry what a program asks of a device: without them it cannot be opened.";
+    FILES = "device-files": "A device is opened by these files, to read and to write.";
+    DRIVERS = "device-drivers": "Each kind of device has a library of its own beneath libibverbs.";
+}

@@ -1,4 +1,4 @@
-//! What was found: how bad it is, what was seen, why it matters, and the command that mends it.
+//! A finding: severity, observation, reason, and the command that fixes it.
 
 use serde::Serialize;
 use strum::IntoStaticStr;
@@ -57,6 +57,15 @@ pub struct Subject {
     name: &'static str,
     why: &'static str,
 }
+
+/// Subjects as constants: the name of its findings, and why it matters, in a sentence.
+macro_rules! subjects {
+    ($($subject:ident = $name:literal: $why:literal;)*) => {
+        $(const $subject: $crate::check::finding::Subject =
+            $crate::check::finding::Subject::new($name, $why);)*
+    };
+}
+pub(super) use subjects;
 
 impl Subject {
     /// The name of its findings, and why it matters, in a sentence.

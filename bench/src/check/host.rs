@@ -1,4 +1,4 @@
-//! The host as it is looked at: a tree of files, and a few questions that no file answers.
+//! The examined host: a tree of files, and a few questions that files do not answer.
 
 use std::fs;
 use std::ops::Deref;

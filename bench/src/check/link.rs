@@ -1,9 +1,9 @@
-//! What lies between a device and its peer: the port, its packets, the bus, and the way to the cores.
+//! The path from a device to its peer and to the cores: port, MTU, bus, NUMA node.
 
 use rpcrdma_mempool::pin::CoreList;
 
 use super::device::{Device, Port};
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
@@ -178,27 +178,18 @@ fn saving(host: &Host<'_>) -> Option<Finding> {
 const COUNTERS: &[&str] =
     &["out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"];
 
-const LINK: Subject = Subject::new("link", "Connections go out from a port that is active.");
-const ADDRESS: Subject = Subject::new(
-    "address",
-    "Connections are made by IP addresses; RoCE version 1 does not cross routers.",
-);
-const MTU: Subject = Subject::new(
-    "mtu",
-    "Each packet costs headers and work in both devices; 4096 bytes is the most there is.",
-);
-const LOSSES: Subject = Subject::new(
-    "losses",
-    "A lost packet costs a timeout of up to half a second, a missing Receive its timer.",
-);
-const NEAR: Subject = Subject::new(
-    "device-node",
-    "Doorbells and completions that cross nodes take some hundred nanoseconds more, each way.",
-);
-const BUS: Subject =
-    Subject::new("bus", "A narrower or slower bus than the card has bounds its throughput.");
-const IOMMU: Subject = Subject::new(
-    "iommu",
-    "A translation that misses is a walk through tables in memory, for a doorbell or for data.",
-);
-const SAVING: Subject = Subject::new("bus-power", "A link that sleeps wakes up in microseconds.");
+subjects! {
+    LINK = "link": "Connections go out from a port that is active.";
+    ADDRESS = "address":
+        "Connections are made by IP addresses; RoCE version 1 does not cross routers.";
+    MTU = "mtu":
+        "Each packet costs headers and work in both devices; 4096 bytes is the most there is.";
+    LOSSES = "losses":
+        "A lost packet costs a timeout of up to half a second, a missing Receive its timer.";
+    NEAR = "device-node":
+        "Doorbells and completions that cross nodes take some hundred nanoseconds more, each way.";
+    BUS = "bus": "A narrower or slower bus than the card has bounds its throughput.";
+    IOMMU = "iommu":
+        "A translation that misses is a walk through tables in memory, for a doorbell or for data.";
+    SAVING = "bus-power": "A link that sleeps wakes up in microseconds.";
+}

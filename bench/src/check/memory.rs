@@ -1,9 +1,9 @@
-//! Memory: enough, in large pages, that may be locked, on the right node, and that stays where it is.
+//! Memory: size, huge pages, lock limit, NUMA node, swap.
 
 use rpcrdma_config::units::Length;
 use rpcrdma_config::{Lock, Pages};
 
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
@@ -220,27 +220,17 @@ const REGIONS: u64 = 5;
 /// Who has it may lock without limit.
 const CAP_IPC_LOCK: u32 = 14;
 
-const ROOM: Subject =
-    Subject::new("memory", "All buffers exist from the start; what does not fit does not start.");
-const PAGES: Subject = Subject::new(
-    "huge-pages",
-    "Small pages miss in the TLB, of the processor and of the device: up to half of the speed.",
-);
-const TRANSPARENT: Subject = Subject::new(
-    "transparent-huge-pages",
-    "What is not reserved can still be large, if the kernel may; putting it together takes time.",
-);
-const LOCK: Subject = Subject::new(
-    "memlock",
-    "A device reads and writes memory that must not move; over the limit, registering it fails.",
-);
-const SWAP: Subject =
-    Subject::new("swap", "A page that was swapped out comes back in milliseconds.");
-const BALANCING: Subject = Subject::new(
-    "numa-balancing",
-    "The kernel takes pages away to see who uses them: a page fault in the middle of a call.",
-);
-const MERGING: Subject = Subject::new(
-    "page-merging",
-    "A thread of the kernel goes through all memory and takes caches and a core.",
-);
+subjects! {
+    ROOM = "memory": "All buffers exist from the start; what does not fit does not start.";
+    PAGES = "huge-pages":
+        "Small pages miss in the TLB, of the processor and of the device: up to half of the speed.";
+    TRANSPARENT = "transparent-huge-pages":
+        "What is not reserved can still be large, if the kernel may; putting it together takes time.";
+    LOCK = "memlock":
+        "A device reads and writes memory that must not move; over the limit, registering it fails.";
+    SWAP = "swap": "A page that was swapped out comes back in milliseconds.";
+    BALANCING = "numa-balancing":
+        "The kernel takes pages away to see who uses them: a page fault in the middle of a call.";
+    MERGING = "page-merging":
+        "A thread of the kernel goes through all memory and takes caches and a core.";
+}

@@ -1,8 +1,8 @@
-//! How fast the cores run, and how deeply they sleep.
+//! Frequencies and sleep states of the cores.
 
 use rpcrdma_config::IdlePolicy;
 
-use super::finding::{Finding, Severity, Subject};
+use super::finding::{Finding, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 
@@ -89,15 +89,10 @@ fn throttled(host: &Host<'_>, cores: &[u32]) -> Option<Finding> {
 /// A core that wakes up in this time hardly slept.
 const SHALLOW_US: u64 = 10;
 
-const GOVERNOR: Subject =
-    Subject::new("governor", "A core that is clocked down is slow just when a message comes.");
-const TURBO: Subject = Subject::new(
-    "turbo",
-    "Times then depend on heat and on the other cores; ratios of interleaved rounds hold.",
-);
-const SLEEP: Subject = Subject::new(
-    "sleep-states",
-    "A core that sleeps deeply wakes up late; one that spins never sleeps.",
-);
-const HEAT: Subject =
-    Subject::new("heat", "A processor that gets too hot slows down in the middle of a run.");
+subjects! {
+    GOVERNOR = "governor": "A core that is clocked down is slow just when a message comes.";
+    TURBO = "turbo":
+        "Times then depend on heat and on the other cores; ratios of interleaved rounds hold.";
+    SLEEP = "sleep-states": "A core that sleeps deeply wakes up late; one that spins never sleeps.";
+    HEAT = "heat": "A processor that gets too hot slows down in the middle of a run.";
+}

@@ -1,6 +1,6 @@
-//! The system as a whole: virtual or not, and how this program was built.
+//! The system: virtualisation, watchdog, and the build of this program.
 
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 
 /// Things that bear on everything.
@@ -61,15 +61,10 @@ fn watchdog(host: &Host<'_>) -> Option<Finding> {
 /// Percent; more shows in the tails.
 const STOLEN_MAX: f64 = 0.5;
 
-const BUILD: Subject =
-    Subject::new("build", "Without optimisation everything takes several times as long.");
-const PLACE: Subject = Subject::new(
-    "machine",
-    "The times of a guest hold for guests; ratios within one run hold anywhere.",
-);
-const STOLEN: Subject = Subject::new(
-    "steal",
-    "A virtual core that is not running answers nobody, for milliseconds at once.",
-);
-const WATCHDOG: Subject =
-    Subject::new("watchdog", "It interrupts every core every few seconds, isolated ones too.");
+subjects! {
+    BUILD = "build": "Without optimisation everything takes several times as long.";
+    PLACE = "machine": "The times of a guest hold for guests; ratios within one run hold anywhere.";
+    STOLEN = "steal":
+        "A virtual core that is not running answers nobody, for milliseconds at once.";
+    WATCHDOG = "watchdog": "It interrupts every core every few seconds, isolated ones too.";
+}

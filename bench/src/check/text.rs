@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! The findings as text.
 
 use std::fmt::Write as _;
 

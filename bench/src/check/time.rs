@@ -1,6 +1,6 @@
-//! Clocks, the timer tick, and what a spinning thread sees of both.
+//! Clock source, timer tick, and the jitter that a spinning thread sees.
 
-use super::finding::{Finding, Fix, Severity, Subject};
+use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
 use crate::device::{CorePair, Jitter};
@@ -88,15 +88,11 @@ fn jitter(host: &Host<'_>, probed: &[Jitter; 2]) -> Finding {
 /// Fewer gaps a second are no tick.
 const QUIET_HZ: f64 = 50.0;
 
-const CLOCK: Subject = Subject::new(
-    "clock",
-    "Every sample reads the clock twice; one behind a system call costs more than the message.",
-);
-const TICK: Subject = Subject::new(
-    "tick",
-    "Each tick takes the core for 2 to 25 us: that is the p99.9 and p99.99 of a short call.",
-);
-const JITTER: Subject = Subject::new(
-    "jitter",
-    "What takes the core from a thread that only spins takes it from a round trip as well.",
-);
+subjects! {
+    CLOCK = "clock":
+        "Every sample reads the clock twice; one behind a system call costs more than the message.";
+    TICK = "tick":
+        "Each tick takes the core for 2 to 25 us: that is the p99.9 and p99.99 of a short call.";
+    JITTER = "jitter":
+        "What takes the core from a thread that only spins takes it from a round trip as well.";
+}

@@ -1,4 +1,4 @@
-//! What this machine can show today, and what to run next.
+//! The verdict: what this machine can measure, and what to run next.
 
 use serde::Serialize;
 

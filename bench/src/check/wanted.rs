@@ -1,4 +1,4 @@
-//! What the host is to be good for: a configuration, a device, and the cores of it.
+//! The requirements: a configuration, a device, and cores.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use rpcrdma_config::section::ProviderKind;
 use rpcrdma_config::{Config, ConfigError, Cores, IdlePolicy};
 use rpcrdma_mempool::pin::CoreList;
 
-use super::finding::{Finding, Fix, Subject};
+use super::finding::{Finding, Fix, subjects};
 use super::host::Host;
 use crate::device::{CorePair, pick};
 
@@ -165,13 +165,10 @@ fn rnr(wanted: &Wanted) -> Finding {
     RNR.ok(seen)
 }
 
-const CORES: Subject =
-    Subject::new("config-cores", "A shard whose core is not to be had does not start.");
-const SHARDS: Subject = Subject::new(
-    "config-shards",
-    "Shards that spin and share a core wait for each other's time slice, milliseconds at a time.",
-);
-const RNR: Subject = Subject::new(
-    "config-rnr",
-    "A Send that finds no Receive waits for this time; a long one turns one miss into a stall.",
-);
+subjects! {
+    CORES = "config-cores": "A shard whose core is not to be had does not start.";
+    SHARDS = "config-shards":
+        "Shards that spin and share a core wait for each other's time slice, milliseconds at a time.";
+    RNR = "config-rnr":
+        "A Send that finds no Receive waits for this time; a long one turns one miss into a stall.";
+}

@@ -1,4 +1,4 @@
-//! When calls are due: an even or a Poisson stream, and what of it has not been sent yet.
+//! Arrival times: a constant or Poisson stream, and its calls that are not sent yet.
 //!
 //! ```text
 //!          sent            waiting              not due yet
@@ -17,9 +17,9 @@ use crate::stats::Dice;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Law {
-    /// Independent of each other, as from many callers: a Poisson process
+    /// Poisson process: independent calls, as from many callers
     Poisson,
-    /// Evenly, one after each interval
+    /// Constant interval
     Constant,
 }
 

@@ -1,4 +1,4 @@
-//! The data of the benchmark: one pattern, read and written at changing offsets, and checked.
+//! Test data: one pattern, read and written at changing offsets, and checked.
 //!
 //! Call `n` carries the bytes from [`offset`]`(n)` on. Neighbouring calls differ in every byte, so
 //! data left in a buffer by the call before is not taken for right.

@@ -1,4 +1,4 @@
-//! The calls of the benchmark: ONC RPC headers, arguments and results, byte for byte.
+//! The calls of the benchmark: ONC RPC headers, arguments and results, byte by byte.
 //!
 //! ```text
 //!   call   xid CALL 2 prog vers proc  AUTH_NONE  AUTH_NONE           40 bytes, then

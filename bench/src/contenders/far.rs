@@ -1,4 +1,4 @@
-//! A server on another host, as the client's process sees it.
+//! A server on another host, seen from the client's process.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::thread;

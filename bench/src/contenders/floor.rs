@@ -1,4 +1,4 @@
-//! The floor: two threads, verbs-shaped memory traffic, no protocol. The physics of the machine.
+//! The floor: two threads exchange cache lines as verbs do, without a protocol.
 //!
 //! ```text
 //!   poster                               consumer

@@ -1,4 +1,4 @@
-//! What is measured: the floor, the provider, the RPC, and what they carry.
+//! The contenders: floor, provider and RPC, and their traffic.
 
 pub(crate) mod agree;
 pub mod arrivals;

@@ -1,4 +1,4 @@
-//! The open loop: calls leave when they are due, whether or not others have come back.
+//! The open loop: calls are sent at their due times, independent of replies.
 //!
 //! ```text
 //!   due ──▶ begun ──▶ ended          response: from due to ended
@@ -10,6 +10,8 @@
 //! calls that were due meanwhile have waited, and all of them are in it.
 
 use std::time::Duration;
+
+use serde::Serialize;
 
 use super::arrivals::{Law, Schedule};
 use crate::error::BenchError;
@@ -40,12 +42,14 @@ pub trait System {
     fn under_way(&self) -> u64;
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct OpenRound {
     /// From the intended start to the end of each call, given-up calls with the time they waited.
+    #[serde(skip)]
     pub response: Latency,
     /// From the intended to the real start of the calls before which nothing waited: what the
     /// generator added.
+    #[serde(skip)]
     pub lateness: Latency,
     pub offered: u64,
     pub completed: u64,

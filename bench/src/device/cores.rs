@@ -1,4 +1,4 @@
-//! The two cores of a benchmark, and threads that stay on them.
+//! The two cores of a benchmark, and threads pinned to them.
 
 use std::fmt;
 use std::str::FromStr;

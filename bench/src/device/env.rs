@@ -1,4 +1,4 @@
-//! The machine and the program, as a result must name them to be believed.
+//! The machine and the program, as a report names them.
 
 use std::borrow::Cow;
 use std::env::args_os;

@@ -1,4 +1,4 @@
-//! The devices that contenders run on: software fabrics, or one of the machine through verbs.
+//! The device of a contender: the trait, and software fabrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

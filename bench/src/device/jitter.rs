@@ -1,4 +1,4 @@
-//! The jitter probe: how often, and for how long, a core is taken from a thread that only spins.
+//! The jitter probe: how often, and for how long, a spinning thread loses its core.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! An RDMA device of this machine, both ends of every connection on it.
+//! An RDMA device of this machine, with both ends of every connection on it.
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

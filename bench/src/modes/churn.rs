@@ -1,4 +1,4 @@
-//! `churn`: what a load suffers when connections come and go beside it.
+//! `churn`: the effect of connections that are opened and closed beside a load.
 //!
 //! ```text
 //!   every round:  still: rate, then latency at a load     churn: the same, connections come and go
@@ -14,7 +14,7 @@ use crate::contenders::arrivals::Law;
 use crate::contenders::call::Load;
 use crate::contenders::open::Offer;
 use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
-use crate::device::{Device, Jitter, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
 use crate::modes::load::{rate, share};
@@ -26,14 +26,14 @@ use crate::stats::{Dice, End, Latency, Quota, median};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Connections that come, and go, in a second
+    /// Connections opened, and closed, per second
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "200")]
     pub churn: f64,
-    /// How many of these stand at one time
+    /// Number of these that are open at a time
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub standing: u32,
-    /// The load that latency is measured at, as a share of what the system does without churn
+    /// Load for the latency measurement, as a share of the rate without churn
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "50%")]
     pub load: f64,
     /// What is measured, and on what; the connections that carry the load stay.
@@ -142,7 +142,7 @@ fn measure_on<D: Device>(
         (0..*rounds).map(|_| (plan.offer(first.rate(), dice.roll()), dice.roll())).collect();
     let mut sides = SIDES.map(|name| Side { name, rounds: Vec::new() });
     let sweep = Sweep { expected: plan.time() * 4 * *rounds, ..plan.base.sweep(2) };
-    let jitters = sweep.run(session, |round, side| {
+    let environment = sweep.run(session, notes, |round, side| {
         let (offer, seed) = &offers[round as usize];
         let churn = Churn { rate: plan.rate, standing: plan.standing as usize, seed: *seed };
         let churn = (side == 1).then_some(churn);
@@ -153,7 +153,7 @@ fn measure_on<D: Device>(
         }
         Ok(())
     })?;
-    Ok(report(plan, &sides, notes, jitters))
+    Ok(report(plan, &sides, environment))
 }
 
 /// What was measured without churn, or with it.
@@ -239,12 +239,7 @@ fn connections(churned: &Churned) -> Vec<Figure> {
     figures
 }
 
-fn report(
-    plan: &ChurnPlan,
-    sides: &[Side; 2],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
-) -> Report {
+fn report(plan: &ChurnPlan, sides: &[Side; 2], environment: Environment) -> Report {
     let [still, churn] = sides;
     let mut churned = Churned::default();
     churn.rounds.iter().for_each(|round| churned.merge(&round.churned));
@@ -253,8 +248,7 @@ fn report(
         .rounds
         .iter()
         .map(|round| (round.filled.elapsed_ns + round.open.elapsed_ns, round.open.preempted));
-    let environment =
-        Environment::new(plan.base.cores, notes, jitters, &[Lost::new("still", lost)]);
+    let environment = environment.lost(&[Lost::new("still", lost)]);
     let own = json!({
         "churn_per_second": plan.rate,
         "standing": plan.standing,
@@ -306,14 +300,14 @@ const WARM_UP: u64 = 2000;
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench churn                             200 connections a second come and go
-  rpcrdma-bench churn --churn 20 --standing 100   few, and they stay for five seconds
-  rpcrdma-bench churn -k 64 --load 70% -t 10      beside 64 connections that carry more
+  rpcrdma-bench churn                             200 connections opened and closed per second
+  rpcrdma-bench churn --churn 20 --standing 100   few, open for five seconds
+  rpcrdma-bench churn -k 64 --load 70% -t 10      beside 64 connections with a higher load
   rpcrdma-bench churn --fail-if 'churn/still.ratio.rate<0.95' --fail-if 'connections.failed>0'
 
-Connections are asked for by the client that carries the load and taken by its server: both threads
-do it between their calls. The control thread of the engine works beside them; on a machine with
-two cores it takes time of theirs, and the table shows it.";
+The client that carries the load opens the connections and its server accepts them, between their
+calls. The control thread of the engine runs beside them; on a machine with two cores it takes time
+of both, and the table shows it.";
 
 #[cfg(test)]
 mod tests {

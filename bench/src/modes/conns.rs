@@ -1,4 +1,4 @@
-//! `conns`: what many connections on one shared receive queue cost.
+//! `conns`: the cost of many connections on one shared receive queue.
 //!
 //! ```text
 //!   1, 4, 16, ... connections ──▶ every round: the rate with many under way, then one by one
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::{LengthArgs, OutputArgs, Over};
 use crate::contenders::rpc::Rpc;
-use crate::device::{Device, Jitter, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
 use crate::modes::sweep::Sweep;
@@ -24,7 +24,7 @@ use crate::stats::{Latency, Ratio, Round, Series};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Numbers of connections, as in 1,32,1024; the first is what the others are compared with
+    /// Numbers of connections, as in 1,32,1024; the first is the reference
     /// [default: 1,4,16,64,256,1024,4096; verbs: 1,4,16,64]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -107,13 +107,13 @@ fn measure_on<D: Device>(
     // Each point has two rounds.
     let expected = first.expected(2 * contenders.len() as u32);
     let sweep = Sweep { expected, ..first.sweep(contenders.len()) };
-    let jitters = sweep.run(session, |_, index| {
+    let environment = sweep.run(session, notes, |_, index| {
         let rpc = &mut contenders[index];
         points[index].rate.rounds.push(rpc.closed(first.quota)?);
         points[index].single.rounds.push(rpc.one_by_one(first.quota)?);
         Ok(())
     })?;
-    Ok(report(plan, &points, notes, jitters))
+    Ok(report(plan, &points, environment))
 }
 
 struct Point {
@@ -160,15 +160,10 @@ impl Point {
     }
 }
 
-fn report(
-    plan: &ConnsPlan,
-    points: &[Point],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
-) -> Report {
+fn report(plan: &ConnsPlan, points: &[Point], environment: Environment) -> Report {
     let first = plan.first();
     let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
-    let environment = Environment::new(first.cores, notes, jitters, &[Lost::of("rpc", rounds)]);
+    let environment = environment.lost(&[Lost::of("rpc", rounds)]);
     let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
     let settings = settings_of(first, "conns", own);
     let figures: Vec<Figure> = points.iter().flat_map(|one| one.figures(&points[0])).collect();
@@ -221,12 +216,11 @@ Examples:
   rpcrdma-bench conns                             from 1 to 4096 connections
   rpcrdma-bench conns --counts 1,1024             the goal: 0.85 of the rate of one
   rpcrdma-bench conns --counts 1,64 --op read -p send -w 64
-                                                  pages read, 64 under way
+                                                  reads of pages, 64 in flight
   rpcrdma-bench conns --counts 1,1024 --fail-if 'rpc/first@connections=1024.ratio.rate<0.85'
 
-Each number has an engine of its own, set up for as many connections. Calls go to the connections in
-turn. Memory is only what the process has grown by when they connected, for each connection and end.
-Pools, and the tables that an engine makes for as many before, are not in it.";
+Each number has its own engine. Calls use the connections in turn. Memory is the growth of the process
+when they connect, per connection and end; pools and tables allocated before are not included.";
 
 #[cfg(test)]
 mod tests {

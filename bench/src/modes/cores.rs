@@ -1,10 +1,10 @@
-//! `cores`: the rate of one shard, of two, and so on, each with a client and cores of its own.
+//! `cores`: the rate of one shard, of two, and so on, each with its own client and cores.
 
 use serde_json::{Value, json};
 
 use crate::args::{LengthArgs, OutputArgs};
 use crate::contenders::rpc::{Rpc, together};
-use crate::device::{CorePair, Device, Jitter, on_device};
+use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, SECONDS, WARM_UP, settings_of};
 use crate::output::{
@@ -16,8 +16,8 @@ use crate::stats::{Round, median};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Numbers of shards, as in 1,2,4; the first is what the others are compared with
-    /// [default: 1, 2, 4 and so on, as many as there are pairs of cores]
+    /// Numbers of shards, as in 1,2,4; the first is the reference
+    /// [default: 1, 2, 4 and so on, up to the number of core pairs]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shards: Vec<u32>,
@@ -108,11 +108,11 @@ fn measure_on<D: Device>(
     let first = contenders.first().and_then(|shards| shards.first());
     notes.extend(first.into_iter().flat_map(Rpc::notes));
     notes.extend(plan.limit.clone());
-    let jitters = plan.base.sweep(contenders.len()).run(session, |_, index| {
+    let environment = plan.base.sweep(contenders.len()).run(session, notes, |_, index| {
         points[index].rounds.push(together(&mut contenders[index], *quota)?);
         Ok(())
     })?;
-    Ok(report(plan, &points, notes, jitters))
+    Ok(report(plan, &points, environment))
 }
 
 struct Point {
@@ -164,14 +164,9 @@ impl Point {
     }
 }
 
-fn report(
-    plan: &CoresPlan,
-    points: &[Point],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
-) -> Report {
+fn report(plan: &CoresPlan, points: &[Point], environment: Environment) -> Report {
     let lost = Lost::of("rpc", points.iter().flat_map(|point| point.rounds.iter().flatten()));
-    let environment = Environment::new(plan.base.cores, notes, jitters, &[lost]);
+    let environment = environment.lost(&[lost]);
     let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
     let settings = settings_of(&plan.base, "cores", own);
     let first = &points[0];
@@ -207,13 +202,13 @@ const COLUMNS: [Column; 7] = [
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench cores                             one shard, two, four, as far as the cores go
-  rpcrdma-bench cores --shards 1,8                what eight shards make of eight pairs of cores
-  rpcrdma-bench cores --op read -p send -w 64     pages read, 64 under way for each shard
+  rpcrdma-bench cores                             one shard, two, four, as the cores allow
+  rpcrdma-bench cores --shards 1,8                eight shards on eight pairs of cores
+  rpcrdma-bench cores --op read -p send -w 64     reads of pages, 64 in flight per shard
 
-One engine has all shards of a number. Each has a thread on a core of its own, and a client on
-another. With two cores there is one pair, and nothing is learned about more; the result says so.
-Times of many shards depend on which cores share a cache: --cores names the first pair.";
+One engine has all shards of a number. Each shard has a core, and its client has another. Two cores
+form one pair; the result then says that it shows nothing about more. Times of many shards depend on
+which cores share a cache: --cores names the first pair.";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! `idle`: what a call takes after a pause, and what the pause costs, by idle policy.
+//! `idle`: latency after a pause, and processor time of the pause, by idle policy.
 //!
 //! ```text
 //!   every round:  spin 10 us, 100 us, ...   backoff 10 us, ...   block 10 us, ...   and back
@@ -16,7 +16,7 @@ use crate::args::{
 use crate::contenders::call::Load;
 use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
 use crate::device::verbs::VerbsDevice;
-use crate::device::{CorePair, Device, Fabrics, Jitter};
+use crate::device::{CorePair, Device, Fabrics};
 use crate::error::BenchError;
 use crate::modes::sweep::Sweep;
 use crate::output::{
@@ -165,14 +165,14 @@ fn measure_on<D: Device>(
     let seeds: Vec<u64> = (0..plan.rounds).map(|_| dice.roll()).collect();
     let IdlePlan { cores, rounds, .. } = *plan;
     let sweep = Sweep { cores, rounds, points: points.len(), expected: plan.expected() };
-    let jitters = sweep.run(session, |round, index| {
+    let environment = sweep.run(session, notes, |round, index| {
         let length = points[index].pause;
         let (calls, warm_up) = (plan.calls(length), plan.warm_up);
         let pauses = Pauses { length, calls, warm_up, seed: seeds[round as usize] };
         points[index].rounds.push(contenders[index / plan.pauses.len()].paused(&pauses)?);
         Ok(())
     })?;
-    Ok(report(plan, &points, notes, jitters))
+    Ok(report(plan, &points, environment))
 }
 
 struct Point {
@@ -205,17 +205,12 @@ impl Point {
     }
 }
 
-fn report(
-    plan: &IdlePlan,
-    points: &[Point],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
-) -> Report {
+fn report(plan: &IdlePlan, points: &[Point], environment: Environment) -> Report {
     // Threads that give their core away lose none: only those that spin count as disturbed.
     let spinning = points.iter().filter(|point| point.policy == Idle::Spin);
     let rounds = spinning.flat_map(|point| &point.rounds);
     let lost = Lost::new("spin", rounds.map(|round| (round.elapsed_ns, round.preempted)));
-    let environment = Environment::new(plan.cores, notes, jitters, &[lost]);
+    let environment = environment.lost(&[lost]);
     let settings = json!({
         "op": plan.load.shape.op.into_str(),
         "placement": plan.load.placement.into_str(),
@@ -291,12 +286,12 @@ const CALLS_MAX: u64 = 10_000;
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench idle                              every policy, pauses from 10 us to 100 ms
-  rpcrdma-bench idle --idle block --pause 5ms     how long it takes to wake a thread
+  rpcrdma-bench idle --idle block --pause 5ms     the time to wake a thread
   rpcrdma-bench idle --profile laptop --pause 1ms,1s
-                                                  with the times of a profile
+                                                  with the idle times of a profile
 
-Latency counts from the submit of a call. Processor time is that of the client's thread and of the
-server's over pauses and calls together: 1 is a core for itself.";
+Latency counts from the submission of a call. Processor time is that of the client's and the server's
+thread over pauses and calls; 1 is a whole core.";
 
 #[cfg(test)]
 mod tests {

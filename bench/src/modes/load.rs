@@ -1,4 +1,4 @@
-//! `load`: latency of calls that come when they come, at shares of what the system can do.
+//! `load`: latency at given arrival rates or shares of the capacity.
 //!
 //! ```text
 //!   closed loop, many under way ──▶ capacity
@@ -14,7 +14,7 @@ use crate::args::{LengthArgs, OutputArgs, SeedArgs};
 use crate::contenders::arrivals::Law;
 use crate::contenders::open::{Offer, OpenRound};
 use crate::contenders::rpc::Rpc;
-use crate::device::{Device, Jitter, on_device};
+use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Plan, settings_of};
 use crate::output::{
@@ -27,13 +27,13 @@ use crate::stats::{Dice, End, Latency, Round, median};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Shares of the capacity to offer, as in 70% or 0.5,0.9 [default: a sweep from 10% to 95%]
+    /// Loads as shares of the capacity, as in 70% or 0.5,0.9 [default: a sweep from 10% to 95%]
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
     pub load: Vec<f64>,
-    /// Rates to offer, in calls per second, as in 200k,1.5M
+    /// Loads in calls per second, as in 200k,1.5M
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rate)]
     pub rate: Vec<f64>,
-    /// How arrivals are spread over the time
+    /// Distribution of the arrivals
     #[arg(long, value_enum, default_value = "poisson")]
     pub arrivals: Law,
     #[command(flatten)]
@@ -99,10 +99,7 @@ impl LoadPlan {
 
     pub fn sentence(&self) -> String {
         let Plan { load, cores, rounds, quota, .. } = &self.base;
-        let round = match quota.end {
-            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
-            End::Count(count) => format!("{count} calls"),
-        };
+        let round = quota.end.text("calls");
         format!(
             "load: {}, {} arrivals at {} rates, at most {} under way, cores {cores}, {rounds} \
              rounds of {round}, seed {}",
@@ -153,7 +150,7 @@ fn measure_on<D: Device>(
     let mut closed = Vec::new();
     let mut opened: Vec<Opened> = plan.points.iter().map(|point| Opened::new(*point)).collect();
     // The closed loop is one more point.
-    let jitters = plan.base.sweep(each + 1).run(session, |round, turn| {
+    let environment = plan.base.sweep(each + 1).run(session, notes, |round, turn| {
         let Some(index) = turn.checked_sub(1) else {
             closed.push(rpc.closed(*quota)?);
             return Ok(());
@@ -164,7 +161,7 @@ fn measure_on<D: Device>(
         Ok(())
     })?;
     opened.retain(|point| !point.rounds.is_empty());
-    Ok(report(plan, capacity, &closed, &opened, notes, jitters))
+    Ok(report(plan, capacity, &closed, &opened, environment))
 }
 
 struct Opened {
@@ -220,21 +217,8 @@ impl Opened {
     }
 
     fn detail(&self) -> Value {
-        let round = |round: &OpenRound| {
-            json!({
-                "offered": round.offered,
-                "completed": round.completed,
-                "given_up": round.given_up,
-                "backlog_max": round.backlog_max,
-                "backlog_end": round.backlog_end,
-                "time_ns": round.time_ns,
-                "elapsed_ns": round.elapsed_ns,
-                "preempted": round.preempted,
-            })
-        };
         let At { axis, value, unit } = self.point.at();
-        let rounds: Vec<Value> = self.rounds.iter().map(round).collect();
-        json!({ "axis": axis, "value": value, "unit": unit, "rounds": rounds })
+        json!({ "axis": axis, "value": value, "unit": unit, "rounds": self.rounds })
     }
 }
 
@@ -249,13 +233,12 @@ fn report(
     capacity: f64,
     closed: &[Round],
     points: &[Opened],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
+    environment: Environment,
 ) -> Report {
     let open = points.iter().flat_map(|point| &point.rounds);
     let open = Lost::new("rpc", open.map(|one| (one.elapsed_ns, one.preempted)));
     let lost = [Lost::of("closed", closed.iter()), open];
-    let environment = Environment::new(plan.base.cores, notes, jitters, &lost);
+    let environment = environment.lost(&lost);
     let own = json!({ "arrivals": <&str>::from(plan.law), "seed": plan.seed });
     let settings = settings_of(&plan.base, "load", own);
     let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
@@ -385,15 +368,15 @@ Examples:
   rpcrdma-bench load                              latency from 10 % to 95 % of the capacity
   rpcrdma-bench load --load 70%                   at one load; the goal is a p99.9 below 5 us
   rpcrdma-bench load --rate 200k --arrivals constant
-                                                  one call every 5 us, evenly
+                                                  one call every 5 us
   rpcrdma-bench load --load 50%,110% --op read -p send
-                                                  pages read, and what an overload does
+                                                  reads of pages, and an overload
   rpcrdma-bench load --load 70% --fail-if 'rpc@load=0.7.round_trip.p99.9>5us'
 
-The loop is open: a call leaves when it is due, not when another has come back, and its latency
-counts from when it was due. Calls that cannot be sent yet, since as many as the window allows are
-under way, wait in a backlog. The generator shares its thread with the client's engine; how late
-it was while no backlog existed is shown, so that one can be told from the other.";
+The loop is open: a call is sent when it is due, not when another has returned, and its latency
+counts from the due time. Calls that are due while the window is full wait in a backlog. The
+generator shares its thread with the client's engine; its own lateness, without a backlog, is a
+separate figure.";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The modes: what each measures, and how its result is described.
+//! The modes: what each measures, and its report.
 
 pub(crate) mod churn;
 pub(crate) mod cmp;

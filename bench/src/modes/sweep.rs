@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use crate::device::CorePair;
 use crate::device::jitter::{self, PROBE_TIME};
-use crate::device::{CorePair, Jitter};
 use crate::error::BenchError;
-use crate::output::Session;
+use crate::output::{Environment, Session};
 use crate::stats::in_turns;
 
 #[derive(Debug, Clone, Copy)]
@@ -19,17 +19,19 @@ pub struct Sweep {
 
 impl Sweep {
     /// Runs every point in every round, forwards and then backwards; `run` is told the round and the
-    /// point. What a core that only spins saw before and after.
+    /// point. Returns the environment, with these notes and with the jitter before and after.
     pub fn run(
         self,
         session: &Session,
+        notes: Vec<String>,
         run: impl FnMut(u32, usize) -> Result<(), BenchError>,
-    ) -> Result<[[Jitter; 2]; 2], BenchError> {
+    ) -> Result<Environment, BenchError> {
         let Sweep { cores, rounds, points, expected } = self;
         let progress = session.progress(rounds * points as u32, expected);
         let before = jitter::probe(cores, PROBE_TIME)?;
         in_turns(rounds, points, |done| progress.step(done), run)?;
         drop(progress);
-        Ok([before, jitter::probe(cores, PROBE_TIME)?])
+        let after = jitter::probe(cores, PROBE_TIME)?;
+        Ok(Environment::new(cores, notes, [before, after]))
     }
 }

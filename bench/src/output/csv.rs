@@ -1,4 +1,4 @@
-//! CSV: a line for every figure, for spreadsheets and for awk.
+//! CSV: one line per figure.
 //!
 //! A contender named with a comma is quoted, as RFC 4180 has it.
 

@@ -1,4 +1,4 @@
-//! The environment of a result: the machine, the program, and what disturbed it.
+//! The environment of a result: the machine, the program, and disturbances.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,6 @@ impl Environment {
         cores: CorePair,
         notes: Vec<String>,
         [before, after]: [[Jitter; 2]; 2],
-        lost: &[Lost],
     ) -> Environment {
         Environment {
             build: Build::THIS,
@@ -68,11 +67,18 @@ impl Environment {
             notes,
             jitter_before: before,
             jitter_after: after,
-            noise: noise(&[before, after].concat(), lost),
+            noise: noise(&[before, after].concat(), &[]),
             interrupted: stop::is_wished(),
             ended_ms: env::now_ms(),
             command: env::command(),
         }
+    }
+
+    /// With contenders that lost their core: a run is noisy if that was often.
+    #[must_use]
+    pub fn lost(mut self, lost: &[Lost]) -> Environment {
+        self.noise.extend(noise(&[], lost));
+        self
     }
 
     pub fn head(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The outputs: what a report is printed as, and what is written to files.
+//! The outputs: standard output and files.
 
 mod csv;
 pub mod environment;

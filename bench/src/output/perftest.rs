@@ -1,4 +1,4 @@
-//! The table that `ib_send_lat` prints, or `ib_send_bw`, for programs that read theirs.
+//! The table of `ib_send_lat`, or of `ib_send_bw` for a rate.
 //!
 //! Of the last contender, which is the one that the mode is about. Latencies are half of a round
 //! trip, as `ib_send_lat` has them, in microseconds, and the bytes are those of the data. Other than

@@ -1,4 +1,4 @@
-//! Progress on the terminal of a person who waits; nothing anywhere else.
+//! Progress on a terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};

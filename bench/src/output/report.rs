@@ -1,4 +1,4 @@
-//! The report of a run: the one description of a result that every output shows.
+//! The report of a run: the one description of a result for all outputs.
 //!
 //! ```text
 //!   floor, lat, ..., distance, ... ──▶ Report ──▶ text, JSON, CSV, HdrHistogram, HTML, perftest
@@ -223,14 +223,12 @@ pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::device::CorePair;
-    use crate::testing::QUIET;
+    use crate::testing::quiet;
 
     /// A report of no mode: two figures of a contender `a`, and one that is no number; of a run that
     /// is noisy for these reasons.
     pub(crate) fn odd(noise: &[&str]) -> Report {
-        let cores = CorePair { client: 0, server: 1 };
-        let mut environment = Environment::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
+        let mut environment = quiet(vec!["a note".into()]);
         environment.noise = noise.iter().map(|reason| (*reason).into()).collect();
         let figure = Figure::new("a", "round_trip.p50", 1.5, Unit::Ns, 2).rounds(vec![1.0, 2.0]);
         let at = figure.clone().at(At::new("load", 0.5, Unit::Share));

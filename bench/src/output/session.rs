@@ -1,4 +1,4 @@
-//! What a mode is given beside its options: whom to tell what it does, and how far it is.
+//! The session of a mode: announcements and progress.
 
 use std::io::{Write, stdout};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tables of text: columns that name a figure, rows that name a contender and a point.
+//! Text tables: a column names a figure, a row names a contender and a point.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Numbers with their units, as people read them: `1.35 us`, `3.1 M/s`, `99.9 %`.
+//! Numbers with units for people: `1.35 us`, `3.1 M/s`, `99.9 %`.
 
 use crate::output::figure::Unit;
 

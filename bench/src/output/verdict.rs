@@ -1,4 +1,4 @@
-//! The verdict: whether figures keep to what was asked of them, and whether the run counts.
+//! The verdict: conditions on figures, noise, and the exit code.
 //!
 //! ```text
 //!   asked for, and the run is noisy            3    measure again

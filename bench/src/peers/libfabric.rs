@@ -1,4 +1,4 @@
-//! `fi_pingpong` of libfabric: what it is run as, and what it prints.
+//! `fi_pingpong` of libfabric: its arguments and its output.
 
 use super::tool::{Kind, Name, Run, Shape};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
@@ -7,13 +7,13 @@ use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
 #[command(name = "fi_pingpong", no_binary_name = true, disable_version_flag = true)]
 pub struct FiPingpong {
-    /// Its provider, as fi_info lists them: shm, tcp, verbs
+    /// Provider, as listed by fi_info: shm, tcp, verbs
     #[arg(short, long, value_name = "NAME", default_value = "shm")]
     pub provider: String,
-    /// The type of its endpoint: msg, rdm or dgram [default: rdm; tcp: msg]
+    /// Type of endpoint: msg, rdm or dgram [default: rdm; tcp: msg]
     #[arg(short, long, value_name = "TYPE")]
     pub endpoint: Option<String>,
-    /// Bytes of a message [default: the data of the other side]
+    /// Bytes of a message [default: payload of the other side]
     #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
     pub size: Option<usize>,
 }

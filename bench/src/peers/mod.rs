@@ -1,4 +1,4 @@
-//! Peers: what else carries messages on this machine, to be measured beside the RPC.
+//! Peers: other ways to carry messages on this machine, measured beside the RPC.
 //!
 //! ```text
 //!   sockets   our own ping-pong over unix and TCP sockets            a contender: every sample

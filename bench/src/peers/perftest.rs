@@ -1,4 +1,4 @@
-//! `ib_send_lat` of perftest: what it is run as, and what it prints.
+//! `ib_send_lat` of perftest: its arguments and its output.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
 #[command(name = "ib_send_lat", no_binary_name = true, disable_version_flag = true)]
 pub struct IbSendLat {
-    /// The device [default: that of the other side, or the first]
+    /// Device [default: that of the other side, or the first]
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Bytes of a message [default: those of a call of the other side on the wire]
+    /// Bytes of a message [default: wire length of a call of the other side]
     #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
     pub size: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! A peer's two processes: its server and its client, each on its core, and never left behind.
+//! The two processes of a peer, each on its core, killed at the end.
 
 use std::fs;
 use std::io::Read;

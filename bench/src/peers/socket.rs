@@ -1,4 +1,4 @@
-//! Sockets: a ping-pong of as many bytes as the RPC has, by system calls and through the kernel.
+//! Sockets: a ping-pong with the wire lengths of the RPC through the kernel.
 //!
 //! ```text
 //!   client   slots of requests ── write ──▶ socket ── read ──▶ inbox    server

@@ -1,4 +1,4 @@
-//! A tool of others as a peer: found, run on our cores for as long as a round, and read.
+//! An external tool as a peer: found, run on the cores of the benchmark, and parsed.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `ucx_perftest` of UCX: what it is run as, and what it prints.
+//! `ucx_perftest` of UCX: its arguments and its output.
 
 use super::tool::{Kind, Name, Run, Shape};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
@@ -6,10 +6,10 @@ use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 /// Which of its tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Test {
-    /// Messages that are matched by tag: tag_lat, tag_bw
+    /// Tag matching: tag_lat, tag_bw
     #[default]
     Tag,
-    /// Active messages, which call a handler: ucp_am_lat, ucp_am_bw
+    /// Active messages: ucp_am_lat, ucp_am_bw
     Am,
 }
 
@@ -17,10 +17,10 @@ pub enum Test {
 #[derive(Debug, Clone, PartialEq, Eq, clap::Parser)]
 #[command(name = "ucx", no_binary_name = true, disable_version_flag = true)]
 pub struct Ucx {
-    /// Which of its tests
+    /// Test of ucx_perftest
     #[arg(value_enum, default_value = "tag")]
     pub test: Test,
-    /// Bytes of a message [default: the data of the other side]
+    /// Bytes of a message [default: payload of the other side]
     #[arg(short, long, value_name = "BYTES", value_parser = crate::peers::tool::length)]
     pub size: Option<usize>,
 }

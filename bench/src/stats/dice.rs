@@ -1,4 +1,4 @@
-//! Chance with a seed: the same seed gives the same numbers on every machine.
+//! Random numbers with a seed: the same seed gives the same numbers on every machine.
 
 /// A generator of pseudo-random numbers (SplitMix64). Not for secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

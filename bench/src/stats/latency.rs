@@ -1,4 +1,4 @@
-//! A distribution of latencies: every sample counted, three digits, the true extremes kept.
+//! A distribution of latencies: all samples, three digits, exact extremes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

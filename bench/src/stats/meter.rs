@@ -1,4 +1,4 @@
-//! The meter of one round: warm-up, samples or a count, and when it is enough.
+//! The meter of one round: warm-up, samples or a count, and its end.
 
 use std::time::Duration;
 
@@ -18,6 +18,16 @@ pub struct Quota {
 pub enum End {
     Count(u64),
     Time(Duration),
+}
+
+impl End {
+    /// The length of a round: `0.200 s`, or a number of these things.
+    pub fn text(self, things: &str) -> String {
+        match self {
+            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
+            End::Count(count) => format!("{count} {things}"),
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Samples and what is computed of them.
+//! Samples and statistics.
 
 pub mod dice;
 pub mod latency;

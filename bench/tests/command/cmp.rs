@@ -1,4 +1,4 @@
-//! Comparisons as a person types them.
+//! Comparisons on the command line.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The command as a person types it: what it prints, where, and how it ends.
+//! The command as a user types it: output, files, exit code.
 
 mod cmp;
 mod contests;

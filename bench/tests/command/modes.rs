@@ -1,4 +1,4 @@
-//! The modes beside the contests: short runs, and what comes of them.
+//! Short runs of the modes beside the contests.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The forms of a result, and the files that it is written to.
+//! The output formats and files.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! How a run ends: the exit code, and the reason.
+//! Exit codes and their reasons.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

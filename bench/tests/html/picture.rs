@@ -1,4 +1,4 @@
-//! A picture that a browser has written.
+//! A screenshot.
 
 use std::collections::HashMap;
 

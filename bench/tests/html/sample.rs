@@ -1,4 +1,4 @@
-//! Outcomes of several modes, made up from a seed: what the pages of the tests are made of.
+//! Reports of several modes, generated from a seed, for the tests of the page.
 
 use rpcrdma_bench::device::Jitter;
 use rpcrdma_bench::device::env::{Build, HugePages, Machine};

@@ -1,4 +1,4 @@
-//! One end of the ping-pong: its queues, its buffers, and what of them is in the device's hands.
+//! One end of the ping-pong: its queues, its buffers, and which of them the device owns.
 //!
 //! ```text
 //!   send buffers      free ──send──▶ freed..sent ──signaled completion──▶ free

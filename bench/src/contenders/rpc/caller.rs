@@ -1,4 +1,4 @@
-//! The client's side: makes the calls, one by one or a window full, and inspects the replies.
+//! The client: makes calls, one at a time or a full window, and checks the replies.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! Connections that come and go beside a load: the same client makes them, the same server takes
-//! them.
+//! Connections opened and closed beside a load, by the same client and server.
 //!
 //! ```text
 //!   asked ──▶ connected ──▶ stands, while others come ──▶ closed

@@ -1,4 +1,4 @@
-//! The two ends apart: a client whose server is on another host, and a server for such a client.
+//! A client whose server is on another host, and a server for such a client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a polling thread does when there is nothing to do, by the idle policy of the configuration.
+//! A polling thread without work, by the idle policy of the configuration.
 
 use std::hint::spin_loop;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The memory of this process, as the kernel counts it.
+//! The resident memory of this process.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The RPC messages as a program writes and reads them through the engine.
+//! RPC messages as an application writes and reads them through the engine.
 
 use rpcrdma_engine::Incoming;
 use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};

@@ -1,4 +1,4 @@
-//! The server's side: a handler that answers null, echo, read and write calls.
+//! The server: a handler for null, echo, read and write calls.
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::shard::message::{Bulk, PIECES_MAX};

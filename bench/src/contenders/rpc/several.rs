@@ -1,4 +1,4 @@
-//! Several clients and servers of one engine, each pair on cores of its own.
+//! Several clients and servers of one engine, each pair on its own cores.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The ways that one client and its server are driven for a round: closed, open, and with pauses.
+//! The loops of one client and its server: closed, open, and with pauses.
 
 use quanta::Clock as Ticks;
 use rpcrdma_engine::Provider;

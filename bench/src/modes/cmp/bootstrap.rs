@@ -1,4 +1,4 @@
-//! How sure a ratio is: an interval by bootstrap, from the rounds that it was made of.
+//! The confidence interval of a ratio, by bootstrap over its rounds.
 //!
 //! The rounds that were measured are drawn again with replacement, many times, and the ratio is
 //! taken of each draw. What 95 % of these ratios lie in is the interval. Nothing is assumed about

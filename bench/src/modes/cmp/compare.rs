@@ -1,4 +1,4 @@
-//! What of two sides can be compared, and what comes of it.
+//! The figures that two sides share, and their ratios.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! An entrant of a comparison: one side, run round by round or read from a file.
+//! One side of a comparison, run round by round or read from a file.
 
 use strum::VariantArray;
 

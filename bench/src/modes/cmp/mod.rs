@@ -1,4 +1,4 @@
-//! Comparison: two or more sides in turns, and how sure their ratios are.
+//! `cmp`: two or more sides in turns, and confidence intervals of their ratios.
 //!
 //! ```text
 //!   words ──▶ sides: a mode, a file, a tool, sockets ──▶ entrants ──▶ probe, rounds in turns, probe
@@ -37,17 +37,17 @@ use side::{Ours, Side, What};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What is compared: the first with each of the others
-    /// [default: lat with every peer that is installed]
+    /// Sides to compare: the first with each of the others
+    /// [default: lat with every installed peer]
     ///
     /// A side is a mode with its options in one word (lat, rate, bw, raw, floor), a saved result
     /// (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer: unix, tcp,
-    /// unix-block and tcp-block are sockets; ucx, fi_pingpong and ib_send_lat are tools that are run
-    /// on the same cores and read. Peers do what the first side of this program does, as far as
-    /// they can. One side alone is compared with every peer that is installed.
+    /// unix-block and tcp-block are sockets; ucx, fi_pingpong and ib_send_lat are tools, run on the
+    /// same cores. Peers do what the first side of this program does, as far as they can. A single
+    /// side is compared with every installed peer.
     #[arg(value_name = "SIDE")]
     pub sides: Vec<String>,
-    /// Exit with 2 if a first ratio is worse by more than this, and so is all of its interval: 5%
+    /// Exit with 2 if the whole interval of a first ratio is worse by more than this: 5%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub regression: Option<f64>,
     /// Where the threads and the processes run.
@@ -144,10 +144,7 @@ fn sentence(
     quota: Quota,
 ) -> String {
     let (first, others) = labels.split_first().expect("there is always one");
-    let round = match quota.end {
-        End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
-        End::Count(count) => format!("{count} round trips"),
-    };
+    let round = quota.end.text("round trips");
     let data = example.plan.calls();
     format!(
         "cmp: {first} beside {}: {data}, cores {cores}, {rounds} rounds of {round}",
@@ -167,14 +164,15 @@ fn run(
     let live: Vec<usize> = (0..entrants.len()).filter(|at| entrants[*at].is_live()).collect();
     let expected = expected(&entrants, rounds, quota);
     let sweep = Sweep { cores, rounds, points: live.len(), expected };
-    let jitters = sweep.run(session, |_, index| match entrants[live[index]].round(quota) {
-        // Ctrl-C reaches the processes of a tool, too.
-        Err(_) if stop::is_wished() => Ok(()),
-        result => result,
-    })?;
+    let environment =
+        sweep.run(session, notes, |_, index| match entrants[live[index]].round(quota) {
+            // Ctrl-C reaches the processes of a tool, too.
+            Err(_) if stop::is_wished() => Ok(()),
+            result => result,
+        })?;
     let measured: Vec<Measured> = entrants.into_iter().map(Entrant::sum_up).collect();
     let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
-    Ok((measured, Environment::new(cores, notes, jitters, &lost)))
+    Ok((measured, environment.lost(&lost)))
 }
 
 fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
@@ -231,7 +229,7 @@ const START_OF_A_TOOL: Duration = Duration::from_millis(500);
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench cmp                                   is it worth my time? lat beside all there is
+  rpcrdma-bench cmp                                   lat beside every installed peer
   rpcrdma-bench cmp 'lat -s 4KiB'                     the same with other data
   rpcrdma-bench cmp lat 'lat --idle block'            two settings of the engine
   rpcrdma-bench cmp rate 'rate -k 1024'               one connection and many
@@ -239,9 +237,9 @@ Examples:
   rpcrdma-bench cmp lat saved:yesterday.json --regression 5%
   rpcrdma-bench cmp 'lat --provider verbs' ib_send_lat
 
-The first side is above the line: a ratio of round trips below 1 says that it is faster. The
-interval holds the ratio with 95 % by bootstrap over the rounds. In --fail-if, `ratio` is the first
-ratio of the only pair, and `ratio.low` and `ratio.high` are the ends of its interval.";
+Ratios are of the first side to another: a ratio of round trips below 1 means that the first is
+faster. The 95 % interval is a bootstrap over the rounds. In --fail-if, `ratio` is the first ratio of
+the only pair, and `ratio.low` and `ratio.high` are the ends of its interval.";
 
 #[cfg(test)]
 mod tests {

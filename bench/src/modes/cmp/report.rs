@@ -130,11 +130,10 @@ const COLUMNS: [(&str, &str, f64); 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::CorePair;
     use crate::modes::cmp::compare::Order;
     use crate::output::Unit;
     use crate::stats::Latency;
-    use crate::testing::QUIET;
+    use crate::testing::quiet;
 
     fn measured(label: &str, rounds: &[f64]) -> Measured {
         let figure = |name: &'static str| {
@@ -159,8 +158,7 @@ mod tests {
     }
 
     fn report(compared: &Compared) -> Report {
-        let cores = CorePair { client: 0, server: 1 };
-        let environment = Environment::new(cores, vec!["a note".into()], [[QUIET; 2]; 2], &[]);
+        let environment = quiet(vec!["a note".into()]);
         compared.report("cmp: a beside others".into(), json!({}), environment)
     }
 

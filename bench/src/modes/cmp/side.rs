@@ -1,4 +1,4 @@
-//! The sides as they are asked for: a mode of ours, a saved result, a tool, or sockets.
+//! Parsing of sides: a mode of this program, a saved result, a tool, or sockets.
 
 use std::path::{Path, PathBuf};
 
@@ -214,7 +214,7 @@ fn usual<P: Parser + CommandFactory>(words: &[&str]) -> P {
 #[derive(Debug, Parser)]
 #[command(name = "sockets", no_binary_name = true, disable_version_flag = true)]
 struct SocketArgs {
-    /// Bytes of a message, there and back [default: those of the other side on the wire]
+    /// Bytes of a message in both directions [default: wire length of the other side]
     #[arg(short, long, value_name = "BYTES", value_parser = length)]
     size: Option<usize>,
 }

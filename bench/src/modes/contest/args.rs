@@ -11,16 +11,16 @@ use crate::args::{
 /// A contest with its options; the comment is its line in the list of modes.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Contest {
-    /// The machine alone: as many cache lines there and back as the RPC has bytes, no protocol
+    /// Lower bound of the machine: cache lines of the RPC's length back and forth, no protocol
     #[command(after_help = FLOOR)]
     Floor(Args<NoMore>),
-    /// The provider without RPC: Sends of as many bytes there and back, beside the floor
+    /// The provider without RPC: Sends of the same length, beside the floor
     #[command(after_help = RAW)]
     Raw(Args<PostingArgs>),
-    /// The round trip of an RPC, beside raw and the floor
+    /// Round trip of an RPC, beside raw and the floor
     #[command(after_help = LAT)]
     Lat(Args<LatArgs>),
-    /// RPCs per second with many under way, beside raw and the floor
+    /// RPCs per second with many in flight, beside raw and the floor
     #[command(after_help = RATE)]
     Rate(Args<PostingArgs>),
     /// Bytes per second of large reads or writes, beside raw and the floor
@@ -65,8 +65,8 @@ pub struct NoMore {}
 /// How `raw` posts its Sends.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PostingArgs {
-    /// Sends of `raw` for one doorbell, as in 1,4,16: powers of two up to 32, a contender of each
-    /// [default: as many as there are to be sent]
+    /// Sends per doorbell of `raw`, as in 1,4,16: powers of two up to 32, one contender each
+    /// [default: all that are ready]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = parse::per_post)]
     pub sends_per_post: Vec<u32>,
 }
@@ -77,7 +77,7 @@ pub struct LatArgs {
     /// How `raw` posts.
     #[command(flatten)]
     pub posting: PostingArgs,
-    /// Beside the others, fstat(2) of a file: one GETATTR each on an NFS mount with `noac`
+    /// Also measure fstat(2) of this file: one GETATTR on an NFS mount with `noac`
     #[arg(long, value_name = "FILE")]
     pub stat: Option<PathBuf>,
 }
@@ -140,30 +140,30 @@ struct Alone {
 
 const FLOOR: &str = "\
 Examples:
-  rpcrdma-bench floor                   lines of a 64 byte echo there and back, one after the other
-  rpcrdma-bench floor -w 32             with 32 under way: what this machine can do at best
-  rpcrdma-bench floor --op read -s 4096 a page on the way back
+  rpcrdma-bench floor                   cache lines of a 64-byte echo, one at a time
+  rpcrdma-bench floor -w 32             32 in flight: the upper bound of the rate
+  rpcrdma-bench floor --op read -s 4096 a page in the reply
   rpcrdma-bench floor -c 2,3 -t 10      on cores 2 and 3, for 10 s";
 const RAW: &str = "\
 Examples:
-  rpcrdma-bench raw                                 Sends of a 64 byte echo, one after the other
-  rpcrdma-bench raw -w 32 --sends-per-post 1,4,16   what a doorbell costs
+  rpcrdma-bench raw                                 Sends of a 64-byte echo, one at a time
+  rpcrdma-bench raw -w 32 --sends-per-post 1,4,16   the cost of a doorbell
   rpcrdma-bench raw --provider verbs -d mlx5_0      an RDMA device without a protocol";
 const LAT: &str = "\
 Examples:
-  rpcrdma-bench lat                                round trip of a 64 byte echo
+  rpcrdma-bench lat                                round trip of a 64-byte echo
   rpcrdma-bench lat --op read -p send              4 KiB placed into a page of the client
   rpcrdma-bench lat --op write -s 64KiB -p send    64 KiB placed into memory of the server
-  rpcrdma-bench lat --idle block                   with threads that sleep when there is nothing to do
+  rpcrdma-bench lat --idle block                   with threads that sleep when idle
   rpcrdma-bench lat --provider verbs --stat FILE   beside the kernel's NFS client";
 const RATE: &str = "\
 Examples:
-  rpcrdma-bench rate                     32 calls under way
-  rpcrdma-bench rate -k 1024 -w 1024     one call under way on each of 1024 connections
-  rpcrdma-bench rate --hold 50us         short messages wait for others to share a doorbell
+  rpcrdma-bench rate                     32 calls in flight
+  rpcrdma-bench rate -k 1024 -w 1024     one call in flight on each of 1024 connections
+  rpcrdma-bench rate --hold 50us         short messages wait to share a doorbell
   rpcrdma-bench rate --sends-per-post 1,4,16";
 const BW: &str = "\
 Examples:
   rpcrdma-bench bw                          reads of 64 KiB, placed by Sends
   rpcrdma-bench bw --op write -s 1MiB       large writes
-  rpcrdma-bench bw -p inline                the same copied through the payload stream";
+  rpcrdma-bench bw -p inline                copied through the payload stream instead";

@@ -33,15 +33,15 @@ pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchErro
 }
 
 fn measure_on<D: Device>(device: &D, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
-    let Field { mut contenders, notes } = field(device, plan)?;
+    let Contenders { all: mut contenders, notes } = contenders(device, plan)?;
     let mut series: Vec<Series> =
         contenders.iter().map(|one| Series { name: one.name(), rounds: Vec::new() }).collect();
-    let jitters = plan.sweep(contenders.len()).run(session, |_, index| {
+    let environment = plan.sweep(contenders.len()).run(session, notes, |_, index| {
         series[index].rounds.push(contenders[index].round(plan.quota)?);
         Ok(())
     })?;
     let spent: Vec<_> = contenders.iter().flat_map(|contender| contender.spent()).collect();
-    Ok(report::report(plan, notes, &series, &spent, jitters))
+    Ok(report::report(plan, &series, &spent, environment))
 }
 
 /// The contender that a contest is about, without those it is measured against, and what it uses.
@@ -56,62 +56,63 @@ fn alone_on<D: Device>(
     device: &D,
     plan: &Plan,
 ) -> Result<(Box<dyn Contender>, Vec<String>), BenchError> {
-    let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+    let mut contenders = Contenders::default();
     if plan.kind != Kind::Floor {
-        field.notes.extend(device.notes());
+        contenders.notes.extend(device.notes());
     }
     match plan.kind {
-        Kind::Floor => field.add_floor(plan),
-        Kind::Raw => field.add_raw(plan, plan.postings[0], device)?,
-        Kind::Lat | Kind::Rate | Kind::Bw => field.add_rpc("rpc", plan, &plan.load, device)?,
+        Kind::Floor => contenders.add_floor(plan),
+        Kind::Raw => contenders.add_raw(plan, plan.postings[0], device)?,
+        Kind::Lat | Kind::Rate | Kind::Bw => contenders.add_rpc("rpc", plan, &plan.load, device)?,
     }
-    let Field { mut contenders, notes } = field;
-    Ok((contenders.pop().expect("one was added above"), notes))
+    let Contenders { mut all, notes } = contenders;
+    Ok((all.pop().expect("one was added above"), notes))
 }
 
 /// Who runs against each other, and what they use.
-struct Field {
-    contenders: Vec<Box<dyn Contender>>,
+#[derive(Default)]
+struct Contenders {
+    all: Vec<Box<dyn Contender>>,
     notes: Vec<String>,
 }
 
-fn field<D: Device>(device: &D, plan: &Plan) -> Result<Field, BenchError> {
-    let mut field = Field { contenders: Vec::new(), notes: Vec::new() };
+fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchError> {
+    let mut contenders = Contenders::default();
     if device.far().is_some() {
         // Its other end is not in this program: neither has the floor one, nor raw.
-        field.notes.extend(device.notes());
-        field.add_rpc("rpc", plan, &plan.load, device)?;
-        return Ok(field);
+        contenders.notes.extend(device.notes());
+        contenders.add_rpc("rpc", plan, &plan.load, device)?;
+        return Ok(contenders);
     }
     if plan.load.shape.data_len() > LONG {
-        field.notes.push(LONG_NOTE.into());
+        contenders.notes.push(LONG_NOTE.into());
     }
-    field.add_floor(plan);
+    contenders.add_floor(plan);
     if plan.kind == Kind::Floor {
-        return Ok(field);
+        return Ok(contenders);
     }
-    field.notes.extend(device.notes());
+    contenders.notes.extend(device.notes());
     for posting in &plan.postings {
-        field.add_raw(plan, *posting, device)?;
+        contenders.add_raw(plan, *posting, device)?;
     }
     if let Some(path) = &plan.stat {
-        field.contenders.push(Box::new(Stat::new(path, plan.cores)?));
+        contenders.all.push(Box::new(Stat::new(path, plan.cores)?));
     }
     if plan.kind == Kind::Raw {
-        return Ok(field);
+        return Ok(contenders);
     }
     if plan.load.connections > 1 {
         let single = Load { connections: 1, ..plan.load };
-        field.add_rpc("rpc, one", plan, &single, device)?;
+        contenders.add_rpc("rpc, one", plan, &single, device)?;
     }
-    field.add_rpc("rpc", plan, &plan.load, device)?;
-    Ok(field)
+    contenders.add_rpc("rpc", plan, &plan.load, device)?;
+    Ok(contenders)
 }
 
-impl Field {
+impl Contenders {
     fn add_floor(&mut self, plan: &Plan) {
         let floor = Floor::new(plan.cores, plan.traffic(), plan.is_timed());
-        self.contenders.push(Box::new(floor));
+        self.all.push(Box::new(floor));
     }
 
     fn add_raw<D: Device>(
@@ -123,7 +124,7 @@ impl Field {
         let (cores, timed) = (plan.cores, plan.is_timed());
         let raw = Raw::new(&device.open()?, device.at(), cores, plan.traffic(), posting, timed)?;
         self.notes.extend(raw.notes());
-        self.contenders.push(Box::new(raw));
+        self.all.push(Box::new(raw));
         Ok(())
     }
 
@@ -137,7 +138,7 @@ impl Field {
         let Plan { cores, config, .. } = plan;
         let rpc = Rpc::on(device, name, *cores, config, load, plan.is_timed())?;
         self.notes.extend(rpc.notes());
-        self.contenders.push(Box::new(rpc));
+        self.all.push(Box::new(rpc));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What is going to be measured in a contest: the options with every default filled in.
+//! The plan of a contest: the options with all defaults filled in.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -155,10 +155,7 @@ impl Plan {
     }
 
     pub fn sentence(&self) -> String {
-        let round = match self.quota.end {
-            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
-            End::Count(count) => format!("{count} round trips"),
-        };
+        let round = self.quota.end.text("round trips");
         format!(
             "{}: {}, cores {}, {} rounds of {round}",
             self.kind.into_str(),

@@ -1,11 +1,10 @@
-//! The result of a contest: what the contenders took, and the ratios between them.
+//! The report of a contest: figures of the contenders, and their ratios.
 
 use serde::Serialize;
 use serde_json::json;
 
 use super::plan::Plan;
 use crate::contenders::call::Shape;
-use crate::device::Jitter;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series, Spent, Summary};
 
@@ -110,17 +109,16 @@ impl RoundReport {
 
 pub(super) fn report(
     plan: &Plan,
-    notes: Vec<String>,
     series: &[Series],
     spent: &[Spent],
-    jitters: [[Jitter; 2]; 2],
+    environment: Environment,
 ) -> Report {
     let Shape { request_data, reply_data, .. } = plan.load.shape;
     let contenders: Vec<ContenderReport> =
         series.iter().map(|one| ContenderReport::new(one, request_data + reply_data)).collect();
     let ratios = ratios(plan, series);
     let lost: Vec<Lost> = contenders.iter().map(ContenderReport::lost).collect();
-    let environment = Environment::new(plan.cores, notes, jitters, &lost);
+    let environment = environment.lost(&lost);
     let mut figures: Vec<Figure> = contenders.iter().flat_map(ContenderReport::figures).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     figures.extend(spent.iter().flat_map(spent_figures));
@@ -235,7 +233,7 @@ const PARTS: [(&str, &str, &str, usize); 8] = [
 mod tests {
     use super::super::args::Contest;
     use super::*;
-    use crate::testing::{QUIET, round};
+    use crate::testing::{quiet, round};
 
     fn series(name: &'static str, times_ns: &[u64]) -> Series {
         Series { name, rounds: times_ns.iter().map(|ns| round(1, &[*ns])).collect() }
@@ -245,7 +243,8 @@ mod tests {
     fn summed(series: &[Series]) -> Option<Report> {
         let plan = Contest::parse("lat").expect("it parses").plan().ok()?;
         let spent = [Spent::new("raw", "client", [4, 16, 17], 16)];
-        Some(report(&plan, vec!["pages of 4 KiB".into()], series, &spent, [[QUIET; 2]; 2]))
+        let notes = vec!["pages of 4 KiB".into()];
+        Some(report(&plan, series, &spent, quiet(notes)))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! System calls of the measured calls: strace runs this program once more and writes them down.
+//! System calls of the measured calls, counted by strace in one more run of this program.
 //!
 //! Each thread marks where its part begins and ends by asking for a file that is not there: a
 //! system call that strace writes down with its name.

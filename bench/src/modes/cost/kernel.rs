@@ -1,4 +1,4 @@
-//! What the kernel counts of a thread: context switches and page faults, as `/proc` says.
+//! Context switches and page faults of a thread, from `/proc`.
 
 use std::fs;
 

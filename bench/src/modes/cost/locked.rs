@@ -1,4 +1,4 @@
-//! Locked instructions: which of the instructions that were executed lock a cache line.
+//! Locked instructions: which of the executed instructions lock a cache line.
 //!
 //! callgrind says how often the instruction at an address was executed. Whether it is a locked one
 //! stands in the program's file: the prefix F0, or an exchange with memory, which locks without it.

@@ -1,4 +1,4 @@
-//! Cost: what an RPC costs each side, counted and not timed.
+//! `cost`: what an RPC costs each side, in counts instead of times.
 //!
 //! ```text
 //!   this process        two threads: allocations, context switches, page faults, doorbells, ...
@@ -40,14 +40,14 @@ use kernel::Kernel;
 pub struct Args {
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// Calls that are counted
+    /// Number of counted calls
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub iterations: u64,
-    /// Calls before them
+    /// Number of calls before them
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub warm_up: u64,
-    /// Only what this process counts itself: no strace, no callgrind
+    /// Count in this process only: no strace, no callgrind
     #[arg(long)]
     pub alone: bool,
     /// The part that runs under another program.
@@ -98,7 +98,7 @@ fn measure_on<D: Device>(
     let (strace, callgrind) = others(args, plan);
     let after = jitter::probe(plan.cores, probe_time)?;
     let notes = device.notes().into_iter().chain(rpc.notes()).collect();
-    let environment = Environment::new(plan.cores, notes, [before, after], &[]);
+    let environment = Environment::new(plan.cores, notes, [before, after]);
     let counted = Counted { sides, system_calls: strace, instructions: callgrind };
     Ok(counted.report(plan, what, environment))
 }
@@ -266,14 +266,14 @@ const SIDES: [&str; 2] = ["client", "server"];
 
 const EXAMPLES: &str = "\
 Examples:
-  rpcrdma-bench cost                          an echo of 64 bytes, 32 of them under way
-  rpcrdma-bench cost --op null -w 1           the least that a call costs, one after the other
+  rpcrdma-bench cost                          an echo of 64 bytes, 32 in flight
+  rpcrdma-bench cost --op null -w 1           the cheapest call, one at a time
   rpcrdma-bench cost --op write -p send       4 KiB placed
   rpcrdma-bench cost --idle block             system calls of threads that sleep
   rpcrdma-bench cost --fail-if 'server.allocations>0'
 
-System calls are counted by strace, instructions by callgrind (packages strace and valgrind), each in
-a run of its own; without them those figures are missing, and the table says so.";
+strace counts system calls and callgrind counts instructions (packages strace and valgrind), each in
+one more run. Without them these figures are missing, and the table says so.";
 
 #[cfg(test)]
 mod tests {

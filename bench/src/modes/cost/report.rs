@@ -1,4 +1,4 @@
-//! What an RPC costs, as figures and as a table.
+//! The report of `cost`: figures per call, and a table.
 
 use rpcrdma_engine::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
@@ -174,7 +174,7 @@ const ALLOCATOR: &str = "allocator";
 mod tests {
     use super::*;
     use crate::device::CorePair;
-    use crate::testing::QUIET;
+    use crate::testing::quiet;
 
     fn side(calls: u64) -> Side {
         let before = Snapshot { doorbells: 10, sent: 20, completions: 30, ..Snapshot::default() };
@@ -185,14 +185,14 @@ mod tests {
     }
 
     fn report(system_calls: Result<[Calls; 2], String>) -> Option<Report> {
-        let cores = CorePair::choose(None).ok()?;
+        CorePair::choose(None).ok()?;
         let instructions = [1, 2].map(|side| InstructionCount {
             calls: 10,
             count: Count { own: 1000 * side, library: 50, library_calls: 20 },
             locked: if side == 1 { Ok(5) } else { Err("unknown".into()) },
         });
         let plan = super::super::tests::plan(&crate::testing::parsed(""));
-        let environment = Environment::new(cores, Vec::new(), [[QUIET; 2]; 2], &[]);
+        let environment = quiet(Vec::new());
         let counted =
             Counted { sides: [side(32); 2], system_calls, instructions: Ok(instructions) };
         Some(counted.report(&plan, "cost".into(), environment))

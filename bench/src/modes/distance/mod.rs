@@ -1,4 +1,4 @@
-//! Distance: what a round trip more costs, and how many there are.
+//! `distance`: the number of round trips of a call, and their cost over a delay.
 //!
 //! ```text
 //!   for every operation and size
@@ -24,7 +24,7 @@ use crate::contenders::rpc::{self, PerCall, Rpc};
 use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::{CorePair, Fabrics};
 use crate::error::BenchError;
-use crate::output::{Report, Session};
+use crate::output::{Environment, Report, Session};
 use crate::stats::rounds;
 use crate::stats::{End, Quota};
 use crate::stop;
@@ -35,19 +35,19 @@ use way::Way;
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What one call does: read or write [default: both]
+    /// Operation of a call: read or write [default: both]
     #[arg(long, value_enum)]
     pub op: Option<Op>,
-    /// Data bytes of a call: 4KiB, 1MiB [default: 4, 16, 64 and 256 KiB]
+    /// Payload bytes of a call: 4KiB, 1MiB [default: 4, 16, 64 and 256 KiB]
     #[arg(short, long, value_name = "BYTES", value_parser = parse::length)]
     pub size: Option<usize>,
     /// One-way delays, as in 5us,50us [default: 0us,5us,50us,500us]
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = parse::delay)]
     pub delay: Vec<Duration>,
-    /// What the receiver of data does with them; one message in 1024 is compared in any case
+    /// What the receiver reads of the payload; one message in 1024 is always compared
     #[arg(long, value_enum, default_value = "lines")]
     pub touch: Touch,
-    /// What the engine's threads do when idle
+    /// Idle policy of the engine's threads
     #[arg(long, value_enum, default_value = "spin")]
     pub idle: Idle,
     #[command(flatten)]
@@ -96,10 +96,7 @@ impl Plan {
         let ops = self.ops.iter().map(|op| op.into_str()).collect::<Vec<_>>().join(" and ");
         let sizes = list(self.sizes.iter());
         let delays = list(self.delays.iter().map(Duration::as_micros));
-        let round = match self.quota.end {
-            End::Time(time) => format!("{:.3} s", time.as_secs_f64()),
-            End::Count(count) => format!("{count} calls"),
-        };
+        let round = self.quota.end.text("calls");
         let Plan { cores, rounds, .. } = self;
         format!(
             "distance: {ops} of {sizes} bytes, {delays} us one way, one call after the other, \
@@ -156,7 +153,8 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     }
     drop(progress);
     let after = jitter::probe(plan.cores, PROBE_TIME)?;
-    Ok(report::report(plan, &counts, &measured, notes, [before, after]))
+    let environment = Environment::new(plan.cores, notes, [before, after]);
+    Ok(report::report(plan, &counts, &measured, environment))
 }
 
 fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
@@ -239,11 +237,11 @@ fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench distance                             reads and writes, four sizes, four delays
-  rpcrdma-bench distance --op write --delay 5us,50us writes over a room and over a town
-  rpcrdma-bench distance -s 1MiB --delay 500us       large data over a country
+  rpcrdma-bench distance --op write --delay 5us,50us writes over 1 km and over 10 km
+  rpcrdma-bench distance -s 1MiB --delay 500us       large data over 100 km
 
-Round trips are counted in virtual time and by what both sides did, and checked against the time
-that calls take. The distance is a delay of the software fabric.";
+Round trips are counted in virtual time and by the counters of both sides, and checked against the
+time of the calls. The distance is a delay of the software fabric.";
 const SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const DELAYS_US: [u64; 4] = [0, 5, 50, 500];
 const SECONDS: Duration = Duration::from_millis(300);

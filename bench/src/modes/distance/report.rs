@@ -1,4 +1,4 @@
-//! The result over distances: round trips counted three ways, and the times.
+//! The report of `distance`: round trips counted three ways, and the times.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::{Plan, Way, list};
 use crate::contenders::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
-use crate::device::Jitter;
 use crate::modes::contest::RoundReport;
 use crate::output::{At, Axis, Better, Environment, Figure, Lost, Report, Table, Unit};
 use crate::stats::{Latency, Ratio, Series, Summary};
@@ -130,8 +129,7 @@ pub(super) fn report(
     plan: &Plan,
     counts: &[Count],
     measured: &[Measured],
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
+    environment: Environment,
 ) -> Report {
     let lost = Way::ALL.map(|way| {
         let of_way = measured.iter().filter(|one| one.case.way == way);
@@ -140,7 +138,7 @@ pub(super) fn report(
     });
     let disagreements: Vec<String> =
         counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
-    let environment = Environment::new(plan.cores, notes, jitters, &lost);
+    let environment = environment.lost(&lost);
     let (cores, rounds, warm_up) = (plan.cores, plan.rounds, plan.quota.warm_up);
     let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
     let figures = counts.iter().flat_map(Count::figures);

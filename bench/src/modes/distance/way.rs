@@ -1,4 +1,4 @@
-//! The ways that the data of a call can go, and the engine set up for each.
+//! The ways to transfer the data of a call, and the engine configuration of each.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `serve`: the other end on another host, for clients with `--connect`.
+//! `serve`: the server on another host, for clients with `--connect`.
 //!
 //! A client says over TCP what it is going to call and how its engine is set up (`agree`); for each
 //! client there is an engine of that kind, on one core, until the client has gone. One at a time:
@@ -32,10 +32,10 @@ use crate::contenders::agree::{Lines, PORT, Read1, Wish, Word};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The TCP port where clients say what they want
+    /// TCP port for the clients' requests
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     pub port: u16,
-    /// End when the first client has gone
+    /// Exit after the first client
     #[arg(long)]
     pub once: bool,
     /// Where the thread runs: the second one of the pair.
@@ -73,7 +73,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
         }
     }
     let after = jitter::probe(cores, PROBE_TIME)?;
-    let environment = Environment::new(cores, device.notes(), [before, after], &[]);
+    let environment = Environment::new(cores, device.notes(), [before, after]);
     Ok(report::report(what, args.port, environment, &served))
 }
 
@@ -246,14 +246,14 @@ const NO_FABRIC: &str = "the software fabric lives inside one process, and no ot
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench serve --provider verbs                        on one host
-  rpcrdma-bench lat --provider verbs --connect 10.0.0.2       on the other: all options are there
+  rpcrdma-bench lat --provider verbs --connect 10.0.0.2       on the other, with all options
   rpcrdma-bench rate -w 64 --provider verbs --connect 10.0.0.2
 
   rpcrdma-bench serve --provider verbs -a 10.0.0.2 --port 4000 --once
 
-Sizes, credits, placement and the engine's configuration are those of the client's options: the
-server is told, and refuses what it cannot do. The port is for TCP and of no use to RPCs, which go
-over RDMA. Whoever reaches it may have the server answer: it is for networks of one's own.";
+Sizes, credits, placement and the engine's configuration are those of the client's options; the
+server rejects what it cannot do. The TCP port carries these settings only; RPCs use RDMA. The port
+has no authentication: use it in a trusted network.";
 
 #[cfg(test)]
 mod tests;

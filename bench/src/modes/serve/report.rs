@@ -1,4 +1,4 @@
-//! What a server has to say when it ends: whom it has served, and what that took.
+//! The report of a server: its clients, and their counters.
 
 use std::net::SocketAddr;
 use std::time::Duration;

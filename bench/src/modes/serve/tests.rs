@@ -1,4 +1,4 @@
-//! Both ends in one process, over a fabric that both have, as two hosts share a network.
+//! Both ends in one process over a shared fabric, as two hosts share a network.
 
 use std::net::Ipv4Addr;
 

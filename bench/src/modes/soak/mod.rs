@@ -1,4 +1,4 @@
-//! Soak: one load for minutes or hours, looked at again and again: does anything grow or slow down?
+//! `soak`: one load for minutes or hours, sampled at intervals: leaks and drift.
 //!
 //! ```text
 //!   interval, interval, ...  each: load, then memory, descriptors, pools, latency, rate
@@ -18,7 +18,7 @@ use crate::device::jitter::{self, PROBE_TIME};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
-use crate::output::{Report, Session};
+use crate::output::{Environment, Report, Session};
 use crate::stats::{End, Latency, Quota};
 use crate::stop;
 use report::Soaked;
@@ -30,16 +30,16 @@ use sample::Sample;
 pub struct Args {
     #[command(flatten)]
     pub contest: ContestArgs,
-    /// How long, as in 90s, 10min, 8h
+    /// Length of the run, as in 90s, 10min, 8h
     #[arg(short, long, value_name = "TIME", default_value = "10min", value_parser = long_time)]
     pub time: Duration,
-    /// Time between two looks [default: a 240th of the whole, from 1s]
+    /// Time between two samples [default: 1/240 of the run, at least 1s]
     #[arg(long, value_name = "TIME", value_parser = long_time)]
     pub interval: Option<Duration>,
-    /// Drift of p50, p99 and the rate, in percent over the whole time, that is none yet
+    /// Allowed drift of p50, p99 and the rate, in percent over the whole run
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub drift_max: f64,
-    /// End with 2 if there is a leak or a drift
+    /// Exit with 2 on a leak or a drift
     #[arg(long)]
     pub judge: bool,
     #[command(flatten)]
@@ -99,7 +99,8 @@ fn soak<D: Device>(
     }
     drop(progress);
     let jitters = [before, jitter::probe(*cores, PROBE_TIME)?];
-    Ok(Soaked { notes, jitters, samples, latency, preempted })
+    let environment = Environment::new(*cores, notes, jitters);
+    Ok(Soaked { environment, samples, latency, preempted })
 }
 
 /// The time between two looks: as asked for, or so that there are enough and not too many.
@@ -148,11 +149,11 @@ const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench soak                               ten minutes of echoes of 64 bytes
   rpcrdma-bench soak -t 8h --json night.json       a night
-  rpcrdma-bench soak -t 1h --judge                 ends with 2 if something leaks or drifts
-  rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 of them under way
+  rpcrdma-bench soak -t 1h --judge                 exit code 2 on a leak or a drift
+  rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 in flight
   rpcrdma-bench soak --fail-if 'memory.rise>1MiB'
 
-Ctrl-C ends it with what was measured so far. With a window of 1 every call is timed; with more,
+Ctrl-C ends the run and prints the result so far. With a window of 1 each call is timed; with more,
 calls are counted.";
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
-//! What became of the figures in time: trends, and whether one of them is a leak or a drift.
+//! The report of `soak`: trends, and which of them are a leak or a drift.
 
 use serde_json::json;
 
 use super::Args;
 use super::sample::Sample;
 use super::trend::Trend;
-use crate::device::Jitter;
 use crate::modes::contest::{Plan, settings_of};
 use crate::output::{Axis, Better, Curve, Environment, Figure, Line, Lost, Report, Table, Unit};
 use crate::stats::Latency;
 
 pub(super) struct Soaked {
-    pub notes: Vec<String>,
-    pub jitters: [[Jitter; 2]; 2],
+    pub environment: Environment,
     pub samples: Vec<Sample>,
     pub latency: Latency,
     pub preempted: u64,
@@ -104,10 +102,10 @@ fn settled(samples: &[Sample]) -> &[Sample] {
 
 impl Soaked {
     pub fn report(&self, plan: &Plan, args: &Args, what: String) -> Report {
-        let Soaked { notes, jitters, samples, latency, preempted } = self;
+        let Soaked { environment, samples, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
         let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
-        let environment = Environment::new(plan.cores, notes.clone(), *jitters, &[lost]);
+        let environment = environment.clone().lost(&[lost]);
         let trends: Vec<Watched> =
             KINDS.iter().map(|kind| Watched::new(kind, settled(samples))).collect();
         let calls: u64 = samples.iter().map(|sample| sample.calls).sum();

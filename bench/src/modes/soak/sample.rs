@@ -1,4 +1,4 @@
-//! One look: memory, descriptors and pools of the process, and what its calls took meanwhile.
+//! One sample: memory, descriptors and pools of the process, and the calls of the interval.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Trends: how much a figure changes in time, by the slopes of all pairs of its samples.
+//! Trends: the change of a figure over time, by the slopes of all pairs of its samples.
 //!
 //! The median of these slopes (Theil and Sen) does not move when a quarter of the samples are wild,
 //! as tails of latency are. Its interval comes from the same slopes, by their ranks (Kendall).

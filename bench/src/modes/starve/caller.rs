@@ -1,4 +1,4 @@
-//! The clients of `starve`: each asks for more than the server can grant, and counts what it gets.
+//! The clients of `starve`: each asks for more than the server grants.
 
 use rpcrdma_engine::onc::RpcPrefix;
 use rpcrdma_engine::{CallRefused, Client, ConnectionId, Provider};

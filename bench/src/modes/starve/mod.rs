@@ -1,4 +1,4 @@
-//! Starve: clients ask for more than the server has, and some calls are slow. Does anybody suffer?
+//! `starve`: clients ask for more than the server grants, and some calls are slow.
 //!
 //! ```text
 //!   clients x connections x credits asked for = 4 x what the server's Receives can grant
@@ -35,26 +35,26 @@ use server::{Orders, Server, Slow};
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Clients, each a shard of its own
+    /// Number of clients, each with its own shard
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub clients: u32,
-    /// Connections of each client
+    /// Connections per client
     #[arg(short = 'k', long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
-    /// Calls that each connection would have under way
+    /// Calls in flight that each connection asks for
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     pub credits: u32,
-    /// How many times what the server can grant all of them ask for
+    /// Calls asked for in total, as a multiple of what the server grants
     #[arg(long, value_name = "TIMES", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub over: u32,
-    /// Share of calls that are slow
+    /// Share of slow calls
     #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
     pub slow: f64,
-    /// How long a slow call takes
+    /// Duration of a slow call
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse::delay)]
     pub slow_time: Duration,
     /// Which calls are slow.
@@ -136,11 +136,11 @@ fn measure_on<D: Device>(
     let mut outcomes = CONTENDERS.map(Outcomes::new);
     let points = CONTENDERS.len();
     let sweep = Sweep { cores, rounds, points, expected: time * rounds * points as u32 };
-    let jitters = sweep.run(session, |_, index| {
+    let environment = sweep.run(session, device.notes(), |_, index| {
         outcomes[index].rounds.push(crowd.round(CONTENDERS[index], quota)?);
         Ok(())
     })?;
-    Ok(report::report(args, cores, device.notes(), jitters, &outcomes, crowd.closed()))
+    Ok(report::report(args, cores, environment, &outcomes, crowd.closed()))
 }
 
 #[derive(Debug, Clone)]
@@ -321,13 +321,13 @@ const WANTED_MAX: u32 = 1 << 15;
 const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench starve                          512 calls wanted, 128 granted, one in 1000 slow
-  rpcrdma-bench starve --over 1                 the same with enough for everybody
+  rpcrdma-bench starve --over 1                 the same with enough Receives for all
   rpcrdma-bench starve --slow 0.01 --slow-time 100us
   rpcrdma-bench starve -k 16 --clients 8        128 connections
   rpcrdma-bench starve --fail-if 'tickets/even.ratio.rate<0.95'
 
-Figures of `even` are without slow calls, of `tickets` with slow calls that are put off, of `blocking`
-with slow calls in the handler, for which everybody waits.";
+`even` has no slow calls, `tickets` defers slow calls, and `blocking` spends their time in the
+handler, so that all other calls wait.";
 
 #[cfg(test)]
 mod tests {

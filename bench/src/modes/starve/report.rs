@@ -1,9 +1,9 @@
-//! What starving did: rates beside each other, waits for credits, and whether anything was lost.
+//! The report of `starve`: rates, waits for credits, and losses.
 
 use serde_json::json;
 
 use super::{Args, Fed, Slow};
-use crate::device::{CorePair, Jitter};
+use crate::device::CorePair;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
 use crate::stats::{Latency, Ratio, Round, Series};
 
@@ -101,8 +101,7 @@ impl Outcomes {
 pub(super) fn report(
     args: &Args,
     cores: CorePair,
-    notes: Vec<String>,
-    jitters: [[Jitter; 2]; 2],
+    environment: Environment,
     outcomes: &[Outcomes; 3],
     closed: u64,
 ) -> Report {
@@ -116,7 +115,7 @@ pub(super) fn report(
         "slow_share": args.slow, "slow_ns": args.slow_time.as_nanos() as u64,
         "seed": args.seed.seed, "cores": cores, "rounds": args.length.rounds,
     });
-    let environment = Environment::new(cores, notes, jitters, &lost);
+    let environment = environment.lost(&lost);
     let mut figures: Vec<Figure> = outcomes.iter().flat_map(Outcomes::figures).collect();
     figures.extend(ratios.iter().flat_map(Figure::ratio));
     let answered = outcomes.iter().map(Outcomes::answered).sum();

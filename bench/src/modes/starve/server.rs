@@ -1,4 +1,4 @@
-//! The server of `starve`: most calls are answered at once, and some take their time.
+//! The server of `starve`: most calls are answered at once, some are slow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

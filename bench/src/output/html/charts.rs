@@ -1,4 +1,4 @@
-//! The plots of times, of sweeps, and of the rounds one after the other.
+//! Plots of times, of sweeps, and of the rounds.
 
 use super::plot::{Form, Plot, Series, Shape};
 use super::scale::Scale;

@@ -1,4 +1,4 @@
-//! What the figures stand on: the sentence, whether they are to be believed, the machine, the settings.
+//! Head and foot of the page: what was measured, noise, machine, settings.
 
 use std::fmt::Write as _;
 

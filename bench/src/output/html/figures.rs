@@ -1,4 +1,4 @@
-//! The figures: the few that one looks for, the percentiles side by side, and all of them.
+//! The figures: headline, percentiles side by side, and all of them.
 
 use std::fmt::Write as _;
 

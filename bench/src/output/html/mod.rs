@@ -1,4 +1,4 @@
-//! The report as one page of HTML: of any mode, with nothing that is not in the file.
+//! The report as one self-contained HTML page.
 //!
 //! ```text
 //!   Report ─▶ figures ───────▶ headline, tables ──┐

@@ -1,4 +1,4 @@
-//! The page around what is shown, and text that stays text.
+//! The HTML around the contents, and escaping of text.
 
 /// A page with this title and these contents, which are HTML already.
 pub fn page(title: &str, body: &str) -> String {

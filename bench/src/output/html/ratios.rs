@@ -1,4 +1,4 @@
-//! Quotients with their intervals, one row each.
+//! A plot of ratios with their intervals, one row each.
 
 use super::plot::{Form, Plot, Series, Shape, short};
 use super::scale::Scale;

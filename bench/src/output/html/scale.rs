@@ -1,4 +1,4 @@
-//! Axes: where on them a value lies, and which values are written beside them.
+//! Axes: the position of a value, and the labelled ticks.
 
 use crate::output::figure::Unit;
 
