@@ -14,12 +14,11 @@ use crate::queues::FabricQueues;
 use crate::rings::{Links, Size};
 use crate::transport::Transport;
 use crate::transport::body::{INLINE_LEN, PIECES_MAX};
-use crate::transport::core::{CompletionQueue, Core};
+use crate::transport::core::{Core, Settings};
 use crate::transport::keys::{KeyCache, KeyTable};
 use crate::transport::post::{Limits, MESSAGE_LEN_MAX};
-use crate::transport::qp::{BacklogPool, QP_MAX, QpTable};
+use crate::transport::qp::QP_MAX;
 use crate::transport::rights::Rights;
-use crate::transport::srq::Srq;
 use rpcrdma_provider::SetupError;
 use rpcrdma_provider::{DeviceCaps, Provider, QueueAttr};
 
@@ -207,24 +206,15 @@ impl Provider for Fabric {
             hint: "check the limit of open files (ulimit -n)",
         })?;
         let (keys, reader) = KeyCache::new(Arc::clone(&self.0.keys));
-        let core = Core {
-            qps: QpTable::new(attr.qp_max),
-            backlog: BacklogPool::new(requests_max as usize),
-            srq: Srq::new(attr.srq_depth, attr.recv_sge),
-            keys,
-            rights: Rights::new(
-                self.0.key_secret.wrapping_add(id),
-                Arc::clone(&self.0.windows_left),
-            ),
-            cq: CompletionQueue::new(attr.cq_depth),
-            events: Default::default(),
-            opening: Vec::with_capacity(attr.qp_max as usize),
+        let rights =
+            Rights::new(self.0.key_secret.wrapping_add(id), Arc::clone(&self.0.windows_left));
+        let settings = Settings {
             delay_ns: options.delay_ns,
             rnr_timer_ns: options.rnr_timer_ns,
             reads_max: options.rd_atomic,
             clock: options.clock.clone(),
-            rnr_count: 0,
         };
+        let core = Core::new(attr, (keys, rights), settings);
         let limits = Limits {
             send_depth: attr.send_depth,
             send_sge: attr.send_sge as usize,

@@ -1,8 +1,11 @@
-//! The rules of the fabric, one test each; a model; two threads. Under loom: the ring and the sleep.
+//! The rules of the fabric, one test each; a model; two threads; another carrier. Under loom: the ring
+//! and the sleep.
 
 #[cfg(loom)]
 mod interleavings;
 
+#[cfg(not(loom))]
+mod carrier;
 #[cfg(not(loom))]
 mod connect;
 #[cfg(not(loom))]

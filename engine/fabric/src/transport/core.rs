@@ -10,7 +10,7 @@ use super::keys::KeyCache;
 use super::qp::{BacklogPool, Fate, QpTable, State};
 use super::rights::Rights;
 use super::srq::{Head, Srq};
-use rpcrdma_provider::{QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
+use rpcrdma_provider::{QueueAttr, QueueEvent, WcBatch, WcOpcode, WcStatus, WorkCompletion, WrId};
 
 /// A published request, remembered until its slot comes back.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,17 @@ pub(crate) struct Core {
     pub rnr_count: u64,
 }
 
+/// How queues behave.
+pub(crate) struct Settings {
+    /// How long everything is on its way, in ns.
+    pub delay_ns: u64,
+    /// How long a retry waits, in ns.
+    pub rnr_timer_ns: u64,
+    /// Reads of one queue pair that are under way at one time.
+    pub reads_max: u32,
+    pub clock: FabricClock,
+}
+
 /// What became of a message that arrived.
 pub(crate) enum Arrival {
     /// It is done: the bytes are where they belong.
@@ -59,6 +70,28 @@ pub(crate) enum Arrival {
 }
 
 impl Core {
+    pub(crate) fn new(
+        attr: &QueueAttr,
+        (keys, rights): (KeyCache, Rights),
+        Settings { delay_ns, rnr_timer_ns, reads_max, clock }: Settings,
+    ) -> Core {
+        Core {
+            qps: QpTable::new(attr.qp_max),
+            backlog: BacklogPool::new(attr.qp_max as usize * attr.send_depth as usize),
+            srq: Srq::new(attr.srq_depth, attr.recv_sge),
+            keys,
+            rights,
+            cq: CompletionQueue::new(attr.cq_depth),
+            events: VecDeque::new(),
+            opening: Vec::with_capacity(attr.qp_max as usize),
+            delay_ns,
+            rnr_timer_ns,
+            reads_max,
+            clock,
+            rnr_count: 0,
+        }
+    }
+
     /// Whether a poll has to look at more than its paths.
     #[inline]
     pub(crate) fn has_chores(&self) -> bool {
@@ -176,7 +209,7 @@ pub(crate) struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    pub(crate) fn new(depth: u32) -> CompletionQueue {
+    fn new(depth: u32) -> CompletionQueue {
         let depth = depth as usize;
         CompletionQueue { waiting: VecDeque::with_capacity(depth), depth, is_overrun: false }
     }
