@@ -18,7 +18,6 @@ use alloc::boxed::Box;
 
 use thiserror::Error;
 
-use self::chosen::{Aside, CHOSEN};
 use crate::placement::direct::WantSet;
 use crate::settings::Role;
 
@@ -106,6 +105,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The largest number of a connection.
 pub(crate) const PEER_MAX: u32 = !CHOSEN;
 
+/// In the number of a connection: the xid of the call is chosen.
+const CHOSEN: u32 = 1 << 31;
+
 /// In the place of the next free slot: the call in this one was looked at. When it ends, the next
 /// free slot is named here again.
 const SEEN: u32 = NONE - 1;
@@ -121,6 +123,23 @@ struct Slot {
     /// Of a free slot, and of one that is used [`SEEN`] or anything else.
     next_free: u32,
     entry: CallEntry,
+}
+
+/// What is kept of a slot for the sake of chosen xids.
+#[derive(Debug, Clone, Copy)]
+struct Aside {
+    /// The slot's own newest xid, while a call with a chosen one lies in it.
+    xid: u32,
+    /// The first call whose chosen xid has the low bits of this slot.
+    first: u32,
+    /// Behind the call in this slot the next of those.
+    next: u32,
+    /// With its xid the name of the call in it: another one whenever an xid may come again.
+    serial: u64,
+}
+
+impl Aside {
+    const NOTHING: Self = Self { xid: 0, first: NONE, next: NONE, serial: 0 };
 }
 
 const NO_CALL: CallEntry = CallEntry {

@@ -8,22 +8,24 @@ use rpcrdma_xdr::rtr::fixed::Stamp;
 
 use crate::calls::{self, CallId, CallTable};
 use crate::change::ChangeKind;
-use crate::chunks;
+use crate::chunks::{offer, resolve as lists};
 use crate::credit::{CreditLedger, GrantPool, Inflow, ReplyReserve};
 use crate::demand::Offered;
 use crate::error::{Misuse, OpenError, Violation};
 use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
+use crate::opening::Opening;
 use crate::placement::direct::{WantSet, check_directions};
 use crate::placement::find::Finder;
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan};
+use crate::placement::placed::Placed;
 use crate::placement::plan::{GroupPlan, Transmission};
-use crate::placement::resolve::{Placed, Rule, resolve};
+use crate::placement::resolve::{Rule, resolve};
 use crate::property::{PeerLimits, PropertyExchange, encode_connprop, encode_resprop};
 use crate::report::Report;
 use crate::settings::{Role, Settings};
-use crate::version::{Met, Opening, Start, UNDECIDED};
+use crate::version::{Met, Start, UNDECIDED};
 
 /// Receives that the engine keeps posted for each connection beyond those of the [`ShardLedger`]:
 /// for CONNPROP, REQPROP, RESPROP or UPDPROP, and an error (wire.md P10).
@@ -323,8 +325,8 @@ impl Connection {
     ) -> Result<Placed<'a>, Violation> {
         let Settings { structure, rpc_len_max: max, explicit, .. } = &self.settings;
         if message.via != Via::Xmt {
-            chunks::check_offer(self.limits(), message)?;
-            return chunks::resolve::resolve_call(message, *max);
+            offer::check_offer(self.limits(), message)?;
+            return lists::resolve_call(message, *max);
         }
         let rule = Rule::Request { explicit: *explicit };
         let placed = resolve(structure, parts, message.dp, rule, *max, finder)?;
@@ -368,7 +370,7 @@ impl Connection {
         if message.via != Via::Xmt {
             // wire.md E32: a base answer to a transmit request means that nothing was placed.
             let offered = if wants.is_empty() { offered } else { &Offered::NONE };
-            return chunks::resolve::resolve_reply(message, offered, max);
+            return lists::resolve_reply(message, offered, max);
         }
         let rule = Rule::Response { wants: &wants, offered };
         resolve(structure, parts, message.dp, rule, max, finder)

@@ -11,7 +11,6 @@ use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::RsdSet;
 
-use crate::placement::direct::WantKind;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{ItemSet, Layout};
 
@@ -43,6 +42,19 @@ impl Want {
     pub fn sends(begin: u32, end: u32, min_len: u32, max_len: u32) -> Self {
         Self { begin, end, min_len, max_len, kind: WantKind::Tbsn, over: 0, pieces: 0 }
     }
+}
+
+/// `xmdp_type` of a reply direction: the rows of Table 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantKind {
+    /// By explicit RDMA.
+    Exrw,
+    /// By Send, in placement segments.
+    Tbsn,
+    /// Either.
+    Choice,
+    /// Either, by the item's size.
+    BySize,
 }
 
 /// What the engine can do about explicit RDMA for a call.

@@ -8,7 +8,6 @@ use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
 
 use crate::calls::CallId;
 use crate::change::{Changes, PropertyOutcome};
-use crate::chunks::resolve::common_handle;
 use crate::demand::Offer;
 use crate::error::{Fatal, Violation};
 use crate::group::Part;
@@ -267,8 +266,18 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
         let Self { xid, count: credits, rsbuf, via, .. } = *self;
-        let handle = if self.shows_memory() { common_handle(self) } else { None };
+        let handle = if self.shows_memory() { self.common_handle() } else { None };
         ReplyTo { xid, credits, rsbuf, via, handle }
+    }
+
+    /// The handle of all memory that a call exposes, if it is the same everywhere (wire.md C9).
+    fn common_handle(&self) -> Option<u32> {
+        let Self { reads, writes, reply, .. } = self;
+        let offered = writes.iter().chain(*reply).flat_map(|WriteChunk(segments)| segments.iter());
+        let base = reads.iter().map(|read| read.target).chain(offered);
+        let mut all = base.chain(self.extension_segments());
+        let RdmaSegment { handle, .. } = all.next()?;
+        all.all(|segment| segment.handle == handle).then_some(handle)
     }
 
     /// The segments of the items and the directions of the extension.

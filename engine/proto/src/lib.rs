@@ -40,8 +40,11 @@ pub mod demand;
 pub mod error;
 pub mod group;
 pub mod ingress;
+mod negotiate;
+pub mod opening;
 pub mod placement;
 pub mod property;
+mod property_update;
 mod receive;
 pub mod report;
 pub mod route;
@@ -58,25 +61,25 @@ pub use connection::{Connection, Counters, Finished, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
 pub use demand::{
     CallDemand, CallForm, CallRoute, Explicit, Exposed, Offer, Offered, ReplyDemand, SegmentLists,
-    Want,
+    Want, WantKind,
 };
 pub use error::{Fatal, Misuse, OpenError, PropertyError, SendError, Violation};
 pub use group::Part;
 pub use ingress::{
     Aborted, Complete, Control, ControlSend, Ignored, Ingress, Message, Received, ReplyTo, Via,
 };
-pub use placement::direct::WantKind;
-pub use placement::find::{Finder, payload_pieces};
+pub use opening::Opening;
+pub use placement::find::{Finder, Piece, payload_pieces};
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};
 pub use placement::item::BulkItem;
 pub use placement::layout::ItemSet;
+pub use placement::placed::{MessageBody, Place, Placed, PlacedItem, Segments};
 pub use placement::plan::{GroupPlan, Plan, Transmission};
-pub use placement::resolve::{MessageBody, Piece, Place, Placed, PlacedItem, Segments};
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
 pub use short::{
     CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
 };
-pub use version::{Opening, Start, Version, Versions};
+pub use version::{Start, Version, Versions};

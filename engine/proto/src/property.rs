@@ -7,7 +7,7 @@
 //!          ◀─ anything else ──         accepted; the server's properties may still come
 //! ```
 //! All of our own properties are stated at the start; those of our receive buffers and of remote
-//! invalidation never change and are marked so. How others change is the subject of [`crate::change`].
+//! invalidation never change and are marked so. How others change is the subject of `property_update.rs`.
 
 use arrayvec::ArrayVec;
 use rpcrdma_xdr::array::Array;
@@ -18,6 +18,7 @@ use rpcrdma_xdr::numbers::limit::{
     PROPERTIES_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN, TRANSMISSIONS_MAX,
 };
 use rpcrdma_xdr::numbers::{VERSION_TWO, default};
+use rpcrdma_xdr::private_data::PrivateData;
 use rpcrdma_xdr::property::{
     BackwardSupport, ConnProp, Known, MayChange, PropId, PropIds, PropSet, PropSubset, Property,
     ReqProp, RespProp, RtrSupport, UpdProp,
@@ -70,6 +71,25 @@ impl PeerLimits {
             rtr: RtrSupport::empty(),
             backward: BackwardSupport::Inline,
             remote_invalidation: false,
+        }
+    }
+
+    /// A peer that speaks version one: each direction takes what both ends can (RFC 8166 3.3.2).
+    /// Who sent no private data is taken to have 1024 bytes for both, whatever our own sizes are.
+    #[must_use]
+    pub fn version_one(private: Option<&PrivateData>, own: &Settings) -> Self {
+        let version = Some(Version::One);
+        let Some(peer) = private else {
+            return Self { version, ..Self::unstated(default::INLINE_V1) };
+        };
+        // What we stated is in whole KiB, and more than we stated is never sent.
+        let stated = PrivateData::decode(&own.private_data().encode());
+        let own = stated.unwrap_or(own.private_data());
+        Self {
+            version,
+            send_size: peer.send_size.min(own.recv_size),
+            remote_invalidation: peer.remote_invalidation,
+            ..Self::unstated(peer.recv_size.min(own.send_size))
         }
     }
 

@@ -3,6 +3,7 @@
 use rpcrdma_xdr::numbers::limit::{
     GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX, RECV_BUFFER_SIZE_MAX, RECV_BUFFER_SIZE_MIN,
 };
+use rpcrdma_xdr::private_data::PrivateData;
 use rpcrdma_xdr::property::{BackwardSupport, RtrSupport};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
@@ -192,6 +193,16 @@ impl Settings {
             return Err(Misuse("a message has 1 to 64 transmissions"));
         }
         self.interop.check()
+    }
+
+    /// What this side says about itself while connecting.
+    #[must_use]
+    pub fn private_data(&self) -> PrivateData {
+        PrivateData {
+            remote_invalidation: self.requester_invalidation,
+            send_size: self.inline_send_max,
+            recv_size: self.structure.total_len(),
+        }
     }
 
     /// The length of the first segment of a receive buffer.

@@ -12,10 +12,10 @@ use rpcrdma_xdr::numbers::limit::{GROUP_MAX, ITEM_SEGMENTS_MAX, MITEMS_MAX};
 use rpcrdma_xdr::numbers::size;
 
 use crate::chunks::route::is_as_routed;
-use crate::demand::{CallDemand, CallForm, CallRoute, Exposed};
+use crate::demand::{CallDemand, CallForm, CallRoute, Exposed, WantKind};
 use crate::error::{Misuse, SendError};
 use crate::placement::choice::Apart;
-use crate::placement::direct::{self, WantKind};
+use crate::placement::direct;
 use crate::placement::exrw;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, LayoutError, Target, places_items};

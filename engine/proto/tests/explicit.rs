@@ -6,7 +6,7 @@ use pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
 use pair::{Side, connected, structure};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rpcrdma_proto::placement::direct::{ItemKind, WantKind};
+use rpcrdma_proto::placement::direct::ItemKind;
 use rpcrdma_proto::*;
 
 /// A whole message, with all its transmissions.

@@ -9,31 +9,11 @@
 //! the low bits name passes over the generation that the xid has.
 
 use super::{
-    CONTROL_XIDS, CallEntry, CallId, CallName, CallState, CallTable, Ended, NONE, generations,
-    next_generation,
+    CHOSEN, CONTROL_XIDS, CallEntry, CallId, CallName, CallState, CallTable, Ended, NONE,
+    generations, next_generation,
 };
 use crate::error::SendError;
 use crate::settings::Role;
-
-/// In the number of a connection: the xid of the call is chosen.
-pub(super) const CHOSEN: u32 = 1 << 31;
-
-/// What is kept of a slot for the sake of chosen xids.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Aside {
-    /// The slot's own newest xid, while a call with a chosen one lies in it.
-    xid: u32,
-    /// The first call whose chosen xid has the low bits of this slot.
-    first: u32,
-    /// Behind the call in this slot the next of those.
-    next: u32,
-    /// With its xid the name of the call in it: another one whenever an xid may come again.
-    serial: u64,
-}
-
-impl Aside {
-    pub(super) const NOTHING: Self = Self { xid: 0, first: NONE, next: NONE, serial: 0 };
-}
 
 impl CallTable {
     /// Gives a call that was just opened this xid in the place of its own.

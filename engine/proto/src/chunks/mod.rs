@@ -8,12 +8,9 @@
 //! Only the caller's memory is ever exposed: the responder reads from it what it is to know, and
 //! writes to it what it has to say. The layout is the same in both versions.
 
-mod lists;
-mod offer;
+pub(crate) mod lists;
+pub(crate) mod offer;
 pub(crate) mod receive;
 pub mod resolve;
 pub(crate) mod route;
 pub mod write;
-
-pub(crate) use lists::{CallLists, ReplyLists};
-pub(crate) use offer::{check_offer, plan_reply};

@@ -9,8 +9,8 @@ use crate::error::{SendError, Violation};
 use crate::ingress::Message;
 use crate::placement::layout::{ItemSet, Layout};
 use crate::placement::plan::{Form, GroupPlan, Sizes};
+use crate::placement::spread::{Spread, spread};
 use crate::property::PeerLimits;
-use crate::route::{Spread, spread};
 use crate::segments::total_len;
 use crate::settings::{Interop, ReplyChunkUse};
 

@@ -1,14 +1,12 @@
 //! The lists of a message that has arrived: all checks, before any memory is touched
 
-use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk};
+use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk};
 use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 
 use crate::demand::Offered;
 use crate::error::Violation;
 use crate::ingress::{Message, Via};
-use crate::placement::resolve::{
-    Items, MessageBody, Place, Placed, PlacedItem, SegmentSource, Segments,
-};
+use crate::placement::placed::{Items, MessageBody, Place, Placed, ReadChunks};
 use crate::segments::{check_possible, total_len};
 
 /// Bytes that every message begins with and that are never taken out of it: xid and direction.
@@ -141,102 +139,4 @@ fn returned_len(
         is_short |= segment.length < offer.length;
     }
     Ok(total_len(returned.iter()))
-}
-
-/// The items of a call's Read list, in order.
-#[derive(Clone)]
-pub(crate) struct ReadItems<'a> {
-    reads: ReadList<'a>,
-    chunks: ReadChunks<'a>,
-    index: usize,
-}
-
-impl<'a> ReadItems<'a> {
-    pub(crate) fn new(reads: ReadList<'a>) -> Self {
-        Self { reads, chunks: ReadChunks::new(reads), index: 0 }
-    }
-}
-
-impl<'a> Iterator for ReadItems<'a> {
-    type Item = PlacedItem<'a>;
-
-    fn next(&mut self) -> Option<PlacedItem<'a>> {
-        let chunk = self.chunks.find(|chunk| chunk.position > 0 && chunk.len > 0)?;
-        let index = self.index;
-        self.index += 1;
-        let MessageBody { len, at } = chunk.segments(self.reads);
-        Some(PlacedItem { index, position: Some(chunk.position), len, at })
-    }
-}
-
-/// The item that was written to a chunk of a reply, if one was.
-pub(crate) fn written_item<'a>(
-    index: usize,
-    WriteChunk(segments): WriteChunk<'_>,
-) -> Option<PlacedItem<'a>> {
-    let len = total_len(segments.iter()) as u32;
-    (len > 0).then_some(PlacedItem { index, position: None, len, at: Place::Sink })
-}
-
-/// The Read chunks of a list, by rising position.
-///
-/// RFC 8166 3.4.5: entries of one position are one chunk, in the order of the list, wherever they
-/// stand in it (wire.md C1). Each chunk is found by a look at the whole list.
-#[derive(Clone)]
-struct ReadChunks<'a> {
-    reads: ReadList<'a>,
-    /// The first position that may be next; none if there is no more.
-    next: Option<u32>,
-}
-
-/// A Read chunk.
-struct ReadChunk {
-    position: u32,
-    len: u64,
-}
-
-impl<'a> ReadChunks<'a> {
-    fn new(reads: ReadList<'a>) -> Self {
-        Self { reads, next: Some(0) }
-    }
-}
-
-impl Iterator for ReadChunks<'_> {
-    type Item = ReadChunk;
-
-    fn next(&mut self) -> Option<ReadChunk> {
-        let first = self.next.take()?;
-        let (mut lowest, mut has_more) = (None::<ReadChunk>, false);
-        for ReadSegment { position, target } in self.reads.iter() {
-            let len = u64::from(target.length);
-            match &mut lowest {
-                _ if position < first => {}
-                Some(chunk) if chunk.position == position => chunk.len += len,
-                Some(chunk) if chunk.position < position => has_more = true,
-                other => has_more |= other.replace(ReadChunk { position, len }).is_some(),
-            }
-        }
-        let chunk = lowest?;
-        self.next = has_more.then(|| chunk.position + 1);
-        Some(chunk)
-    }
-}
-
-impl ReadChunk {
-    /// Where its bytes are. Its length is known to be that of a message.
-    fn segments<'a>(&self, reads: ReadList<'a>) -> MessageBody<'a> {
-        let len = u32::try_from(self.len).unwrap_or(u32::MAX);
-        let source = SegmentSource::Read { reads, position: self.position };
-        MessageBody { len, at: Place::Remote(Segments { source, len }) }
-    }
-}
-
-/// The handle of all memory that a call exposes, if it is the same everywhere (wire.md C9).
-pub(crate) fn common_handle(message: &Message<'_>) -> Option<u32> {
-    let Message { reads, writes, reply, .. } = message;
-    let offered = writes.iter().chain(*reply).flat_map(|WriteChunk(segments)| segments.iter());
-    let base = reads.iter().map(|read| read.target).chain(offered);
-    let mut all = base.chain(message.extension_segments());
-    let RdmaSegment { handle, .. } = all.next()?;
-    all.all(|segment| segment.handle == handle).then_some(handle)
 }

@@ -13,12 +13,11 @@ use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_M
 use rpcrdma_xdr::numbers::size;
 
 use crate::chunks::lists::{CallLists, READ_LEN, chunk_len};
-use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, Want};
+use crate::demand::{CallDemand, CallForm, CallRoute, Explicit, Exposed, Want, WantKind};
 use crate::error::{Misuse, SendError};
-use crate::placement::direct::WantKind;
 use crate::placement::layout::{ItemSet, Layout};
+use crate::placement::spread::spread;
 use crate::property::PeerLimits;
-use crate::route::spread;
 use crate::segments::total_len;
 use crate::settings::Interop;
 

@@ -9,7 +9,7 @@ use crate::chunks::lists::written_len;
 use crate::placement::direct::match_items;
 use crate::placement::exrw;
 use crate::placement::gather::Gather;
-use crate::placement::plan::{Form, GroupPlan};
+use crate::placement::plan::{Form, GroupPlan, Plan, WriteCursor};
 
 /// An RDMA Write into memory that the peer offered.
 ///
@@ -25,18 +25,6 @@ pub struct RemoteWrite {
     start: u32,
 }
 
-/// How far the RDMA Writes of a message are.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct WriteCursor {
-    /// The Write chunk, or the direction; behind the last Write chunk it is the Reply chunk.
-    chunk: usize,
-    segment: usize,
-    /// Bytes of the segment that are written.
-    within: u32,
-    /// Bytes of the item, or of the message, that are written.
-    done: u32,
-}
-
 /// Memory of the caller, and what is written to it.
 struct Target<'a> {
     segments: Array<'a, RdmaSegment>,
@@ -44,6 +32,17 @@ struct Target<'a> {
     item: Option<u8>,
     /// Bytes that are written.
     total: u32,
+}
+
+impl Plan<'_> {
+    /// The next RDMA Write of the message, to be posted before its transmissions and on the same
+    /// queue pair.
+    pub fn next_write(&mut self) -> Option<RemoteWrite> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Group(plan) => plan.next_write(),
+        }
+    }
 }
 
 impl<'a> GroupPlan<'a> {
@@ -123,12 +122,6 @@ impl<'a> GroupPlan<'a> {
         let is_fetched = matches!(&self.form, Form::ChunkCall(lists) if lists.is_fetched);
         let stream = if is_fetched { 0..self.stream } else { 0..0 };
         StreamPieces { plan: self, stream, item: None }
-    }
-
-    /// The handle that the last transmission of the message is to invalidate.
-    #[must_use]
-    pub fn invalidate(&self) -> Option<u32> {
-        self.handle
     }
 
     /// How many bytes of this part of the stream one work request can gather.

@@ -106,7 +106,8 @@ fn choose(found: &Match, len: u32, can: Can, effort: Effort) -> Result<Way, Send
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::direct::{ItemKind, WantKind};
+    use crate::demand::WantKind;
+    use crate::placement::direct::ItemKind;
 
     const WANTS: [WantKind; 4] =
         [WantKind::Exrw, WantKind::Tbsn, WantKind::Choice, WantKind::BySize];

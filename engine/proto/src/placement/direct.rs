@@ -9,25 +9,12 @@ use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use rpcrdma_xdr::numbers::placement as number;
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdItem, RsdLoc, RsdSet};
 
-use crate::demand::Want;
+use crate::demand::{Want, WantKind};
 use crate::error::{Misuse, Violation};
 use crate::placement::exrw;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
 use crate::segments::{check_possible, total_len};
-
-/// `xmdp_type` of a reply direction: the rows of Table 2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WantKind {
-    /// By explicit RDMA.
-    Exrw,
-    /// By Send, in placement segments.
-    Tbsn,
-    /// Either.
-    Choice,
-    /// Either, by the item's size.
-    BySize,
-}
 
 /// `xmdp_type` of an item: the columns of Table 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,19 @@
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::group::Part;
-use crate::placement::resolve::Piece;
+
+/// A run of received bytes within one segment of one receive buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The transmission of the group, which is the place among its parts.
+    pub part: u32,
+    /// The segment of the receive buffer, counted among all its segments.
+    pub segment: u32,
+    /// Bytes of the segment before the run.
+    pub offset: u32,
+    /// Bytes of the run.
+    pub len: u32,
+}
 
 /// Whoever wants to know where the items placed by Send are, as they are found. What was found of a
 /// message that turns out to be bad means nothing.

@@ -6,7 +6,7 @@ use rpcrdma_xdr::rtr::structure::RecvStructure;
 
 use crate::placement::item::BulkItem;
 use crate::placement::layout::ItemSet;
-use crate::placement::plan::{BulkCursor, GroupPlan, Stretch};
+use crate::placement::plan::{BulkCursor, GroupPlan, Stretch, Transmission};
 
 /// What follows the header of a transmission, piece by piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum Gather {
 /// The pieces of a transmission behind its header, in order.
 #[derive(Debug, Clone)]
 pub struct Pieces<'p, 'a> {
-    pub(super) plan: &'p GroupPlan<'a>,
-    pub(super) structure: &'p RecvStructure,
-    pub(super) index: u32,
-    pub(super) at: u32,
-    pub(super) stream: Range<u32>,
-    pub(super) bulk: BulkCursor,
-    pub(super) waiting: Option<Stretch>,
+    plan: &'p GroupPlan<'a>,
+    structure: &'p RecvStructure,
+    index: u32,
+    at: u32,
+    stream: Range<u32>,
+    bulk: BulkCursor,
+    waiting: Option<Stretch>,
 }
 
 impl Iterator for Pieces<'_, '_> {
@@ -78,7 +78,25 @@ impl Gather {
     }
 }
 
-impl GroupPlan<'_> {
+impl<'a> GroupPlan<'a> {
+    /// The pieces behind the header of a transmission.
+    pub(crate) fn pieces<'p>(
+        &'p self,
+        structure: &'p RecvStructure,
+        transmission: &Transmission,
+    ) -> Pieces<'p, 'a> {
+        let payload = transmission.payload.clone();
+        Pieces {
+            plan: self,
+            structure,
+            index: transmission.index,
+            at: transmission.header_len,
+            stream: payload,
+            bulk: transmission.bulk,
+            waiting: None,
+        }
+    }
+
     /// The piece of the stream that begins at `range.start`, no longer than the range.
     pub(crate) fn stream_piece(&self, range: &Range<u32>) -> Gather {
         stream_piece(self.items, self.apart(), range)

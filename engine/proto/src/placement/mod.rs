@@ -8,5 +8,7 @@ pub mod gather;
 pub mod inline;
 pub mod item;
 pub mod layout;
+pub mod placed;
 pub mod plan;
 pub mod resolve;
+pub(crate) mod spread;

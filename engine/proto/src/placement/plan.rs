@@ -20,12 +20,10 @@ use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 use rpcrdma_xdr::rtr::transmit::XmtCont;
 
-use crate::chunks::write::{RemoteWrite, WriteCursor};
-use crate::chunks::{CallLists, ReplyLists};
+use crate::chunks::lists::{CallLists, ReplyLists};
 use crate::demand::{Exposed, Want};
 use crate::placement::direct;
 use crate::placement::exrw;
-use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, CONT_LEN, ItemSet, Layout, Run, Walk, WalkBounds};
@@ -48,15 +46,6 @@ impl Plan<'_> {
         match self {
             Self::Inline(_) => 1,
             Self::Group(plan) => plan.count(),
-        }
-    }
-
-    /// The next RDMA Write of the message, to be posted before its transmissions and on the same
-    /// queue pair.
-    pub fn next_write(&mut self) -> Option<RemoteWrite> {
-        match self {
-            Self::Inline(_) => None,
-            Self::Group(plan) => plan.next_write(),
         }
     }
 
@@ -143,7 +132,7 @@ pub struct Transmission {
     /// All its bytes on the wire.
     pub len: u32,
     /// Where its items begin.
-    bulk: BulkCursor,
+    pub(super) bulk: BulkCursor,
 }
 
 /// How far the placed items are sent.
@@ -169,6 +158,18 @@ pub(super) struct Stretch {
     pub(super) len: u32,
     /// Where it begins in the transmission.
     pub(super) at: u32,
+}
+
+/// How far the RDMA Writes of a message are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WriteCursor {
+    /// The Write chunk, or the direction; behind the last Write chunk it is the Reply chunk.
+    pub(crate) chunk: usize,
+    pub(crate) segment: usize,
+    /// Bytes of the segment that are written.
+    pub(crate) within: u32,
+    /// Bytes of the item, or of the message, that are written.
+    pub(crate) done: u32,
 }
 
 /// What a plan is made from.
@@ -230,24 +231,6 @@ impl<'a> GroupPlan<'a> {
     /// How the items were laid out, which they are again, item by item, when that is asked for.
     fn bounds(&self) -> WalkBounds {
         WalkBounds { count_max: self.count, gather_max: self.gather_max }
-    }
-
-    /// The pieces behind the header of a transmission.
-    pub(crate) fn pieces<'p>(
-        &'p self,
-        structure: &'p RecvStructure,
-        transmission: &Transmission,
-    ) -> Pieces<'p, 'a> {
-        let payload = transmission.payload.clone();
-        Pieces {
-            plan: self,
-            structure,
-            index: transmission.index,
-            at: transmission.header_len,
-            stream: payload,
-            bulk: transmission.bulk,
-            waiting: None,
-        }
     }
 
     /// Encodes the header of a transmission, exactly its `header_len` bytes.
@@ -358,6 +341,12 @@ impl<'a> GroupPlan<'a> {
     fn encode_words(&self, stamp: Stamp, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         let words = [self.xid, stamp.vers, stamp.credit];
         words.into_iter().try_for_each(|word| writer.put_u32(word))
+    }
+
+    /// The handle that the last transmission of the message is to invalidate.
+    #[must_use]
+    pub fn invalidate(&self) -> Option<u32> {
+        self.handle
     }
 
     /// Transmissions that the message takes.

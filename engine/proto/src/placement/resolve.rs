@@ -7,20 +7,19 @@
 //! up. Only received bytes behind a transmission's payload are ever named: what an earlier message
 //! left in a buffer stays unseen (wire.md E13).
 
-use rpcrdma_xdr::array::{Array, Iter};
-use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, WriteChunk, WriteList};
+use rpcrdma_xdr::array::Array;
 use rpcrdma_xdr::cursor::pad_len;
 use rpcrdma_xdr::numbers::limit::{GROUP_MAX, STRUCTURE_SEGMENTS_MAX};
-use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, TbsnIter, Tbsns};
+use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
 
-use crate::chunks::resolve::{ReadItems, written_item};
 use crate::demand::Offered;
 use crate::error::Violation;
 use crate::group::Part;
 use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::exrw;
-use crate::placement::find::Finder;
+use crate::placement::find::{Finder, Piece};
+use crate::placement::placed::{Items, Placed};
 
 /// What the items of a message are checked against.
 #[derive(Debug, Clone, Copy)]
@@ -37,98 +36,6 @@ pub enum Rule<'r> {
         /// The memory that they offer.
         offered: &'r Offered<'r>,
     },
-}
-
-/// A run of received bytes within one segment of one receive buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// The transmission of the group, which is the place among its parts.
-    pub part: u32,
-    /// The segment of the receive buffer, counted among all its segments.
-    pub segment: u32,
-    /// Bytes of the segment before the run.
-    pub offset: u32,
-    /// Bytes of the run.
-    pub len: u32,
-}
-
-/// The items of a message that are not in its payload stream, all found valid.
-#[derive(Debug, Clone, Copy)]
-pub struct Placed<'a> {
-    pub(crate) items: Items<'a>,
-    pub(crate) body: Option<MessageBody<'a>>,
-    pub(crate) payload_len: u32,
-    pub(crate) virtual_len: u32,
-    /// Whether nothing of it is in the memory of the caller.
-    pub(crate) is_here: bool,
-}
-
-/// Where the header describes the items.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Items<'a> {
-    /// In the items of a transmit request, or of a transmit response.
-    Listed { items: Array<'a, MsgItem<'a>>, is_reply: bool },
-    /// In the Read list of a call.
-    Read { reads: ReadList<'a> },
-    /// In the Write list of a reply.
-    Written { writes: WriteList<'a> },
-}
-
-/// An item that is not in the payload stream.
-#[derive(Debug, Clone, Copy)]
-pub struct PlacedItem<'a> {
-    /// Its place among the items of the header: in a reply, the want that it answers.
-    pub index: usize,
-    /// Where its first byte is in the stream with nothing excised, if the message says that.
-    pub position: Option<u32>,
-    /// Its bytes, without padding. The padding may be among them if the peer reads them from
-    /// memory that was offered with it (RFC 8166 3.4.5.2).
-    pub len: u32,
-    /// Where it is.
-    pub at: Place<'a>,
-}
-
-/// Where something is that is not in the payload stream.
-#[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
-    /// In the receive buffers of the message.
-    Sent(Sent<'a>),
-    /// In the memory of the caller, to be fetched by RDMA Read.
-    Remote(Segments<'a>),
-    /// In the memory that was offered for it with the call, from its beginning on.
-    Sink,
-}
-
-/// Placement segments of the receive buffers of a message.
-#[derive(Debug, Clone, Copy)]
-pub struct Sent<'a> {
-    offset: u32,
-    segments: Tbsns<'a>,
-}
-
-/// The whole of a message, where it is not in the transmission.
-#[derive(Debug, Clone, Copy)]
-pub struct MessageBody<'a> {
-    /// Its bytes.
-    pub len: u32,
-    /// [`Place::Remote`] in a call, [`Place::Sink`] in a reply.
-    pub at: Place<'a>,
-}
-
-/// Memory of the peer that holds one thing: so many bytes of these segments, in order.
-#[derive(Debug, Clone, Copy)]
-pub struct Segments<'a> {
-    pub(crate) source: SegmentSource<'a>,
-    pub(crate) len: u32,
-}
-
-/// Where the header names segments.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum SegmentSource<'a> {
-    /// In an item of the extension.
-    Listed(Array<'a, RdmaSegment>),
-    /// In the Read list, in the entries of this position.
-    Read { reads: ReadList<'a>, position: u32 },
 }
 
 /// Checks every item of a message and finds its length (wire.md E13, E16, E17, E25, E30, E31, E40).
@@ -164,169 +71,6 @@ pub fn resolve<'a>(
             Ok(Placed { items, body: None, payload_len, virtual_len, is_here })
         }
         _ => Err(Violation::BadHeader("the message is longer than is accepted")),
-    }
-}
-
-impl<'a> Placed<'a> {
-    /// The items that are not in the payload stream, in order.
-    #[must_use]
-    pub fn iter(&self) -> PlacedItems<'a> {
-        PlacedItems(match self.items {
-            Items::Listed { items, is_reply } => {
-                PlacedSource::Listed { items: items.iter(), next: 0, is_reply }
-            }
-            Items::Read { reads } => PlacedSource::Read(ReadItems::new(reads)),
-            Items::Written { writes } => PlacedSource::Written { writes: writes.iter(), next: 0 },
-        })
-    }
-
-    /// What was done with each item of the header of a transmit request or response; in a reply,
-    /// with each want of the call. Nothing for a base message.
-    pub fn results(&self) -> impl Iterator<Item = ItemKind> + use<'a> {
-        let items = match self.items {
-            Items::Listed { items, .. } => items,
-            Items::Read { .. } | Items::Written { .. } => Array::EMPTY,
-        };
-        items.iter().map(|item| ItemKind::of(&item.loc))
-    }
-
-    /// The message itself, if it is not in the transmission. Once its first bytes are there,
-    /// [`crate::Connection::check_body`] judges them.
-    #[must_use]
-    pub fn body(&self) -> Option<MessageBody<'a>> {
-        self.body
-    }
-
-    /// Whether there is nothing to be fetched from the memory of the caller.
-    #[inline]
-    #[must_use]
-    pub fn is_here(&self) -> bool {
-        self.is_here
-    }
-
-    /// Bytes of the payload stream of all transmissions.
-    #[must_use]
-    pub fn payload_len(&self) -> u32 {
-        self.payload_len
-    }
-
-    /// Bytes of the message with nothing excised.
-    #[must_use]
-    pub fn virtual_len(&self) -> u32 {
-        self.virtual_len
-    }
-}
-
-/// The items that are not in the payload stream, in order.
-#[derive(Clone)]
-pub struct PlacedItems<'a>(PlacedSource<'a>);
-
-#[derive(Clone)]
-enum PlacedSource<'a> {
-    Listed { items: Iter<'a, MsgItem<'a>>, next: usize, is_reply: bool },
-    Read(ReadItems<'a>),
-    Written { writes: Iter<'a, WriteChunk<'a>>, next: usize },
-}
-
-impl<'a> Iterator for PlacedItems<'a> {
-    type Item = PlacedItem<'a>;
-
-    fn next(&mut self) -> Option<PlacedItem<'a>> {
-        match &mut self.0 {
-            PlacedSource::Listed { items, next, is_reply } => loop {
-                let (index, item) = (*next, items.next()?);
-                *next += 1;
-                if let Some(at) = place_of(&item, *is_reply) {
-                    let (position, len) = (Some(item.disp), item.length);
-                    return Some(PlacedItem { index, position, len, at });
-                }
-            },
-            PlacedSource::Read(items) => items.next(),
-            PlacedSource::Written { writes, next } => loop {
-                let (index, chunk) = (*next, writes.next()?);
-                *next += 1;
-                if let Some(item) = written_item(index, chunk) {
-                    return Some(item);
-                }
-            },
-        }
-    }
-}
-
-/// Where an item of the extension is, if it is not in the payload stream.
-fn place_of<'a>(item: &MsgItem<'a>, is_reply: bool) -> Option<Place<'a>> {
-    match item.loc {
-        Loc::Tbsn { offset, segments } => Some(Place::Sent(Sent { offset, segments })),
-        Loc::Exrw(_) if is_reply => Some(Place::Sink),
-        Loc::Exrw(list) => {
-            let source = SegmentSource::Listed(list);
-            Some(Place::Remote(Segments { source, len: item.length }))
-        }
-        Loc::TooShort | Loc::NoItem => None,
-    }
-}
-
-impl<'a> PlacedItem<'a> {
-    /// Where its bytes are in the receive buffers, in order; nowhere if it was not placed by Send.
-    /// `structure` is the one it was resolved with.
-    pub fn pieces<'s>(&self, structure: &'s RecvStructure) -> ItemPieces<'a, 's> {
-        let (sent, left) = match self.at {
-            Place::Sent(sent) => (sent, self.len),
-            Place::Remote(_) | Place::Sink => (Sent::NOWHERE, 0),
-        };
-        ItemPieces { structure, numbers: sent.segments.iter(), offset: sent.offset, left }
-    }
-}
-
-impl Sent<'_> {
-    const NOWHERE: Self = Self { offset: 0, segments: Tbsns::from_slice(&[]) };
-}
-
-impl<'a> Segments<'a> {
-    /// The segments, each with as many bytes as belong to the thing; none is empty.
-    pub fn iter(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
-        let (listed, read) = match self.source {
-            SegmentSource::Listed(list) => (list, None),
-            SegmentSource::Read { reads, position } => (Array::EMPTY, Some((reads, position))),
-        };
-        let read = read.into_iter().flat_map(|(reads, position)| {
-            reads.iter().filter(move |read| read.position == position)
-        });
-        let mut left = self.len;
-        listed
-            .iter()
-            .chain(read.map(|read| read.target))
-            .map_while(move |segment| {
-                let length = segment.length.min(left);
-                let is_done = left == 0;
-                left -= length;
-                (!is_done).then_some(RdmaSegment { length, ..segment })
-            })
-            .filter(|segment| segment.length > 0)
-    }
-}
-
-/// The pieces of a placed item.
-#[derive(Clone)]
-pub struct ItemPieces<'a, 's> {
-    structure: &'s RecvStructure,
-    numbers: TbsnIter<'a>,
-    offset: u32,
-    left: u32,
-}
-
-impl Iterator for ItemPieces<'_, '_> {
-    type Item = Piece;
-
-    fn next(&mut self) -> Option<Piece> {
-        if self.left == 0 {
-            return None;
-        }
-        let (part, at) = self.structure.locate(self.numbers.next()?)?;
-        let offset = core::mem::take(&mut self.offset);
-        let len = (at.length - offset).min(self.left);
-        self.left -= len;
-        Some(Piece { part, segment: at.index, offset, len })
     }
 }
 

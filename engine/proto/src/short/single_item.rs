@@ -23,9 +23,9 @@ use super::message::{
 };
 use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
-use crate::demand::Want;
+use crate::demand::{Want, WantKind};
 use crate::ingress::{ReplyTo, Via};
-use crate::placement::direct::{ItemKind, WantKind, WantSet};
+use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::inline::Direction;
 use crate::placement::item::BulkItem;
 use crate::placement::layout::{self, ItemSet, Target, places_items};

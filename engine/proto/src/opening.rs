@@ -1,0 +1,40 @@
+//! What a connection is opened with beside its settings.
+
+use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO};
+use rpcrdma_xdr::private_data::PrivateData;
+
+use crate::settings::Role;
+use crate::version::{Start, UNDECIDED, Versions};
+
+/// What is known of a connection when it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// What the peer said while connecting (RFC 8797). It steers version one only (wire.md P15).
+    pub private: Option<PrivateData>,
+    /// The version to begin with.
+    pub version: Start,
+}
+
+impl Opening {
+    /// Version two for a client, what comes for a server, and a peer that said nothing.
+    #[must_use]
+    pub fn of(role: Role) -> Self {
+        let version = match role {
+            Role::Client => Start::Two,
+            Role::Server => Start::Either,
+        };
+        Self { private: None, version }
+    }
+
+    /// The `rdma_vers` that is decided from the start.
+    pub(crate) fn vers(&self, speaks: Versions) -> u32 {
+        match self.version {
+            Start::One => VERSION_ONE,
+            Start::Two => VERSION_TWO,
+            // Who speaks one version only has nothing to decide.
+            Start::Either if speaks == Versions::ONE => VERSION_ONE,
+            Start::Either if speaks == Versions::TWO => VERSION_TWO,
+            Start::Either => UNDECIDED,
+        }
+    }
+}
