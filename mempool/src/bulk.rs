@@ -1,28 +1,28 @@
-//! Large registered buffers for applications.
+//! Large registered buffers for programs.
 
-use crate::loan::{self, Loan, LoanHome};
+use crate::loan::{self, Loan, LoanPool};
 use crate::pool::{PoolError, PoolSpec};
 use crate::registered::Registered;
 
-/// Equal blocks of registered memory, handed out as loans: what a program fills and sends, or keeps
-/// placed data in. Belongs to one thread; the loans go where they like.
+/// Equal blocks of registered memory, lent as loans: a program fills and sends them, or receives
+/// results in them. The pool belongs to one thread; the loans may go to any thread.
 #[derive(Debug)]
 pub struct BulkPool {
-    /// Never longer than made.
+    /// Never grows beyond its initial length.
     blocks: Vec<Loan>,
     capacity: usize,
-    home: LoanHome,
+    loans: LoanPool,
 }
 
 impl BulkPool {
     /// Carves the blocks out of registered memory.
     pub fn new(memory: &mut Registered, spec: &PoolSpec) -> Result<BulkPool, PoolError> {
-        let (home, kinds) = LoanHome::new(memory, &[*spec])?;
+        let (loans, kinds) = LoanPool::new(memory, &[*spec])?;
         let blocks: Vec<Loan> = kinds.into_iter().flatten().collect();
-        Ok(BulkPool { capacity: blocks.len(), blocks, home })
+        Ok(BulkPool { capacity: blocks.len(), blocks, loans })
     }
 
-    /// A block, whole, with whatever its last owner left in it.
+    /// Takes a whole block, with the bytes that its last owner left in it.
     #[inline]
     pub fn take(&mut self) -> Option<Loan> {
         if self.blocks.is_empty() {
@@ -31,46 +31,46 @@ impl BulkPool {
         self.blocks.pop()
     }
 
-    /// Takes a loan home without a locked instruction.
+    /// Returns a loan to the pool without a locked instruction.
     ///
     /// # Errors
-    /// The loan, if it is another pool's.
+    /// The loan, if it is of another pool.
     #[inline]
     pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
-        let (_, loan) = self.home.receive(loan)?;
+        let (_, loan) = self.loans.receive(loan)?;
         self.blocks.push(loan);
         Ok(())
     }
 
-    /// Takes home the loans that were dropped, on whatever thread. One plain load if there is none.
+    /// Returns the dropped loans to the pool, from all threads. One plain load if there is none.
     #[inline]
     pub fn reclaim(&mut self) {
         let blocks = &mut self.blocks;
-        self.home.reclaim(|_, loan| blocks.push(loan));
+        self.loans.reclaim(|_, loan| blocks.push(loan));
     }
 
-    /// Writes `byte` over every block at home. For tests: what must never be sent.
+    /// Writes `byte` over every free block. For tests: bytes that must never be sent.
     pub fn poison(&mut self, byte: u8) {
         self.blocks.iter_mut().for_each(|block| block.fill(byte));
     }
 
-    /// Blocks at home; those that came home and were not reclaimed do not count.
+    /// The number of free blocks, without those that were dropped and not reclaimed.
     #[inline]
     pub fn free(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Blocks that came home and were not reclaimed. Walks a list: for tests.
+    /// The number of blocks that were dropped and not reclaimed. Walks a list: for tests.
     pub fn returning(&self) -> usize {
-        self.home.returning()
+        self.loans.returning()
     }
 
-    /// Whether a loan is of this pool.
+    /// Whether a loan is from this pool.
     pub fn owns(&self, loan: &Loan) -> bool {
-        self.home.owns(loan)
+        self.loans.owns(loan)
     }
 
-    /// Blocks in all.
+    /// The total number of blocks.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -78,7 +78,7 @@ impl BulkPool {
 }
 
 impl PoolSpec {
-    /// Bytes of a region that suffice for a [`BulkPool`], whatever was carved before it.
+    /// The length of a region that suffices for a [`BulkPool`], whatever was carved before it.
     pub fn bulk_region_len(&self) -> Result<usize, PoolError> {
         loan::region_len(&[*self])
     }

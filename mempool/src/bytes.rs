@@ -1,4 +1,4 @@
-//! Registered bytes that do not change any more and are sent again and again.
+//! Registered bytes that are constant, and can be sent many times.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use crate::loan::Loan;
 use crate::registrar::Sge;
 
-/// Registered bytes that are only read from now on, by all who send from them. Made at setup; a
-/// clone shares the bytes.
+/// Registered bytes that are constant and can be sent many times. Made at set-up; a clone shares
+/// the bytes.
 ///
-/// They go home to their pool when the last of their owners is gone: the program's handles, and
-/// every [`RegisteredSlice`], those of messages that a device or a peer may still read among them.
+/// They return to their pool when the last owner is dropped. Owners are the program's handles and
+/// every [`RegisteredSlice`], including those of messages that a device or a peer may still read.
 #[derive(Debug, Clone)]
 pub struct RegisteredBytes(Arc<Loan>);
 
 impl RegisteredBytes {
-    /// Freezes a loan as it is. Allocates a few words.
+    /// Makes the bytes of a loan constant. Allocates a few words.
     pub fn new(bytes: Loan) -> RegisteredBytes {
         RegisteredBytes(Arc::new(bytes))
     }
 
-    /// A part that can be sent for itself. `None` if it is not inside.
+    /// A part that can be sent. `None` if the range is not inside.
     ///
     /// Cost: one locked instruction, and one more when the slice is dropped.
     pub fn slice(&self, range: Range<usize>) -> Option<RegisteredSlice> {
@@ -39,7 +39,7 @@ impl Deref for RegisteredBytes {
     }
 }
 
-/// A part of [`RegisteredBytes`], which it keeps where they are.
+/// A part of [`RegisteredBytes`], which it keeps alive.
 #[derive(Debug, Clone)]
 pub struct RegisteredSlice {
     bytes: Arc<Loan>,
@@ -51,7 +51,7 @@ impl RegisteredSlice {
     /// A gather entry for `range` of the slice.
     ///
     /// # Panics
-    /// If the range is not in the slice, as slicing does.
+    /// If the range is not in the slice.
     #[inline]
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let len = self.len as usize;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_home_with_the_last_of_their_owners() {
+    fn bytes_return_to_their_pool_with_the_last_owner() {
         let mut pool = pool();
         let bytes = RegisteredBytes::new(pool.take().expect("two"));
         let (slice, clone) = (bytes.slice(0..5).expect("inside"), bytes.clone());

@@ -1,25 +1,25 @@
-//! The free list of a pool: which tokens are at home, the last returned first.
+//! The free list of a pool: its free tokens, the last returned first.
 
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use crate::token::{INDEX_BITS, Quiet, SLOTS_MAX, Token};
 
-/// Tokens at home. Last in, first out: the slot returned last is the one still in the cache.
+/// The free tokens. Last in, first out: the slot returned last is still in the cache.
 pub(crate) struct FreeList<K> {
     /// The upper bits of every token of this pool.
     tag: u32,
-    /// Indices at home are `free[..len]`.
+    /// The free indices are `free[..len]`.
     free: Box<[u32]>,
     len: usize,
     kind: PhantomData<fn(K) -> K>,
-    /// Which slots are out; only debug builds look.
+    /// Which slots are out; used by debug builds only.
     #[cfg(debug_assertions)]
     out: Box<[bool]>,
 }
 
 impl<K> FreeList<K> {
-    /// A list with all of `slots` at home; the first `pop` gives slot 0.
+    /// A list with all `slots` free; the first `pop` returns slot 0.
     pub(crate) fn new(slots: u32) -> Result<FreeList<K>, FreeListError> {
         if slots == 0 || slots > SLOTS_MAX {
             return Err(FreeListError::Slots { slots });
@@ -35,7 +35,7 @@ impl<K> FreeList<K> {
         })
     }
 
-    /// The token returned last.
+    /// Takes the token that was returned last.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Token<K>> {
         let len = self.len.checked_sub(1)?;
@@ -49,10 +49,10 @@ impl<K> FreeList<K> {
         Some(Token::mint(self.tag | index))
     }
 
-    /// Takes a token home.
+    /// Returns a token to the list.
     ///
     /// # Panics
-    /// If the token is another pool's.
+    /// If the token is of another pool.
     #[inline]
     pub(crate) fn push(&mut self, token: Token<K>) {
         let index = self.index(&token);
@@ -70,7 +70,7 @@ impl<K> FreeList<K> {
     /// The slot of a token: less than the capacity.
     ///
     /// # Panics
-    /// If the token is another pool's.
+    /// If the token is of another pool.
     #[inline]
     pub(crate) fn index(&self, token: &Token<K>) -> u32 {
         // One comparison for both: with a foreign tag the difference is beyond every capacity.
@@ -79,28 +79,28 @@ impl<K> FreeList<K> {
             foreign(token.raw());
         }
         #[cfg(debug_assertions)]
-        assert!(self.out[index as usize], "slot {index} used while at home");
+        assert!(self.out[index as usize], "slot {index} used while free");
         index
     }
 
-    /// Slots at home.
+    /// The number of free slots.
     #[inline]
     pub(crate) fn free(&self) -> usize {
         self.len
     }
 
-    /// Slots at home, by index.
-    pub(crate) fn at_home(&self) -> &[u32] {
+    /// The indices of the free slots.
+    pub(crate) fn free_indices(&self) -> &[u32] {
         &self.free[..self.len]
     }
 
-    /// Slots in all.
+    /// The total number of slots.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes every slot home, as if the list were new.
+    /// Makes every slot free, as in a new list.
     pub(crate) fn recall(&mut self, _: Quiet) {
         for (place, index) in self.free.iter_mut().rev().zip(0..) {
             *place = index;
@@ -117,7 +117,7 @@ impl<K> FreeList<K> {
 }
 
 impl<K> Drop for FreeList<K> {
-    /// The name of a pool is used again only when no token can bear it.
+    /// The number of a pool is used again only if no token can contain it.
     fn drop(&mut self) {
         if !self.is_dirty()
             && let Ok(mut ids) = POOL_IDS.lock()
@@ -129,31 +129,31 @@ impl<K> Drop for FreeList<K> {
 
 impl<K> std::fmt::Debug for FreeList<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} of {} at home", self.len, self.free.len())
+        write!(f, "{} of {} free", self.len, self.free.len())
     }
 }
 
 #[cold]
 #[inline(never)]
 fn foreign(raw: u32) -> ! {
-    panic!("token {}:{} is not this pool's", raw >> INDEX_BITS, raw & (SLOTS_MAX - 1))
+    panic!("token {}:{} is of another pool", raw >> INDEX_BITS, raw & (SLOTS_MAX - 1))
 }
 
-/// Why there is no free list.
+/// Why a free list cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FreeListError {
-    /// None, or more than a token can name.
+    /// Zero slots, or more than a token can number.
     #[error("a pool of {slots} slots was requested; 1 to {SLOTS_MAX} is allowed")]
     Slots {
-        /// The number asked for.
+        /// The requested number.
         slots: u32,
     },
-    /// Tokens have no more names for pools.
-    #[error("{POOLS_MAX} pools exist, or were dropped while tokens were out")]
+    /// All pool numbers are in use.
+    #[error("{POOLS_MAX} pools are in use, or were dropped while tokens were out")]
     Pools,
 }
 
-/// Names of pools that no token can bear. Setup only.
+/// The free pool numbers, which no token contains. Set-up only.
 struct PoolIds {
     next: u32,
     returned: Vec<u32>,
@@ -197,7 +197,7 @@ mod tests {
         for token in tokens {
             list.push(token);
         }
-        assert_eq!(list.pop().expect("at home").index(), 2);
+        assert_eq!(list.pop().expect("one is free").index(), 2);
     }
 
     #[test]
@@ -210,17 +210,17 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is not this pool's")]
+    #[should_panic(expected = "is of another pool")]
     fn a_token_of_another_pool_is_refused() {
         let (mut one, mut other) = (list(4), list(4));
         let _kept = other.pop();
-        other.push(one.pop().expect("at home"));
+        other.push(one.pop().expect("one is free"));
     }
 
     #[test]
     fn the_name_of_a_pool_is_not_used_again_while_a_token_bears_it() {
         let mut dirty = list(1);
-        let token = dirty.pop().expect("at home");
+        let token = dirty.pop().expect("one is free");
         let name = token.raw() >> INDEX_BITS;
         drop(dirty);
         for _ in 0..100 {
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn after_a_recall_all_slots_are_at_home() {
+    fn after_a_recall_all_slots_are_free() {
         let mut list = list(3);
         for _ in 0..2 {
-            let _ = list.pop().expect("at home").into_raw();
+            let _ = list.pop().expect("one is free").into_raw();
         }
         assert!(list.is_dirty());
-        // Numbers that never become tokens again: what `Quiet` promises.
+        // Numbers that never become tokens again, as `Quiet` requires.
         list.recall(crate::token::quiet());
         assert_eq!((list.is_dirty(), list.free()), (false, 3));
         let order: Vec<u32> = std::iter::from_fn(|| list.pop()).map(|t| t.index()).collect();
@@ -254,10 +254,10 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
-    #[should_panic(expected = "used while at home")]
+    #[should_panic(expected = "used while free")]
     fn debug_builds_see_a_number_that_became_two_tokens() {
         let mut list = list(2);
-        let token = list.pop().expect("at home");
+        let token = list.pop().expect("one is free");
         let copy = Token::mint(token.raw());
         list.push(token);
         list.push(copy);

@@ -1,26 +1,25 @@
-//! Memory that a device may touch, and who holds it now.
+//! Memory that a device may access, with one owner for each buffer.
 //!
 //! ```text
 //!   Region ──register──▶ Registered ──carve──▶ SendPool   Token<Send>  program ⇄ device
 //!   pages, node, lock     keys                 RecvPool   Token<Recv>  device ⇄ program
-//!                                                └─ detach ─▶ Loan     program, any thread ─▶ home
+//!                                                └─ detach ─▶ Loan     program, any thread ─▶ pool
 //!                                              BulkPool ────▶ Loan
 //!                                              ZeroPage
 //! ```
 //!
-//! The rules of the house:
+//! The rules:
 //!
-//! 1. A buffer is in exactly one hand. Its name is a value that can be moved and not copied: a
-//!    [`Token`] inside the engine, a [`Loan`] in an application. While the device has it there is
-//!    no name at all.
-//! 2. A pool belongs to one thread, never allocates after it is made, and takes no lock. Only a
-//!    loan crosses threads, and only its way home is shared.
-//! 3. Memory is registered for as long as any part of it is alive, and no longer: whatever fails,
-//!    panics or ends, the last pool or loan to go takes the registration back.
-//! 4. What a device may still write to is leaked, never freed and never given to anybody else. A
-//!    pool that is dropped with tokens out does so; `recall` is for those who know that the device
-//!    is quiet.
-//! 5. What was asked for and not obtained is reported: see [`Region::notes`].
+//! 1. A buffer has exactly one owner. The owner holds a value that can be moved and not copied: a
+//!    [`Token`] inside the engine, a [`Loan`] in a program. While the device owns the buffer, no
+//!    such value exists.
+//! 2. A pool belongs to one thread, does not allocate after it is made, and takes no lock. Only a
+//!    loan crosses threads, and only its return is shared between threads.
+//! 3. Memory is registered exactly as long as a part of it is alive: whatever fails, panics or
+//!    ends, the last pool or loan deregisters it.
+//! 4. Memory that a device may still write to is leaked, and not used again. A pool that is dropped
+//!    with tokens out leaks its memory; `recall` is for callers that know that the device is quiet.
+//! 5. What was requested and not obtained is reported: see [`Region::notes`].
 //!
 //! ```
 //! use rpcrdma_mempool::{
@@ -45,7 +44,7 @@
 //!
 //! let mut memory = Registered::new(region, device, Rights::own(Access::LOCAL_WRITE))?;
 //! let mut pool = BulkPool::new(&mut memory, &blocks)?;
-//! let mut block = pool.take().expect("four are at home");
+//! let mut block = pool.take().expect("four are free");
 //! block.fill(1);
 //! assert_eq!(block.sge(0..4096).lkey, 7);
 //! std::thread::spawn(move || drop(block)).join().expect("does not panic");
@@ -81,7 +80,7 @@ pub use pin::{PinError, allowed_cores, pin_to};
 pub use pool::{Pool, PoolError, PoolSpec};
 pub use recv::{RecvPool, RecvSpec};
 pub use region::{Note, PageSize, Region, RegionError, RegionSpec};
-pub use registered::{NoRoom, Registered, Span};
+pub use registered::{RegionFull, Registered, Span};
 pub use registrar::{Access, Keys, RegisterError, Registrar, Rights, Sge};
 pub use send::{HEADROOM, SendPool, SendSpec, ZeroPage};
 pub use slot::SendSlot;

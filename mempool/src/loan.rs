@@ -1,16 +1,16 @@
-//! Loans: registered memory that an application owns for as long as it likes.
+//! Loans: registered memory that a program may own for as long as it needs.
 //!
 //! ```text
-//!            LoanHome::new                    detach, take
-//!   memory ───────────────▶ pool's spares ─────────────────▶ application, any thread
+//!            LoanPool::new                    detach, take
+//!   memory ───────────────▶ pool's spares ─────────────────▶ program, any thread
 //!                              ▲   ▲   give_back (same thread, no atomics)  │
 //!                              │   └────────────────────────────────────────┤
 //!                              └──── reclaim ◀──── chain of returns ◀───────┘ drop
 //! ```
 //!
-//! A loan holds a pointer to its `Home` and no count of it. That the home outlives the loan is
-//! counted once, when the pool is dropped, see `Returns`.
-#![expect(unsafe_code, reason = "a loan points to its bytes and to its home")]
+//! A loan holds a pointer to its `LoanPoolShared`, without a reference count. `Returns` counts the
+//! loans once, when the pool is dropped, so that the shared state outlives all loans.
+#![expect(unsafe_code, reason = "a loan points to its bytes and to the state of its pool")]
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -21,40 +21,39 @@ use crossbeam_utils::CachePadded;
 use crate::pool::{PoolError, PoolSpec, outside};
 use crate::registered::{Registered, Span};
 use crate::registrar::Sge;
-use crate::returns::{Link, Memory, Returns};
+use crate::returns::{Disposal, ReturnLink, Returns};
 
-/// Registered bytes with one owner. Dropped on any thread, they go back to their pool.
+/// Registered bytes with one owner. Dropped on any thread, they return to their pool.
 ///
-/// The bytes are what the last owner left; a fresh block is zero. Taking a loan and giving it back
-/// on the pool's thread costs no locked instruction; dropping it costs one.
+/// The bytes are those that the last owner left; a new block is zero. Taking a loan, and giving it
+/// back on the pool's thread, costs no locked instruction; dropping it costs one.
 pub struct Loan {
     bytes: NonNull<u8>,
-    home: NonNull<Home>,
+    shared: NonNull<LoanPoolShared>,
     len: u32,
-    slot: Slot,
+    slot: LoanSlot,
 }
 
-// SAFETY: a loan owns its bytes: of each slot there is one loan at a time. What it reads of its
-// home is either constant or atomic.
+// SAFETY: a loan owns its bytes: each slot has one loan at a time. What it reads of the shared
+// state is either constant or atomic.
 unsafe impl Send for Loan {}
 
-// SAFETY: `&Loan` reads the bytes and the constants of the home; nothing changes behind it.
+// SAFETY: `&Loan` reads the bytes and the constants of the shared state; neither changes.
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    /// Keeps the first `len` bytes; a longer `len` changes nothing. The rest comes back with the
-    /// slot.
+    /// Keeps the first `len` bytes; a longer `len` changes nothing. The rest returns with the slot.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len as usize {
             self.len = len as u32;
         }
     }
 
-    /// A scatter or gather entry for a part of the bytes. While a device works on it the loan must
-    /// neither be read nor written nor dropped.
+    /// A scatter or gather entry for a part of the bytes. While a device uses it, the loan must not
+    /// be read, written or dropped.
     ///
     /// # Panics
-    /// If the range is not in the loan, as slicing does.
+    /// If the range is not in the loan.
     #[inline]
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let len = self.len as usize;
@@ -62,14 +61,14 @@ impl Loan {
             outside(range, len);
         }
         let addr = (self.bytes.as_ptr().addr() + range.start) as u64;
-        Sge { addr, length: (range.end - range.start) as u32, lkey: self.home().lkey }
+        Sge { addr, length: (range.end - range.start) as u32, lkey: self.shared().lkey }
     }
 
     #[inline]
-    fn home(&self) -> &Home {
-        // SAFETY: a home is freed by whoever `Returns` tells to, which is after every loan has been
-        // returned; `self` has not been.
-        unsafe { self.home.as_ref() }
+    fn shared(&self) -> &LoanPoolShared {
+        // SAFETY: the shared state is freed when `Returns` says so, which is after every loan has
+        // been returned; `self` has not been.
+        unsafe { self.shared.as_ref() }
     }
 }
 
@@ -78,9 +77,9 @@ impl Deref for Loan {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `LoanHome::new` has laid the slot into the span, `len` is at most its length, the
-        // bytes were zeroed by the kernel, and this loan is their only owner. The home, which keeps
-        // them mapped, lives at least as long as the loan.
+        // SAFETY: `LoanPool::new` has laid the slot into the span, `len` is at most its length, the
+        // bytes were zeroed by the kernel, and this loan is their only owner. The shared state,
+        // which keeps them mapped, lives at least as long as the loan.
         unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len as usize) }
     }
 }
@@ -95,11 +94,12 @@ impl DerefMut for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // SAFETY: the home is alive until this loan has been returned, below.
-        let (returns, links) = unsafe { Home::shared_parts(self.home) };
-        if returns.give(links, self.slot.number()) == Memory::Free {
-            // SAFETY: `give` has answered that this was the last one and the owner is gone.
-            unsafe { free(self.home) };
+        // SAFETY: the shared state is alive until this loan has been returned, below.
+        let (returns, links) = unsafe { LoanPoolShared::shared_parts(self.shared) };
+        if returns.give(links, self.slot.number()) == Disposal::Free {
+            // SAFETY: `give` has returned that this was the last loan and that the owner is
+            // dropped.
+            unsafe { free(self.shared) };
         }
     }
 }
@@ -110,13 +110,13 @@ impl fmt::Debug for Loan {
     }
 }
 
-/// A slot of a home: its kind in the upper four bits, its number in the others.
+/// A slot: its kind in the upper four bits, its number in the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot(u32);
+struct LoanSlot(u32);
 
-impl Slot {
-    fn new(kind: usize, number: u32) -> Slot {
-        Slot((kind as u32) << NUMBER_BITS | number)
+impl LoanSlot {
+    fn new(kind: usize, number: u32) -> LoanSlot {
+        LoanSlot((kind as u32) << NUMBER_BITS | number)
     }
 
     #[inline]
@@ -130,68 +130,71 @@ impl Slot {
     }
 }
 
-/// What all loans of a pool share: one heap object, in nobody's hand, freed by the last.
-struct Home {
+/// The state that a pool and its loans share: one heap object, freed by the last of them.
+struct LoanPoolShared {
     returns: CachePadded<Returns>,
-    /// From `Box::into_raw`: a pointer, so that no `Box` claims what other threads reach.
-    links: *mut [Link],
+    /// From `Box::into_raw`: a pointer, so that no `Box` asserts unique access.
+    links: *mut [ReturnLink],
     lkey: u32,
     classes: Box<[ClassLayout]>,
     /// Keeps the memory mapped.
     span: Span,
 }
 
-/// Equal slots of a home: a run of slot numbers and a run of memory.
+/// Equal slots: a range of slot numbers and a range of memory.
 #[derive(Debug, Clone, Copy)]
 struct ClassLayout {
     /// The number of the first slot.
     first: u32,
-    /// Behind the number of the last slot.
+    /// One more than the number of the last slot.
     end: u32,
-    /// Where the first slot lies in the span.
+    /// The offset of the first slot in the span.
     start: usize,
     stride: usize,
     slot_len: u32,
 }
 
-/// The owner's end of a home. Dropped, it leaves the memory to the loans that are still out.
-pub(crate) struct LoanHome {
-    home: NonNull<Home>,
+/// The pool's owner of the shared state. Dropped, it leaves the memory to the loans that are still
+/// out.
+pub(crate) struct LoanPool {
+    shared: NonNull<LoanPoolShared>,
     slots: usize,
 }
 
-// SAFETY: what the owner alone may do takes `&mut self`; the rest of a home is constant or atomic.
-unsafe impl Send for LoanHome {}
+// SAFETY: what only the owner may do takes `&mut self`; the rest of the state is constant or
+// atomic.
+unsafe impl Send for LoanPool {}
 
-impl LoanHome {
-    /// Carves slots of several kinds out of registered memory. All of them come as loans, by kind.
+impl LoanPool {
+    /// Carves slots of several kinds out of registered memory. Returns all of them as loans, by
+    /// kind.
     pub(crate) fn new(
         memory: &mut Registered,
         kinds: &[PoolSpec],
-    ) -> Result<(LoanHome, Vec<Vec<Loan>>), PoolError> {
+    ) -> Result<(LoanPool, Vec<Vec<Loan>>), PoolError> {
         let (classes, bytes, align) = lay_out(kinds)?;
         let span = memory.carve(bytes, align)?;
         let slots = classes.last().map_or(0, |class| class.end);
-        let links: Box<[Link]> = (0..slots).map(|_| Link::new()).collect();
-        let home = Box::new(Home {
+        let links: Box<[ReturnLink]> = (0..slots).map(|_| ReturnLink::new()).collect();
+        let shared = Box::new(LoanPoolShared {
             returns: CachePadded::new(Returns::new()),
             links: Box::into_raw(links),
             lkey: span.lkey(),
             classes: classes.into(),
             span,
         });
-        let home = NonNull::from(Box::leak(home));
-        let owner = LoanHome { home, slots: slots as usize };
+        let shared = NonNull::from(Box::leak(shared));
+        let owner = LoanPool { shared, slots: slots as usize };
         let mut loans: Vec<Vec<Loan>> = kinds.iter().map(|_| Vec::new()).collect();
-        // Each number is lent once here, and from now on only when it has come home.
+        // Each number is lent once here, and later only after it has returned.
         for number in (0..slots).rev() {
-            let loan = owner.shared().lend(number, home);
+            let loan = owner.shared().lend(number, shared);
             loans[loan.slot.kind()].push(loan);
         }
         Ok((owner, loans))
     }
 
-    /// Gives every loan that was dropped to `each`, whole again, with its kind. One plain load if
+    /// Passes every dropped loan to `each`, at its full length, with its kind. One plain load if
     /// there is none.
     #[inline]
     pub(crate) fn reclaim(&mut self, each: impl FnMut(usize, Loan)) {
@@ -200,10 +203,11 @@ impl LoanHome {
         }
     }
 
-    /// The kind of a loan, which is made whole again, or the loan if it is another pool's.
+    /// The kind of a loan, and the loan at its full length; or the loan unchanged if it is of
+    /// another pool.
     #[inline]
     pub(crate) fn receive(&self, mut loan: Loan) -> Result<(usize, Loan), Loan> {
-        if loan.home != self.home {
+        if loan.shared != self.shared {
             return Err(loan);
         }
         let kind = loan.slot.kind();
@@ -211,29 +215,29 @@ impl LoanHome {
         Ok((kind, loan))
     }
 
-    /// Loans that were dropped and not reclaimed.
+    /// The number of loans that were dropped and not reclaimed.
     pub(crate) fn returning(&self) -> usize {
-        // SAFETY: the home is alive, as in `shared`.
-        let (returns, links) = unsafe { Home::shared_parts(self.home) };
+        // SAFETY: the shared state is alive, as in `shared`.
+        let (returns, links) = unsafe { LoanPoolShared::shared_parts(self.shared) };
         returns.count(links)
     }
 
-    /// Whether a loan is of this home.
+    /// Whether a loan is from this pool.
     pub(crate) fn owns(&self, loan: &Loan) -> bool {
-        loan.home == self.home
+        loan.shared == self.shared
     }
 
-    /// Slots in all.
+    /// The total number of slots.
     pub(crate) fn slots(&self) -> usize {
         self.slots
     }
 
     #[cold]
     fn reclaim_chain(&mut self, mut each: impl FnMut(usize, Loan)) {
-        // SAFETY: the home is alive, as in `shared`.
-        let (returns, links) = unsafe { Home::shared_parts(self.home) };
+        // SAFETY: the shared state is alive, as in `shared`.
+        let (returns, links) = unsafe { LoanPoolShared::shared_parts(self.shared) };
         returns.take(links, |number| {
-            let loan = self.shared().lend(number, self.home);
+            let loan = self.shared().lend(number, self.shared);
             each(loan.slot.kind(), loan);
         });
     }
@@ -242,58 +246,59 @@ impl LoanHome {
         &self.shared().classes
     }
 
-    fn shared(&self) -> &Home {
-        // SAFETY: a home is not freed before its owner has closed it, which takes the owner.
-        unsafe { self.home.as_ref() }
+    fn shared(&self) -> &LoanPoolShared {
+        // SAFETY: the shared state is not freed before its owner has closed it, which drops the
+        // owner.
+        unsafe { self.shared.as_ref() }
     }
 }
 
-impl Drop for LoanHome {
+impl Drop for LoanPool {
     fn drop(&mut self) {
-        // SAFETY: the home is alive until `close` has answered.
-        let (returns, links) = unsafe { Home::shared_parts(self.home) };
-        if returns.close(links, self.slots) == Memory::Free {
-            // SAFETY: `close` has answered that every loan has been returned.
-            unsafe { free(self.home) };
+        // SAFETY: the shared state is alive until `close` has returned.
+        let (returns, links) = unsafe { LoanPoolShared::shared_parts(self.shared) };
+        if returns.close(links, self.slots) == Disposal::Free {
+            // SAFETY: `close` has returned that every loan has been returned.
+            unsafe { free(self.shared) };
         }
     }
 }
 
-impl fmt::Debug for LoanHome {
+impl fmt::Debug for LoanPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.classes()).finish()
     }
 }
 
-impl Home {
-    /// The parts that outlast nothing: references to atomics only, so that another thread may free
-    /// them, after the last return, while the references still exist.
+impl LoanPoolShared {
+    /// The parts that other threads may free while the references still exist, after the last
+    /// return: they are references to atomics only.
     ///
     /// # Safety
-    /// The home is alive; the references are not used once it is not.
-    unsafe fn shared_parts<'a>(home: NonNull<Home>) -> (&'a Returns, &'a [Link]) {
-        let home = home.as_ptr();
-        // SAFETY: the caller owes that the home is alive.
-        let returns: &CachePadded<Returns> = unsafe { &(*home).returns };
+    /// The shared state is alive, and the references are not used after it is freed.
+    unsafe fn shared_parts<'a>(shared: NonNull<LoanPoolShared>) -> (&'a Returns, &'a [ReturnLink]) {
+        let shared = shared.as_ptr();
+        // SAFETY: the caller guarantees that the shared state is alive.
+        let returns: &CachePadded<Returns> = unsafe { &(*shared).returns };
         // SAFETY: as above; the field never changes.
-        let links = unsafe { (*home).links };
-        // SAFETY: `links` came from `Box::into_raw` and is freed with the home.
+        let links = unsafe { (*shared).links };
+        // SAFETY: `links` came from `Box::into_raw` and is freed with the shared state.
         (returns, unsafe { &*links })
     }
 
-    /// Makes the loan for a slot. Called once for every time that the slot is at home.
-    fn lend(&self, number: u32, home: NonNull<Home>) -> Loan {
+    /// Makes the loan for a slot. Called once each time the slot is free.
+    fn lend(&self, number: u32, shared: NonNull<LoanPoolShared>) -> Loan {
         // At most as many steps as there are kinds.
         let kind = self.classes.iter().take_while(|class| class.end <= number).count();
         let class = &self.classes[kind];
         let offset = class.start + (number - class.first) as usize * class.stride;
         let first = self.span.base().as_ptr().wrapping_add(offset);
         let bytes = NonNull::new(first).expect("a slot lies in its span");
-        Loan { bytes, home, len: class.slot_len, slot: Slot::new(kind, number) }
+        Loan { bytes, shared, len: class.slot_len, slot: LoanSlot::new(kind, number) }
     }
 }
 
-/// Classes one behind the other, the bytes of all of them, and the alignment of the first byte.
+/// The classes one after the other, their total length, and the alignment of the first byte.
 fn lay_out(kinds: &[PoolSpec]) -> Result<(Vec<ClassLayout>, usize, usize), PoolError> {
     let mut classes = Vec::with_capacity(kinds.len());
     let (mut end, mut bytes, mut align) = (0u32, 0usize, 1usize);
@@ -313,24 +318,24 @@ fn lay_out(kinds: &[PoolSpec]) -> Result<(Vec<ClassLayout>, usize, usize), PoolE
     Ok((classes, bytes, align))
 }
 
-/// Bytes of a region that suffice for a home with these kinds of slots.
+/// The length of a region that suffices for these kinds of slots.
 pub(crate) fn region_len(kinds: &[PoolSpec]) -> Result<usize, PoolError> {
     let (_, bytes, align) = lay_out(kinds)?;
     bytes.checked_add(align).ok_or(PoolError::TooLarge)
 }
 
-/// Frees a home.
+/// Frees the shared state.
 ///
 /// # Safety
-/// No loan is left, the owner is gone, and `Returns` has named the caller to do it.
-unsafe fn free(home: NonNull<Home>) {
-    // SAFETY: `home` came from `Box::leak`; the caller is the last to know it.
-    let home = unsafe { Box::from_raw(home.as_ptr()) };
-    // SAFETY: `links` came from `Box::into_raw`; the caller is the last to know it.
-    drop(unsafe { Box::from_raw(home.links) });
+/// No loan is left, the owner is dropped, and `Returns` told the caller to free.
+unsafe fn free(shared: NonNull<LoanPoolShared>) {
+    // SAFETY: `shared` came from `Box::leak`; the caller has the last pointer to it.
+    let shared = unsafe { Box::from_raw(shared.as_ptr()) };
+    // SAFETY: `links` came from `Box::into_raw`; the caller has the last pointer to it.
+    drop(unsafe { Box::from_raw(shared.links) });
 }
 
-/// Bits of a slot that are its number. Fewer than 32: the largest words are marks of `Returns`.
+/// Bits of a slot that are its number. Fewer than 32: `Returns` uses the largest values as marks.
 const NUMBER_BITS: u32 = 28;
 
 #[cfg(test)]
@@ -340,14 +345,14 @@ mod tests {
 
     const SPEC: PoolSpec = PoolSpec { slots: 3, slot_len: 100, align: 1 };
 
-    fn home(kinds: &[PoolSpec]) -> (LoanHome, Vec<Vec<Loan>>) {
+    fn loan_pool(kinds: &[PoolSpec]) -> (LoanPool, Vec<Vec<Loan>>) {
         let mut memory = memory(region_len(kinds).expect("small"));
-        LoanHome::new(&mut memory, kinds).expect("as much as was asked for")
+        LoanPool::new(&mut memory, kinds).expect("as much as was asked for")
     }
 
-    /// Whether the home is still allocated, seen by the region that it keeps.
-    fn watch(home: &LoanHome) -> impl Fn() -> bool + use<> {
-        home.shared().span.watch()
+    /// Whether the shared state is still allocated, judged by the region that it keeps mapped.
+    fn watch(pool: &LoanPool) -> impl Fn() -> bool + use<> {
+        pool.shared().span.watch()
     }
 
     #[test]
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn loans_of_all_kinds_are_aligned_distinct_and_whole_when_they_come_back() {
         let large = PoolSpec { slots: 2, slot_len: 4096, align: 4096 };
-        let (mut owner, mut kinds) = home(&[SPEC, large]);
+        let (mut owner, mut kinds) = loan_pool(&[SPEC, large]);
         let order = |kind: &[Loan]| kind.iter().map(|loan| loan.slot.number()).collect::<Vec<_>>();
         assert_eq!((order(&kinds[0]), order(&kinds[1])), (vec![2, 1, 0], vec![4, 3]));
         for loan in kinds.iter_mut().flatten() {
@@ -383,8 +388,8 @@ mod tests {
     }
 
     #[test]
-    fn a_loan_is_received_by_its_own_home_only() {
-        let ((one, mut loans), (other, _)) = (home(&[SPEC]), home(&[SPEC]));
+    fn a_loan_is_accepted_by_its_own_pool_only() {
+        let ((one, mut loans), (other, _)) = (loan_pool(&[SPEC]), loan_pool(&[SPEC]));
         let mut loan = loans[0].pop().expect("three");
         loan.truncate(1);
         let loan = other.receive(loan).expect_err("another's");
@@ -395,13 +400,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "of a slot of 100")]
     fn an_entry_beyond_the_loan_is_refused() {
-        let (_owner, loans) = home(&[SPEC]);
+        let (_owner, loans) = loan_pool(&[SPEC]);
         let _ = loans[0][0].sge(0..101);
     }
 
     #[test]
-    fn a_home_is_freed_with_its_last_part_whichever_that_is() {
-        let (owner, loans) = home(&[SPEC]);
+    fn memory_is_freed_with_the_last_loan_or_the_pool() {
+        let (owner, loans) = loan_pool(&[SPEC]);
         let alive = watch(&owner);
         drop(owner);
         let mut loans = loans.into_iter().flatten();
@@ -412,7 +417,7 @@ mod tests {
         drop(kept);
         assert!(!alive());
 
-        let (owner, loans) = home(&[SPEC]);
+        let (owner, loans) = loan_pool(&[SPEC]);
         let alive = watch(&owner);
         drop(loans);
         assert!(alive(), "the owner is there");
@@ -422,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_loan_that_is_forgotten_keeps_the_memory_for_ever() {
-        let (owner, mut loans) = home(&[SPEC]);
+        let (owner, mut loans) = loan_pool(&[SPEC]);
         let alive = watch(&owner);
         std::mem::forget(loans[0].pop());
         drop(loans);
@@ -431,9 +436,9 @@ mod tests {
     }
 
     #[test]
-    fn a_home_may_lose_its_owner_while_loans_come_home_from_other_threads() {
+    fn a_pool_may_be_dropped_while_loans_return_from_other_threads() {
         for _ in 0..if cfg!(miri) { 10 } else { 500 } {
-            let (owner, loans) = home(&[SPEC]);
+            let (owner, loans) = loan_pool(&[SPEC]);
             let alive = watch(&owner);
             std::thread::scope(|scope| {
                 for mut loan in loans.into_iter().flatten() {

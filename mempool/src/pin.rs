@@ -1,10 +1,10 @@
-//! Pins a thread to a core, and makes sure that it is there.
+//! Pins a thread to a core, and verifies it.
 
 /// Binds the calling thread to one core. Control plane: two system calls.
 ///
 /// # Errors
-/// If the core is not one of those that the thread may run on, or the kernel refuses. The error
-/// names them; the thread then runs where it ran before.
+/// If the thread may not run on the core, or the kernel refuses. The error lists the allowed cores;
+/// the thread is not moved.
 pub fn pin_to(core: u32) -> Result<(), PinError> {
     // core_affinity indexes a fixed mask with the number and aborts beyond it.
     if core >= CORES_MAX {
@@ -12,7 +12,7 @@ pub fn pin_to(core: u32) -> Result<(), PinError> {
     }
     let allowed = allowed_cores();
     let taken = core_affinity::set_for_current(core_affinity::CoreId { id: core as usize });
-    // The kernel takes a mask of which one core is valid; what it made of it is the only proof.
+    // The kernel ignores invalid cores of a mask; reading the mask back is the only proof.
     if taken && allowed_cores() == [core] {
         return Ok(());
     }
@@ -26,21 +26,21 @@ pub fn allowed_cores() -> Vec<u32> {
     ids.iter().map(|core| core.id as u32).collect()
 }
 
-/// Why a thread is not pinned.
+/// Why a thread was not pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// No core has such a number.
+    /// The number is higher than any core's.
     #[error("core {core} is out of range; the highest number is {last}", last = CORES_MAX - 1)]
     OutOfRange {
-        /// The core asked for.
+        /// The requested core.
         core: u32,
     },
     /// The thread may not run there, or the core does not exist.
     #[error("this thread may not run on core {core}; it may run on {allowed}")]
     Refused {
-        /// The core asked for.
+        /// The requested core.
         core: u32,
-        /// The cores to choose from.
+        /// The allowed cores.
         allowed: CoreList,
     },
 }

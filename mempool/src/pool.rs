@@ -1,4 +1,4 @@
-//! A pool of equal slots over a part of a registered region.
+//! A pool of equal slots in a part of a registered region.
 //!
 //! ```text
 //!   base        stride                 one span, one key
@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use crate::free_list::{FreeList, FreeListError};
-use crate::registered::{NoRoom, Registered, Span};
+use crate::registered::{RegionFull, Registered, Span};
 use crate::registrar::Sge;
 use crate::slot::SendSlot;
 use crate::token::{Quiet, Token, kind};
 
-/// Fixed slots, each in one hand. Belongs to one thread; never allocates after it is made.
+/// Fixed slots, each with one owner. Belongs to one thread; does not allocate after it is made.
 ///
 /// Dropped while tokens are out, it leaks its memory: a device may still be writing there.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Pool<K> {
 }
 
 // SAFETY: `base` points into `span`, which is exclusive to this pool and may go to any thread.
-// Bytes are only reached through tokens, each of which is in one hand.
+// Bytes are accessed only through tokens, each of which has one owner.
 unsafe impl<K> Send for Pool<K> {}
 
 // SAFETY: `&Pool` reads its own fields, which do not change, and lends a slot only against a
@@ -56,31 +56,31 @@ impl<K> Pool<K> {
         })
     }
 
-    /// The slot returned last, if any is at home. A few instructions.
+    /// Takes the slot that was returned last, if one is free. A few instructions.
     #[inline]
     pub fn pop(&mut self) -> Option<Token<K>> {
         self.list.pop()
     }
 
-    /// Takes a slot home. A few instructions.
+    /// Returns a slot to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is another pool's, as all methods that are given a token.
+    /// If the token is of another pool, as all methods that take a token.
     #[inline]
     pub fn push(&mut self, token: Token<K>) {
         self.list.push(token);
     }
 
-    /// Takes every slot home, as if the pool were new.
+    /// Makes every slot free, as in a new pool.
     pub fn recall(&mut self, quiet: Quiet) {
         self.list.recall(quiet);
     }
 
-    /// Writes `byte` over every slot at home. For tests: what must never be read or sent.
+    /// Writes `byte` over every free slot. For tests: bytes that must never be read or sent.
     pub fn poison(&mut self, byte: u8) {
-        for &index in self.list.at_home() {
+        for &index in self.list.free_indices() {
             let first = self.slot(index);
-            // SAFETY: slot `index` is at home, so no token for it exists and nobody else may touch
+            // SAFETY: slot `index` is free, so no token for it exists and nothing else may access
             // its `slot_len` bytes; they lie in the span.
             unsafe { first.write_bytes(byte, self.slot_len) };
         }
@@ -97,7 +97,7 @@ impl<K> Pool<K> {
         unsafe { std::slice::from_raw_parts(first.as_ptr(), self.slot_len) }
     }
 
-    /// The slot's bytes, to be written.
+    /// The slot's bytes, for writing.
     #[inline]
     pub fn bytes_mut<'t>(&self, token: &'t mut Token<K>) -> &'t mut [u8] {
         let first = self.slot(self.list.index(token));
@@ -109,7 +109,7 @@ impl<K> Pool<K> {
     /// A scatter or gather entry for a part of the slot.
     ///
     /// # Panics
-    /// If the range is not in the slot, as slicing does.
+    /// If the range is not in the slot.
     #[inline]
     pub fn sge(&self, token: &Token<K>, range: Range<usize>) -> Sge {
         if range.start > range.end || range.end > self.slot_len {
@@ -131,13 +131,13 @@ impl<K> Pool<K> {
         self.slot_len
     }
 
-    /// Slots at home.
+    /// The number of free slots.
     #[inline]
     pub fn free(&self) -> usize {
         self.list.free()
     }
 
-    /// Slots in all.
+    /// The total number of slots.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.list.capacity()
@@ -156,7 +156,7 @@ impl Pool<kind::Send> {
     /// The slot of a token, with its address.
     ///
     /// # Panics
-    /// If the token is another pool's.
+    /// If the token is of another pool.
     #[inline]
     pub(crate) fn open(&self, token: Token<kind::Send>) -> SendSlot {
         let first = self.slot(self.list.index(&token));
@@ -174,25 +174,25 @@ impl<K> Drop for Pool<K> {
     }
 }
 
-/// What a pool should be.
+/// The size and alignment of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSpec {
-    /// How many slots.
+    /// The number of slots.
     pub slots: u32,
     /// Bytes of a slot, less than 4 GiB.
     pub slot_len: usize,
-    /// The alignment of every slot, a power of two; less than a cache line is taken as one.
+    /// The alignment of every slot, a power of two; at least a cache line is used.
     pub align: usize,
 }
 
 impl PoolSpec {
-    /// Bytes of a region that suffice for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool, whatever was carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         let layout = self.layout()?;
         layout.bytes.checked_add(layout.align).ok_or(PoolError::TooLarge)
     }
 
-    pub(crate) fn layout(&self) -> Result<Layout, PoolError> {
+    pub(crate) fn layout(&self) -> Result<SlotLayout, PoolError> {
         if self.slot_len == 0 || u32::try_from(self.slot_len).is_err() {
             return Err(PoolError::SlotLen { bytes: self.slot_len });
         }
@@ -202,13 +202,13 @@ impl PoolSpec {
         let align = self.align.max(CACHE_LINE);
         let stride = stride(self.slot_len, align).ok_or(PoolError::TooLarge)?;
         let bytes = stride.checked_mul(self.slots as usize).ok_or(PoolError::TooLarge)?;
-        Ok(Layout { bytes, stride, align })
+        Ok(SlotLayout { bytes, stride, align })
     }
 }
 
-/// Where the slots of a pool lie.
+/// The layout of the slots of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct SlotLayout {
     pub(crate) bytes: usize,
     pub(crate) stride: usize,
     pub(crate) align: usize,
@@ -216,8 +216,8 @@ pub(crate) struct Layout {
 
 /// The distance from slot to slot.
 ///
-/// An odd number of cache lines where the alignment leaves the choice: slots a power of two apart
-/// would all begin in the same set of a cache, and headers are what every message touches.
+/// An odd number of cache lines if the alignment permits. Slots at a distance of a power of two
+/// would all begin in the same set of a cache, and every message accesses the start of a slot.
 fn stride(slot_len: usize, align: usize) -> Option<usize> {
     let stride = slot_len.checked_next_multiple_of(align)?;
     if align == CACHE_LINE && (stride / CACHE_LINE).is_multiple_of(2) {
@@ -226,7 +226,7 @@ fn stride(slot_len: usize, align: usize) -> Option<usize> {
     Some(stride)
 }
 
-/// Why there is no pool.
+/// Why a pool cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// The number of slots, or of pools.
@@ -234,20 +234,20 @@ pub enum PoolError {
     Slots(#[from] FreeListError),
     /// The region is too small.
     #[error(transparent)]
-    Region(#[from] NoRoom),
+    Region(#[from] RegionFull),
     /// A slot of no bytes, or of 4 GiB and more.
     #[error("the slot length is {bytes} bytes; 1 to 4294967295 is allowed")]
     SlotLen {
-        /// The length asked for.
+        /// The requested length.
         bytes: usize,
     },
     /// An alignment that is not a power of two.
     #[error("alignment {align} is not a power of two")]
     Align {
-        /// The alignment asked for.
+        /// The requested alignment.
         align: usize,
     },
-    /// The pool cannot be addressed.
+    /// The pool exceeds the address space.
     #[error("the pool is larger than the address space")]
     TooLarge,
 }
@@ -258,7 +258,7 @@ pub(crate) fn outside(range: Range<usize>, len: usize) -> ! {
     panic!("bytes {range:?} of a slot of {len}")
 }
 
-/// Slots do not share a line of the cache: their holders may be on two cores.
+/// Slots do not share a cache line: their owners may be on two cores.
 pub(crate) const CACHE_LINE: usize = 64;
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn entries_name_the_bytes_and_the_key() {
         let mut pool = pool(&SPEC);
-        let mut token = pool.pop().expect("at home");
+        let mut token = pool.pop().expect("one is free");
         let sge = pool.sge(&token, 10..1000);
         assert_eq!((sge.length, sge.lkey), (990, 0x100));
         assert_eq!(sge.addr, pool.addr(&token) + 10);
@@ -310,7 +310,7 @@ mod tests {
     #[should_panic(expected = "of a slot of 1000")]
     fn an_entry_beyond_the_slot_is_refused() {
         let mut pool = pool(&SPEC);
-        let token = pool.pop().expect("at home");
+        let token = pool.pop().expect("one is free");
         let _ = pool.sge(&token, 1..1001);
     }
 
@@ -319,7 +319,7 @@ mod tests {
     #[should_panic(expected = "of a slot of 1000")]
     fn an_entry_that_ends_before_it_begins_is_refused() {
         let mut pool = pool(&SPEC);
-        let token = pool.pop().expect("at home");
+        let token = pool.pop().expect("one is free");
         let _ = pool.sge(&token, 2..1);
     }
 
@@ -339,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn poison_reaches_slots_at_home_and_no_other() {
+    fn poison_fills_free_slots_only() {
         let mut pool = pool(&SPEC);
-        let mine = pool.pop().expect("at home");
+        let mine = pool.pop().expect("one is free");
         pool.poison(0xA5);
         assert!(pool.bytes(&mine).iter().all(|byte| *byte == 0));
-        let fresh = pool.pop().expect("at home");
+        let fresh = pool.pop().expect("one is free");
         assert!(pool.bytes(&fresh).iter().all(|byte| *byte == 0xA5));
         pool.push(mine);
         pool.push(fresh);
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn bytes_outlive_a_pool_that_is_dropped_while_they_are_lent() {
         let mut pool = pool(&SPEC);
-        let mut token = pool.pop().expect("at home");
+        let mut token = pool.pop().expect("one is free");
         let bytes = pool.bytes_mut(&mut token);
         drop(pool);
         bytes.fill(1);
@@ -367,7 +367,7 @@ mod tests {
         let error = Pool::<Sending>::new(&mut memory, &spec).expect_err("no room");
         assert_eq!(
             error.to_string(),
-            "5440 bytes aligned to 64 are needed, 4096 bytes are left in the region"
+            "5440 bytes aligned to 64 are needed; the region has 4096 bytes left"
         );
     }
 
@@ -392,7 +392,7 @@ mod tests {
         .expect("never full");
         let mut one = Pool::<Sending>::new(&mut memory, &SPEC).expect("room for two");
         let mut two = Pool::<Sending>::new(&mut memory, &SPEC).expect("room for two");
-        let (last, first) = (one.pop().expect("at home"), two.pop().expect("at home"));
+        let (last, first) = (one.pop().expect("one is free"), two.pop().expect("one is free"));
         assert!(two.addr(&first) >= one.addr(&last) + 5 * 1088);
         one.push(last);
         two.push(first);

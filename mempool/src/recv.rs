@@ -1,26 +1,26 @@
-//! Receive buffers, cut into segments that can leave one by one.
+//! Receive buffers, divided into segments that can be lent one by one.
 //!
 //! ```text
-//!   token t ──▶ scatter list  [ sge 0 | sge 1 | … | sge n-1 ]        posted to the device as it is
+//!   token t ──▶ scatter list  [ sge 0 | sge 1 | … | sge n-1 ]        posted to the device unchanged
 //!                                │       │             │
 //!   segments                   inline  PLT 0   …    PLT K-1           each a slot of its own
 //!                                        │ detach(t, 1)
 //!                                        ▼
-//!   spares ──▶ takes its place         Loan ──▶ application ──▶ home, from any thread
+//!   spares ──▶ takes its place         Loan ──▶ program ──▶ back to the pool, from any thread
 //! ```
 //!
-//! A placed segment can be on its way to a disk while its buffer is posted again with a spare in
-//! the gap.
+//! A program can write a placed segment to a disk while its buffer is posted again with a spare in
+//! its place.
 
 use crate::free_list::FreeList;
-use crate::loan::{self, Loan, LoanHome};
+use crate::loan::{self, Loan, LoanPool};
 use crate::pool::{CACHE_LINE, PoolError, PoolSpec};
 use crate::registered::Registered;
 use crate::registrar::Sge;
 use crate::token::{Quiet, Token, kind::Recv};
 use rpcrdma_xdr::RecvStructure;
 
-/// Receive buffers of one structure. Belongs to one thread; never allocates after it is made.
+/// Receive buffers of one structure. Belongs to one thread; does not allocate after it is made.
 ///
 /// Dropped while tokens are out, it leaks its memory: a device may still be writing there. Dropped
 /// while loans are out, it leaves the memory to them, and the last one frees it.
@@ -29,15 +29,15 @@ pub struct RecvPool {
     structure: RecvStructure,
     /// Segments of a buffer.
     width: usize,
-    /// Buffer by buffer; entry i describes segment i.
+    /// The scatter lists of all buffers; entry i of a buffer describes its segment i.
     scatter: Box<[Sge]>,
-    /// Buffer by buffer. Touched only through the token of the buffer.
+    /// The segments of all buffers. Accessed only through the token of the buffer.
     segments: Vec<Loan>,
     /// The kind of each segment of a buffer.
     kinds: Box<[u8]>,
-    /// Per kind. Never longer than made: a spare that leaves for a buffer frees its place.
+    /// The spares of each kind. Never grows beyond its initial length.
     spares: Box<[Vec<Loan>]>,
-    home: LoanHome,
+    loans: LoanPool,
 }
 
 impl RecvPool {
@@ -45,7 +45,7 @@ impl RecvPool {
     pub fn new(memory: &mut Registered, spec: &RecvSpec) -> Result<RecvPool, PoolError> {
         let shape = spec.shape()?;
         let list = FreeList::new(spec.buffers)?;
-        let (home, mut slots) = LoanHome::new(memory, &shape.slots)?;
+        let (loans, mut slots) = LoanPool::new(memory, &shape.slots)?;
         let width = shape.kinds.len();
         let mut segments = Vec::with_capacity(width * spec.buffers as usize);
         for _ in 0..spec.buffers {
@@ -54,7 +54,7 @@ impl RecvPool {
                 segments.push(slot.expect("the shape counts a slot per segment"));
             }
         }
-        // What is left are the spares; a copy of the list is no larger than them.
+        // The remaining slots are the spares; the copy has no excess capacity.
         slots.iter_mut().for_each(Vec::shrink_to_fit);
         Ok(RecvPool {
             list,
@@ -64,27 +64,27 @@ impl RecvPool {
             segments,
             kinds: shape.kinds.into(),
             spares: slots.into(),
-            home,
+            loans,
         })
     }
 
-    /// A buffer, if one is at home: to be posted. A few instructions.
+    /// Takes a free buffer, to be posted. A few instructions.
     #[inline]
     pub fn take(&mut self) -> Option<Token<Recv>> {
         self.list.pop()
     }
 
-    /// Takes a buffer home. A few instructions.
+    /// Returns a buffer to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is another pool's, as all methods that are given a token.
+    /// If the token is of another pool, as all methods that take a token.
     #[inline]
     pub fn put(&mut self, token: Token<Recv>) {
         self.list.push(token);
     }
 
-    /// Takes a segment out of a buffer and puts a spare in its place; the scatter list follows.
-    /// `None` if no spare is left, not even among the loans that came home. A few instructions.
+    /// Takes a segment out of a buffer and replaces it by a spare, also in the scatter list. `None`
+    /// if no spare is free, including the loans that were dropped. A few instructions.
     ///
     /// # Panics
     /// If the structure has no segment `index`.
@@ -99,31 +99,32 @@ impl RecvPool {
         Some(std::mem::replace(&mut self.segments[at], spare))
     }
 
-    /// Takes a loan home without a locked instruction.
+    /// Returns a loan to the pool without a locked instruction.
     ///
     /// # Errors
-    /// The loan, if it is another pool's.
+    /// The loan, if it is of another pool.
     pub fn give_back(&mut self, loan: Loan) -> Result<(), Loan> {
-        let (kind, loan) = self.home.receive(loan)?;
+        let (kind, loan) = self.loans.receive(loan)?;
         self.spares[kind].push(loan);
         Ok(())
     }
 
-    /// Takes home the loans that were dropped, on whatever thread. One plain load if there is none.
+    /// Returns the dropped loans to the pool, from all threads. One plain load if there is none.
     #[inline]
     pub fn reclaim(&mut self) {
         let spares = &mut self.spares;
-        self.home.reclaim(|kind, loan| spares[kind].push(loan));
+        self.loans.reclaim(|kind, loan| spares[kind].push(loan));
     }
 
-    /// Takes every buffer home, as if the pool were new. Loans stay out.
+    /// Makes every buffer free, as in a new pool. Loans stay out.
     pub fn recall(&mut self, quiet: Quiet) {
         self.list.recall(quiet);
     }
 
-    /// Writes `byte` over every buffer and spare at home. For tests: what no message may contain.
+    /// Writes `byte` over every free buffer and spare. For tests: bytes that no message may
+    /// contain.
     pub fn poison(&mut self, byte: u8) {
-        for &index in self.list.at_home() {
+        for &index in self.list.free_indices() {
             let start = index as usize * self.width;
             let buffer = &mut self.segments[start..start + self.width];
             buffer.iter_mut().for_each(|segment| segment.fill(byte));
@@ -155,26 +156,26 @@ impl RecvPool {
         &self.segments[start..start + self.width][index]
     }
 
-    /// How each buffer is cut.
+    /// The segments of each buffer.
     #[inline]
     pub fn structure(&self) -> &RecvStructure {
         &self.structure
     }
 
-    /// Buffers at home.
+    /// The number of free buffers.
     #[inline]
     pub fn free(&self) -> usize {
         self.list.free()
     }
 
-    /// Buffers in all.
+    /// The total number of buffers.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.list.capacity()
     }
 
-    /// Spares at home for segment `index`; those that came home and were not reclaimed do not
-    /// count.
+    /// The number of free spares for segment `index`, without those that were dropped and not
+    /// reclaimed.
     ///
     /// # Panics
     /// If the structure has no segment `index`.
@@ -182,27 +183,27 @@ impl RecvPool {
         self.spares[usize::from(self.kinds[index])].len()
     }
 
-    /// Spares in all, of every kind: the segments that no buffer has.
+    /// The total number of spares of all kinds.
     pub fn spares_max(&self) -> usize {
-        self.home.slots() - self.segments.len()
+        self.loans.slots() - self.segments.len()
     }
 
-    /// Spares at home, of every kind; those that came home and were not reclaimed do not count.
+    /// The number of free spares of all kinds, without those that were dropped and not reclaimed.
     pub fn spares_free(&self) -> usize {
         self.spares.iter().map(Vec::len).sum()
     }
 
-    /// Segments that came home and were not reclaimed. Walks a list: for tests.
+    /// The number of segments that were dropped and not reclaimed. Walks a list: for tests.
     pub fn returning(&self) -> usize {
-        self.home.returning()
+        self.loans.returning()
     }
 
-    /// Whether a loan is of this pool.
+    /// Whether a loan is from this pool.
     pub fn owns(&self, loan: &Loan) -> bool {
-        self.home.owns(loan)
+        self.loans.owns(loan)
     }
 
-    /// The spare stack of a kind is empty: looks whether a loan came home.
+    /// The stack of spares of a kind is empty: reclaims dropped loans.
     #[cold]
     fn reclaim_one(&mut self, kind: usize) -> Option<Loan> {
         self.reclaim();
@@ -211,15 +212,15 @@ impl RecvPool {
 }
 
 impl Drop for RecvPool {
-    /// Segments of buffers that are out never go home, and with them the memory is never freed.
+    /// Segments of buffers that are out never return, so the memory is never freed.
     fn drop(&mut self) {
         if !self.list.is_dirty() {
             return;
         }
-        let mut at_home = vec![false; self.list.capacity()];
-        self.list.at_home().iter().for_each(|&index| at_home[index as usize] = true);
+        let mut is_free = vec![false; self.list.capacity()];
+        self.list.free_indices().iter().for_each(|&index| is_free[index as usize] = true);
         for (at, segment) in self.segments.drain(..).enumerate() {
-            if !at_home[at / self.width] {
+            if !is_free[at / self.width] {
                 std::mem::forget(segment);
             }
         }
@@ -228,31 +229,32 @@ impl Drop for RecvPool {
 
 impl std::fmt::Debug for RecvPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecvPool").field("buffers", &self.list).field("slots", &self.home).finish()
+        f.debug_struct("RecvPool").field("buffers", &self.list).field("slots", &self.loans).finish()
     }
 }
 
-/// What a receive pool should be.
+/// The size and structure of a receive pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecvSpec {
-    /// How each buffer is cut.
+    /// The segments of each buffer.
     pub structure: RecvStructure,
-    /// How many buffers.
+    /// The number of buffers.
     pub buffers: u32,
-    /// Spares for each kind of segment that is not for placement.
+    /// The number of spares for each kind of segment that is not for placement.
     pub inline_spares: u32,
-    /// Spares for each kind of placement segment: how many placed segments applications may keep.
+    /// The number of spares for each kind of placement segment: so many placed segments may be
+    /// lent.
     pub placement_spares: u32,
 }
 
 impl RecvSpec {
-    /// Bytes of a region that suffice for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool, whatever was carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         loan::region_len(&self.shape()?.slots)
     }
 
-    fn shape(&self) -> Result<Shape, PoolError> {
-        let mut shape = Shape { slots: Vec::new(), kinds: Vec::new() };
+    fn shape(&self) -> Result<SegmentKinds, PoolError> {
+        let mut shape = SegmentKinds { slots: Vec::new(), kinds: Vec::new() };
         let mut seen: Vec<(u32, u32, bool)> = Vec::new();
         for segment in self.structure.segments() {
             let key = (segment.length, segment.align, segment.placement);
@@ -272,8 +274,8 @@ impl RecvSpec {
     }
 }
 
-/// A structure as slots: how many of each kind, and which kind each segment is.
-struct Shape {
+/// A structure as slots: the number of each kind, and the kind of each segment.
+struct SegmentKinds {
     slots: Vec<PoolSpec>,
     kinds: Vec<u8>,
 }
@@ -303,7 +305,7 @@ mod tests {
     #[test]
     fn a_detached_segment_leaves_with_its_bytes_and_a_spare_takes_its_place() {
         let mut pool = pool(&spec(1, 1));
-        let mut token = pool.take().expect("at home");
+        let mut token = pool.take().expect("one is free");
         pool.fill(&mut token, 7);
         let before = pool.scatter(&token).to_vec();
         let loan = pool.detach(&mut token, 2).expect("a spare");
@@ -324,24 +326,24 @@ mod tests {
     #[test]
     fn a_loan_dropped_elsewhere_is_found_when_spares_are_out() {
         let mut pool = pool(&spec(1, 1));
-        let mut token = pool.take().expect("at home");
+        let mut token = pool.take().expect("one is free");
         let loan = pool.detach(&mut token, 1).expect("a spare");
         std::thread::scope(|scope| scope.spawn(|| drop(loan)).join().expect("does not panic"));
         assert_eq!(pool.spares(1), 0);
         assert_eq!((pool.spares_max(), pool.spares_free(), pool.returning()), (1, 0, 1));
-        let loan = pool.detach(&mut token, 1).expect("it came home");
+        let loan = pool.detach(&mut token, 1).expect("it has returned");
         assert!(pool.owns(&loan));
         assert_eq!(pool.returning(), 0);
         pool.put(token);
     }
 
     #[test]
-    fn poison_is_in_every_buffer_and_spare_at_home() {
+    fn poison_fills_every_free_buffer_and_spare() {
         let mut pool = pool(&spec(2, 1));
-        let mine = pool.take().expect("at home");
+        let mine = pool.take().expect("one is free");
         pool.poison(0xDB);
         assert!(pool.segment(&mine, 0).iter().all(|byte| *byte == 0));
-        let mut fresh = pool.take().expect("at home");
+        let mut fresh = pool.take().expect("one is free");
         for segment in 0..3 {
             assert!(pool.segment(&fresh, segment).iter().all(|byte| *byte == 0xDB));
         }
@@ -362,7 +364,7 @@ mod tests {
             let mut pool = RecvPool::new(&mut memory, &spec).expect("enough");
             drop(memory);
             if posted {
-                let _ = pool.take().expect("at home").into_raw();
+                let _ = pool.take().expect("one is free").into_raw();
             }
             if recalled {
                 pool.recall(crate::token::quiet());
@@ -378,7 +380,7 @@ mod tests {
         let mut memory = memory(spec.region_len().expect("small"));
         let alive = memory.carve(0, 1).expect("an empty part").watch();
         let mut pool = RecvPool::new(&mut memory, &spec).expect("enough");
-        let mut token = pool.take().expect("at home");
+        let mut token = pool.take().expect("one is free");
         let mut loan = pool.detach(&mut token, 1).expect("a spare");
         pool.put(token);
         drop((pool, memory));
@@ -389,10 +391,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is not this pool's")]
+    #[should_panic(expected = "is of another pool")]
     fn a_buffer_of_another_pool_is_refused() {
         let (mut one, other) = (pool(&spec(1, 0)), pool(&spec(1, 0)));
-        let token = one.take().expect("at home");
+        let token = one.take().expect("one is free");
         let _ = other.scatter(&token);
     }
 
@@ -400,7 +402,7 @@ mod tests {
     #[should_panic(expected = "out of bounds")]
     fn a_segment_that_the_structure_has_not_is_refused() {
         let mut pool = pool(&spec(2, 0));
-        let token = pool.take().expect("at home");
+        let token = pool.take().expect("one is free");
         let _ = pool.segment(&token, 3);
     }
 }

@@ -1,12 +1,12 @@
-//! Regions: mapped memory that is fit to be registered with a device.
+//! Regions: mapped memory that can be registered with a device.
 //!
 //! ```text
 //!   map ──▶ DONTFORK ──▶ bind to the node ──▶ prefault ──▶ verify ──▶ lock
-//!    │ refused, or not what was asked for: unmap, note it
+//!    │ refused, or not as requested: unmap, note it
 //!    └──▶ next rung:   1 GiB ──▶ 2 MiB ──▶ transparent 2 MiB ──▶ 4 KiB
 //! ```
 //!
-//! Whatever was asked for and not obtained is in [`Region::notes`]; nothing is given up silently.
+//! [`Region::notes`] lists everything that was requested and not obtained.
 #![expect(unsafe_code, reason = "system calls on the mapping, and its pointer goes to any thread")]
 
 use std::fs::File;
@@ -20,8 +20,8 @@ use crate::smaps;
 
 /// Mapped memory. Zeroed when fresh; unmapped when dropped.
 ///
-/// The region itself never makes a reference to its bytes: whoever carves it up
-/// ([`Registered`](crate::Registered)) decides who may touch which of them.
+/// A region never makes a reference to its bytes: [`Registered`](crate::Registered) divides them
+/// among their owners.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -30,7 +30,7 @@ pub struct Region {
     numa_node: Option<u32>,
     is_locked: bool,
     notes: Vec<Note>,
-    /// Unmaps on drop; `None` once the region is to stay mapped.
+    /// Unmaps on drop; `None` if the region must stay mapped.
     map: Option<MmapRaw>,
     memfd: Option<File>,
 }
@@ -43,10 +43,10 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps a region as asked, or as near to it as the system allows.
+    /// Maps a region as requested, or as near to it as the system allows.
     ///
     /// # Errors
-    /// When not even 4 KiB pages are to be had, or fork protection is refused. Everything else is a
+    /// If not even 4 KiB pages are available, or fork protection is refused. Everything else is a
     /// [`Note`].
     pub fn map(spec: &RegionSpec) -> Result<Region, RegionError> {
         if spec.bytes == 0 {
@@ -61,7 +61,7 @@ impl Region {
         unreachable!("the last rung gives a region or an error");
     }
 
-    /// The first byte. Its provenance is exposed: addresses in scatter lists lead back to it.
+    /// The first byte. Its provenance is exposed, for the addresses in scatter lists.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -72,12 +72,12 @@ impl Region {
         self.len
     }
 
-    /// The rung of the ladder that was obtained and verified.
+    /// The page size that was obtained and verified.
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// The NUMA node that the pages were bound to, if one was asked for and the system agreed.
+    /// The NUMA node that the pages were bound to, if one was requested and the system accepted it.
     pub fn numa_node(&self) -> Option<u32> {
         self.numa_node
     }
@@ -87,13 +87,13 @@ impl Region {
         self.is_locked
     }
 
-    /// What was asked for and not obtained, in the order of trying.
+    /// What was requested and not obtained, in the order of the attempts.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The file behind a shared region, for another process to map. Its length cannot be changed.
-    /// Whoever writes to it writes to buffers that others hold.
+    /// The file of a shared region, for another process to map. Its length cannot be changed.
+    /// Writing to it writes to buffers that have owners.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.memfd.as_ref().map(File::as_fd)
     }
@@ -105,17 +105,17 @@ impl Region {
     }
 }
 
-/// What a region should be.
+/// The request for a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionSpec {
-    /// Bytes; rounded up to the page size obtained.
+    /// The length in bytes, rounded up to the page size obtained.
     pub bytes: usize,
     /// The largest page size to try.
     pub pages: PageSize,
     /// The NUMA node that the pages must lie on; `None` leaves it to the kernel.
     pub numa_node: Option<u32>,
-    /// Touch every page now. Without it the first access of each page is a page fault, and
-    /// transparent pages cannot be verified.
+    /// Touch every page now. Otherwise the first access of each page is a page fault, and
+    /// transparent huge pages cannot be verified.
     pub prefault: bool,
     /// Lock the pages in memory.
     pub lock: bool,
@@ -124,7 +124,7 @@ pub struct RegionSpec {
 }
 
 impl RegionSpec {
-    /// `bytes` in the largest pages to be had, prefaulted and locked, on any node, private.
+    /// `bytes` in the largest available pages, prefaulted and locked, on any node, private.
     pub fn new(bytes: usize) -> RegionSpec {
         RegionSpec {
             bytes,
@@ -137,21 +137,21 @@ impl RegionSpec {
     }
 }
 
-/// A rung of the page-size ladder, from the largest down.
+/// A page size; the ladder of attempts goes from the largest to the smallest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageSize {
     /// Reserved 1 GiB pages.
     Huge1G,
     /// Reserved 2 MiB pages.
     Huge2M,
-    /// 2 MiB pages that the kernel finds when asked to.
+    /// Transparent huge pages of 2 MiB (`madvise`).
     Transparent,
     /// The base page, 4 KiB.
     Base4K,
 }
 
 impl PageSize {
-    /// All rungs, in the order of trying.
+    /// All page sizes, in the order of the attempts.
     pub const LADDER: [PageSize; 4] =
         [PageSize::Huge1G, PageSize::Huge2M, PageSize::Transparent, PageSize::Base4K];
 
@@ -184,26 +184,26 @@ impl std::fmt::Display for PageSize {
     }
 }
 
-/// Something that was asked for and not obtained. The region works without it, more slowly.
+/// Something that was requested and not obtained. The region works without it, more slowly.
 #[derive(Debug, thiserror::Error)]
 pub enum Note {
     /// More than half of the memory would be rounding.
     #[error("{pages} pages not tried: {bytes} bytes would fill less than half of one")]
     TooSmall {
-        /// The rung.
+        /// The page size.
         pages: PageSize,
-        /// The bytes asked for.
+        /// The requested bytes.
         bytes: usize,
     },
-    /// The system gave no such pages.
+    /// The system has no such pages.
     #[error("{pages} pages refused: {source}")]
     PagesRefused {
-        /// The rung.
+        /// The page size.
         pages: PageSize,
         /// The error of the call.
         source: io::Error,
     },
-    /// The kernel was asked for transparent pages and gave others.
+    /// Transparent huge pages were requested, and the kernel gave others.
     #[error("transparent huge pages back {huge} of {bytes} bytes")]
     NotTransparent {
         /// Bytes in pages of 2 MiB.
@@ -211,7 +211,7 @@ pub enum Note {
         /// Bytes of the region.
         bytes: usize,
     },
-    /// Pages that were not touched yet have no size.
+    /// The size of pages that were not touched yet is unknown.
     #[error("transparent huge pages were requested but not verified: the region is not prefaulted")]
     NotVerified,
     /// The pages may lie on any node.
@@ -232,28 +232,28 @@ pub enum Note {
     },
 }
 
-/// Why there is no region.
+/// Why a region cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// Zero bytes were asked for.
+    /// Zero bytes were requested.
     #[error("a region of zero bytes was requested")]
     Empty,
-    /// The rounded length is not a number.
+    /// The rounded length exceeds the address space.
     #[error("a region of {bytes} bytes exceeds the address space")]
     TooLarge {
-        /// The bytes asked for.
+        /// The requested bytes.
         bytes: usize,
     },
     /// The system has no such memory.
     #[error("mapping {bytes} bytes failed: {source}")]
     Map {
-        /// The bytes asked for.
+        /// The requested bytes.
         bytes: usize,
         /// The error of the call.
         source: io::Error,
     },
-    /// A child process would share the pages, and a write of either side would move them away from
-    /// under the device.
+    /// Fork protection failed: a child process would share the pages, and a write of either process
+    /// would move them to other memory than the device uses.
     #[error("the region cannot be excluded from child processes (MADV_DONTFORK): {source}")]
     DontFork {
         /// The error of the call.
@@ -261,7 +261,7 @@ pub enum RegionError {
     },
 }
 
-/// Tries one rung. `None`: refused, a note was left, go on.
+/// Tries one page size. `None`: refused, with a note.
 fn try_rung(
     spec: &RegionSpec,
     rung: PageSize,
@@ -305,13 +305,13 @@ fn try_rung(
     Ok(Some(region))
 }
 
-/// The pages of this rung are not to be had after all.
+/// Pages of this size are not available.
 enum Unsettled {
     Pages(Note),
 }
 
 impl Region {
-    /// Binds, prefaults, verifies and locks. Notes that do not speak against the rung go to
+    /// Binds, prefaults, verifies and locks. Notes that do not rule out the page size go to
     /// `notes`.
     fn settle(&mut self, spec: &RegionSpec, notes: &mut Vec<Note>) -> Result<(), Unsettled> {
         let rung = self.page_size;
@@ -378,8 +378,8 @@ impl Region {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for offset in (0..self.len).step_by(PageSize::Base4K.bytes()) {
                     let byte = self.base.as_ptr().wrapping_add(offset);
-                    // SAFETY: `offset < len`, so `byte` is in the mapping, which is writable, zero
-                    // and known to nobody else yet.
+                    // SAFETY: `offset < len`, so `byte` is in the mapping, which is writable and
+                    // zero, and no other reference to it exists.
                     unsafe { byte.write_volatile(0) };
                 }
                 Ok(())
@@ -456,17 +456,17 @@ fn create_memfd(rung: PageSize, len: usize) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call above has just opened `fd`, and nobody else knows its number.
+    // SAFETY: the call above has just opened `fd`, and it has no other owner.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(len as u64)?;
-    // A file that another process shortens would kill this one at its next access.
+    // If another process shortened the file, this process would be killed at its next access.
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: adds seals to a file of ours; no memory is involved.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
     if result == 0 { Ok(file) } else { Err(io::Error::last_os_error()) }
 }
 
-/// As many nodes as the kernel can have (CONFIG_NODES_SHIFT is at most 10).
+/// The maximum number of nodes of a kernel (CONFIG_NODES_SHIFT is at most 10).
 const NODES_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -479,7 +479,7 @@ mod tests {
         Region::map(&spec).expect("a few MiB can be had")
     }
 
-    /// The line `VmFlags` of the mapping that a region begins.
+    /// The line `VmFlags` of the mapping at the start of a region.
     fn flags_of(region: &Region) -> String {
         let text = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
         let start = region.base().as_ptr().addr();
@@ -560,7 +560,7 @@ mod tests {
         let spec = RegionSpec { pages: PageSize::Base4K, ..RegionSpec::new(4096) };
         let region = map(RegionSpec { numa_node: Some(0), lock: false, ..spec });
         assert_eq!(region.numa_node().is_some(), region.notes().is_empty());
-        // A container may forbid the call; a machine that has node 0 must not find it invalid.
+        // A container may forbid the call; on a machine with node 0 it must not be invalid.
         for note in region.notes() {
             let Note::NotBound { source, .. } = note else { panic!("{note}") };
             assert_ne!(source.raw_os_error(), Some(libc::EINVAL), "{note}");
@@ -605,7 +605,7 @@ mod tests {
             unsafe { libc::_exit(i32::from(mapped)) };
         }
         let mut status = 0;
-        // SAFETY: `child` is a child of this process that nobody else waits for.
+        // SAFETY: `child` is a child of this process, and only this code waits for it.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, status), (child, 0), "the child found the region mapped");
     }

@@ -1,8 +1,8 @@
-//! Registered memory, and how it is carved into parts that nobody else may touch.
+//! Registered memory, and how it is carved into parts with one owner each.
 //!
 //! ```text
-//!   Registered ─┬─▶ Held: region, keys, registrar      the last one to go takes the registration
-//!   Span, Span ─┘                                      back and unmaps the region, in this order
+//!   Registered ─┬─▶ Registration: region, keys          the last owner that is dropped deregisters
+//!   Span, Span ─┘                                       and then unmaps the region
 //! ```
 
 use std::fmt;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 use crate::region::Region;
 use crate::registrar::{Keys, RegisterError, Registrar, Rights};
 
-/// A registered region that is being given away, part by part. Setup only.
+/// A registered region that is carved into parts. Set-up only.
 ///
-/// It owns its region from before anybody could touch a byte of it, and gives each byte away at
-/// most once. That is what makes a [`Span`] exclusive.
+/// It owns its region from the start, and gives each byte away at most once. So a [`Span`] is
+/// exclusive.
 ///
-/// The registration ends with the last of its parts, whoever holds that: this value, a pool, or a
-/// loan that has outlived both.
+/// The registration ends with the last owner of a part: this value, a pool, or a loan that has
+/// outlived both.
 #[derive(Debug)]
 pub struct Registered {
-    held: Arc<Held>,
-    /// Bytes from the start that are given away, alignment included.
+    registration: Arc<Registration>,
+    /// Bytes from the start that were carved, including alignment.
     carved: usize,
 }
 
-/// A region and its registration. Dropping it takes the registration back first.
-struct Held {
+/// A region and its registration. Dropping it deregisters first.
+struct Registration {
     region: Region,
     keys: Keys,
-    /// Keeps the device open for as long as it knows the region.
+    /// Keeps the device open as long as the region is registered.
     registrar: Arc<dyn Registrar>,
 }
 
@@ -38,23 +38,26 @@ impl Registered {
     /// Registers a region.
     ///
     /// # Errors
-    /// If the device does not take it.
+    /// If the device cannot register it.
     pub fn new(
         region: Region,
         registrar: Arc<dyn Registrar>,
         rights: Rights,
     ) -> Result<Registered, RegisterError> {
         let keys = registrar.register(&region, rights)?;
-        Ok(Registered { held: Arc::new(Held { region, keys, registrar }), carved: 0 })
+        Ok(Registered {
+            registration: Arc::new(Registration { region, keys, registrar }),
+            carved: 0,
+        })
     }
 
-    /// The next `len` bytes that begin at a multiple of `align`, a power of two.
+    /// Carves the next `len` bytes that begin at a multiple of `align`, a power of two.
     ///
     /// # Panics
     /// If `align` is not a power of two.
-    pub fn carve(&mut self, len: usize, align: usize) -> Result<Span, NoRoom> {
+    pub fn carve(&mut self, len: usize, align: usize) -> Result<Span, RegionFull> {
         assert!(align.is_power_of_two(), "an alignment of {align}");
-        let no_room = NoRoom { needed: len, align, left: self.left() };
+        let no_room = RegionFull { needed: len, align, left: self.left() };
         let region = self.region();
         let base = region.base().as_ptr().addr();
         let start = (base + self.carved)
@@ -63,28 +66,27 @@ impl Registered {
             .ok_or(no_room)?;
         let end = start.checked_add(len).filter(|end| *end <= region.len()).ok_or(no_room)?;
         self.carved = end;
-        Ok(Span { held: Arc::clone(&self.held), start, len })
+        Ok(Span { registration: Arc::clone(&self.registration), start, len })
     }
 
-    /// Bytes that were not given away yet.
+    /// The number of bytes that were not carved yet.
     pub fn left(&self) -> usize {
         self.region().len() - self.carved
     }
 
     /// The region.
     pub fn region(&self) -> &Region {
-        &self.held.region
+        &self.registration.region
     }
 
     /// The keys of the registration.
     pub fn keys(&self) -> Keys {
-        self.held.keys
+        self.registration.keys
     }
 }
 
-impl Drop for Held {
-    /// An address that a device or a peer may still reach is never given to anybody else: memory
-    /// whose registration does not end stays mapped.
+impl Drop for Registration {
+    /// If deregistration fails, the memory stays mapped: a device or a peer may still access it.
     fn drop(&mut self) {
         if self.registrar.deregister(self.keys).is_err() {
             self.region.stay_mapped();
@@ -92,17 +94,20 @@ impl Drop for Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Held { region, keys, .. } = self;
-        f.debug_struct("Held").field("region", region).field("keys", keys).finish_non_exhaustive()
+        let Registration { region, keys, .. } = self;
+        f.debug_struct("Registration")
+            .field("region", region)
+            .field("keys", keys)
+            .finish_non_exhaustive()
     }
 }
 
-/// A part of a registered region that belongs to its holder alone.
+/// A part of a registered region with one owner.
 #[derive(Debug)]
 pub struct Span {
-    held: Arc<Held>,
+    registration: Arc<Registration>,
     start: usize,
     len: usize,
 }
@@ -111,7 +116,7 @@ impl Span {
     /// The first byte.
     pub fn base(&self) -> NonNull<u8> {
         // Cannot be null: `start` lies in the region. `wrapping_add` keeps the provenance.
-        let first = self.held.region.base().as_ptr().wrapping_add(self.start);
+        let first = self.registration.region.base().as_ptr().wrapping_add(self.start);
         NonNull::new(first).expect("a span lies in its region")
     }
 
@@ -127,30 +132,30 @@ impl Span {
 
     /// The local key of the region.
     pub fn lkey(&self) -> u32 {
-        self.held.keys.lkey
+        self.registration.keys.lkey
     }
 
     /// Keeps the region mapped and registered for the rest of the process: a device may still write
     /// to it.
     pub(crate) fn leak(&self) {
-        std::mem::forget(Arc::clone(&self.held));
+        std::mem::forget(Arc::clone(&self.registration));
     }
 }
 
 #[cfg(test)]
 impl Span {
-    /// Tells later whether the region is still mapped.
+    /// A function that returns whether the region is still mapped.
     pub(crate) fn watch(&self) -> impl Fn() -> bool + use<> {
-        let held = Arc::downgrade(&self.held);
-        move || held.strong_count() > 0
+        let registration = Arc::downgrade(&self.registration);
+        move || registration.strong_count() > 0
     }
 }
 
-/// A region has not enough bytes left.
+/// A region does not have enough bytes left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{needed} bytes aligned to {align} are needed, {left} bytes are left in the region")]
-pub struct NoRoom {
-    /// Bytes asked for.
+#[error("{needed} bytes aligned to {align} are needed; the region has {left} bytes left")]
+pub struct RegionFull {
+    /// The requested bytes.
     pub needed: usize,
     /// Their alignment.
     pub align: usize,
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!((one.len(), one.is_empty(), one.lkey()), (100, false, 0x100));
         assert_eq!(memory.left(), 0);
         let error = memory.carve(1, 1).expect_err("nothing is left");
-        assert_eq!(error, NoRoom { needed: 1, align: 1, left: 0 });
+        assert_eq!(error, RegionFull { needed: 1, align: 1, left: 0 });
         assert!(memory.carve(usize::MAX, 1).is_err());
         assert!(memory.carve(0, 1 << 63).is_err());
     }

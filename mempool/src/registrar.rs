@@ -1,4 +1,4 @@
-//! Registration: how a region becomes memory that a device may touch.
+//! Registration: makes a region accessible to a device.
 #![expect(unsafe_code, reason = "who gives rights to peers makes a promise about the bytes")]
 
 use crate::region::Region;
@@ -27,8 +27,8 @@ bitflags::bitflags! {
     }
 }
 
-/// What a device may do with a region. What peers may do as well is nobody's to give who has not said
-/// that the bytes are in no other hands:
+/// The rights of a device, and of peers, to a region. Rights of peers need unsafe code, because the
+/// caller must guarantee that nothing else accesses the bytes:
 ///
 /// ```compile_fail,E0133
 /// use rpcrdma_mempool::{Access, Rights};
@@ -38,29 +38,26 @@ bitflags::bitflags! {
 pub struct Rights(Access);
 
 impl Rights {
-    /// Those of the device itself.
+    /// Rights of the device itself.
     ///
     /// # Panics
-    /// If peers are to have any: those are of [`Rights::of_peers`].
+    /// If they include rights of peers, which need [`Rights::of_peers`].
     pub fn own(access: Access) -> Rights {
-        assert!(
-            !access.intersects(REMOTE),
-            "rights of peers, without a word on whose memory it is"
-        );
+        assert!(!access.intersects(REMOTE), "rights of peers need `Rights::of_peers`");
         Rights(access)
     }
 
-    /// Those of the device and of peers.
+    /// Rights of the device and of peers.
     ///
     /// # Safety
-    /// As long as a region is registered with them, nobody else touches its bytes but as these rights
-    /// leave room for: what peers may write to is neither read nor written, and what they may read is
-    /// not written. The region stays mapped until its registration is taken back.
+    /// While a region is registered with them, the program does not read or write bytes that peers
+    /// may write, and does not write bytes that peers may read. The region stays mapped until it is
+    /// deregistered.
     pub unsafe fn of_peers(access: Access) -> Rights {
         Rights(access)
     }
 
-    /// As a device is told.
+    /// The access flags for the device.
     pub fn access(self) -> Access {
         self.0
     }
@@ -80,29 +77,29 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// Makes regions known to a device. Every provider is one. Control plane.
+/// Registers regions with a device. Control plane.
 pub trait Registrar: Send + Sync {
-    /// Registers a region. It must not be unmapped before it is deregistered: whoever registers
-    /// keeps the region alive. [`Registered`](crate::Registered) does.
+    /// Registers a region. The caller must keep the region mapped until it is deregistered, as
+    /// [`Registered`](crate::Registered) does.
     ///
     /// # Errors
-    /// If the device does not take the region.
+    /// If the device cannot register the region.
     fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError>;
-    /// Takes a registration back. Keys that are not registered are ignored. When it has succeeded,
-    /// nobody uses the keys any more.
+    /// Deregisters a region. Keys that are not registered are ignored. After success, neither the
+    /// device nor a peer uses the keys.
     ///
     /// # Errors
-    /// If the device does not give the registration back: the memory must stay mapped.
+    /// If deregistration fails: the memory must stay mapped.
     fn deregister(&self, keys: Keys) -> std::io::Result<()>;
 }
 
-/// Why a region could not be registered.
+/// Why a region cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// The device has no registrations left.
+    /// The device has reached its limit of registrations.
     #[error("the device cannot register another memory region; {held} are registered")]
     Full {
-        /// How many it holds.
+        /// The number of its registrations.
         held: u64,
     },
     /// The device refused.

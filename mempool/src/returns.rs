@@ -1,4 +1,4 @@
-//! The way home: slots that other threads gave back, waiting for the owner of the pool.
+//! Returned slots: a lock-free list of slots that other threads gave back to the owner of a pool.
 //!
 //! ```text
 //!   any thread    head ◀─compare-exchange─ slot, link to the head before
@@ -7,11 +7,11 @@
 //!                 head ◀──CLOSED────────── when the pool is dropped; then slots are counted
 //! ```
 //!
-//! A chain of indices and not a queue from a library: it cannot overflow, because every slot has
-//! its own link; the owner never waits for a thread that was put to sleep in the middle of a
-//! return, as it would at the head of an array queue; and looking at an empty one costs a load of a
-//! line that stays shared. Only the owner takes, and it takes everything, so a head that comes back
-//! (ABA) does no harm.
+//! It is a chain of indices and not a queue of a library, for three reasons. It cannot overflow,
+//! because every slot has its own link. The owner never waits for a thread that was suspended in
+//! the middle of a return, as at the head of an array queue. Checking an empty chain is a load of a
+//! cache line that stays shared. Only the owner takes slots, and takes all at once, so a repeated
+//! head (ABA) does no harm.
 
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -19,27 +19,27 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// The head of the chain and the count for the time after the owner. The links lie elsewhere, so
-/// that nothing but atomics is behind a `&Returns`: the last to come home frees it under the
-/// others' feet.
+/// The head of the chain, and the count of slots after the owner is dropped. The links are stored
+/// elsewhere, so that a `&Returns` refers to atomics only: the last return frees it while other
+/// references may exist.
 #[derive(Debug)]
 pub(crate) struct Returns {
     head: AtomicU32,
-    /// Slots still out, once the owner has added them; slots that came home late count down.
+    /// The number of slots out, once the owner has added it; each later return subtracts one.
     late: AtomicI32,
 }
 
 /// The link of one slot.
 #[derive(Debug)]
-pub(crate) struct Link(AtomicU32);
+pub(crate) struct ReturnLink(AtomicU32);
 
-/// What a return or a closing means for the memory.
+/// Whether a return, or the closing, must free the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Memory {
-    /// Somebody else still uses it.
+pub(crate) enum Disposal {
+    /// The memory is still in use.
     Keep,
-    /// Nobody else does, and nobody else is told so: free it.
+    /// The caller is the last user, and must free it.
     Free,
 }
 
@@ -48,11 +48,11 @@ impl Returns {
         Returns { head: AtomicU32::new(EMPTY), late: AtomicI32::new(0) }
     }
 
-    /// Brings a slot home. From any thread, without waiting. The caller owned the slot and has not
-    /// touched it since; `links[slot]` is its link.
+    /// Returns a slot, from any thread, without waiting. The caller owned the slot and no longer
+    /// accesses it; `links[slot]` is its link.
     ///
-    /// After [`Memory::Keep`] neither `self` nor `links` may be touched again.
-    pub(crate) fn give(&self, links: &[Link], slot: u32) -> Memory {
+    /// After [`Disposal::Keep`] neither `self` nor `links` may be touched again.
+    pub(crate) fn give(&self, links: &[ReturnLink], slot: u32) -> Disposal {
         let link = &links[slot as usize].0;
         let mut head = self.head.load(Ordering::Relaxed);
         while head != CLOSED {
@@ -61,26 +61,27 @@ impl Returns {
             // to the slot. Chains form a release sequence, so that holds for those beneath, too.
             match self.head.compare_exchange_weak(head, slot, Ordering::Release, Ordering::Relaxed)
             {
-                Ok(_) => return Memory::Keep,
+                Ok(_) => return Disposal::Keep,
                 Err(now) => head = now,
             }
         }
-        // AcqRel: whoever reaches zero comes after all accesses of all others.
+        // AcqRel: the thread that reaches zero is ordered after all accesses of all others.
         let before = self.late.fetch_sub(1, Ordering::AcqRel);
-        if before == 1 { Memory::Free } else { Memory::Keep }
+        if before == 1 { Disposal::Free } else { Disposal::Keep }
     }
 
-    /// Whether a slot came home: one plain load. Only the owner asks.
+    /// Whether a slot was returned: one plain load. Only the owner calls it.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.head.load(Ordering::Relaxed) != EMPTY
     }
 
-    /// Slots that came home and were not taken: walks the chain. Only the owner calls it.
-    pub(crate) fn count(&self, links: &[Link]) -> usize {
+    /// The number of returned slots that were not taken: walks the chain. Only the owner calls it.
+    pub(crate) fn count(&self, links: &[ReturnLink]) -> usize {
         let mut count = 0;
         let mut next = self.head.load(Ordering::Acquire);
-        // Whoever brings a slot home puts it in front; what is behind does not change meanwhile.
+        // A returning thread adds its slot in front; the rest of the chain does not change
+        // meanwhile.
         while let Some(link) = links.get(next as usize) {
             count += 1;
             next = link.0.load(Ordering::Relaxed);
@@ -88,23 +89,24 @@ impl Returns {
         count
     }
 
-    /// Gives every slot that came home to `each`. Only the owner calls it.
-    pub(crate) fn take(&self, links: &[Link], each: impl FnMut(u32)) {
+    /// Passes every returned slot to `each`. Only the owner calls it.
+    pub(crate) fn take(&self, links: &[ReturnLink], each: impl FnMut(u32)) {
         self.take_chain(links, EMPTY, each);
     }
 
-    /// The owner leaves while `out` slots are not in its hands. Those on their way home are taken
-    /// off; the last of the others, if any, is told to free the memory.
-    pub(crate) fn close(&self, links: &[Link], out: usize) -> Memory {
+    /// The owner is dropped while `out` slots are lent. Those already returned are subtracted; the
+    /// last return of the others, if any, is told to free the memory.
+    pub(crate) fn close(&self, links: &[ReturnLink], out: usize) -> Disposal {
         let mut out = out as i32;
         self.take_chain(links, CLOSED, |_| out -= 1);
-        // Late slots may have counted below zero already; nobody sees zero before this addition.
+        // Later returns may already have made the count negative; it is not zero before this
+        // addition.
         let before = self.late.fetch_add(out, Ordering::AcqRel);
-        if before + out == 0 { Memory::Free } else { Memory::Keep }
+        if before + out == 0 { Disposal::Free } else { Disposal::Keep }
     }
 
-    /// Takes the chain and leaves `instead`.
-    fn take_chain(&self, links: &[Link], instead: u32, mut each: impl FnMut(u32)) {
+    /// Takes the chain and replaces it by `instead`.
+    fn take_chain(&self, links: &[ReturnLink], instead: u32, mut each: impl FnMut(u32)) {
         let mut next = self.head.swap(instead, Ordering::Acquire);
         while let Some(link) = links.get(next as usize) {
             let slot = next;
@@ -115,16 +117,16 @@ impl Returns {
     }
 }
 
-impl Link {
-    pub(crate) fn new() -> Link {
-        Link(AtomicU32::new(EMPTY))
+impl ReturnLink {
+    pub(crate) fn new() -> ReturnLink {
+        ReturnLink(AtomicU32::new(EMPTY))
     }
 }
 
-/// Nothing came home. Beyond every index, as is [`CLOSED`].
+/// No slot was returned. Beyond every index, as [`CLOSED`].
 const EMPTY: u32 = u32::MAX;
 
-/// The owner is gone.
+/// The owner was dropped.
 const CLOSED: u32 = u32::MAX - 1;
 
 /// Run with `RUSTFLAGS="--cfg loom" cargo test -p rpcrdma-mempool --release --lib loom_tests`.
@@ -135,13 +137,13 @@ mod loom_tests {
 
     use super::*;
 
-    /// What a home holds: the way back, and slots that only their owner touches.
+    /// A pool's shared state: the returns, and slots that only their owner accesses.
     ///
     /// Slots are relaxed: loom shows a reader every value that it could see, so that a missing
     /// order shows as a stale count.
     struct Shared {
         returns: Returns,
-        links: [Link; SLOTS],
+        links: [ReturnLink; SLOTS],
         uses: [AtomicU32; SLOTS],
         freed: AtomicU32,
     }
@@ -152,22 +154,22 @@ mod loom_tests {
         fn new() -> Arc<Shared> {
             Arc::new(Shared {
                 returns: Returns::new(),
-                links: std::array::from_fn(|_| Link::new()),
+                links: std::array::from_fn(|_| ReturnLink::new()),
                 uses: std::array::from_fn(|_| AtomicU32::new(0)),
                 freed: AtomicU32::new(0),
             })
         }
 
-        /// Uses the slot as an application does, without a locked instruction, then brings it home.
+        /// Uses the slot as a program does, without a locked instruction, then returns it.
         fn use_and_give(&self, slot: u32) {
             let uses = &self.uses[slot as usize];
             uses.store(uses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            if self.returns.give(&self.links, slot) == Memory::Free {
+            if self.returns.give(&self.links, slot) == Disposal::Free {
                 self.free();
             }
         }
 
-        /// Whoever frees must come after every use by anybody.
+        /// The freeing thread must be ordered after every use.
         fn free(&self) {
             assert!(self.uses.iter().all(|uses| uses.load(Ordering::Relaxed) >= 1), "still used");
             assert_eq!(self.freed.fetch_add(1, Ordering::Relaxed), 0, "freed twice");
@@ -187,28 +189,28 @@ mod loom_tests {
     }
 
     #[test]
-    fn a_slot_that_came_home_is_quiet_and_comes_once() {
+    fn a_returned_slot_is_quiet_and_returns_once() {
         loom::model(|| {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
-            let mut home = [0; SLOTS];
+            let mut returned = [0; SLOTS];
             // Before, between and after the returns: an owner polls.
-            while home.contains(&0) {
+            while returned.contains(&0) {
                 if memory.returns.any() {
                     memory.returns.take(&memory.links, |slot| {
-                        home[slot as usize] += 1;
+                        returned[slot as usize] += 1;
                         assert_eq!(memory.uses(slot), 1, "its last use is not visible");
                     });
                 }
                 thread::yield_now();
             }
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            assert_eq!(home, [1; SLOTS]);
+            assert_eq!(returned, [1; SLOTS]);
         });
     }
 
     #[test]
-    fn a_slot_may_travel_again_while_others_come_home() {
+    fn a_slot_may_be_lent_again_while_others_return() {
         loom::model(|| {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
@@ -220,21 +222,21 @@ mod loom_tests {
             // On this thread, at once: the head may be what another thread has just read (ABA).
             again.iter().for_each(|&slot| memory.use_and_give(slot));
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            let mut home = [0; SLOTS];
+            let mut returned = [0; SLOTS];
             memory.returns.take(&memory.links, |slot| {
-                home[slot as usize] += 1;
+                returned[slot as usize] += 1;
                 assert_eq!(memory.uses(slot), 1 + u32::from(again.contains(&slot)));
             });
-            assert_eq!(home, [1; SLOTS]);
+            assert_eq!(returned, [1; SLOTS]);
         });
     }
 
     #[test]
-    fn the_last_frees_and_nobody_else() {
+    fn only_the_last_owner_frees() {
         loom::model(|| {
             let memory = Shared::new();
             let threads = give_on_threads(&memory);
-            if memory.returns.close(&memory.links, SLOTS) == Memory::Free {
+            if memory.returns.close(&memory.links, SLOTS) == Disposal::Free {
                 memory.free();
             }
             threads.into_iter().for_each(|thread| thread.join().expect("does not panic"));
@@ -249,7 +251,7 @@ mod loom_tests {
             let threads = give_on_threads(&memory);
             let mut held = Vec::new();
             memory.returns.take(&memory.links, |slot| held.push(slot));
-            if memory.returns.close(&memory.links, SLOTS) == Memory::Free {
+            if memory.returns.close(&memory.links, SLOTS) == Disposal::Free {
                 memory.free();
             }
             // As a pool's spares do when they are dropped after the owner's end.
@@ -264,8 +266,8 @@ mod loom_tests {
 mod tests {
     use super::*;
 
-    fn links(count: usize) -> Vec<Link> {
-        (0..count).map(|_| Link::new()).collect()
+    fn links(count: usize) -> Vec<ReturnLink> {
+        (0..count).map(|_| ReturnLink::new()).collect()
     }
 
     #[test]
@@ -278,7 +280,7 @@ mod tests {
         };
         assert_eq!((returns.any(), taken()), (false, vec![]));
         for slot in [2, 0, 3] {
-            assert_eq!(returns.give(&links, slot), Memory::Keep);
+            assert_eq!(returns.give(&links, slot), Disposal::Keep);
         }
         assert!(returns.any());
         assert_eq!(taken(), [3, 0, 2]);
@@ -286,19 +288,19 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_come_home_is_told_to_free() {
+    fn the_last_return_is_told_to_free() {
         let (returns, links) = (Returns::new(), links(3));
-        assert_eq!(returns.give(&links, 1), Memory::Keep);
-        assert_eq!(returns.close(&links, 3), Memory::Keep);
-        assert_eq!(returns.give(&links, 0), Memory::Keep);
-        assert_eq!(returns.give(&links, 2), Memory::Free);
+        assert_eq!(returns.give(&links, 1), Disposal::Keep);
+        assert_eq!(returns.close(&links, 3), Disposal::Keep);
+        assert_eq!(returns.give(&links, 0), Disposal::Keep);
+        assert_eq!(returns.give(&links, 2), Disposal::Free);
     }
 
     #[test]
     fn an_owner_that_leaves_last_is_told_to_free() {
         let (returns, links) = (Returns::new(), links(2));
-        assert_eq!(returns.give(&links, 0), Memory::Keep);
-        assert_eq!(returns.give(&links, 1), Memory::Keep);
-        assert_eq!(returns.close(&links, 2), Memory::Free);
+        assert_eq!(returns.give(&links, 0), Disposal::Keep);
+        assert_eq!(returns.give(&links, 1), Disposal::Keep);
+        assert_eq!(returns.close(&links, 2), Disposal::Free);
     }
 }

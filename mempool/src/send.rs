@@ -1,4 +1,4 @@
-//! Send slots with room for a header in front, and the zeros that padding is gathered from.
+//! Send slots with headroom for a header, and the zeros that padding is gathered from.
 //!
 //! ```text
 //!   │◀──── HEADROOM ────▶│◀──────── payload_len ────────▶│
@@ -6,12 +6,12 @@
 //!   │        │  header   │     payload      │            │    one gather entry: sge(token, h, p)
 //!   └────────┴───────────┴──────────────────┴────────────┘
 //! ```
-//! The payload is written first, because only then the header is known; the header is then put
-//! right in front of it, and both leave as one piece.
+//! The payload is written first, because the header depends on it. The header is then written
+//! directly in front of it, and one gather entry covers both.
 
 use std::ops::Range;
 
-use crate::loan::{Loan, LoanHome};
+use crate::loan::{Loan, LoanPool};
 use crate::pool::{Pool, PoolError, PoolSpec};
 use crate::registered::Registered;
 use crate::registrar::Sge;
@@ -20,11 +20,11 @@ use crate::token::{Quiet, Token, kind};
 
 /// Bytes in front of the payload area of a send slot.
 ///
-/// Room for a transmission header with about sixteen placed items; a longer one takes a slot of its
-/// own. A multiple of the cache line, so that payloads begin at one.
+/// Room for a transmission header with about sixteen placed items; a longer header uses a slot of
+/// its own. A multiple of the cache line, so that payloads are aligned to one.
 pub const HEADROOM: usize = 512;
 
-/// Send slots. Belongs to one thread; never allocates after it is made.
+/// A pool of send slots. Belongs to one thread; does not allocate after it is made.
 #[derive(Debug)]
 pub struct SendPool {
     slots: Pool<kind::Send>,
@@ -36,42 +36,42 @@ impl SendPool {
         Ok(SendPool { slots: Pool::new(memory, &spec.slots()?)? })
     }
 
-    /// The slot returned last, if any is at home. A few instructions.
+    /// Takes the slot that was returned last, if one is free. A few instructions.
     #[inline]
     pub fn pop(&mut self) -> Option<Token<kind::Send>> {
         self.slots.pop()
     }
 
-    /// Takes a slot home. A few instructions.
+    /// Returns a slot to the pool. A few instructions.
     ///
     /// # Panics
-    /// If the token is another pool's, as all methods that are given a token.
+    /// If the token is of another pool, as all methods that take a token.
     #[inline]
     pub fn push(&mut self, token: Token<kind::Send>) {
         self.slots.push(token);
     }
 
-    /// The slot returned last, ready to be filled. A few instructions.
+    /// Takes the slot that was returned last, with its address, to be filled. A few instructions.
     #[inline]
     pub fn take(&mut self) -> Option<SendSlot> {
         self.slots.pop().map(|token| self.slots.open(token))
     }
 
-    /// Takes a slot home that was taken. A few instructions.
+    /// Returns a slot with its address. A few instructions.
     ///
     /// # Panics
-    /// If it is another pool's.
+    /// If it is of another pool.
     #[inline]
     pub fn put(&mut self, slot: SendSlot) {
         self.slots.push(slot.into_token());
     }
 
-    /// Takes every slot home, as if the pool were new.
+    /// Makes every slot free, as in a new pool.
     pub fn recall(&mut self, quiet: Quiet) {
         self.slots.recall(quiet);
     }
 
-    /// Writes `byte` over every slot at home. For tests: what must never be sent.
+    /// Writes `byte` over every free slot. For tests: bytes that must never be sent.
     pub fn poison(&mut self, byte: u8) {
         self.slots.poison(byte);
     }
@@ -82,13 +82,13 @@ impl SendPool {
         &self.slots.bytes(token)[HEADROOM..]
     }
 
-    /// The payload area, to be written from its start.
+    /// The payload area, for writing from its start.
     #[inline]
     pub fn payload_mut<'t>(&self, token: &'t mut Token<kind::Send>) -> &'t mut [u8] {
         self.parts_mut(token).1
     }
 
-    /// The last `len` bytes of the headroom, to be filled with a header of that length.
+    /// The last `len` bytes of the headroom, for a header of that length.
     ///
     /// # Panics
     /// If `len` is more than [`HEADROOM`].
@@ -110,7 +110,8 @@ impl SendPool {
     /// If one of them is larger than its area.
     #[inline]
     pub fn sge(&self, token: &Token<kind::Send>, header_len: usize, payload_len: usize) -> Sge {
-        // An overlong header wraps around to a start beyond every end, which `sge` refuses.
+        // For an overlong header the start wraps to a value beyond every end, at which `sge`
+        // panics.
         let start = HEADROOM.wrapping_sub(header_len);
         self.slots.sge(token, start..HEADROOM.saturating_add(payload_len))
     }
@@ -131,30 +132,30 @@ impl SendPool {
         self.slots.slot_len() - HEADROOM
     }
 
-    /// Slots at home.
+    /// The number of free slots.
     #[inline]
     pub fn free(&self) -> usize {
         self.slots.free()
     }
 
-    /// Slots in all.
+    /// The total number of slots.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.slots.capacity()
     }
 }
 
-/// What a send pool should be.
+/// The size of a send pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendSpec {
-    /// How many slots.
+    /// The number of slots.
     pub slots: u32,
     /// Bytes of the payload area of a slot.
     pub payload_len: usize,
 }
 
 impl SendSpec {
-    /// Bytes of a region that suffice for this pool, whatever was carved before it.
+    /// The length of a region that suffices for this pool, whatever was carved before it.
     pub fn region_len(&self) -> Result<usize, PoolError> {
         self.slots()?.region_len()
     }
@@ -165,26 +166,26 @@ impl SendSpec {
     }
 }
 
-/// Zeros, which padding is gathered from, so that padding never carries what a buffer held before.
+/// Zeros that padding is gathered from, so that padding never contains old bytes of a buffer.
 ///
-/// Carved from a region that was registered with [`Access::empty`](crate::Access::empty), it is
-/// protected from writes by the device, too.
+/// Carved from a region that is registered with [`Access::empty`](crate::Access::empty), it is also
+/// protected from writes by the device.
 #[derive(Debug)]
 pub struct ZeroPage {
     zeros: Loan,
-    _home: LoanHome,
+    _loans: LoanPool,
 }
 
 impl ZeroPage {
     /// Carves `len` bytes of zeros out of registered memory.
     pub fn new(memory: &mut Registered, len: usize) -> Result<ZeroPage, PoolError> {
         let spec = PoolSpec { slots: 1, slot_len: len, align: 1 };
-        let (home, kinds) = LoanHome::new(memory, &[spec])?;
+        let (loans, kinds) = LoanPool::new(memory, &[spec])?;
         let zeros = kinds.into_iter().flatten().next().expect("one slot was asked for");
-        Ok(ZeroPage { zeros, _home: home })
+        Ok(ZeroPage { zeros, _loans: loans })
     }
 
-    /// Bytes of a region that suffice for `len` zeros, whatever was carved before them.
+    /// The length of a region that suffices for `len` zeros, whatever was carved before them.
     pub fn region_len(len: usize) -> Result<usize, PoolError> {
         PoolSpec { slots: 1, slot_len: len, align: 1 }.bulk_region_len()
     }
@@ -198,7 +199,7 @@ impl ZeroPage {
         self.zeros.sge(0..len)
     }
 
-    /// How many zeros there are.
+    /// The number of zeros.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a slot has at least one byte")]
     pub fn len(&self) -> usize {
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn header_and_payload_leave_as_one_piece() {
         let mut pool = pool();
-        let mut token = pool.pop().expect("at home");
+        let mut token = pool.pop().expect("one is free");
         pool.payload_mut(&mut token)[..8].copy_from_slice(b"payload.");
         pool.header_mut(&mut token, 7).copy_from_slice(b"header/");
         let sge = pool.sge(&token, 7, 8);
@@ -250,7 +251,7 @@ mod tests {
     /// Whether an entry is refused.
     fn refused(entry: impl Fn(&SendPool, &Token<kind::Send>) -> Sge) -> bool {
         let mut pool = pool();
-        let token = pool.pop().expect("at home");
+        let token = pool.pop().expect("one is free");
         let call = std::panic::AssertUnwindSafe(|| entry(&pool, &token));
         std::panic::catch_unwind(call).is_err()
     }
@@ -271,7 +272,7 @@ mod tests {
     fn poison_is_what_a_fresh_slot_holds() {
         let mut pool = pool();
         pool.poison(0x5A);
-        let mut token = pool.pop().expect("at home");
+        let mut token = pool.pop().expect("one is free");
         let (headroom, payload) = pool.parts_mut(&mut token);
         assert!(headroom.iter().chain(&*payload).all(|byte| *byte == 0x5A));
         pool.push(token);

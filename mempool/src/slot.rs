@@ -1,7 +1,7 @@
-//! A send slot in the hand of whoever fills it: its token together with where its bytes are.
+//! A send slot that is being filled: its token together with the address of its bytes.
 //!
-//! Filling a message is many small writes. With the address at hand each of them costs a bounds
-//! check and a store, and the gather entry is known without asking the pool.
+//! Filling a message takes many small writes. With the address each write costs a bounds check and
+//! a store, and the gather entry needs no access to the pool.
 #![expect(unsafe_code, reason = "turns a token into the bytes that belong to it")]
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::registrar::Sge;
 use crate::send::HEADROOM;
 use crate::token::SendToken;
 
-/// A send slot that is being filled or is on its way. Given back to its pool when it has left.
+/// A send slot that is being filled or sent. It returns to its pool when it has been sent.
 #[derive(Debug)]
 #[must_use = "a slot that is dropped is lost"]
 pub struct SendSlot {
@@ -23,7 +23,7 @@ pub struct SendSlot {
     len: usize,
 }
 
-// SAFETY: a slot is a token, which may go to any thread, and the address of what the token is for.
+// SAFETY: a slot is a token, which may go to any thread, and the address of the token's bytes.
 unsafe impl Send for SendSlot {}
 
 // SAFETY: a shared slot gives shared bytes only.
@@ -51,7 +51,7 @@ impl SendSlot {
         self.token
     }
 
-    /// The payload area, to be written from its start.
+    /// The payload area, for writing from its start.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         &mut self.bytes_mut()[HEADROOM..]
@@ -63,7 +63,7 @@ impl SendSlot {
         self.len - HEADROOM
     }
 
-    /// The last `len` bytes of the headroom, to be filled with a header of that length.
+    /// The last `len` bytes of the headroom, for a header of that length.
     ///
     /// # Panics
     /// If `len` is more than [`HEADROOM`].

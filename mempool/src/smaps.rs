@@ -1,4 +1,4 @@
-//! Reading `/proc/self/smaps`: which part of a range lies in huge pages.
+//! Reads `/proc/self/smaps`: how much of a range is in huge pages.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use std::ops::Range;
 pub(crate) struct Backing {
     /// Bytes of the mappings.
     pub(crate) mapped: usize,
-    /// Bytes of them in transparent huge pages, of whichever kind.
+    /// Bytes of them in transparent huge pages of all kinds.
     pub(crate) huge: usize,
 }
 
-/// Adds up all mappings in `text` that overlap `range`, each as a whole: smaps does not say more.
+/// Sums all mappings in `text` that overlap `range`, each as a whole: smaps has no finer detail.
 pub(crate) fn backing(text: &str, range: Range<usize>) -> Backing {
     let mut sum = Backing::default();
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! What the unit tests share: a device that accepts every region, and small registered memory.
+//! For unit tests: a device that accepts every region, and small registered memory.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::region::{PageSize, Region, RegionSpec};
 use crate::registered::Registered;
 use crate::registrar::{Access, Keys, RegisterError, Registrar, Rights};
 
-/// Gives keys away and remembers which are out.
+/// A registrar that records which keys are registered.
 #[derive(Debug, Default)]
 pub(crate) struct Device {
     registered: AtomicU32,
@@ -17,12 +17,12 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Registrations that were not taken back.
+    /// The number of registrations.
     pub(crate) fn held(&self) -> u32 {
         self.registered.load(Ordering::Relaxed) - self.deregistered.load(Ordering::Relaxed)
     }
 
-    /// From now on it gives no registration back.
+    /// Makes every later deregistration fail.
     pub(crate) fn keep_all(&self) {
         self.keeps.store(true, Ordering::Relaxed);
     }

@@ -1,23 +1,23 @@
-//! Tokens: a slot of a pool as a value that is in exactly one hand.
+//! Tokens: the ownership of a slot of a pool, as a value that cannot be copied.
 #![expect(unsafe_code, reason = "`from_raw` makes a token from a number")]
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The right to one slot of one pool. Whoever holds it may touch the slot; nobody else may.
+/// The right to one slot of one pool. Only its owner may access the slot.
 ///
-/// A token can neither be copied nor cloned. It is made when a pool is made, leaves it by `pop` or
-/// `take`, and goes back by `push` or `put`. Handing a buffer to a device is [`Token::into_raw`]:
-/// the number travels as the name of the work request, and the completion brings it back. Between
-/// the two no token exists, so no Rust code can look at the buffer too early.
+/// A token cannot be copied or cloned. It is made with its pool, is taken by `pop` or `take`, and
+/// returns by `push` or `put`. [`Token::into_raw`] hands the buffer to a device: the number becomes
+/// the identifier of the work request, and the completion returns it. In between no token exists,
+/// so safe code cannot access the buffer too early.
 ///
-/// A token is four bytes. Its upper 14 bits name the pool and are checked, together with the
-/// bounds, in one comparison at each use: a token of another pool is a panic and never a wrong
+/// A token is four bytes. Its upper 14 bits are the number of the pool. One comparison at each use
+/// checks them and the bounds: a token of another pool causes a panic and never accesses a wrong
 /// buffer.
 ///
-/// Dropping a token loses the slot for good; the pool then never unmaps its memory, because it must
-/// assume that a device still writes there.
-#[must_use = "a token that is dropped is a slot that is lost"]
+/// A dropped token is lost; the pool then never unmaps its memory, because a device may still write
+/// there.
+#[must_use = "a dropped token is a lost slot"]
 #[repr(transparent)]
 pub struct Token<K> {
     raw: u32,
@@ -25,29 +25,29 @@ pub struct Token<K> {
 }
 
 impl<K> Token<K> {
-    /// For the free list only, which makes each number once.
+    /// For the free list only, which uses each number once.
     pub(crate) fn mint(raw: u32) -> Token<K> {
         Token { raw, kind: PhantomData }
     }
 
-    /// Gives the token up for its number.
+    /// Turns the token into its number.
     #[inline]
     pub fn into_raw(self) -> u32 {
         self.raw
     }
 
-    /// Makes the token again.
+    /// Turns the number back into the token.
     ///
     /// # Safety
     /// `raw` came from [`Token::into_raw`] of a token of the same kind, this is the only `from_raw`
-    /// for that `into_raw`, and no device touches the buffer any more.
+    /// for that `into_raw`, and no device accesses the buffer any more.
     #[inline]
     pub unsafe fn from_raw(raw: u32) -> Token<K> {
         Token { raw, kind: PhantomData }
     }
 
-    /// The slot's place in its pool, from zero to the capacity less one: for tables beside the
-    /// pool.
+    /// The index of the slot in its pool, from zero to the capacity less one: for tables parallel
+    /// to the pool.
     #[inline]
     pub fn index(&self) -> u32 {
         self.raw & INDEX_MASK
@@ -65,25 +65,25 @@ impl<K> fmt::Debug for Token<K> {
     }
 }
 
-/// The promise that all slots of one pool may go home, whoever had them: for a pool whose buffers
-/// are posted to a queue that no longer exists.
+/// The promise that all slots of one pool may be freed: for a pool whose buffers were posted to a
+/// queue that no longer exists.
 #[derive(Debug)]
 #[must_use]
 pub struct Quiet(());
 
 impl Quiet {
-    /// Makes the promise, about the pool whose `recall` it is given to.
+    /// Makes the promise for the pool whose `recall` it is passed to.
     ///
     /// # Safety
     /// No token of that pool exists, and no number from its [`Token::into_raw`] becomes one again.
-    /// No device touches any of its slots any more: the queues that they were posted to are
+    /// No device accesses any of its slots any more: the queues that they were posted to are
     /// destroyed.
     pub unsafe fn assume() -> Quiet {
         Quiet(())
     }
 }
 
-/// What a token's slot is for. Never a value, only a type parameter.
+/// The kinds of tokens: type parameters without values.
 pub mod kind {
     /// A buffer that a message is received into.
     #[derive(Debug)]
@@ -103,12 +103,12 @@ pub type SendToken = Token<kind::Send>;
 /// Bits of a token that are the index.
 pub(crate) const INDEX_BITS: u32 = 18;
 
-/// The most slots that a pool can have.
+/// The maximum number of slots of a pool.
 pub const SLOTS_MAX: u32 = 1 << INDEX_BITS;
 
 const INDEX_MASK: u32 = SLOTS_MAX - 1;
 
-/// The promise, for unit tests that no device takes part in.
+/// The promise, for unit tests without a device.
 #[cfg(test)]
 pub(crate) fn quiet() -> Quiet {
     // SAFETY: the tests that use it have turned every token into a number and forgotten it.

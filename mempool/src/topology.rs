@@ -1,4 +1,4 @@
-//! What the machine looks like: cores, memory nodes, and which cores are near a network device.
+//! The topology of the machine: cores, NUMA nodes, and the cores near a network device.
 
 use std::path::{Path, PathBuf};
 
@@ -8,22 +8,22 @@ mod sysfs;
 
 /// Cores, NUMA nodes and network devices of a machine, each sorted by its number or name.
 ///
-/// A *core* is what the kernel schedules on and numbers: a hardware thread.
+/// A *core* is a hardware thread, as the kernel numbers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// Where the knowledge comes from.
+    /// The source of the information.
     pub source: Source,
     /// The cores that are online.
     pub cores: Vec<Core>,
-    /// The nodes that are online. At least one: a machine without NUMA is node 0.
+    /// The nodes that are online. At least one: a machine without NUMA has node 0.
     pub nodes: Vec<Node>,
-    /// RDMA devices and network interfaces with hardware behind them.
+    /// RDMA devices, and network interfaces with hardware.
     pub nics: Vec<Nic>,
 }
 
 impl Topology {
-    /// This machine by its sysfs. Where that is not mounted: the cores that this thread may run on,
-    /// all on node 0, and [`Source::Flat`] says so.
+    /// Reads this machine's sysfs. If it is not mounted: the cores that this thread may run on, all
+    /// on node 0, as [`Source::Flat`].
     pub fn detect() -> Topology {
         Topology::from_sysfs(Path::new("/sys")).unwrap_or_else(|_| {
             let allowed = core_affinity::get_core_ids().unwrap_or_default();
@@ -31,12 +31,12 @@ impl Topology {
         })
     }
 
-    /// A machine by a sysfs tree whose `root` is usually `/sys`.
+    /// Reads a sysfs tree whose `root` is usually `/sys`.
     pub fn from_sysfs(root: &Path) -> Result<Topology, TopologyError> {
         sysfs::read(root)
     }
 
-    /// This machine by libhwloc. Isolated cores, which hwloc does not know, come from sysfs.
+    /// Reads this machine's topology from libhwloc, and the isolated cores from sysfs.
     #[cfg(feature = "hwloc")]
     pub fn detect_hwloc() -> Result<Topology, TopologyError> {
         let mut topology = hwloc::this_system()?;
@@ -44,13 +44,13 @@ impl Topology {
         Ok(topology)
     }
 
-    /// A machine by the XML that `lstopo --of xml` writes. No core is isolated: XML does not say.
+    /// Reads the XML that `lstopo --of xml` writes, which has no isolated cores.
     #[cfg(feature = "hwloc")]
     pub fn from_hwloc_xml(xml: &str) -> Result<Topology, TopologyError> {
         hwloc::from_xml(xml)
     }
 
-    /// These cores, all on node 0, of which nothing else is known.
+    /// A machine with these cores, all on node 0.
     pub fn flat(mut ids: Vec<u32>) -> Topology {
         ids.sort_unstable();
         ids.dedup();
@@ -74,14 +74,14 @@ impl Topology {
         self.nics.iter().find(|nic| nic.name == name)
     }
 
-    /// The cores that the kernel keeps free of other work.
+    /// The cores of the boot option `isolcpus`.
     pub fn isolated(&self) -> impl Iterator<Item = &Core> {
         self.cores.iter().filter(|core| core.isolated)
     }
 
-    /// All cores, the best for a shard first: near the device, then isolated, then the first
-    /// hardware thread of its kind before its siblings, then by number. Without a device every core
-    /// is near.
+    /// All cores, the best for a shard first: those near the device, then isolated ones, then the
+    /// first hardware thread of each physical core, then by number. Without a device every core is
+    /// near.
     pub fn cores_by_preference(&self, nic: Option<&Nic>) -> Vec<u32> {
         let far = |core: &Core| nic.is_some_and(|nic| !nic.cores.contains(&core.id));
         let mut cores: Vec<&Core> = self.cores.iter().collect();
@@ -99,25 +99,25 @@ impl Topology {
     }
 }
 
-/// Where a topology was read from.
+/// The source of a topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The files of the kernel.
     Sysfs,
     /// The library hwloc.
     Hwloc,
-    /// Nothing is known but the numbers of the cores.
+    /// Only the numbers of the cores are known.
     Flat,
 }
 
 /// A core: one hardware thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Core {
-    /// The number that the kernel gives it.
+    /// Its number in the kernel.
     pub id: u32,
     /// The node whose memory is nearest.
     pub node: u32,
-    /// Kept free of other work by the boot option `isolcpus`.
+    /// Whether the boot option `isolcpus` keeps it free of other work.
     pub isolated: bool,
     /// The hardware threads that share its execution units, itself included, sorted.
     pub siblings: Vec<u32>,
@@ -126,9 +126,9 @@ pub struct Core {
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The number that the kernel gives it.
+    /// Its number in the kernel.
     pub id: u32,
-    /// Its cores, sorted; none if it is memory only.
+    /// Its cores, sorted; none if it has memory only.
     pub cores: Vec<u32>,
     /// Bytes of its memory, if known.
     pub bytes: Option<u64>,
@@ -139,27 +139,27 @@ pub struct Node {
 pub struct Nic {
     /// `mlx5_0`, or `eth0`.
     pub name: String,
-    /// Which of the two.
+    /// Its kind.
     pub kind: NicKind,
-    /// The node that it is attached to, if it is nearer to one than to others.
+    /// The node that it is attached to, if it is nearest to one.
     pub node: Option<u32>,
     /// The cores nearest to it, sorted.
     pub cores: Vec<u32>,
 }
 
-/// What a network device is to the kernel.
+/// The kind of a network device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NicKind {
-    /// It speaks verbs.
+    /// An RDMA device.
     Rdma,
     /// A network interface.
     Interface,
 }
 
-/// Why a topology could not be read.
+/// Why a topology cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// A file that every kernel has is not there.
+    /// A file that every kernel has cannot be read.
     #[error("reading {path} failed: {source}", path = path.display())]
     Read {
         /// The file.
@@ -167,7 +167,7 @@ pub enum TopologyError {
         /// The error of the call.
         source: std::io::Error,
     },
-    /// A file has other text in it than the kernel writes.
+    /// The content of a file is not in the kernel's format.
     #[error("{path} contains {text:?}; expected {expected}", path = path.display())]
     Parse {
         /// The file.

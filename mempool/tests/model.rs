@@ -1,4 +1,4 @@
-//! Pools against models: no slot in two hands, everything comes home.
+//! Pools compared with models: no slot has two owners, and every slot returns.
 
 use std::collections::HashSet;
 
@@ -154,7 +154,7 @@ impl World {
         assert_eq!(self.pool.free() + self.tokens.len(), SPEC_BUFFERS as usize);
     }
 
-    fn all_home(mut self) {
+    fn all_returned(mut self) {
         self.tokens.drain(..).for_each(|(token, _)| self.pool.put(token));
         self.loans.clear();
         self.pool.reclaim();
@@ -166,7 +166,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn receive_buffers_are_in_one_hand_and_come_home(
+    fn receive_buffers_have_one_owner_and_return(
         steps in prop::collection::vec(step(), 0..80),
     ) {
         let mut world = World { pool: recv_pool(), tokens: vec![], loans: vec![], stamp: 0 };
@@ -174,30 +174,30 @@ proptest! {
             world.run(step);
             world.check();
         }
-        world.all_home();
+        world.all_returned();
     }
 
     #[test]
-    fn slots_are_in_one_hand_and_come_home(
+    fn slots_have_one_owner_and_return(
         slots in 1..9u32,
         steps in prop::collection::vec(prop::option::of(0..9usize), 0..80),
     ) {
         let spec = PoolSpec { slots, slot_len: 40, align: 1 };
         let mut memory = memory(spec.region_len().expect("small"));
         let mut pool = Pool::<kind::Send>::new(&mut memory, &spec).expect("enough");
-        // The model: which slots are at home, the last returned last.
-        let mut home: Vec<u32> = (0..slots).rev().collect();
+        // The model: the free slots, the last returned last.
+        let mut free: Vec<u32> = (0..slots).rev().collect();
         let mut out: Vec<SendToken> = Vec::new();
         for step in steps {
             match step {
                 None => {
                     let token = pool.pop();
-                    prop_assert_eq!(token.as_ref().map(Token::index), home.pop());
+                    prop_assert_eq!(token.as_ref().map(Token::index), free.pop());
                     out.extend(token);
                 }
                 Some(n) if n < out.len() => {
                     let token = out.swap_remove(n);
-                    home.push(token.index());
+                    free.push(token.index());
                     pool.push(token);
                 }
                 Some(_) => {}
@@ -254,7 +254,7 @@ proptest! {
 }
 
 #[test]
-fn loans_dropped_on_other_threads_come_home_while_buffers_go_on() {
+fn loans_dropped_on_other_threads_return_while_buffers_are_in_use() {
     let mut pool = recv_pool();
     let rounds: u32 = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
@@ -290,7 +290,7 @@ fn loans_dropped_on_other_threads_come_home_while_buffers_go_on() {
 }
 
 #[test]
-fn blocks_of_a_pool_outlive_it_and_come_home_before() {
+fn blocks_of_a_pool_return_to_it_and_may_outlive_it() {
     let spec = PoolSpec { slots: 3, slot_len: 64 << 10, align: 4096 };
     let mut memory = memory(spec.bulk_region_len().expect("small"));
     let mut pool = BulkPool::new(&mut memory, &spec).expect("as much as was asked for");

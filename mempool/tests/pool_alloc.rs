@@ -76,14 +76,14 @@ fn pools_do_not_allocate_after_they_are_made() {
     assert_ne!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 0, "the count counts");
     let turn = || {
         for round in 0..100 {
-            let mut buffer = recv.take().expect("at home");
-            let loan = recv.detach(&mut buffer, 1 + round % 2).expect("a spare is at home");
-            let other = recv.detach(&mut buffer, 1).expect("a spare is at home");
+            let mut buffer = recv.take().expect("one is free");
+            let loan = recv.detach(&mut buffer, 1 + round % 2).expect("a spare is free");
+            let other = recv.detach(&mut buffer, 1).expect("a spare is free");
             recv.put(buffer);
             recv.give_back(loan).expect("its own");
             drop(other);
             recv.reclaim();
-            let mut slot = send.pop().expect("at home");
+            let mut slot = send.pop().expect("one is free");
             send.payload_mut(&mut slot).fill(1);
             send.push(slot);
             let kept: [_; 4] = std::array::from_fn(|_| bulk.take().expect("a block"));

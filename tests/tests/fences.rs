@@ -220,7 +220,7 @@ enum Keeps {
 
 // RFC 8166 4.5.4, 8.1.2
 #[test]
-fn memory_that_a_peer_may_still_reach_never_comes_home() {
+fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
     for keeps in [Keeps::Window, Keeps::Answered, Keeps::Lost, Keeps::Refused] {
         let always = 1_000_000;
         let plan = match keeps {

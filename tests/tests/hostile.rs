@@ -433,7 +433,7 @@ fn an_item_beyond_what_was_received_never_reaches_a_handler() {
 }
 
 #[test]
-fn floods_between_the_transports_starve_nobody() {
+fn floods_of_control_messages_starve_no_other_peer() {
     let mut scene = Scene::new();
     for flood in samples().into_iter().filter(|sample| sample[12..16] != [0; 4]) {
         for _ in 0..40 {
@@ -452,7 +452,7 @@ fn floods_between_the_transports_starve_nobody() {
 }
 
 #[test]
-fn a_peer_that_does_not_listen_starves_nobody() {
+fn a_peer_that_reads_no_reports_starves_no_other_peer() {
     let mut scene = Scene::new();
     // Each is answered by a report, and nobody takes the reports.
     let bad = continuation(9, 3, &[0; 16]);
@@ -478,7 +478,7 @@ fn long_echo(xid: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_peer_that_takes_no_replies_starves_nobody() {
+fn a_peer_that_takes_no_replies_starves_no_other_peer() {
     let mut scene = Scene::new();
     // 64 slots has the server, so that its replies would hold all of them.
     for xid in 0..200 {

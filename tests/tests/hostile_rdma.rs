@@ -136,7 +136,7 @@ fn is_bad_header(answer: &[u8]) -> bool {
 }
 
 #[test]
-fn a_guessed_key_costs_the_guesser_its_connection_and_nobody_else_anything() {
+fn a_guessed_key_ends_only_the_connection_that_used_it() {
     let mut scene = Scene::new(&plan("two"));
     let script = Script::new(1, &[Part::Bulk(8_000)], &[]);
     let (payload, position) = reduced(&script, 8_000);

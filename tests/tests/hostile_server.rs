@@ -242,7 +242,7 @@ fn every_truncated_reply_is_survived() {
 }
 
 #[test]
-fn a_second_reply_is_nobodys() {
+fn a_second_reply_is_ignored() {
     let mut scene = Scene::new();
     for _ in 0..40 {
         let xid = scene.call();

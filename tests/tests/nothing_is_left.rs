@@ -370,7 +370,7 @@ fn memory_that_a_program_keeps_is_registered_until_it_lets_go() {
 }
 
 #[test]
-fn what_a_device_did_not_give_back_comes_home_with_the_end_of_the_queues() {
+fn what_a_device_did_not_give_back_returns_with_the_end_of_the_queues() {
     for way in WAYS {
         let (fabric, ledger) = (fabric(way), Ledger::failing(u32::MAX));
         let provider = Failing::new(fabric.clone(), Arc::clone(&ledger));

@@ -425,7 +425,7 @@ impl<C: ConnectionManager> CmHooks<C> for Nervous {
 }
 
 #[test]
-fn a_control_thread_that_panics_leaves_nobody_waiting() {
+fn a_control_thread_that_panics_leaves_no_caller_waiting() {
     for fright in [Fright::Next, Fright::Connect, Fright::Listen] {
         println!("{fright:?}");
         let is_frightened = Arc::new(AtomicBool::new(false));

@@ -136,7 +136,7 @@ fn a_stop_waits_until_the_last_reply_is_taken() {
 }
 
 #[test]
-fn a_group_that_is_not_whole_keeps_nobody_from_stopping() {
+fn an_incomplete_group_does_not_prevent_stopping() {
     let mut scene = Scene::new(2);
     for raw in &mut scene.raws {
         raw.send(&initial(20, 5, &rpc(20)));

@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_nobody_is_eight_words() {
+    fn a_call_without_credentials_is_eight_words() {
         let words = [2, 100_003, 3, 1, 0, 0, 0, 0];
         let header = call(&words).unwrap();
         assert_eq!((header.program, header.version, header.procedure), (100_003, 3, 1));

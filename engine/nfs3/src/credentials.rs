@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn squashing_takes_root_for_nobody() {
+    fn squash_root_maps_root_to_the_anonymous_user() {
         let root = Caller::Sys(Credentials { uid: 0, gid: 0, groups: ArrayVec::new() });
         let user = Caller::Sys(Credentials { uid: 5, gid: 6, groups: ArrayVec::new() });
         let nobody = somebody(65_534, 65_534, &[]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn squashing_takes_the_group_of_root_for_that_of_nobody() {
+    fn squash_root_maps_the_group_of_root_to_the_anonymous_group() {
         let says = |gid, groups: &[u32]| {
             Caller::Sys(Credentials { uid: 5, gid, groups: groups.iter().copied().collect() })
         };

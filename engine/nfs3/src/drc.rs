@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_has_begun_is_for_who_repeats_it_or_forgotten() {
+    fn a_call_not_begun_goes_to_its_repetition_or_is_forgotten() {
         let drc = Drc::new(2);
         let call = call(&drc, 7, nfs3::CREATE, b"a");
         assert!(matches!(drc.judge(&call, 1), RepeatVerdict::Execute(1)));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_nobody_is_read() {
+    fn a_call_without_credentials_is_accepted() {
         let expected = Called { procedure: 0, caller: Caller::Anonymous };
         assert_eq!(read(&[2, 100_003, 3, 0, 0, 0, 0, 0]), Ok(expected));
     }

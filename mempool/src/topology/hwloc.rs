@@ -1,4 +1,4 @@
-//! Reading a topology from the library hwloc.
+//! Reads a topology from the library hwloc.
 
 use hwlocality::Topology as Hwloc;
 use hwlocality::object::TopologyObject;
@@ -61,7 +61,7 @@ fn nic(device: &TopologyObject) -> Option<Nic> {
     let nodes = near.nodeset()?;
     let mut nodes = nodes.iter_set();
     let node = nodes.next().map(|node| number(node.into()));
-    // Under an object with several nodes a device is as near to one as to another.
+    // A device below an object with several nodes is equally near to all of them.
     let node = node.filter(|_| nodes.next().is_none());
     let name = device.name()?.to_string_lossy().into_owned();
     Some(Nic { name, kind, node, cores: cores_of(near) })

@@ -1,4 +1,4 @@
-//! Reading a topology from the files of the kernel.
+//! Reads a topology from sysfs.
 //!
 //! ```text
 //!   devices/system/cpu/{online,isolated}
@@ -28,7 +28,7 @@ pub(super) fn read(root: &Path) -> Result<Topology, TopologyError> {
     Ok(topology)
 }
 
-/// The cores that the kernel keeps free of other work.
+/// The isolated cores.
 pub(super) fn isolated(root: &Path) -> Result<Vec<u32>, TopologyError> {
     Ok(list(&root.join("devices/system/cpu/isolated"))?.unwrap_or_default())
 }
@@ -40,7 +40,7 @@ fn core(root: &Path, id: u32, nodes: &[Node]) -> Result<Core, TopologyError> {
     Ok(Core { id, node, isolated: false, siblings })
 }
 
-/// A kernel without NUMA has no `node` folder: everything is node 0 then.
+/// A kernel without NUMA has no `node` folder: all cores are then on node 0.
 fn nodes(root: &Path, online: &[u32]) -> Result<Vec<Node>, TopologyError> {
     let folder = root.join("devices/system/node");
     let Some(ids) = list(&folder.join("online"))? else {
@@ -82,7 +82,7 @@ fn nics(root: &Path, online: &[u32]) -> Result<Vec<Nic>, TopologyError> {
         for name in names {
             let name =
                 name.map_err(|source| TopologyError::Read { path: folder.clone(), source })?;
-            // Software interfaces have no device behind them, and are near to every core.
+            // Software interfaces have no device, and are near to every core.
             let device = name.path().join("device");
             if device.is_dir() {
                 let name = name.file_name().to_string_lossy().into_owned();
@@ -96,7 +96,7 @@ fn nics(root: &Path, online: &[u32]) -> Result<Vec<Nic>, TopologyError> {
 
 fn nic(device: &Path, name: String, kind: NicKind, online: &[u32]) -> Result<Nic, TopologyError> {
     let path = device.join("numa_node");
-    // The kernel writes -1 for a device that is as near to one node as to another.
+    // The kernel writes -1 for a device that is equally near to several nodes.
     let node = match text(&path)? {
         None => None,
         Some(text) => match text.trim().parse::<i32>() {
@@ -155,7 +155,7 @@ fn text(path: &Path) -> Result<Option<String>, TopologyError> {
     }
 }
 
-/// Far above every kernel's limit; a list cannot make us allocate more.
+/// Far above every kernel's limit: bounds the memory for a list.
 const IDS_MAX: u32 = 1 << 16;
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ fn take_back<P: Provider>(
 
 /// What a call has exposed is the program's again when its peer cannot reach it any more. A peer that
 /// answers then writes to a dead key, and loses its connection; the memory is as the program left it.
-pub fn memory_comes_back_when_nobody_can_write_to_it<P: Provider>(open: Open<'_, P>) {
+pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &explicit::plan(version));
         world.round(0, peer, &Script::new(0, &[], &[]));

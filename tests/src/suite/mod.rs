@@ -59,7 +59,7 @@ macro_rules! api_suite {
                 a_ticket_belongs_to_its_shard, an_unanswered_call_ends_with_its_connection;
             given_up: a_deadline_ends_a_call_and_its_late_reply_is_dropped,
                 who_gives_up_has_no_more_credits_for_it, what_has_not_left_is_taken_back,
-                memory_comes_back_when_nobody_can_write_to_it, a_call_is_made_once_more_with_its_xid,
+                memory_returns_when_no_peer_can_write_to_it, a_call_is_made_once_more_with_its_xid,
                 a_late_result_reaches_no_other_call,
                 windows_are_used_again_when_a_late_answer_has_come,
                 a_call_whose_end_is_under_way_is_not_cancelled;

@@ -84,7 +84,7 @@ fn until<T: PartialEq + std::fmt::Debug>(wanted: T, mut look: impl FnMut() -> T)
 }
 
 #[test]
-fn what_waits_goes_with_its_connection_however_often_its_client_comes_back() {
+fn waiting_calls_end_with_their_connection_however_often_the_client_reconnects() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     for round in 0..20 {
@@ -102,7 +102,7 @@ fn what_waits_goes_with_its_connection_however_often_its_client_comes_back() {
 }
 
 #[test]
-fn memory_goes_home_with_the_connection_whose_reads_have_it_or_wait_for_it() {
+fn memory_returns_when_the_connection_whose_reads_use_it_or_wait_for_it_ends() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let buffers = super::config().expect("it is built in").app().bulk.count.as_usize();
@@ -161,7 +161,7 @@ fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
 }
 
 #[test]
-fn what_is_copied_of_calls_that_wait_has_a_bound() {
+fn the_copied_bytes_of_waiting_calls_are_limited() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let root = nfs.client.root.clone();

@@ -124,7 +124,7 @@ fn a_mode_that_is_set_while_a_file_is_opened_stays() {
 }
 
 #[test]
-fn what_somebody_else_changes_is_set_to_no_user_any_more() {
+fn a_change_by_another_user_clears_the_setuid_bit() {
     let mut nfs = Running::new();
     let root = nfs.client.root.clone();
     let tool = nfs.client.create(&root, b"tool").unwrap();
