@@ -5,10 +5,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_config::{Config, Raw};
+use rpcrdma_engine::provider::QueueEvent;
+use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_engine::{CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
 use rpcrdma_nfs3::{Options, Server, Squash};
@@ -225,6 +228,30 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
     let known: Vec<String> = numbers.map(says).collect();
     let said = server.stop().expect_err("it has failed").to_string();
     assert!(known.contains(&said), "{said}");
+    assert!(told.try_recv().is_err(), "it is told once");
+}
+
+/// Shards that end without a panic are missed as well.
+#[test]
+fn a_server_whose_device_is_lost_ends_with_an_error() {
+    let folder = Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let provider = FaultyProvider::new(Fabric::new(), FaultPlan::default());
+    let log = provider.log();
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let config = serving(|raw| raw.engine.shards = 2);
+    let server = Server::start(provider, config, &exported(&folder), any, any).expect("a server");
+    let (tell, told) = mpsc::channel();
+    server.on_end(move || tell.send(()).expect("the test waits"));
+    for (queues, shard) in (0..).zip(server.shards()) {
+        assert!(told.try_recv().is_err(), "while one is left it serves on");
+        log.tell(queues, QueueEvent::DeviceLost);
+        while shard.state() == ShardState::Running {
+            std::thread::yield_now();
+        }
+    }
+    told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    let said = server.stop().expect_err("it has failed").to_string();
+    assert_eq!(said, "no shard serves any more: the device is lost");
     assert!(told.try_recv().is_err(), "it is told once");
 }
 

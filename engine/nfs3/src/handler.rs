@@ -13,10 +13,10 @@ use crate::call::{Outcome, Task};
 use crate::drc::{self, Drc, RepeatVerdict, Said};
 use crate::export::Export;
 use crate::rpc::{Called, Denial, Program};
+use crate::serving::Serves;
 use crate::work::{AnswerQueue, FinishedJob, Job, JobQueue, Waiter};
 
 /// Serves an export on one shard.
-#[derive(Debug)]
 pub struct NfsHandler {
     export: Arc<Export>,
     drc: Arc<Drc<Waiter>>,
@@ -26,6 +26,8 @@ pub struct NfsHandler {
     without_memory: VecDeque<Job>,
     /// Answers that wait for a send slot.
     done: VecDeque<FinishedJob>,
+    /// Says that the shard serves.
+    _serves: Serves,
 }
 
 impl NfsHandler {
@@ -35,6 +37,7 @@ impl NfsHandler {
         export: Arc<Export>,
         drc: Arc<Drc<Waiter>>,
         queue: Arc<JobQueue>,
+        serves: Serves,
     ) -> NfsHandler {
         NfsHandler {
             export,
@@ -43,6 +46,7 @@ impl NfsHandler {
             answers: Arc::new(AnswerQueue::new(shard)),
             without_memory: VecDeque::new(),
             done: VecDeque::new(),
+            _serves: serves,
         }
     }
 

@@ -61,6 +61,7 @@ mod nodes;
 mod procedures;
 mod rpc;
 mod searches;
+mod serving;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -70,10 +71,9 @@ mod work;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nfs3_types::nfs3::nfs_fh3;
-use rpcrdma_engine::{Config, ConfigError, Engine, EngineThread, Panicked, Provider, ShardHandle};
+use rpcrdma_engine::{Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
 
 pub use credentials::Squash;
 use drc::Drc;
@@ -81,6 +81,7 @@ pub use export::Options;
 use export::{DataLimits, Export};
 use handler::NfsHandler;
 use mount::MountServer;
+use serving::Serving;
 use work::{JobQueue, Workers};
 
 /// A running server. Dropping it stops it.
@@ -90,6 +91,7 @@ pub struct Server<P: Provider> {
     engine: Engine<P>,
     workers: Workers,
     shards: Vec<ShardHandle>,
+    serving: Serving,
     address: SocketAddr,
     export: Arc<Export>,
 }
@@ -111,15 +113,18 @@ impl<P: Provider> Server<P> {
         let (drc, queue) = (Arc::new(Drc::new(ANSWERS_KEPT)), Arc::new(JobQueue::default()));
         rustix::process::umask(rustix::fs::Mode::empty());
         let workers = Workers::start(options.workers, &queue, &export, &drc)?;
-        let mut engine = Engine::new(provider, config)?;
+        let (mut engine, serving) = (Engine::new(provider, config)?, Serving::default());
         let shards = engine.start({
-            let export = export.clone();
-            move |shard| NfsHandler::new(shard, export.clone(), drc.clone(), queue.clone())
+            let (export, serving) = (export.clone(), serving.clone());
+            move |shard| {
+                let (export, serves) = (export.clone(), serving.begin());
+                NfsHandler::new(shard, export, drc.clone(), queue.clone(), serves)
+            }
         })?;
         let address = engine.listen(listen)?;
         let mount = MountServer::start(mount, export.clone())
             .map_err(|error| format!("cannot listen on {mount} for MOUNT: {error}"))?;
-        Ok(Server { mount, engine, workers, shards, address, export })
+        Ok(Server { mount, engine, workers, shards, serving, address, export })
     }
 
     /// The address that NFS listens on.
@@ -147,30 +152,33 @@ impl<P: Provider> Server<P> {
         self.workers.waiting()
     }
 
-    /// Reports each panic of a thread of the engine on standard error, and calls `tell` when the
-    /// server can no longer serve: when the last shard or the thread that accepts connections has
-    /// panicked.
-    pub fn on_end(&self, tell: impl Fn() + Send + Sync + 'static) {
-        let left = AtomicUsize::new(self.shards.len());
+    /// Reports each panic of a thread of the engine on standard error, and calls `tell`, once, when the
+    /// server can no longer serve: when the last shard has ended, or the thread that accepts connections
+    /// has panicked. A shard ends by a panic, with its device, or because the server is stopped.
+    pub fn on_end(&self, tell: impl FnOnce() + Send + 'static) {
+        let serving = self.serving.clone();
         self.engine.on_failure(move |failure| {
             eprintln!("nfs3: {failure}");
-            let is_end = match failure.thread {
-                EngineThread::Shard(_) => left.fetch_sub(1, Ordering::Relaxed) == 1,
-                _ => true,
-            };
-            if is_end {
-                tell();
+            if !matches!(failure.thread, EngineThread::Shard(_)) {
+                serving.close();
             }
         });
+        self.serving.on_end(tell);
     }
 
     /// Answers the calls in progress, and stops.
     ///
     /// # Errors
-    /// The first panic of a thread of the engine, if there was one.
-    pub fn stop(mut self) -> Result<(), Panicked> {
+    /// The first panic of a thread of the engine, if there was one; otherwise, whether all shards had ended
+    /// before.
+    pub fn stop(mut self) -> Result<(), Box<dyn Error>> {
+        let was_over = self.serving.is_over();
         self.engine.stop();
-        self.engine.failures().into_iter().next().map_or(Ok(()), Err)
+        match self.engine.failures().into_iter().next() {
+            Some(panic) => Err(panic.into()),
+            None if was_over => Err("no shard serves any more: the device is lost".into()),
+            None => Ok(()),
+        }
     }
 }
 
