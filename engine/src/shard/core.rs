@@ -390,7 +390,7 @@ impl<P: Provider> Drop for Core<P> {
     fn drop(&mut self) {
         self.attachment = None;
         self.handle.wakeup().end(End::Dropped);
-        while self.handle.pop_finished().is_some() {}
+        self.handle.drop_finished();
         let parked = self.parked.iter_mut().filter_map(Option::take);
         let waiting = self.waiting.drain();
         let held = self.fetches.drain().chain(self.outbox.exposures.drain());

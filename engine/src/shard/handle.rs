@@ -131,11 +131,26 @@ impl ShardHandle {
             return Err((ticket, finished));
         }
         ticket.home = None;
+        self.leave(ticket, finished);
+        Ok(())
+    }
+
+    /// Leaves an answer. A shard that has ended meanwhile reads no more: the answer does not stay here,
+    /// or its memory would not go home as long as anybody has this handle.
+    fn leave(&self, ticket: Ticket, finished: Finished) {
         if let Err(both) = self.0.finished.send((ticket, finished)) {
             self.0.further.push(both);
             self.0.wakeup.ring();
         }
-        Ok(())
+        if self.0.wakeup.ended().is_some() {
+            self.drop_finished();
+        }
+    }
+
+    /// Drops the answers that were left: the shard has ended.
+    #[cold]
+    pub(crate) fn drop_finished(&self) {
+        while self.pop_finished().is_some() {}
     }
 
     /// Makes the shard take a turn soon, if it sleeps: for a handler that finds in its
@@ -196,3 +211,43 @@ impl core::fmt::Debug for ShardHandle {
 
 /// Orders that wait at one time.
 const ORDERS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use rpcrdma_proto::ReplyTo;
+
+    use super::*;
+    use crate::provider::Waker;
+    use crate::server::ticket::SavedOffer;
+
+    #[test]
+    fn an_answer_that_comes_while_its_shard_ends_does_not_stay() {
+        let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
+        let obtained = Obtained {
+            device: String::new(),
+            memory: Vec::new(),
+            exposure: None,
+            windows: 0,
+            fetches: 0,
+            inline_max: 0,
+        };
+        let handle = ShardHandle::new(0, wakeup.clone(), SharedStats::default(), 1, obtained);
+        let peer = ConnectionId { index: 0, generation: 0 };
+        let ticket = |home| Ticket::new(peer, home, ReplyTo::plain(1), SavedOffer::none());
+        for _ in 0..2 {
+            handle.finish(ticket(&handle), Finished::default()).expect("it has not ended");
+        }
+        assert_eq!(handle.finished(), 2);
+        wakeup.end(End::Dropped);
+        handle.drop_finished();
+        // As by a thread that has seen the shard before it ended.
+        for _ in 0..2 {
+            let mut late = ticket(&handle);
+            late.home = None;
+            handle.leave(late, Finished::default());
+        }
+        assert_eq!(handle.finished(), 0);
+        let (back, _) = handle.finish(ticket(&handle), Finished::default()).expect_err("too late");
+        drop(back);
+    }
+}

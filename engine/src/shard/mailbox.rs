@@ -5,7 +5,8 @@
 //!   push ─▶ pending.store(true) ─▶ asleep? ─▶ ring     pending.load? ─▶ clear ─▶ pop until empty
 //! ```
 //! The order push, mark, look at `asleep` on one side and announce sleep, look at `pending` on the
-//! other is sequentially consistent, so a message is either seen before the sleep or ends it.
+//! other is sequentially consistent, so a message is either seen before the sleep or ends it. So is the
+//! end of the shard: what is pushed is either seen by the shard, or its end by whoever has pushed.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -81,14 +82,14 @@ impl Wakeup {
 
     /// Says that the shard has ended, the first time; it has no connections any more.
     pub(crate) fn end(&self, end: End) {
-        let _ = self.end.compare_exchange(0, end as u8, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.end.compare_exchange(0, end as u8, Ordering::SeqCst, Ordering::SeqCst);
         self.connections.store(0, Ordering::Release);
         self.ring();
     }
 
     /// How the shard has ended, if it has.
     pub(crate) fn ended(&self) -> Option<End> {
-        match self.end.load(Ordering::Acquire) {
+        match self.end.load(Ordering::SeqCst) {
             0 => None,
             1 => Some(End::Dropped),
             _ => Some(End::Panicked),
