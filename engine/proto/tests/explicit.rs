@@ -3,11 +3,12 @@
 mod pair;
 
 use pair::memory::{Content, Lists, Memory, Open, assemble, write_all};
-use pair::{Side, connected, structure};
+use pair::{Side, connected, rpc, structure, transmission};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpcrdma_proto::placement::direct::ItemKind;
 use rpcrdma_proto::*;
+use rpcrdma_xdr::{Array, Body, Header, Optional, RdmaSegment, RsdItem, RsdLoc, RsdSet, XmtReq};
 
 /// A whole message, with all its transmissions.
 struct Arrived {
@@ -324,6 +325,40 @@ proptest! {
                 prop_assert!(transmissions == 0 || transmissions > limit);
             }
             Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// What is written is no part of what a transmission is gathered from.
+#[test]
+fn the_pieces_of_a_reply_with_an_item_that_is_written_are_those_of_the_others() {
+    let segments = [RdmaSegment { handle: 1, length: 5000, offset: 4096 }];
+    let directions = [RsdItem { min_len: 0, loc: RsdLoc::Exrw(Array::from_slice(&segments)) }];
+    let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&directions) }];
+    let rsd = Array::from_slice(&sets);
+    let req = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf: 1, pslen: 40 };
+    let header = Header { xid: 9, vers: 2, credit: 8, body: Body::Optional(Optional::XmtReq(req)) };
+    let call = transmission(&header, &rpc(9, false, 40));
+    let item = |position, len| BulkItem { position, len, origin: 0, pieces: 1 };
+    let mut items = vec![item(12, 5000)];
+    items.extend((0..5).map(|index| item(5016 + 12 * index, 5)));
+    // The header; and the payload, an item and its padding five times. The first two of these have 21
+    // bytes, and copied together they are one.
+    for (gather_max, copy_max, fits) in
+        [(16, 0, true), (15, 0, false), (15, 20, false), (15, 21, true)]
+    {
+        let settings = Settings::new(structure(4096, 0, 0));
+        let (_, mut server) = connected(settings, settings);
+        let Ingress::Call(message) = server.receive(&call) else { panic!("a call") };
+        let (offer, payload) = (message.offer(), 12 + 5 * 4);
+        let demand = ReplyDemand { payload, items: &items, offer, gather_max, copy_max };
+        match server.conn.begin_reply(&mut server.ledger, &message.reply_to(), &demand) {
+            Ok(Plan::Group(plan)) => assert!(fits && plan.is_direct(0), "{gather_max} {copy_max}"),
+            Ok(_) => panic!("it has items"),
+            Err(why) => {
+                assert!(!fits, "{gather_max} {copy_max}");
+                assert_eq!(why, SendError::TooManyPieces { need: 16, max: gather_max });
+            }
         }
     }
 }

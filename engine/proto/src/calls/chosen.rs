@@ -347,6 +347,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_call_that_gets_another_xid_again_and_again_never_has_a_name_twice() {
+        let (mut table, mut names) = (short_lived(0), HashMap::new());
+        let mut id = table.open(ROLE, 3, 0).expect("free");
+        for round in 0..3 * 7 {
+            let name = table.name(id, 3).expect("open");
+            assert_eq!(names.insert(name, round), None, "{name:?} {round}");
+            id = table.renew(id, 3).expect("open").0;
+        }
+    }
+
     proptest! {
         #[test]
         fn the_table_behaves_as_a_map_whoever_chooses(
