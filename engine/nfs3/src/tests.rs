@@ -13,7 +13,7 @@ mod rights;
 
 use std::path::{Path, PathBuf};
 
-use rpcrdma_engine::Fabric;
+use rpcrdma_engine::{Config, Fabric};
 use rpcrdma_tests::folder::Folder;
 
 use crate::export::{DataLimits, Export};
@@ -74,11 +74,18 @@ impl Running {
 
     /// As [`Running::serving`], with this number of worker threads.
     pub fn working(scratch: Scratch, workers: usize) -> Running {
+        Running::on_shards(scratch, workers, 1)
+    }
+
+    /// As [`Running::working`], with so many shards.
+    pub fn on_shards(scratch: Scratch, workers: usize, shards: i64) -> Running {
         let fabric = Fabric::new();
         let any = "127.0.0.1:0".parse().expect("an address");
+        let mut raw = config().expect("it is built in").raw().clone();
+        raw.engine.shards = shards;
         let server = Server::start(
             fabric.clone(),
-            config().expect("it is built in"),
+            Config::try_from(raw).expect("it adds up"),
             &Options { workers, ..scratch.options() },
             any,
             any,

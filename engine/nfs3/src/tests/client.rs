@@ -42,14 +42,14 @@ impl Client {
         Client::made(fabric, to, root, |_| {}, |engine| engine.seed_xids(seed))
     }
 
-    /// A client whose calls can be long, with their data in the payload stream.
-    pub fn wordy(fabric: Fabric, to: SocketAddr, root: nfs_fh3) -> Client {
+    /// As [`Client::seeded`], whose calls can be long, with their data in the payload stream.
+    pub fn wordy(fabric: Fabric, to: SocketAddr, root: nfs_fh3, seed: u64) -> Client {
         let change = |raw: &mut Raw| {
             (raw.send.slots, raw.send.length) = (192, "128KiB".into());
             // Half of them hold calls.
             raw.explicit.buffers.count = 40;
         };
-        Client::made(fabric, to, root, change, |_| {})
+        Client::made(fabric, to, root, change, |engine| engine.seed_xids(seed))
     }
 
     fn made(

@@ -5,9 +5,11 @@ use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
-use nfs3_types::xdr_codec::Opaque;
+use nfs3_types::xdr_codec::{Opaque, Pack};
+use rpcrdma_engine::onc::CallHeader;
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_tests::nfs::at;
+use rpcrdma_tests::raw_peer::{RawPeer, message};
 
 use super::client::Client;
 use super::{Running, Scratch};
@@ -24,17 +26,19 @@ impl Busy<'_> {
     fn new(nfs: &Running) -> Busy<'_> {
         let export = &nfs.server.export;
         let guard = export.change(export.nodes().root());
-        let mut busy = Busy { nfs, occupant: connect(nfs, 1), guard };
+        // A call that is not remembered.
+        let occupant = connect(nfs, calls_of(nfs));
+        let mut busy = Busy { nfs, occupant, guard };
+        let calls = calls_of(nfs);
         make(&mut busy.occupant, "begun");
-        busy.await_calls(2);
+        busy.await_calls(calls + 1);
         busy.await_waiting(0);
         busy
     }
 
     /// Waits until the server has received `count` calls on all connections.
     fn await_calls(&self, count: u64) {
-        let calls = || self.nfs.server.shards().iter().map(|shard| shard.stats().calls_in).sum();
-        until(count, calls);
+        until(count, || calls_of(self.nfs));
     }
 
     fn await_waiting(&self, count: usize) {
@@ -106,13 +110,19 @@ fn memory_returns_when_the_connection_whose_reads_use_it_or_wait_for_it_ends() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
     let buffers = super::config().expect("it is built in").app().bulk.count.as_usize();
-    let mut clients = [connect(&nfs, 100), connect(&nfs, 101)];
-    let asked: usize = clients.iter_mut().map(|client| fill(client, read)).sum();
+    let mut first = connect(&nfs, 100);
+    let asked = fill(&mut first, read);
+    busy.await_waiting(asked);
+    let mut second = connect(&nfs, 101);
+    let asked = asked + fill(&mut second, read);
     assert!(asked > buffers, "{asked} calls");
     // The calls that got memory wait for the thread; the others wait for memory.
     busy.await_calls(4 + asked as u64);
     busy.await_waiting(buffers);
-    drop(clients);
+    // The one whose calls wait for memory goes before it has any.
+    drop(second);
+    until(1, || ended(&nfs));
+    drop(first);
     busy.await_waiting(0);
     // No call waits for memory any more: a turn has ended, and the memory is free.
     let mut client = connect(&nfs, 102);
@@ -161,35 +171,138 @@ fn a_call_that_was_repeated_before_its_connection_was_lost_is_executed_once() {
 }
 
 #[test]
-fn the_copied_bytes_of_waiting_calls_are_limited() {
+fn a_call_goes_with_the_last_connection_that_has_repeated_it() {
     let nfs = Running::working(Scratch::new(), 1);
     let busy = Busy::new(&nfs);
+    let (mut first, mut second) = (connect(&nfs, 100), connect(&nfs, 100));
+    assert!(make(&mut first, "repeated") && make(&mut second, "repeated"));
+    busy.await_calls(2 + 2 * 2);
+    drop(second);
+    until(1, || ended(&nfs));
+    assert_eq!(nfs.server.waiting(), 1);
+    drop(first);
+    busy.await_waiting(0);
+}
+
+/// No client of ours repeats a call over the connection that has it.
+#[test]
+fn a_call_and_its_repetition_go_with_the_connection_that_has_both() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let mut raw = RawPeer::new(&nfs.fabric);
+    raw.connect(nfs.server.address());
+    until(true, || {
+        raw.turn().expect("the server takes it");
+        raw.is_connected()
+    });
+    let header = |procedure| CallHeader::plain(nfs3::PROGRAM, 3, procedure).to_vec();
+    raw.send(&message(7, 0, 8, &header(nfs3::NULL)));
+    busy.await_calls(3);
+    let mut call = header(nfs3::MKDIR);
+    let where_ = at(&nfs.client.root, b"twice");
+    let arguments = MKDIR3args { where_, attributes: sattr3::default() };
+    arguments.pack(&mut call).expect("a vector takes whatever is written to it");
+    for count in [4, 5] {
+        raw.send(&message(8, 0, 8, &call));
+        busy.await_calls(count);
+    }
+    assert_eq!(nfs.server.waiting(), 1);
+    raw.disconnect();
+    busy.await_waiting(0);
+}
+
+#[test]
+fn what_waits_stays_when_a_connection_of_another_shard_is_lost() {
+    let nfs = Running::on_shards(Scratch::new(), 1, 2);
+    let busy = Busy::new(&nfs);
+    // On one shard after the other, and named there as the other is here.
+    let (mut first, mut second) = (connect(&nfs, 100), connect(&nfs, 101));
+    assert!(make(&mut first, "first") && make(&mut second, "second"));
+    busy.await_waiting(2);
+    let shards = nfs.server.shards().iter().map(|shard| shard.stats().connected);
+    assert_eq!(
+        shards.collect::<Vec<_>>(),
+        [2, 1],
+        "the first is alone, but for who has not called"
+    );
+    drop(first);
+    until(1, || ended(&nfs));
+    busy.await_waiting(1);
+    drop(busy.guard);
+    assert_eq!(second.statuses(1), [0]);
+    assert!(!nfs.export().join("first").exists());
+}
+
+/// As [`connect`], that writes long data in messages that are copied.
+fn wordy(nfs: &Running, seed: u64) -> Client {
     let root = nfs.client.root.clone();
-    let mut client = granted(Client::wordy(nfs.fabric.clone(), nfs.server.address(), root.clone()));
-    let data = vec![1; 1000 << 10];
-    let write = |client: &mut Client| {
-        let (file, count, data) = (root.clone(), data.len() as u32, Opaque::borrowed(&data));
-        let stable = stable_how::UNSTABLE;
-        client.ask(nfs3::WRITE, &WRITE3args { file, offset: 0, count, stable, data })
-    };
-    let room = COPIED_MAX / data.len();
-    for waiting in 1..=room {
-        assert!(write(&mut client));
+    granted(Client::wordy(nfs.fabric.clone(), nfs.server.address(), root, seed))
+}
+
+fn write(client: &mut Client) -> bool {
+    let (file, data) = (client.root.clone(), vec![1; DATA_LEN]);
+    let (count, stable) = (DATA_LEN as u32, stable_how::UNSTABLE);
+    let data = Opaque::owned(data);
+    client.ask(nfs3::WRITE, &WRITE3args { file, offset: 0, count, stable, data })
+}
+
+/// So many of them, and all wait.
+fn write_until(nfs: &Running, client: &mut Client, count: usize) {
+    for waiting in 1..=count {
+        assert!(write(client));
         until(waiting, || {
             client.rpc.poll();
             nfs.server.waiting()
         });
     }
+}
+
+#[test]
+fn the_copied_bytes_of_waiting_calls_are_limited() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let mut client = wordy(&nfs, 100);
+    write_until(&nfs, &mut client, ROOM);
     assert!(write(&mut client));
     assert_eq!(client.statuses(1), [10_008], "NFS3ERR_JUKEBOX");
-    assert_eq!(nfs.server.waiting(), room);
+    assert_eq!(nfs.server.waiting(), ROOM);
+    // Those that wait are known when they are repeated, and the one that does not is not.
+    let mut again = wordy(&nfs, 100);
+    for _ in 0..=ROOM {
+        assert!(write(&mut again));
+    }
+    assert_eq!(again.statuses(1), [10_008], "it was not executed");
+    assert_eq!(nfs.server.waiting(), ROOM);
     drop(busy.guard);
-    assert_eq!(client.statuses(room), vec![21; room], "NFS3ERR_ISDIR: they are executed");
-    assert!(write(&mut client));
-    assert_eq!(client.statuses(1), [21], "there is room again");
+    assert_eq!(client.statuses(ROOM), vec![21; ROOM], "NFS3ERR_ISDIR: they are executed");
+    assert_eq!(again.statuses(ROOM), vec![21; ROOM], "for both");
+    let busy = Busy::new(&nfs);
+    write_until(&nfs, &mut client, 2);
+    drop(busy.guard);
+    assert_eq!(client.statuses(2), [21; 2], "there is room again");
+}
+
+#[test]
+fn what_was_copied_of_calls_that_are_gone_leaves_room() {
+    let nfs = Running::working(Scratch::new(), 1);
+    let busy = Busy::new(&nfs);
+    let mut client = wordy(&nfs, 100);
+    write_until(&nfs, &mut client, ROOM);
+    drop(client);
+    busy.await_waiting(0);
+    write_until(&nfs, &mut wordy(&nfs, 101), 2);
+}
+
+fn calls_of(nfs: &Running) -> u64 {
+    nfs.server.shards().iter().map(|shard| shard.stats().calls_in).sum()
 }
 
 /// The number of connections that have ended.
 fn ended(nfs: &Running) -> u64 {
     nfs.server.shards().iter().map(|shard| shard.stats().closed).sum()
 }
+
+/// Bytes of a call that is copied.
+const DATA_LEN: usize = 1000 << 10;
+/// So many of them may wait.
+const ROOM: usize = COPIED_MAX / DATA_LEN;
