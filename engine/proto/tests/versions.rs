@@ -234,6 +234,34 @@ mod a_server {
     }
 
     #[test]
+    fn of_version_two_is_answered_before_anything_is_short() {
+        let mut server = Side::new(Role::Server, settings());
+        assert!(matches!(server.receive(&msg(9, 2, false, 8)), Ingress::Call(_)));
+        assert_eq!(server.take_short(&msg(10, 2, false, 8)), None);
+    }
+
+    #[test]
+    fn takes_what_is_short() {
+        let directions = [RsdItem { min_len: 0, loc: RsdLoc::Tbsn }];
+        let sets = [RsdSet { begin: 0, end: 40, items: Array::from_slice(&directions) }];
+        let rsd = Array::from_slice(&sets);
+        let read = XmtReq { dp: Array::EMPTY, rsd, count: 1, rsbuf: 1, pslen: 40 };
+        let two = connected(settings(), settings());
+        for (version, (_, mut server), has_items) in [(1, one(), false), (2, two, true)] {
+            let plain = msg(9, version, false, 8);
+            let (ledger, len) = (&mut server.ledger, plain.len() as u32);
+            assert_eq!(server.conn.on_short(ledger, len + 4, &plain), None, "it goes on elsewhere");
+            let other = [&plain[..28], &10_u32.to_be_bytes(), &plain[32..]].concat();
+            assert_eq!(server.take_short(&other), None, "the payload has another xid");
+            assert!(matches!(server.take_short(&plain), Some(Short::Plain { .. })));
+            let read = Body::Optional(Optional::XmtReq(read));
+            let taken = wire(10, version, 8, read, &rpc(10, false, 40));
+            let taken = server.take_short(&taken);
+            assert_eq!(matches!(taken, Some(Short::SingleItem(_))), has_items, "{taken:?}");
+        }
+    }
+
+    #[test]
     fn is_not_decided_by_errors_or_what_is_too_short() {
         let mut server = Side::new(Role::Server, settings());
         for len in [0, 7, 15, 16, 27] {
