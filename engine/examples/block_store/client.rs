@@ -1,243 +1,201 @@
 //! The client: a window of calls, each for one block of a file.
 
+use std::fs::File;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use rpcrdma_engine::incoming::PayloadReader;
-use rpcrdma_engine::stats::Snapshot;
 use rpcrdma_engine::{
-    CallBuilder, CallError, CallRefused, Client, Clock, Completion, ConnectionId, Incoming,
-    Provider, SetupError, Turn,
+    CallRefused, Client, Clock, Config, ConnectionId, Engine, Incoming, Provider, ShardHandle, Want,
 };
 
-use crate::rpc::{self, Procedure, ReplyError};
+use crate::disk::{Disk, Store};
+use crate::rpc;
+use crate::server::BlockServer;
+use crate::{HERE, Outcome};
 
-/// A client with its connection.
+/// A server on its thread, and a client of it.
 pub struct Session<P: Provider> {
-    client: Client<P>,
-    peer: ConnectionId,
+    pub client: Client<P>,
+    pub peer: ConnectionId,
+    pub server: ShardHandle,
     clock: Clock,
-    /// Polls that found nothing since the last that did.
-    idle: u32,
+    _engine: Engine<P>,
 }
 
-/// A number of calls of one procedure, of which some are on their way at a time.
-pub trait Calls {
-    /// What is called.
-    const PROCEDURE: Procedure;
-
-    /// Gets ready to call: obtains what the call will take along. False if it is not to be had now.
-    fn prepare(&mut self, index: u64, turn: &mut Turn<'_>) -> Result<bool, ClientError> {
-        let _ = (index, turn);
-        Ok(true)
-    }
-
-    /// Adds the arguments to a call that has its header.
-    fn arguments(&mut self, index: u64, call: &mut CallBuilder<'_>) {
-        let _ = (index, call);
-    }
-
-    /// The call that was prepared last has left. If this is not called it was refused, and will be
-    /// prepared again.
-    fn sent(&mut self) {}
-
-    /// Takes in a reply whose status was good. `results` stands behind the status.
-    fn done(
-        &mut self,
-        index: u64,
-        reply: &Incoming<'_>,
-        results: PayloadReader<'_>,
-    ) -> Result<(), ClientError> {
-        let _ = (index, reply, results);
-        Ok(())
-    }
+/// A file in blocks, of which the last may be shorter.
+#[derive(Debug, Clone, Copy)]
+pub struct Blocks<'a> {
+    pub file: &'a File,
+    pub len: u64,
+    pub block: usize,
 }
 
-/// Why a file did not get through.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    /// The file cannot be read.
-    #[error("the file cannot be read at byte {offset}: {source}")]
-    File {
-        /// Where.
-        offset: u64,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A call cannot be sent.
-    #[error("{procedure:?} cannot be called: {why}")]
-    Refused {
-        /// Which.
-        procedure: Procedure,
-        /// Why not.
-        why: CallRefused,
-    },
-    /// A call got no reply.
-    #[error("{procedure:?} failed: {why}")]
-    Call {
-        /// Which.
-        procedure: Procedure,
-        /// Why.
-        why: CallError,
-    },
-    /// The reply says that it did not work, or cannot be understood.
-    #[error("{procedure:?} failed: {why}")]
-    Reply {
-        /// Which.
-        procedure: Procedure,
-        /// Why.
-        why: ReplyError,
-    },
-    /// Another number of bytes than there are in the block.
-    #[error("{procedure:?} of {want} bytes at byte {offset} came to {got}")]
-    Length {
-        /// Which.
-        procedure: Procedure,
-        /// Where the block begins.
-        offset: u64,
-        /// Its bytes.
-        want: usize,
-        /// What came.
-        got: usize,
-    },
-    /// What came back is not what was written.
-    #[error("byte {offset} differs: {want:#04x} was written, {got:#04x} was read")]
-    Differs {
-        /// Where in the file.
-        offset: u64,
-        /// The byte of the file.
-        want: u8,
-        /// The byte that came back.
-        got: u8,
-    },
-    /// Nothing has come for a long time.
-    #[error("{procedure:?}: no reply in {seconds} s")]
-    Silence {
-        /// Which.
-        procedure: Procedure,
-        /// How long.
-        seconds: u64,
-    },
+impl Blocks<'_> {
+    fn count(&self) -> u64 {
+        self.len.div_ceil(self.block as u64)
+    }
+
+    /// Where a block begins and how long it is.
+    fn at(&self, index: u64) -> (u64, usize) {
+        let offset = index * self.block as u64;
+        (offset, (self.len - offset).min(self.block as u64) as usize)
+    }
 }
 
 impl<P: Provider> Session<P> {
-    /// Connects.
-    ///
-    /// # Errors
-    /// If there is no connection to be had.
-    pub fn connect(mut client: Client<P>, to: SocketAddr) -> Result<Session<P>, SetupError> {
-        let peer = client.connect(to)?;
-        Ok(Session { client, peer, clock: Clock::new(), idle: 0 })
+    /// Starts the server of a file that exists, and connects.
+    pub fn start(device: P, config: Config, store: &Path) -> Outcome<Session<P>> {
+        let own = config.verbs().address.unwrap_or(HERE);
+        let calls_max = config.connections().credits.value() as usize;
+        let mut engine = Engine::new(device, config)?;
+        engine.on_failure(|failure| eprintln!("block_store: {failure}"));
+        // It can be opened; the shard's thread opens it once more.
+        Store::open(store)?;
+        let store = store.to_owned();
+        let mut shards = engine.start(move |shard| {
+            let store = Store::open(&store).expect("it was opened just now");
+            let disk = Disk::start(store, shard, calls_max);
+            BlockServer { disk, reads: std::collections::VecDeque::with_capacity(calls_max) }
+        })?;
+        let server = shards.pop().ok_or("the configuration has no shard")?;
+        let address = engine.listen(SocketAddr::new(own, 0))?;
+        let mut client = engine.client()?;
+        let peer = client.connect(address)?;
+        Ok(Session { client, peer, server, clock: Clock::new(), _engine: engine })
     }
 
-    /// What the client has counted.
-    pub fn stats(&self) -> Snapshot {
-        self.client.handle().stats()
+    /// Gives the server's file a length; all of it is on the medium then.
+    pub fn commit(&mut self, len: u64) -> Outcome {
+        let begin = |client: &mut Client<P>, peer, index, _| {
+            let mut call = client.call(peer, index)?;
+            rpc::put_call(call.payload(), rpc::COMMIT);
+            call.payload().put_u64(len);
+            Ok(call.submit()?)
+        };
+        self.run(1, 1, begin, |_, reply| rpc::read_reply(&mut reply.reader()))
     }
 
-    /// Makes `count` calls, at most `window` of them on their way at a time.
-    ///
-    /// # Errors
-    /// The first that went wrong. The session is of no use then: calls may be on their way.
-    pub fn run<C: Calls>(
+    /// Writes a file from registered memory, and returns when all of it is on the medium.
+    pub fn write(&mut self, blocks: Blocks<'_>, window: u32) -> Outcome<Duration> {
+        let begun = Instant::now();
+        let begin = |client: &mut Client<P>, peer, index, now| {
+            let (offset, len) = blocks.at(index);
+            let mut loan = client.turn(now).buffer().ok_or(CallRefused::Busy)?;
+            loan.truncate(len);
+            blocks.file.read_exact_at(&mut loan, offset)?;
+            let mut call = client.call(peer, index)?;
+            rpc::put_call(call.payload(), rpc::WRITE);
+            call.payload().put_u64(offset);
+            call.payload().place(loan);
+            Ok(call.submit()?)
+        };
+        self.run(blocks.count(), window, begin, |index, reply| {
+            let mut results = reply.reader();
+            rpc::read_reply(&mut results)?;
+            same_length(blocks.at(index), results.u32()? as usize)
+        })?;
+        self.commit(blocks.len)?;
+        Ok(begun.elapsed())
+    }
+
+    /// Reads a file back, and compares every byte where it landed.
+    pub fn read(&mut self, blocks: Blocks<'_>, window: u32) -> Outcome<Duration> {
+        let begun = Instant::now();
+        let begin = |client: &mut Client<P>, peer, index, _| {
+            let (offset, len) = blocks.at(index);
+            let mut call = client.call(peer, index)?;
+            rpc::put_call(call.payload(), rpc::READ);
+            call.payload().put_u64(offset);
+            call.payload().put_u32(len as u32);
+            call.want(Want { len_min: 0, len_max: len as u32 });
+            Ok(call.submit()?)
+        };
+        let mut original = vec![0; blocks.block];
+        self.run(blocks.count(), window, begin, |index, reply| {
+            let (offset, len) = blocks.at(index);
+            let mut results = reply.reader();
+            rpc::read_reply(&mut results)?;
+            same_length((offset, len), results.u32()? as usize)?;
+            blocks.file.read_exact_at(&mut original[..len], offset)?;
+            let mut rest = (offset, &original[..len]);
+            match reply.placed().next() {
+                Some(item) => item.segments().try_for_each(|slice| compare(&mut rest, slice))?,
+                None => {
+                    while !rest.1.is_empty() {
+                        let slice = results.some(rest.1.len())?;
+                        compare(&mut rest, slice)?;
+                    }
+                }
+            }
+            same_length((offset, len), len - rest.1.len())
+        })?;
+        Ok(begun.elapsed())
+    }
+
+    /// Makes `count` calls, at most `window` of them under way at a time. `begin` gets the index of
+    /// a call and the time, `done` the index and the reply.
+    pub fn run(
         &mut self,
         count: u64,
-        window: u64,
-        calls: &mut C,
-    ) -> Result<(), ClientError> {
-        let (mut begun, mut done) = (0, 0);
-        let mut heard = self.clock.now();
-        while done < count {
+        window: u32,
+        mut begin: impl FnMut(&mut Client<P>, ConnectionId, u64, u64) -> Outcome,
+        mut done: impl FnMut(u64, &Incoming<'_>) -> Outcome,
+    ) -> Outcome {
+        let (mut begun, mut ended, mut idle) = (0, 0, 0);
+        while ended < count {
             let now = self.clock.now();
-            while begun < count.min(done + window) && self.begin(now, begun, calls)? {
-                begun += 1;
+            while begun < count.min(ended + u64::from(window)) {
+                match begin(&mut self.client, self.peer, begun, now) {
+                    Ok(()) => begun += 1,
+                    Err(why) if is_transient(&*why) => break,
+                    Err(why) => return Err(why),
+                }
             }
-            let mut outcome = Ok(());
-            let before = done;
-            let busy = self.client.poll(now, |completion| {
-                done += 1;
-                let result = finish(completion, calls);
+            let mut outcome: Outcome = Ok(());
+            let is_busy = self.client.poll(now, |completion| {
+                ended += 1;
+                let index = completion.cookie();
+                let result = completion.result().map_err(Into::into);
+                let result = result.and_then(|reply| done(index, reply));
                 if outcome.is_ok() {
-                    outcome = result;
+                    outcome = result.map_err(|why| format!("block {index}: {why}").into());
                 }
             });
             outcome?;
-            if done > before {
-                heard = now;
-            } else if now - heard > SILENCE.as_nanos() as u64 {
-                let (procedure, seconds) = (C::PROCEDURE, SILENCE.as_secs());
-                return Err(ClientError::Silence { procedure, seconds });
+            idle = if is_busy { 0 } else { idle + 1 };
+            if idle > POLLS_IDLE {
+                self.client.wait(Duration::from_millis(1));
             }
-            self.rest(busy);
         }
         Ok(())
     }
-
-    /// Makes one call. False if it must wait for those before it.
-    fn begin<C: Calls>(
-        &mut self,
-        now: u64,
-        index: u64,
-        calls: &mut C,
-    ) -> Result<bool, ClientError> {
-        if !calls.prepare(index, &mut self.client.turn(now))? {
-            return Ok(false);
-        }
-        let submitted = self.client.call(self.peer, index).and_then(|mut call| {
-            rpc::put_call(call.payload(), C::PROCEDURE);
-            calls.arguments(index, &mut call);
-            call.submit()
-        });
-        match submitted {
-            Ok(()) => {
-                calls.sent();
-                Ok(true)
-            }
-            Err(why) if why.is_transient() => Ok(false),
-            Err(why) => Err(ClientError::Refused { procedure: C::PROCEDURE, why }),
-        }
-    }
-
-    /// Makes a call that `write` writes from behind the message type, and returns the words of the
-    /// reply's payload from there on.
-    #[cfg(test)]
-    pub fn raw(&mut self, write: impl FnOnce(&mut CallBuilder<'_>)) -> Vec<u32> {
-        let mut call = self.client.call(self.peer, 0).expect("nothing else is on its way");
-        write(&mut call);
-        call.submit().expect("the call fits");
-        let mut words = None;
-        while words.is_none() {
-            let now = self.clock.now();
-            let busy = self.client.poll(now, |completion| {
-                let mut reader = completion.result().expect("there is a reply").reader();
-                words = Some(std::iter::from_fn(|| reader.u32().ok()).collect());
-            });
-            self.rest(busy);
-        }
-        words.unwrap_or_default()
-    }
-
-    /// Leaves the core to others when nothing happens.
-    fn rest(&mut self, busy: bool) {
-        self.idle = if busy { 0 } else { self.idle + 1 };
-        if self.idle > IDLE_MAX {
-            self.client.wait(Duration::from_millis(1));
-            self.idle = 0;
-        }
-    }
 }
 
-/// Takes a completion apart.
-fn finish<C: Calls>(completion: Completion<'_>, calls: &mut C) -> Result<(), ClientError> {
-    let procedure = C::PROCEDURE;
-    let index = completion.cookie();
-    let reply = completion.result().map_err(|why| ClientError::Call { procedure, why })?;
-    let mut results = reply.reader();
-    rpc::read_reply(&mut results).map_err(|why| ClientError::Reply { procedure, why })?;
-    calls.done(index, reply, results)
+fn is_transient(why: &(dyn std::error::Error + 'static)) -> bool {
+    why.downcast_ref::<CallRefused>().is_some_and(CallRefused::is_transient)
+}
+
+fn same_length((offset, want): (u64, usize), got: usize) -> Outcome {
+    if got == want {
+        return Ok(());
+    }
+    Err(format!("{got} bytes at byte {offset}, not {want}").into())
+}
+
+/// Compares the next bytes of a block with the offset and the rest of the original.
+fn compare(rest: &mut (u64, &[u8]), slice: &[u8]) -> Outcome {
+    let (offset, original) = *rest;
+    let (now, later) = original.split_at_checked(slice.len()).ok_or("more bytes than a block")?;
+    if let Some(at) = now.iter().zip(slice).position(|(want, got)| want != got) {
+        let (want, got) = (now[at], slice[at]);
+        let at = offset + at as u64;
+        return Err(format!("byte {at} differs: {want:#04x} was written, {got:#04x} read").into());
+    }
+    *rest = (offset + slice.len() as u64, later);
+    Ok(())
 }
 
 /// Polls that find nothing before the client sleeps: some ten microseconds.
-const IDLE_MAX: u32 = 200;
-/// A disk that takes longer than this for one call is not waited for.
-const SILENCE: Duration = Duration::from_secs(60);
+const POLLS_IDLE: u32 = 200;

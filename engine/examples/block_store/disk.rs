@@ -1,156 +1,151 @@
-//! The threads that write and read the file, so that a shard never waits for a disk.
+//! The server's file, and the threads that write and read it, so that a shard never waits for a disk.
 //!
 //! ```text
-//!   shard ── Job { Ticket, Loans } ──▶ bounded channel ──▶ worker: writev, pread
+//!   shard ── Job { Ticket, Loans } ──▶ bounded channel ──▶ worker: write, read
 //!     ▲                                                      │
 //!     └──────────── ShardHandle::finish(Ticket, Finished) ◀──┘
 //! ```
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::onc::ReplyHeader;
 use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
 
-use crate::rpc;
-use crate::setup::SEGMENT_LEN;
-use crate::store::{Slices, Store};
+use crate::rpc::BLOCK_MAX;
 
-/// Segments of one WRITE on their way to the file, in order.
-pub type Segments = ArrayVec<Loan, { rpc::BLOCK_MAX / SEGMENT_LEN }>;
+/// Segments of one WRITE, in order.
+pub type Segments = ArrayVec<Loan, { BLOCK_MAX / crate::SEGMENT_LEN as usize }>;
 
-/// A call that the shard has let go of.
-#[derive(Debug)]
-pub struct Job {
-    /// The right to answer it.
-    pub ticket: Ticket,
-    /// What is to be done.
-    pub task: Task,
-}
-
-/// What is to be done with the file.
-#[derive(Debug)]
+/// What is to be done for a call that the shard has let go of.
 #[expect(clippy::large_enum_variant, reason = "moved in place; there are as many as calls")]
 pub enum Task {
-    /// Write what landed in these segments.
     Write { offset: u64, segments: Segments },
-    /// Read into registered memory.
     Read { offset: u64, len: usize, into: Loan },
-    /// Change the length.
-    Resize { len: u64 },
-    /// Wait for the medium.
-    Commit,
+    Commit { len: u64 },
 }
 
-/// The file with its threads.
-#[derive(Debug)]
+/// The file, through two descriptors.
+pub struct Store {
+    /// Past the page cache, if the file system has that: for aligned memory, offsets and lengths.
+    direct: Option<File>,
+    buffered: File,
+}
+
+/// The threads of a store. They end when this is dropped.
 pub struct Disk {
-    /// The shard's own descriptors, for what cannot be handed over.
-    store: Store,
-    queues: Vec<SyncSender<Job>>,
-    shard: Arc<OnceLock<ShardHandle>>,
+    pub store: Arc<Store>,
+    shard: ShardHandle,
+    jobs: SyncSender<(Ticket, Task)>,
 }
 
-/// The threads of a disk, to be waited for when the disk is gone.
-#[derive(Debug)]
-pub struct Workers(Vec<JoinHandle<()>>);
+impl Store {
+    pub fn open(path: &Path) -> io::Result<Store> {
+        let how = || OpenOptions::new().read(true).write(true).clone();
+        let direct = how().custom_flags(libc::O_DIRECT).open(path).ok();
+        Ok(Store { direct, buffered: how().open(path)? })
+    }
+
+    /// The descriptor past the page cache, for what it can take.
+    fn direct(&self, bytes: &[u8], offset: u64) -> Option<&File> {
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(SECTOR)
+            && offset.is_multiple_of(SECTOR as u64)
+            && bytes.len().is_multiple_of(SECTOR);
+        self.direct.as_ref().filter(|_| is_aligned)
+    }
+
+    /// Writes all bytes; past the page cache if possible.
+    pub fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let direct = self.direct(bytes, offset);
+        if direct.is_some_and(|direct| direct.write_all_at(bytes, offset).is_ok()) {
+            return Ok(());
+        }
+        self.buffered.write_all_at(bytes, offset)
+    }
+
+    /// Reads up to `len` bytes or the end of the file; `into` has whole sectors.
+    pub fn read(&self, into: &mut [u8], offset: u64, len: usize) -> io::Result<usize> {
+        let whole = len.next_multiple_of(SECTOR).min(into.len());
+        let direct = self.direct(&into[..whole], offset);
+        let read = direct.and_then(|direct| direct.read_at(&mut into[..whole], offset).ok());
+        let mut done = read.unwrap_or_default().min(len);
+        while done < len {
+            match self.buffered.read_at(&mut into[done..len], offset + done as u64)? {
+                0 => break,
+                more => done += more,
+            }
+        }
+        Ok(done)
+    }
+
+    fn run(&self, task: Task) -> io::Result<Finished> {
+        match task {
+            Task::Write { mut offset, segments } => {
+                let begin = offset;
+                for segment in &segments {
+                    self.write(segment, offset)?;
+                    offset += segment.len() as u64;
+                }
+                Ok(answer(0, &[(offset - begin) as u32]))
+            }
+            Task::Read { offset, len, mut into } => match self.read(&mut into, offset, len)? {
+                // No bytes are no bulk: the count stands for itself.
+                0 => Ok(answer(0, &[0])),
+                read => {
+                    into.truncate(read);
+                    Ok(Finished { bulk: [into].into_iter().collect(), ..answer(0, &[]) })
+                }
+            },
+            Task::Commit { len } => {
+                self.buffered.set_len(len)?;
+                self.buffered.sync_data()?;
+                Ok(answer(0, &[]))
+            }
+        }
+    }
+}
 
 impl Disk {
-    /// Starts threads for a file that exists. Each takes `jobs_max` jobs ahead.
-    pub fn start(
-        path: &Path,
-        direct: bool,
-        workers: usize,
-        jobs_max: usize,
-    ) -> io::Result<(Disk, Workers)> {
-        let shard = Arc::new(OnceLock::new());
-        let mut disk = Disk {
-            store: Store::open(path, direct)?,
-            queues: Vec::with_capacity(workers),
-            shard: shard.clone(),
-        };
-        let mut threads = Vec::with_capacity(workers);
-        for _ in 0..workers {
-            let (sender, receiver) = sync_channel(jobs_max);
-            let (store, shard) = (Store::open(path, direct)?, shard.clone());
-            let thread = std::thread::Builder::new().name("block-store-disk".into());
-            threads.push(thread.spawn(move || work(&receiver, &store, &shard))?);
-            disk.queues.push(sender);
+    /// Starts threads that answer calls of this shard, of which at most `calls_max` are open.
+    pub fn start(store: Store, shard: ShardHandle, calls_max: usize) -> Disk {
+        let store = Arc::new(store);
+        let (jobs, queue) = sync_channel::<(Ticket, Task)>(calls_max);
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..THREADS {
+            let (store, shard, queue) = (store.clone(), shard.clone(), queue.clone());
+            let next = move || queue.lock().ok()?.recv().ok();
+            std::thread::spawn(move || {
+                while let Some((ticket, task)) = next() {
+                    finish(&store, &shard, ticket, task);
+                }
+            });
         }
-        Ok((disk, Workers(threads)))
+        Disk { store, shard, jobs }
     }
 
-    /// Says which shard the answers go to. Before the first job.
-    pub fn serve(&self, shard: ShardHandle) {
-        // A second shard would be a second file: there is one.
-        let _ = self.shard.set(shard);
-    }
-
-    /// Hands a job to a thread; `turn` chooses which. Gives it back if that has its hands full.
-    #[expect(clippy::result_large_err, reason = "the job is what the caller wants back")]
-    pub fn submit(&self, turn: usize, job: Job) -> Result<(), Job> {
-        self.queues[turn % self.queues.len()].try_send(job).map_err(|refused| match refused {
-            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
-        })
-    }
-
-    /// Answers a call for a job that the shard did itself.
-    pub fn finish(&self, ticket: Ticket, finished: Finished) {
-        send(&self.shard, ticket, finished);
-    }
-
-    /// The descriptors of the shard.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-}
-
-impl Workers {
-    /// Waits until the last job is done. The disk must be gone, or this waits for ever.
-    pub fn join(self) {
-        for thread in self.0 {
-            // A panic has been reported by its thread.
-            let _ = thread.join();
+    /// Hands a task to a thread. If none takes it, it is done here: slow beats silent.
+    pub fn submit(&self, ticket: Ticket, task: Task) {
+        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+            self.jobs.try_send((ticket, task))
+        {
+            finish(&self.store, &self.shard, job.0, job.1);
         }
     }
 }
 
-impl Job {
-    /// Does it, however long it takes.
-    pub fn run(self, store: &Store) -> (Ticket, Finished) {
-        let Job { ticket, task } = self;
-        let finished = match task {
-            Task::Write { offset, segments } => {
-                let slices: Slices<'_> = segments.iter().map(|segment| &segment[..]).collect();
-                let len: usize = slices.iter().map(|slice| slice.len()).sum();
-                match store.write(&slices, offset) {
-                    Ok(()) => answer(0, &[len as u32]),
-                    Err(error) => answer(status(&error), &[]),
-                }
-            }
-            Task::Read { offset, len, mut into } => match store.read(&mut into, offset, len) {
-                // No bytes are no bulk: the count stands for itself.
-                Ok(0) => answer(0, &[0]),
-                Ok(read) => {
-                    into.truncate(read);
-                    Finished { bulk: [into].into_iter().collect(), ..answer(0, &[]) }
-                }
-                Err(error) => answer(status(&error), &[]),
-            },
-            Task::Resize { len } => {
-                answer(store.resize(len).map_or_else(|e| status(&e), |()| 0), &[])
-            }
-            Task::Commit => answer(store.commit().map_or_else(|e| status(&e), |()| 0), &[]),
-        };
-        (ticket, finished)
-    }
+/// Carries a task out, however long it takes, and answers its call.
+fn finish(store: &Store, shard: &ShardHandle, ticket: Ticket, task: Task) {
+    let finished = store.run(task).unwrap_or_else(|error| answer(status(&error), &[]));
+    // Refused only if the shard is gone, and the caller with it.
+    let _ = shard.finish(ticket, finished);
 }
 
-/// The error number of the system, which is what goes over the wire.
+/// The error number of the system, which goes over the wire.
 pub fn status(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
@@ -162,15 +157,7 @@ fn answer(status: i32, results: &[u32]) -> Finished {
     Finished { head: head.collect(), ..Finished::default() }
 }
 
-fn work(jobs: &Receiver<Job>, store: &Store, shard: &OnceLock<ShardHandle>) {
-    while let Ok(job) = jobs.recv() {
-        let (ticket, finished) = job.run(store);
-        send(shard, ticket, finished);
-    }
-}
-
-fn send(shard: &OnceLock<ShardHandle>, ticket: Ticket, finished: Finished) {
-    let shard = shard.get().expect("jobs come from the shard that was set before");
-    // Refused only if the shard is gone; then nobody waits for the answer.
-    let _ = shard.finish(ticket, finished);
-}
+/// What O_DIRECT wants offsets, lengths and addresses to be multiples of; no device wants more.
+const SECTOR: usize = 4096;
+/// Threads of a store.
+const THREADS: usize = 2;

@@ -1,57 +1,72 @@
-//! A block store: a server that keeps a file, and a client that fills it and reads it back.
+//! A block store: a server that keeps a file, and a client that writes it in blocks, reads it back and
+//! compares every byte.
 //!
 //! ```text
-//!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ writev ─▶ file :server
-//!           compared where it landed ◀═ READ ◀═ registered block ◀─ pread ◀─ file
+//!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ write ─▶ file :server
+//!           compared where it landed ◀═ READ ◀═ registered block ◀─ read ◀─ file
 //! ```
-//! Both are in this process, on the software fabric or on an RDMA device: the server on a thread of its own with a core
-//! of its own, the client on the main thread. Neither copies data: what crosses `═▶` is what an
-//! RNIC would move. The server's shard does not wait for its file: the segments that data landed in
-//! are taken out of their receive buffers, spares take their place, and threads write them.
+//! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard does not wait for its
+//! file: it takes the segments that hold data out of their receive buffers, spares take their place,
+//! and threads write them.
 
-mod args;
-mod checksum;
 mod client;
 mod disk;
-mod files;
-mod passes;
-mod progress;
 mod rpc;
 mod server;
-mod setup;
-mod store;
 #[cfg(test)]
 mod tests;
 
 use std::error::Error;
+use std::fs::File;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use args::{Args, Command};
-use checksum::Checksum;
-use files::{Input, Target};
-use passes::{Blocks, Pass};
+use clap::Parser;
+use client::{Blocks, Session};
+use rpc::BLOCK_MAX;
+use rpcrdma_config::units::{Length, parse_length};
+use rpcrdma_config::{ProviderKind, Raw};
 use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Fabric, Provider};
-use setup::{Pair, Shape};
+use rpcrdma_engine::{Config, Fabric, Provider};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+/// Writes a file in blocks to a server in this process, reads it back, and compares every byte.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "block_store")]
+struct Args {
+    /// The file.
+    #[arg(long)]
+    file: PathBuf,
+    /// Where the server keeps its data: a directory, or a new file, which stays; without it a
+    /// temporary file next to FILE.
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
+    /// One block length, 4KiB to 1MiB, a multiple of 4KiB; without it five of them.
+    #[arg(long, value_name = "LENGTH", value_parser = block)]
+    block: Option<u64>,
+    /// Calls under way at a time.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    window: u32,
+    /// Segments of 64 KiB that may be at the disk at a time; without it enough.
+    #[arg(long, value_name = "N")]
+    spares: Option<u32>,
+    /// What carries the messages.
+    #[arg(long, default_value = "fabric", value_parser = ["fabric", "verbs"])]
+    provider: String,
+    /// An address of the RDMA device.
+    #[arg(short, long, value_name = "IP", required_if_eq("provider", "verbs"))]
+    address: Option<IpAddr>,
+    /// The RDMA device; without it the one that has the address.
+    #[arg(short, long, value_name = "NAME")]
+    device: Option<String>,
+}
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    let args = match args::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Run(args)) => args,
-        Ok(Command::Help) => {
-            print!("{}", args::USAGE);
-            return ExitCode::SUCCESS;
-        }
-        Err(sentence) => {
-            eprintln!("block_store: {sentence}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&args, &mut std::io::stdout()) {
+    match run(&Args::parse(), &mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("block_store: {error}");
@@ -60,140 +75,122 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs on the device that was asked for.
-fn run(args: &Args, out: &mut impl Write) -> Outcome<()> {
-    match &args.verbs {
-        // The fabric's addresses are its own.
-        None => run_on((Fabric::new(), Ipv4Addr::LOCALHOST.into()), args, out),
-        Some(wanted) => run_on((Verbs::open(&wanted.options())?, wanted.address), args, out),
+/// Every block length, with continuation and without.
+fn run(args: &Args, out: &mut impl Write) -> Outcome {
+    File::open(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
+    let (store, _temporary) = new_store(args)?;
+    writeln!(out, "   block continuation write GB/s read GB/s  groups   taken spares out")?;
+    for is_continued in [true, false] {
+        let config = config(args, is_continued)?;
+        match config.engine().provider {
+            ProviderKind::Fabric => rows(Fabric::from_config(&config)?, config, args, &store, out)?,
+            ProviderKind::Verbs => rows(Verbs::from_config(&config)?, config, args, &store, out)?,
+        }
     }
+    Ok(writeln!(out, "\nevery byte was compared: all are as they were")?)
 }
 
-fn run_on<P: Provider + Clone>(
-    site: (P, IpAddr),
+/// A row for each block length.
+fn rows<P: Provider>(
+    device: P,
+    config: Config,
     args: &Args,
+    store: &Path,
     out: &mut impl Write,
-) -> Outcome<()> {
-    writeln!(out, "device {}", site.0.caps().name)?;
-    let input = Input::open(args.file.as_deref(), out)?;
-    let target = Target::make(args.store.as_deref(), &input.path, args.direct)?;
-    writeln!(out, "file   {}, {} bytes", input.path.display(), input.len)?;
-    writeln!(out, "store  {}, {}", target.path.display(), target.manner())?;
-    writeln!(
-        out,
-        "calls  {} on their way at a time, {} threads at the store",
-        args.window, args.workers
-    )?;
-    writeln!(out, "\n{HEADING}")?;
-    let mut original = None;
-    for &continuation in &args.continuation {
-        let shape = Shape {
-            provider: if args.verbs.is_some() { "verbs" } else { "fabric" },
-            block_max: args.blocks.iter().copied().max().unwrap_or(rpc::BLOCK_MAX),
-            window: args.window,
-            spares: args.spares,
-            continuation,
-        };
-        let mut pair =
-            Pair::start(site.clone(), &shape, &target.path, target.direct, args.workers)?;
-        for &block in &args.blocks {
-            let row = Row::measure(&mut pair, &input, &target, block, args.window)?;
-            row.print(&shape, out)?;
-            row.check(*original.get_or_insert(row.sent.checksum))?;
-        }
-        pair.stop();
+) -> Outcome {
+    let file = &File::open(&args.file)?;
+    let continuation = if config.features().continuation { "on" } else { "off" };
+    let mut session = Session::start(device, config, store)?;
+    for &block in args.block.as_ref().map_or(&BLOCKS[..], std::slice::from_ref) {
+        let blocks = Blocks { file, len: file.metadata()?.len(), block: block as usize };
+        let before = session.server.stats();
+        session.commit(0)?;
+        let written = session.write(blocks, args.window)?;
+        let read = session.read(blocks, args.window)?;
+        let after = session.server.stats();
+        let rate = |time: Duration| blocks.len as f64 / 1e9 / time.as_secs_f64();
+        writeln!(
+            out,
+            "{:>8} {continuation:>12} {:>10.3} {:>9.3} {:>7} {:>7} {:>10}",
+            Length(block).to_string(),
+            rate(written),
+            rate(read),
+            after.groups - before.groups,
+            after.taken - before.taken,
+            after.spares_out - before.spares_out,
+        )?;
     }
-    writeln!(out, "\nevery byte of every run was compared: all are as they were")?;
     Ok(())
 }
 
-/// One run: the file there and back in blocks of one length.
-struct Row {
-    block: usize,
-    len: u64,
-    sent: Pass,
-    stored: Checksum,
-    read: Pass,
-    /// Messages of several transmissions, WRITEs and READs.
-    groups_written: u64,
-    groups_read: u64,
-    /// Segments that went to the disk's threads.
-    taken: u64,
-    /// Segments that could not, for want of spares.
-    spares_out: u64,
-    /// WRITEs that the shard did itself.
-    own_writes: u64,
+/// The configuration of both ends.
+fn config(args: &Args, is_continued: bool) -> Outcome<Config> {
+    let window = i64::from(args.window);
+    let longest = args.block.unwrap_or(BLOCK_MAX as u64).div_ceil(SEGMENT_LEN) as i64;
+    // With continuation, messages are continued from 128 KiB on; without, a block must fit a buffer.
+    let segments = if is_continued { 2 } else { longest };
+    let transmissions = (longest + segments - 1) / segments;
+    // A window of the longest messages, and one for what comes between.
+    let credits = window * transmissions + 1;
+    let mut raw = Raw::default();
+    raw.engine.provider = args.provider.as_str().into();
+    raw.engine.idle.policy = "backoff".into();
+    raw.engine.idle.spin = "50us".into();
+    args.device.iter().for_each(|name| raw.verbs.device = name.as_str().into());
+    args.address.iter().for_each(|at| raw.verbs.address = at.to_string().into());
+    raw.receive.placement.count = segments;
+    raw.receive.placement.length = format!("{SEGMENT_LEN}B").into();
+    raw.receive.placement.align = "4KiB".into();
+    raw.receive.spares = args.spares.map_or(window * longest, i64::from);
+    raw.receive.replies = (credits as u32).into();
+    raw.connections.max = 1;
+    raw.connections.credits = credits;
+    raw.connections.credits_requested = credits;
+    raw.connections.calls_max = window;
+    raw.connections.request_transmissions_max = transmissions;
+    raw.connections.response_transmissions_max = transmissions;
+    raw.connections.call_transmissions_max = transmissions;
+    raw.connections.reply_transmissions_max = transmissions;
+    raw.features.continuation = is_continued;
+    raw.app.bulk.count = 2 * window;
+    raw.app.bulk.length = format!("{}B", longest as u64 * SEGMENT_LEN).into();
+    Ok(Config::try_from(raw)?)
 }
 
-impl Row {
-    fn measure<P: Provider + Clone>(
-        pair: &mut Pair<P>,
-        input: &Input,
-        target: &Target,
-        block: usize,
-        window: usize,
-    ) -> Outcome<Row> {
-        let blocks = Blocks { file: &input.file, len: input.len, block };
-        let (server, own) = (pair.server.stats(), pair.session.stats());
-        let own_writes = pair.own_writes.load(Ordering::Relaxed);
-        let failed = |error| format!("blocks of {}: {error}", length(block));
-        let session = &mut pair.session;
-        passes::empty(session).map_err(failed)?;
-        let sent = passes::write(session, blocks, window as u64).map_err(failed)?;
-        let stored = target.checksum()?;
-        let read = passes::read(session, blocks, window as u64).map_err(failed)?;
-        let (server_after, own_after) = (pair.server.stats(), pair.session.stats());
-        Ok(Row {
-            block,
-            len: input.len,
-            sent,
-            stored,
-            read,
-            groups_written: server_after.groups - server.groups,
-            groups_read: own_after.groups - own.groups,
-            taken: server_after.taken - server.taken,
-            spares_out: server_after.spares_out - server.spares_out,
-            own_writes: pair.own_writes.load(Ordering::Relaxed) - own_writes,
-        })
-    }
+/// A file that is removed when this is dropped.
+struct Temporary(PathBuf);
 
-    fn print(&self, shape: &Shape, out: &mut impl Write) -> std::io::Result<()> {
-        let rate = |pass: &Pass| self.len as f64 / 1e9 / pass.time.as_secs_f64();
-        writeln!(
-            out,
-            "{:>8} {:>12} {:>10.3} {:>9.3} {:>13} {:>7} {:>10} {:>8}  {}",
-            length(self.block),
-            if shape.continuation { "on" } else { "off" },
-            rate(&self.sent),
-            rate(&self.read),
-            format!("{}/{}", self.groups_written, self.groups_read),
-            self.taken,
-            self.spares_out,
-            self.own_writes,
-            self.sent.checksum,
-        )
-    }
-
-    /// All checksums are those of the first run.
-    fn check(&self, original: Checksum) -> Outcome<()> {
-        let (sent, stored, read) = (self.sent.checksum, self.stored, self.read.checksum);
-        if [sent, stored, read] != [original; 3] {
-            let block = length(self.block);
-            return Err(format!(
-                "blocks of {block}: checksums differ: {original} of the file at first, {sent} \
-                 sent, {stored} stored, {read} read back"
-            )
-            .into());
-        }
-        Ok(())
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // If it is gone already, there is nothing to do.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A length in the largest unit that divides it.
-fn length(bytes: usize) -> String {
-    rpcrdma_config::units::Length(bytes as u64).to_string()
+/// The new file that the server keeps; temporary unless it was named.
+fn new_store(args: &Args) -> Outcome<(PathBuf, Option<Temporary>)> {
+    let path = match &args.store {
+        Some(path) if !path.is_dir() => path.clone(),
+        folder => folder
+            .as_deref()
+            .or(args.file.parent())
+            .unwrap_or(Path::new(""))
+            .join(format!("block_store-{}.data", std::process::id())),
+    };
+    File::create_new(&path)
+        .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
+    let is_named = args.store.as_ref() == Some(&path);
+    Ok((path.clone(), (!is_named).then(|| Temporary(path))))
 }
 
-/// Above the rows, column by column as [`Row::print`] has them.
-const HEADING: &str = "   block continuation write GB/s read GB/s    groups w/r   taken spares out   \
-                    by shard  sum of what was sent = stored = read";
+fn block(text: &str) -> Result<u64, String> {
+    let len = parse_length(text).map_err(|why| why.to_string())?;
+    let is_possible = (4096..=BLOCK_MAX as u64).contains(&len) && len.is_multiple_of(4096);
+    is_possible.then_some(len).ok_or_else(|| "4KiB to 1MiB, in multiples of 4KiB".to_owned())
+}
+
+const BLOCKS: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Bytes of a placement segment.
+const SEGMENT_LEN: u64 = 64 << 10;
+/// The fabric's addresses are its own.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

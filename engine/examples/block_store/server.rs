@@ -1,173 +1,78 @@
 //! The handler: it takes data out of receive buffers and hands them to the disk.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpcrdma_engine::onc::ReplyHeader;
-use rpcrdma_engine::{Answer, Call, Handler, Incoming, Reply, TakeError, Ticket, Turn};
+use rpcrdma_engine::{Answer, Call, Handler, PlacedItem, Reply, TakeError, Ticket, Turn};
 
-use crate::disk::{Disk, Job, Segments, Task, status};
-use crate::rpc::{self, BLOCK_MAX, Denial, GARBAGE, Procedure};
-use crate::store::Slices;
+use crate::disk::{Disk, Segments, Task, status};
+use crate::rpc::{self, BLOCK_MAX, Called, Denial, GARBAGE, NULL, READ, WRITE};
 
-/// Serves one file. The shard moves segments and tickets; bytes move between the network, the
-/// memory where they landed, and the file.
-#[derive(Debug)]
+/// Serves one file. The shard moves segments and tickets; bytes move between the network, the memory
+/// where they landed, and the file.
 pub struct BlockServer {
-    disk: Arc<Disk>,
-    /// WRITEs that the shard did itself: no spare segment was left to take the place of theirs, or
-    /// their data came in the payload stream.
-    own_writes: Arc<AtomicU64>,
-    /// READs that wait for registered memory, which only a turn can give.
-    reads: VecDeque<WaitingRead>,
-    /// Which thread is next.
-    turn: usize,
-}
-
-#[derive(Debug)]
-struct WaitingRead {
-    ticket: Ticket,
-    offset: u64,
-    len: usize,
-}
-
-/// A WRITE as it arrived.
-struct Write {
-    offset: u64,
-    len: usize,
-    placed: bool,
-}
-
-impl BlockServer {
-    /// A server of `disk`. At most `calls_max` calls are open at a time.
-    /// `own_writes` counts WRITEs that did not go to the disk's threads.
-    pub fn new(disk: Arc<Disk>, own_writes: Arc<AtomicU64>, calls_max: usize) -> BlockServer {
-        BlockServer { disk, own_writes, reads: VecDeque::with_capacity(calls_max), turn: 0 }
-    }
-
-    fn write<'a>(&mut self, mut call: Call<'a>, write: &Write, mut reply: Reply<'a>) -> Answer<'a> {
-        let Write { offset, len, placed } = *write;
-        let mut segments = Segments::new();
-        if placed && take_all(&mut call, &mut segments).is_ok() {
-            let (answer, ticket) = reply.defer();
-            self.submit(Job { ticket, task: Task::Write { offset, segments } });
-            return answer;
-        }
-        self.own_writes.fetch_add(1, Ordering::Relaxed);
-        // What could not be taken out is written from where it is, before the call is let go.
-        let mut slices = Slices::new();
-        let gathered = if placed {
-            gather_placed(&call, &segments, &mut slices)
-        } else {
-            gather_inline(&call, len, &mut slices)
-        };
-        let Some(()) = gathered else { return deny(GARBAGE, reply) };
-        let written = self.disk.store().write(&slices, offset);
-        put_status(&mut reply, written.as_ref().map_or_else(status, |()| 0));
-        if written.is_ok() {
-            reply.payload().put_u32(len as u32);
-        }
-        reply.send()
-    }
-
-    /// Hands a job over. If that thread has died, the job is done here: slow beats silent.
-    fn submit(&mut self, job: Job) {
-        self.turn = self.turn.wrapping_add(1);
-        if let Err(job) = self.disk.submit(self.turn, job) {
-            let (ticket, finished) = job.run(self.disk.store());
-            self.disk.finish(ticket, finished);
-        }
-    }
+    pub disk: Disk,
+    /// READs that wait for registered memory, which only a turn can give: offset and length.
+    pub reads: VecDeque<(Ticket, u64, usize)>,
 }
 
 impl Handler for BlockServer {
     fn on_call<'a>(&mut self, call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
-        let request = match Request::read(&call) {
-            Ok(request) => request,
-            Err(denial) => return deny(denial, reply),
+        let called = match rpc::read_call(call.reader()) {
+            Ok(called) => called,
+            Err(denial) => return deny(reply, denial),
         };
-        let task = match request {
-            Request::Null => {
+        match called {
+            Called { procedure: NULL, .. } => {
                 reply.payload().put_fixed(&ReplyHeader::SUCCESS);
-                return reply.send();
+                reply.send()
             }
-            Request::TooLong => {
-                put_status(&mut reply, libc::EMSGSIZE);
-                return reply.send();
-            }
-            Request::Write(write) => return self.write(call, &write, reply),
-            Request::Read { offset, len } => {
+            Called { len: BLOCK_TOO_LONG.., .. } => send_status(reply, libc::EMSGSIZE, &[]),
+            Called { procedure: WRITE, .. } => self.write(call, reply, &called),
+            Called { procedure: READ, at, len, .. } => {
                 let (answer, ticket) = reply.defer();
-                self.reads.push_back(WaitingRead { ticket, offset, len });
-                return answer;
+                self.reads.push_back((ticket, at, len));
+                answer
             }
-            Request::Resize { len } => Task::Resize { len },
-            Request::Commit => Task::Commit,
-        };
-        let (answer, ticket) = reply.defer();
-        self.submit(Job { ticket, task });
-        answer
+            Called { at: len, .. } => {
+                let (answer, ticket) = reply.defer();
+                self.disk.submit(ticket, Task::Commit { len });
+                answer
+            }
+        }
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         while !self.reads.is_empty()
             && let Some(into) = turn.buffer()
-            && let Some(WaitingRead { ticket, offset, len }) = self.reads.pop_front()
+            && let Some((ticket, offset, len)) = self.reads.pop_front()
         {
-            self.submit(Job { ticket, task: Task::Read { offset, len, into } });
+            self.disk.submit(ticket, Task::Read { offset, len, into });
         }
     }
 }
 
-/// A call, decoded.
-enum Request {
-    Null,
-    Write(Write),
-    Read {
-        offset: u64,
-        len: usize,
-    },
-    Resize {
-        len: u64,
-    },
-    Commit,
-    /// A WRITE or READ of more than [`BLOCK_MAX`].
-    TooLong,
-}
-
-impl Request {
-    fn read(call: &Incoming<'_>) -> Result<Request, Denial> {
-        let mut reader = call.reader();
-        let called = rpc::read_call(&mut reader)?;
-        let mut hyper = || reader.u64().map_err(|_| GARBAGE);
-        let (offset, len) = match called.procedure {
-            Procedure::Null => return Ok(Request::Null),
-            Procedure::Commit => return Ok(Request::Commit),
-            Procedure::Resize => return Ok(Request::Resize { len: hyper()? }),
-            Procedure::Write | Procedure::Read => {
-                (hyper()?, reader.u32().map_err(|_| GARBAGE)? as usize)
-            }
-        };
-        if len > BLOCK_MAX {
-            return Ok(Request::TooLong);
+impl BlockServer {
+    fn write<'a>(&self, mut call: Call<'a>, reply: Reply<'a>, called: &Called) -> Answer<'a> {
+        let (offset, data) = (called.at, Some(called.data as u32));
+        let is_right =
+            |item: PlacedItem<'_>| item.position() == data && item.len() as usize == called.len;
+        let is_placed = call.placed().len() > 0;
+        if call.placed().len() > 1 || !call.placed().all(is_right) {
+            return deny(reply, GARBAGE);
         }
-        if called.procedure == Procedure::Read {
-            return Ok(Request::Read { offset, len });
+        let mut segments = Segments::new();
+        if is_placed && take_all(&mut call, &mut segments).is_ok() {
+            let (answer, ticket) = reply.defer();
+            self.disk.submit(ticket, Task::Write { offset, segments });
+            return answer;
         }
-        // Behind offset and count the data would be, had they not been placed.
-        let data_position = called.arguments + 12;
-        let mut placed = call.placed();
-        let placed = match (placed.next(), placed.next()) {
-            (None, _) => false,
-            (Some(item), None)
-                if item.position() == Some(data_position) && item.len() as usize == len =>
-            {
-                true
-            }
-            _ => return Err(GARBAGE),
-        };
-        Ok(Request::Write(Write { offset, len, placed }))
+        // What cannot be taken out is written before the call is let go.
+        let Some(bytes) = copy(&call, &segments, called) else { return deny(reply, GARBAGE) };
+        match self.disk.store.write(&bytes, offset) {
+            Ok(()) => send_status(reply, 0, &[called.len as u32]),
+            Err(error) => send_status(reply, status(&error), &[]),
+        }
     }
 }
 
@@ -175,48 +80,38 @@ impl Request {
 fn take_all(call: &mut Call<'_>, segments: &mut Segments) -> Result<(), TakeError> {
     let count = call.placed().next().map_or(0, |item| item.segments().len());
     for piece in 0..count {
-        if segments.is_full() {
-            return Err(TakeError::NoSpare);
-        }
-        segments.push(call.take(0, piece)?);
+        let segment = call.take(0, piece)?;
+        segments.try_push(segment).map_err(|_| TakeError::NoSpare)?;
     }
     Ok(())
 }
 
-/// The bytes of the only item: of segments that were taken, and of those that were not.
-fn gather_placed<'a>(
-    call: &'a Call<'_>,
-    taken: &'a Segments,
-    slices: &mut Slices<'a>,
-) -> Option<()> {
-    let borrowed = call.placed().next()?.segments().skip(taken.len());
-    for slice in taken.iter().map(|segment| &segment[..]).chain(borrowed) {
-        slices.try_push(slice).ok()?;
+/// A copy of the data: of what was taken and what was not, or of what stands behind the arguments.
+fn copy(call: &Call<'_>, taken: &Segments, called: &Called) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(called.len);
+    taken.iter().for_each(|segment| bytes.extend_from_slice(segment));
+    if let Some(item) = call.placed().next() {
+        item.segments().skip(taken.len()).for_each(|slice| bytes.extend_from_slice(slice));
     }
-    Some(())
-}
-
-/// The bytes of data that follow the arguments in the payload stream.
-fn gather_inline<'a>(call: &'a Call<'_>, len: usize, slices: &mut Slices<'a>) -> Option<()> {
     let mut reader = call.reader();
-    rpc::read_call(&mut reader).ok()?;
-    reader.skip(12).ok()?;
-    let mut left = len;
-    while left > 0 {
-        let slice = reader.some(left).ok()?;
-        left -= slice.len();
-        slices.try_push(slice).ok()?;
+    reader.skip(called.data - reader.position()).ok()?;
+    while bytes.len() < called.len {
+        bytes.extend_from_slice(reader.some(called.len - bytes.len()).ok()?);
     }
-    Some(())
+    Some(bytes)
 }
 
-fn deny<'a>(denial: Denial, mut reply: Reply<'a>) -> Answer<'a> {
+fn deny<'a>(mut reply: Reply<'a>, denial: Denial) -> Answer<'a> {
     reply.payload().put_fixed(&denial.bytes());
     reply.send()
 }
 
-/// The header of a reply, and a status: 0 or an error number.
-fn put_status(reply: &mut Reply<'_>, status: i32) {
+/// Sends the header of a reply, a status, and the results behind it.
+fn send_status<'a>(mut reply: Reply<'a>, status: i32, results: &[u32]) -> Answer<'a> {
     reply.payload().put_fixed(&ReplyHeader::SUCCESS);
     reply.payload().put_u32(status.cast_unsigned());
+    results.iter().for_each(|word| reply.payload().put_u32(*word));
+    reply.send()
 }
+
+const BLOCK_TOO_LONG: usize = BLOCK_MAX + 1;
