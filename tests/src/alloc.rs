@@ -1,16 +1,16 @@
-//! A global allocator that counts what one thread allocates, how often while it is told to, and how much.
+//! A global allocator that counts the allocations and the bytes of a thread.
 #![expect(unsafe_code, reason = "an allocator is made of unsafe functions")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The allocator of the system, counted. For the `#[global_allocator]` of a test.
+/// The system's allocator with counters, for the `#[global_allocator]` of a test.
 pub struct Counting;
 
 thread_local! {
     /// Whether this thread counts, and what it has counted.
     static COUNT: Cell<(bool, u64)> = const { Cell::new((false, 0)) };
-    /// Bytes that this thread has allocated and not given back.
+    /// Bytes that this thread has allocated and not freed.
     static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -21,7 +21,7 @@ pub fn count(work: impl FnOnce()) -> u64 {
     COUNT.replace((false, 0)).1
 }
 
-/// The bytes that `work` allocates on this thread and does not give back, beside what it returns.
+/// The bytes that `work` allocates on this thread and does not free, without those of its result.
 pub fn held<T>(work: impl FnOnce() -> T) -> (T, i64) {
     let before = HELD.get();
     let result = work();
@@ -29,7 +29,7 @@ pub fn held<T>(work: impl FnOnce() -> T) -> (T, i64) {
 }
 
 fn note(bytes: i64) {
-    // A thread that is ending has no counter any more, and nobody asks for it.
+    // An ending thread has no counter any more, and no test reads it.
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
     let _ = COUNT.try_with(|count| {
         let (counts, so_far) = count.get();

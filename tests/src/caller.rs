@@ -1,4 +1,4 @@
-//! A client that goes on calling while things go wrong around it, and says what became of its calls.
+//! A client that continues to call under faults, and reports the outcome of its calls.
 //!
 //! ```text
 //!   line   resting ── begin_connect ──▶ connecting ──▶ up ── every call answered ──▶ over
@@ -19,31 +19,31 @@ use crate::done::is_passing;
 use crate::script::{Order, Random, Script, unreduced_reply, write_parts};
 use crate::service::Source;
 
-/// What a caller is to do.
+/// The task of a caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// The server.
+    /// The server's address.
     pub to: SocketAddr,
-    /// Connections, each for itself.
+    /// The number of independent connections (lines).
     pub lines: usize,
-    /// Calls of each that are to be answered.
+    /// The number of calls of each that must be answered.
     pub calls: u64,
-    /// Bytes of a call and of its reply, at most.
+    /// The maximum number of bytes of a call and of its reply.
     pub bytes_max: u32,
-    /// Whether a line that is lost connects again, and repeats the calls that failed with it.
+    /// Whether a lost line connects again, and repeats its failed calls.
     pub again: bool,
 }
 
-/// What became of one connection, or of one after the other in its place.
+/// The outcome of one line: a connection, or several one after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Calls that were answered, byte for byte.
+    /// Calls with correct replies.
     pub answered: u64,
     /// Calls that failed, by reason.
     pub failed: BTreeMap<String, u64>,
-    /// Times a connection came up.
+    /// How often it connected.
     pub connected: u64,
-    /// Why connections did not come up.
+    /// Why it did not connect.
     pub unconnected: BTreeMap<String, u64>,
 }
 
@@ -77,7 +77,7 @@ impl<P: Provider> Caller<P> {
     /// A client of the engine.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If the client cannot be made.
     pub fn new(engine: &Engine<P>, task: Task) -> Result<Caller<P>, SetupError> {
         let (client, clock) = (engine.client()?, Clock::new());
         let lines = (0..task.lines).map(|_| Line::new()).collect();
@@ -128,13 +128,13 @@ impl<P: Provider> Caller<P> {
         self.lines.iter().any(|line| line.open > 0 || !matches!(line.state, State::Over))
     }
 
-    /// No more calls than were made: what is open is waited for, and nothing is repeated.
+    /// Makes no further calls: waits for the open ones, and repeats none.
     pub fn finish(&mut self) {
         self.task.calls = 0;
         self.task.again = false;
     }
 
-    /// The account of each line.
+    /// The outcome of each line.
     pub fn accounts(&self) -> impl ExactSizeIterator<Item = &Account> {
         self.lines.iter().map(|line| &line.account)
     }
@@ -223,7 +223,8 @@ impl Line {
         Line { state: State::Resting(Instant::now()), open: 0, account: Account::default() }
     }
 
-    /// The connection is lost, or was not had. Told once for each call of it; one pause is enough.
+    /// The connection was lost, or not established. Called once for each of its calls; one pause is
+    /// enough.
     fn down(&mut self, again: bool) {
         self.state = match self.state {
             State::Resting(until) => State::Resting(until),
@@ -248,5 +249,5 @@ fn check(script: &Script, stream: &[u8]) {
 const OPEN_MAX: u64 = 4;
 /// Before a line connects again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Where the number of the line is in a cookie.
+/// The position of the line's number in a cookie.
 const LINE: u32 = 48;

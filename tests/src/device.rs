@@ -1,4 +1,4 @@
-//! The RDMA device that the environment names, opened once for all tests of a program.
+//! The RDMA device of the environment variables, opened once for all tests of a program.
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,7 @@ use crate::opener::OnDevice;
 /// `RPCRDMA_TEST_DEVICE` names the device; `RPCRDMA_TEST_ADDRESS` is an address of it.
 ///
 /// # Panics
-/// If the device is not to be had.
+/// If the device cannot be opened.
 pub fn device() -> OnDevice<Verbs> {
     static DEVICE: OnceLock<Verbs> = OnceLock::new();
     let device = DEVICE.get_or_init(|| {
@@ -27,7 +27,7 @@ pub fn device() -> OnDevice<Verbs> {
 /// The address of the device.
 ///
 /// # Panics
-/// If what is given is none.
+/// If the value is not an address.
 pub fn address() -> IpAddr {
     let address = env::var("RPCRDMA_TEST_ADDRESS");
     address.map_or(Ipv4Addr::LOCALHOST.into(), |address| {

@@ -1,52 +1,52 @@
-//! Calls that are over: the reply put together and compared with its script, and the sinks.
+//! Completed calls: compares the reply and the result buffers with the script.
 
 use rpcrdma_engine::{CallError, CallRefused, Completion, ConnectionId, Incoming};
 
 use crate::script::{POISON, Part, Script, unreduced_reply};
 
-/// A call that is over.
+/// A completed call.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// Which client made it.
+    /// The index of the client.
     pub client: usize,
-    /// Who was called.
+    /// The connection.
     pub peer: ConnectionId,
     /// As [`World::call`](crate::world::World::call) returned it.
     pub cookie: u64,
-    /// What was called.
+    /// The script of the call.
     pub script: Script,
     /// The reply.
     pub result: Result<Arrived, CallError>,
-    /// What came back of the sinks, by want.
+    /// The returned result buffers, by requested item.
     pub sinks: Vec<Option<Back>>,
 }
 
-/// A sink that came back.
+/// A returned result buffer (sink).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Back {
     /// Its length.
     pub len: usize,
-    /// How much of it was written: all of it that is not poison.
+    /// The number of bytes written: those that are not poison.
     pub written: usize,
-    /// Whether the reply has an item there.
+    /// Whether the reply has its item there.
     pub is_item: bool,
 }
 
-/// A reply, put together.
+/// A reply as one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrived {
-    /// The unreduced stream, from behind transaction id and message type.
+    /// The unreduced stream, after XID and message type.
     pub stream: Vec<u8>,
     /// Position and length of the items that were placed.
     pub items: Vec<(Option<u32>, u32)>,
 }
 
 impl Done {
-    /// Checks that the reply is as its script says. Returns how many items were placed, in the call
-    /// and in the reply.
+    /// Checks the reply against its script. Returns the number of placed items in the call and in
+    /// the reply.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the reply differs.
     pub fn check(&self) -> (u32, usize) {
         let reply = self.result.as_ref().unwrap_or_else(|error| {
             panic!("{error}: {:?}", self.script);
@@ -63,10 +63,10 @@ impl Done {
         (placed, reply.items.len())
     }
 
-    /// Checks that the sinks are back. Returns how many of them were written to.
+    /// Checks that all sinks were returned. Returns how many of them were written to.
     ///
     /// # Panics
-    /// If they are not.
+    /// If one is missing.
     pub fn check_sinks(&self) -> usize {
         let mut used = 0;
         for (want, back) in self.script.wants.iter().zip(&self.sinks) {
@@ -83,7 +83,7 @@ impl Done {
     }
 }
 
-/// Whether a refusal goes away by itself.
+/// Whether the call may succeed later.
 pub fn is_passing(why: CallRefused) -> bool {
     use rpcrdma_proto::SendError;
     matches!(
@@ -97,7 +97,7 @@ pub fn is_passing(why: CallRefused) -> bool {
     )
 }
 
-/// Every byte of a reply.
+/// Reads every byte of a reply.
 pub(crate) fn looked_at(reply: &Incoming<'_>) -> Arrived {
     let placed = reply.placed().flat_map(|item| item.segments().flatten());
     Arrived {
@@ -106,8 +106,8 @@ pub(crate) fn looked_at(reply: &Incoming<'_>) -> Arrived {
     }
 }
 
-/// Takes the sink of a want back, and looks at what was written to it: the item, if that is where it
-/// lies, and nothing behind it.
+/// Takes the sink of a requested item, and checks what was written to it: the item, if it was
+/// placed there, and nothing behind it.
 pub(crate) fn back(completion: &mut Completion<'_>, want: usize) -> Option<Back> {
     let item: Option<Vec<u8>> = completion.result().ok().and_then(|reply| {
         let item = reply.placed().find(|item| item.index() == want)?;

@@ -1,7 +1,7 @@
-//! A provider of which one call fails or panics, and that counts what it has given away and not got back.
+//! A provider that lets one call fail or panic, and counts its objects that were not released.
 //!
 //! ```text
-//!   program ──▶ Failing ──▶ device         call number n: an error, and the device hears nothing of it
+//!   program ──▶ Failing ──▶ device         call number n: an error; the device is not called
 //! ```
 
 use std::io;
@@ -19,7 +19,7 @@ use rpcrdma_engine::provider::{
 };
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
-/// What a provider has given away and not got back.
+/// The objects of a provider that exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Given {
     /// Regions that are registered.
@@ -36,10 +36,10 @@ pub struct Given {
     pub managers: i64,
 }
 
-/// The calls of a provider and what it has given, shared by all that it has opened.
+/// The calls and objects of a provider, shared by all that it has opened.
 #[derive(Debug)]
 pub struct Ledger {
-    /// Calls until one fails.
+    /// The number of calls until one fails.
     left: AtomicI64,
     failed: Mutex<Option<&'static str>>,
     /// Whether the next poll panics.
@@ -48,12 +48,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Call number `n` fails, counted from 0.
+    /// Lets call number `n` fail, counted from 0.
     pub fn failing(n: u32) -> Arc<Ledger> {
         Ledger::counting(n.into())
     }
 
-    /// No call fails.
+    /// Lets no call fail.
     pub fn sound() -> Arc<Ledger> {
         Ledger::counting(i64::MAX)
     }
@@ -64,22 +64,22 @@ impl Ledger {
         Arc::new(Ledger { left: AtomicI64::new(left), failed, is_frightened, given })
     }
 
-    /// The next poll of any queues panics.
+    /// Lets the next poll of any queues panic.
     pub fn frighten(&self) {
         self.is_frightened.store(true, Ordering::Relaxed);
     }
 
-    /// The call that has failed, if as many were made.
+    /// The call that has failed, if one has.
     pub fn failed(&self) -> Option<&'static str> {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is given away.
+    /// The objects that exist.
     pub fn given(&self) -> Given {
         *self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call is made. False if it is the one that fails.
+    /// Counts a call. False if it is the one that fails.
     fn passes(&self, call: &'static str) -> bool {
         let fails = self.left.fetch_sub(1, Ordering::Relaxed) == 0;
         if fails {
@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     fn check(&self, call: &'static str) -> Result<(), SetupError> {
-        let hint = "this test lets it fail";
+        let hint = "this test lets the call fail";
         let source = io::Error::from_raw_os_error(ENOMEM);
         if self.passes(call) { Ok(()) } else { Err(SetupError::System { call, source, hint }) }
     }
@@ -104,10 +104,10 @@ impl Ledger {
     }
 }
 
-/// Any provider, of which one call fails: made of a provider and its [`Ledger`].
+/// A provider with one failing call: made of a provider and its [`Ledger`].
 pub type Failing<P> = Interposed<P, Failures>;
 
-/// What lets a call of a provider fail.
+/// The hooks that let a call of a provider fail.
 pub struct Failures(Arc<Ledger>);
 
 impl From<Arc<Ledger>> for Failures {
@@ -166,10 +166,10 @@ impl Registrar for FailingRegistrar {
     }
 }
 
-/// What lets a call of a set of queues fail.
+/// The hooks that let a call of queues fail.
 pub struct QueueFailures {
     ledger: Arc<Ledger>,
-    /// What ends with them.
+    /// The objects that end with the queues.
     own: Given,
 }
 
@@ -188,7 +188,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueFailures {
 
     fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
         let is_time = self.ledger.is_frightened.swap(false, Ordering::Relaxed);
-        assert!(!is_time, "this test frightens it");
+        assert!(!is_time, "this test lets the poll panic");
         inner.poll_cq(out)
     }
 
@@ -253,7 +253,7 @@ impl Drop for QueueFailures {
     }
 }
 
-/// What lets a call of a connection manager fail.
+/// The hooks that let a call of a connection manager fail.
 pub struct CmFailures(Arc<Ledger>);
 
 impl<C: ConnectionManager> CmHooks<C> for CmFailures {

@@ -1,27 +1,27 @@
-//! Folders of tests: each has one of its own, which is gone with it.
+//! Temporary folders for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder that is removed when this is dropped.
+/// A folder that is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An empty folder, where this system has temporary files.
+    /// An empty folder in the system's folder for temporary files.
     ///
     /// # Panics
-    /// If there is no room for one.
+    /// If it cannot be created.
     #[expect(clippy::new_without_default, reason = "each is another")]
     pub fn new() -> Folder {
         Folder::within(&std::env::temp_dir())
     }
 
-    /// An empty folder in this one.
+    /// An empty folder inside this one.
     ///
     /// # Panics
-    /// If there is no room for one.
+    /// If it cannot be created.
     pub fn within(parent: &Path) -> Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Folder {
         Folder(path)
     }
 
-    /// A name in it.
+    /// The path of a name in it.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
@@ -39,7 +39,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody to tell.
+        // An error cannot be reported here.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

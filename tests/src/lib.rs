@@ -1,19 +1,21 @@
-//! What crosses crates: the API suite, generic over the provider, and the means to write such tests.
+//! Tests across crates: the API suite, generic over the provider, and the tools to write such
+//! tests.
 //!
 //! ```text
 //!   suite ──▶ World ──▶ Engine, Control, Shard, Client      one thread, virtual time or the clock's
 //!     │         └ Service: answers calls as their script says
 //!     └ script: what is sent and expected, byte for byte
 //!   sim ──▶ production shards under a seeded scheduler, with faults; everything counted each turn
-//!   Watched ── a provider that keeps the rules of verbs under guard, and poisons what it is given
+//!   CheckedProvider ── a provider that checks the rules of verbs, and poisons posted memory
 //!   checks ── what fuzz targets check, one input at a time
-//!   Folder ── a folder of a test, gone with it
-//!   Failing ── a provider of which one call fails, counting what it gives
+//!   Folder ── a temporary folder
+//!   Failing ── a provider with one failing call, which counts its objects
 //!   RawPeer ── a peer that speaks raw transmissions over the provider seam
 //! ```
 
 pub mod alloc;
 pub mod caller;
+pub mod checked_provider;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod device;
@@ -30,5 +32,4 @@ pub mod setup;
 pub mod sim;
 pub mod suite;
 pub mod watch;
-pub mod watched;
 pub mod world;

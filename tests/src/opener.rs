@@ -1,4 +1,4 @@
-//! What a test runs on: the device, an address of it, and whose time it is.
+//! The environment of a test: the device, its address, and its clock.
 //!
 //! ```text
 //!   software fabric   a step is a microsecond, and a wait is a number of steps
@@ -13,17 +13,17 @@ use rpcrdma_engine::Provider;
 /// Opens the device of a test, once for each engine.
 pub type Open<'a, P> = &'a dyn Opener<P>;
 
-/// The means to open a device. A closure that makes a software fabric is one.
+/// Opens a device. A closure that makes a software fabric implements it.
 pub trait Opener<P: Provider>: Sync {
     /// Opens the device.
     fn open(&self) -> P;
 
-    /// Where servers listen; a free port is taken.
+    /// The address that servers listen on; port 0 selects a free port.
     fn at(&self) -> SocketAddr {
         SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
     }
 
-    /// The time of a world on this device, which begins now.
+    /// The clock of a world on this device, started now.
     fn time(&self) -> Time {
         Time::Steps
     }
@@ -35,7 +35,7 @@ impl<P: Provider, F: Fn() -> P + Sync> Opener<P> for F {
     }
 }
 
-/// A device outside of this process, or with a life of its own.
+/// A device outside of this process.
 #[derive(Debug, Clone)]
 pub struct OnDevice<P> {
     /// The device.
@@ -58,17 +58,17 @@ impl<P: Provider + Clone> Opener<P> for OnDevice<P> {
     }
 }
 
-/// Whose time it is.
+/// The clock of a test.
 #[derive(Debug, Clone, Copy)]
 pub enum Time {
-    /// The test's: nothing happens between its steps.
+    /// Virtual: nothing happens between the steps of the test.
     Steps,
-    /// The clock's, from here on.
+    /// Real time, from this start.
     Clock(Instant),
 }
 
 impl Time {
-    /// The time of the step behind the one at `now`, in nanoseconds.
+    /// The time of the next step after `now`, in nanoseconds.
     pub fn behind(&self, now: u64) -> u64 {
         match self {
             Time::Steps => now + 1_000,
@@ -76,7 +76,7 @@ impl Time {
         }
     }
 
-    /// How long a test waits for something.
+    /// The limit for waiting for a condition.
     pub fn patience(&self) -> Patience {
         match self {
             Time::Steps => Patience::Steps(STEPS_MAX),
@@ -84,7 +84,7 @@ impl Time {
         }
     }
 
-    /// How long nothing has to happen until nothing is on its way.
+    /// How long nothing must happen until all messages have arrived.
     pub fn quiet(&self) -> Patience {
         match self {
             Time::Steps => Patience::Steps(SETTLE),
@@ -93,17 +93,17 @@ impl Time {
     }
 }
 
-/// What is left of a wait.
+/// The rest of a wait.
 #[derive(Debug, Clone, Copy)]
 pub enum Patience {
-    /// So many steps.
+    /// A number of steps.
     Steps(u32),
-    /// Until then, and so many steps at least: the thread may have lost its core meanwhile.
+    /// Until this time, and at least this number of steps: the thread may have been descheduled.
     Until(Instant, u32),
 }
 
 impl Patience {
-    /// Whether there is time for one more step, which is then taken off.
+    /// Uses one step of the rest; false if none is left.
     pub fn is_left(&mut self) -> bool {
         match self {
             Patience::Steps(left) => {
@@ -119,7 +119,7 @@ impl Patience {
         }
     }
 
-    /// Something has happened: the quiet begins anew, where the clock says how long it is.
+    /// Something has happened: restarts a quiet period in real time.
     pub fn begin_again(&mut self, time: &Time) {
         if let Time::Clock(_) = time {
             *self = time.quiet();
@@ -131,9 +131,9 @@ impl Patience {
 const STEPS_MAX: u32 = 100_000;
 /// Time after which a test on a device has hung.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// Steps after which nothing is on its way.
+/// Steps without work after which all messages have arrived.
 const SETTLE: u32 = 200;
-/// Time without work after which nothing is on its way on a device next door.
+/// Time without work after which all messages of a device have arrived.
 const QUIET: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A server that answers by a function, and a client of it, on one thread.
+//! A server that answers with a function, and its client, on one thread.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use rpcrdma_engine::{
 use crate::opener::{Open, Time};
 use crate::setup::suited;
 
-/// Answers by a function, from a stock of registered buffers.
+/// A handler that answers with a function, from a stock of registered buffers.
 pub struct Server {
     stock: Vec<Loan>,
     answer: Respond,
 }
 
-/// How a server answers.
+/// The function that answers a call.
 pub type Respond = for<'a> fn(&mut Vec<Loan>, Call<'a>, Reply<'a>) -> Answer<'a>;
 
 impl Handler for Server {
@@ -39,33 +39,33 @@ impl Handler for Server {
 
 /// A server and a client on one thread.
 pub struct Pair<P: Provider = Fabric> {
-    // Shards first: they are taken down before their engine.
+    // Shards first: they are dropped before their engine.
     client: Client<P>,
     server: Shard<P, Server>,
     control: Control<P>,
     peer: ConnectionId,
     now: u64,
     time: Time,
-    /// Where the server listens.
+    /// The address that the server listens on.
     pub at: SocketAddr,
-    /// The device of both, opened once more.
+    /// Another opening of the device of both.
     pub fabric: P,
     _engine: Engine<P>,
 }
 
 impl Pair {
-    /// Both, connected.
+    /// A connected server and client.
     ///
     /// # Panics
-    /// If they do not come together.
+    /// If they cannot connect.
     pub fn new(answer: Respond) -> Pair {
         Pair::configured(answer, |_| {})
     }
 
-    /// Both, with some of the configuration changed.
+    /// The same, with a changed configuration.
     ///
     /// # Panics
-    /// If they do not come together.
+    /// If they cannot connect.
     pub fn configured(answer: Respond, change: impl FnOnce(&mut Raw)) -> Pair {
         let fabric = Fabric::new();
         Pair::on(&move || fabric.clone(), answer, change)
@@ -73,10 +73,10 @@ impl Pair {
 }
 
 impl<P: Provider> Pair<P> {
-    /// Both, on any device.
+    /// The same, on any device.
     ///
     /// # Panics
-    /// If they do not come together.
+    /// If they cannot connect.
     pub fn on(open: Open<'_, P>, answer: Respond, change: impl FnOnce(&mut Raw)) -> Pair<P> {
         let mut raw = Config::default().raw().clone();
         raw.connections.max = 1;
@@ -120,23 +120,23 @@ impl<P: Provider> Pair<P> {
     /// Begins a call.
     ///
     /// # Panics
-    /// If there is no room for it.
+    /// If no slot is free.
     pub fn begin(&mut self) -> CallBuilder<'_> {
         self.client.call(self.peer, 0).expect("a call slot")
     }
 
-    /// Polls both until the call that was submitted is over.
+    /// Polls both until the submitted call is complete.
     ///
     /// # Panics
-    /// If it does not end.
+    /// If it does not complete.
     pub fn finish<T>(&mut self, read: impl FnOnce(Result<&Incoming<'_>, CallError>) -> T) -> T {
         self.complete(|done| read(done.result()))
     }
 
-    /// The same, with all that the end of a call brings.
+    /// The same, with the whole completion.
     ///
     /// # Panics
-    /// If it does not end.
+    /// If it does not complete.
     pub fn complete<T>(&mut self, read: impl FnOnce(&mut Completion<'_>) -> T) -> T {
         let mut read = Some(read);
         let mut outcome = None;
@@ -153,14 +153,14 @@ impl<P: Provider> Pair<P> {
         panic!("the call does not end");
     }
 
-    /// A turn of the server alone, for other clients than ours.
+    /// Polls the server only, for other clients.
     pub fn step_server(&mut self) {
         self.now = self.time.behind(self.now);
         self.control.step(Duration::ZERO);
         self.server.poll_once(self.now);
     }
 
-    /// What the server has counted.
+    /// The counters of the server.
     pub fn served(&self) -> Snapshot {
         self.server.handle().stats()
     }

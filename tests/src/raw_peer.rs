@@ -1,4 +1,4 @@
-//! A peer that speaks raw transmissions: what it sends is what a test says, right or wrong.
+//! A peer that sends raw transmissions, as a test defines them, valid or not.
 //!
 //! ```text
 //!   engine ◀── queue pair ──▶ RawPeer     send(bytes), recv() -> bytes, lost()
@@ -38,7 +38,7 @@ pub struct RawPeer<P: Provider> {
     buffers: Vec<Token<kind::Recv>>,
     free: Vec<Token<kind::Send>>,
     sent: VecDeque<Token<kind::Send>>,
-    /// What the other side may reach; nobody here looks at it.
+    /// The memory exposed to the other side; the peer does not access it.
     shown: Vec<(u32, Token<kind::Send>)>,
     arrived: VecDeque<Vec<u8>>,
     is_lost: bool,
@@ -64,15 +64,15 @@ impl<P: Provider> RawPeer<P> {
     /// Queues with Receives, and memory to send from.
     ///
     /// # Panics
-    /// If they cannot be had.
+    /// If they cannot be opened.
     pub fn new(provider: &P) -> RawPeer<P> {
         RawPeer::sized(provider, RECEIVES, SENDS)
     }
 
-    /// The same with so many Receives, and so many transmissions that may be on their way.
+    /// The same with this number of Receives and of outstanding transmissions.
     ///
     /// # Panics
-    /// If they cannot be had.
+    /// If they cannot be opened.
     pub fn sized(provider: &P, receives: u32, sends: u32) -> RawPeer<P> {
         let recv_len = structure().total_len() as usize;
         let spec = |slots, slot_len| PoolSpec { slots, slot_len, align: 64 };
@@ -91,7 +91,7 @@ impl<P: Provider> RawPeer<P> {
         let attr = QueueAttr {
             srq_depth: receives,
             cq_depth: receives + sends,
-            // One that is lost, and its successor.
+            // A lost queue pair, and its successor.
             qp_max: 2,
             send_depth: sends,
             send_sge: 1,
@@ -120,10 +120,10 @@ impl<P: Provider> RawPeer<P> {
         peer
     }
 
-    /// Asks for a connection. [`RawPeer::turn`] makes it.
+    /// Requests a connection. [`RawPeer::turn`] completes it.
     ///
     /// # Panics
-    /// If the device has none left.
+    /// If the device cannot start another.
     pub fn connect(&mut self, to: SocketAddr) {
         let param = ConnParam { private: &self.says, rnr_retry: 7 };
         self.cm.connect(to, &self.queues.handle(), &param).expect("an attempt");
@@ -132,7 +132,7 @@ impl<P: Provider> RawPeer<P> {
     /// Listens for one connection. [`RawPeer::turn`] accepts it.
     ///
     /// # Panics
-    /// If there is no address.
+    /// If there is no free address.
     pub fn listen(&mut self) -> SocketAddr {
         self.listen_at("127.0.0.1:0".parse().expect("an address"))
     }
@@ -140,15 +140,15 @@ impl<P: Provider> RawPeer<P> {
     /// Listens at an address.
     ///
     /// # Panics
-    /// If it is taken.
+    /// If it is in use.
     pub fn listen_at(&mut self, at: SocketAddr) -> SocketAddr {
         self.cm.listen(at).expect("a port")
     }
 
-    /// Takes in what has happened and arrived.
+    /// Handles events and completions.
     ///
     /// # Errors
-    /// Why a connection that was asked for is not to be had.
+    /// Why a requested connection failed.
     ///
     /// # Panics
     /// If the device fails.
@@ -169,7 +169,7 @@ impl<P: Provider> RawPeer<P> {
                 CmEvent::Refused { reason, .. } => return Err(reason),
             };
             self.heard.push(private);
-            // One connection at a time: what was lost is forgotten, and its sends with it.
+            // One connection at a time: a lost one is forgotten, with its sends.
             if let Some(old) = self.qp.take() {
                 self.queues.disconnect(old);
                 self.queues.destroy(old);
@@ -198,7 +198,7 @@ impl<P: Provider> RawPeer<P> {
         Ok(())
     }
 
-    /// Sends a transmission. False if the connection is gone, or all buffers are on their way.
+    /// Sends a transmission. False if the connection is lost, or no buffer is free.
     ///
     /// # Panics
     /// If it is longer than a buffer, or the peer is not connected.
@@ -206,7 +206,7 @@ impl<P: Provider> RawPeer<P> {
         self.post_send(SendOp::Send, bytes)
     }
 
-    /// As [`RawPeer::send`], and takes a right of the other side's back.
+    /// As [`RawPeer::send`], with an invalidation of a key of the other side.
     ///
     /// # Panics
     /// As [`RawPeer::send`].
@@ -223,7 +223,7 @@ impl<P: Provider> RawPeer<P> {
         self.post_send(SendOp::Write(Remote { addr, rkey }), bytes)
     }
 
-    /// Shows a copy of these bytes to the other side, for good.
+    /// Exposes a copy of these bytes to the other side, permanently.
     ///
     /// # Panics
     /// If no buffer is free.
@@ -231,17 +231,17 @@ impl<P: Provider> RawPeer<P> {
         let mut token = self.free.pop().expect("a buffer");
         self.send.bytes_mut(&mut token)[..bytes.len()].copy_from_slice(bytes);
         let sge = self.send.sge(&token, 0..bytes.len());
-        // SAFETY: nobody touches the slot while its token is in `shown`, which it leaves when the key
-        // was concealed, or never.
+        // SAFETY: the slot is not accessed while its token is in `shown`, which it leaves after the
+        // key was concealed, or never.
         let handle = unsafe { self.queues.expose(&sge, access) }.expect("a registration");
         self.shown.push((handle, token));
         RdmaSegment { handle, length: sge.length, offset: sge.addr }
     }
 
-    /// What is in memory that is shown, once nobody writes to it any more.
+    /// The content of exposed memory, after the peer's last write.
     ///
     /// # Panics
-    /// If it is not shown.
+    /// If it is not exposed.
     pub fn seen(&self, shown: &RdmaSegment) -> Vec<u8> {
         let (_, token) =
             self.shown.iter().find(|(key, _)| *key == shown.handle).expect("it is shown");
@@ -265,7 +265,7 @@ impl<P: Provider> RawPeer<P> {
         taken == 1
     }
 
-    /// Sends a header with what follows it.
+    /// Sends a header and the bytes that follow it.
     ///
     /// # Panics
     /// As [`RawPeer::send`].
@@ -278,17 +278,17 @@ impl<P: Provider> RawPeer<P> {
         self.arrived.pop_front()
     }
 
-    /// Whether the connection is there.
+    /// Whether it is connected.
     pub fn is_connected(&self) -> bool {
         self.qp.is_some() && !self.is_lost
     }
 
-    /// Whether the connection was there and is lost.
+    /// Whether the connection was established and is lost.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Whether every transmission has been taken by the other side, or the connection is lost.
+    /// Whether the other side has received every transmission, or the connection is lost.
     pub fn is_quiet(&self) -> bool {
         self.sent.is_empty()
     }
@@ -308,15 +308,15 @@ impl<P: Provider> RawPeer<P> {
 
     fn post_sgl(&mut self, index: u32, sgl: &[Sge]) {
         let wr = RecvWr { wr_id: WrId(index.into()), sgl };
-        // SAFETY: the buffer is looked at only between its completion and the next post.
+        // SAFETY: the buffer is accessed only between its completion and the next post.
         let (taken, why) = unsafe { self.queues.post_srq_recv(&[wr]) }.of(1);
         assert_eq!((taken, why), (1, None), "as many Receives as buffers");
     }
 }
 
 impl<P: Provider> Drop for RawPeer<P> {
-    /// Gives the buffers back to their pools. The queues go before the pools and their memory do, so the
-    /// device does not reach it any more then; what stays in a device's hands is leaked.
+    /// Returns the buffers to their pools. The queues are dropped before the pools and their
+    /// memory, so the device no longer accesses it; memory that a device keeps is leaked.
     fn drop(&mut self) {
         self.buffers.drain(..).for_each(|token| self.recv.push(token));
         for (key, token) in self.shown.drain(..) {
@@ -328,7 +328,7 @@ impl<P: Provider> Drop for RawPeer<P> {
     }
 }
 
-/// A header and what follows it, as one transmission.
+/// A header and the bytes that follow it, as one transmission.
 ///
 /// # Panics
 /// If the header has more than 4096 bytes.
@@ -341,7 +341,7 @@ pub fn transmission(header: &Header<'_>, behind: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An RPC message in one transmission, without properties of any kind.
+/// An RPC message in one transmission, without chunks or items.
 pub fn message(xid: u32, kind: u32, credit: u32, behind: &[u8]) -> Vec<u8> {
     let body = Body::Msg(ChunkLists::EMPTY);
     let mut payload = Vec::new();
@@ -351,7 +351,7 @@ pub fn message(xid: u32, kind: u32, credit: u32, behind: &[u8]) -> Vec<u8> {
     transmission(&Header { xid, vers: VERSION_TWO, credit, body }, &payload)
 }
 
-/// A message of an extension, which asks for 16 credits.
+/// A message of an extension, which requests 16 credits.
 pub fn optional(xid: u32, optional: Optional<'_>, behind: &[u8]) -> Vec<u8> {
     let body = Body::Optional(optional);
     transmission(&Header { xid, vers: VERSION_TWO, credit: 16, body }, behind)
@@ -369,7 +369,8 @@ pub fn continuation(xid: u32, xnum: u32, payload: &[u8]) -> Vec<u8> {
     optional(xid, Optional::XmtCont(cont), payload)
 }
 
-/// The properties of a raw peer that takes 4096 bytes, and chunks, and nothing of the extension.
+/// The properties of a raw peer that receives 4096 bytes, supports chunks, and does not support the
+/// extension.
 ///
 /// # Panics
 /// Never.
@@ -381,7 +382,8 @@ pub fn base_properties(xid: u32, credit: u32) -> Vec<u8> {
     transmission(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, &[])
 }
 
-/// The properties that a raw peer states: buffers with placement, groups of 16, all operations.
+/// The default properties of a raw peer: buffers with placement segments, groups of 16, all
+/// operations.
 pub fn properties(xid: u32, credit: u32) -> Vec<u8> {
     properties_with(xid, credit, RtrSupport::XREQ | RtrSupport::XRESP | RtrSupport::XCONT)
 }
@@ -406,11 +408,11 @@ pub fn properties_with(xid: u32, credit: u32, support: RtrSupport) -> Vec<u8> {
     transmission(&Header { xid, vers: VERSION_TWO, credit, body: Body::Optional(optional) }, &[])
 }
 
-/// Receives of a raw peer.
+/// The number of Receives of a raw peer.
 const RECEIVES: u32 = 64;
-/// Transmissions of a raw peer that may be on their way.
+/// The maximum number of outstanding transmissions of a raw peer.
 const SENDS: u32 = 256;
-/// Bytes of the longest transmission of a raw peer: more than any Receive has.
+/// Bytes of the longest transmission of a raw peer: longer than any Receive.
 const SEND_LEN: usize = 72 << 10;
 /// Marks the work requests of sends.
 const SEND: u64 = 1 << 63;

@@ -1,11 +1,11 @@
-//! Scripts: what a call carries, what its reply is to carry, and both as plain XDR streams.
+//! Scripts: the content of a call and of its reply, and both as plain XDR streams.
 //!
 //! ```text
 //!   call    | xid CALL  | order | seed | want<> | reply parts<> | call parts<> | opaque<> ...
 //!   reply   | xid REPLY | seed | items placed in the call | opaque<> ...
 //! ```
-//! The stream of a message is the same whether its parts travel in line or placed: so a receiver
-//! that puts the placed items back compares with a stream that was made without any of it.
+//! The stream of a message is the same whether its parts are sent inline or placed. So a receiver
+//! inserts the placed items again, and compares the result with the plain stream.
 
 use rpcrdma_engine::{Incoming, Payload, Want};
 
@@ -14,35 +14,35 @@ use rpcrdma_engine::{Incoming, Payload, Want};
 pub enum Part {
     /// Written into the payload.
     Inline(u32),
-    /// Given to the engine to leave from where it is.
+    /// Placed: sent from its memory without a copy.
     Bulk(u32),
 }
 
 impl Part {
-    /// Its bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> u32 {
         let (Part::Inline(len) | Part::Bulk(len)) = *self;
         len
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What the service does with a call.
+/// How the service answers a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Answers at once.
     Answer,
     /// Defers, and answers in a later turn, in no particular order.
     Later,
-    /// Defers, and leaves ticket and answer to the test.
+    /// Defers, and gives ticket and answer to the test.
     Elsewhere,
-    /// Refuses.
+    /// Rejects the call.
     Refuse,
-    /// Defers, and keeps the ticket until it is told otherwise.
+    /// Defers, and keeps the ticket until the test takes it.
     Never,
     /// Takes the segments of the first item and sends them back as the bulk of the reply.
     Relay,
@@ -50,38 +50,38 @@ pub enum Order {
     Keep,
 }
 
-/// A call and the reply it is to get.
+/// A call and its expected reply.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// What the service does.
+    /// How the service answers.
     pub order: Order,
-    /// Where the pattern of the parts begins.
+    /// The seed of the pattern of the parts.
     pub seed: u32,
     /// The parts of the call.
     pub call: Vec<Part>,
     /// The parts of the reply.
     pub reply: Vec<Part>,
-    /// The items of the reply that are wanted placed; one for each bulk part if not said otherwise.
+    /// The requested items of the reply; by default one for each bulk part.
     pub wants: Vec<Want>,
-    /// Where they are wanted.
+    /// Where they are to be placed.
     pub place: Place,
 }
 
-/// Where the items of a reply are wanted.
+/// Where the items of a reply are to be placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Wherever the engine has room.
+    /// In memory that the engine chooses.
     Anywhere,
-    /// In a sink of so many pieces.
+    /// In a sink of this number of pieces.
     Into(u32),
-    /// In a sink of so many pieces, or in receive buffers.
+    /// In a sink of this number of pieces, or in receive buffers.
     Either(u32),
     /// In a sink of two pieces if they are longer than this.
     BySize(u32),
 }
 
 impl Place {
-    /// Pieces of a sink.
+    /// The number of pieces of the sink.
     pub fn pieces(self) -> u32 {
         match self {
             Place::Anywhere => 0,
@@ -92,7 +92,7 @@ impl Place {
 }
 
 impl Script {
-    /// A call that is answered at once, with every bulk part of the reply wanted placed.
+    /// A call that is answered at once, with every bulk part of the reply requested.
     pub fn new(seed: u32, call: &[Part], reply: &[Part]) -> Script {
         let wanted = reply.iter().filter_map(|part| match part {
             Part::Bulk(len) => Some(Want { len_min: 0, len_max: *len }),
@@ -109,13 +109,13 @@ impl Script {
         self
     }
 
-    /// The same with other wants.
+    /// The same with other requested items.
     pub fn wants(mut self, wants: &[Want]) -> Script {
         self.wants = wants.to_vec();
         self
     }
 
-    /// The same, wanted elsewhere.
+    /// The same, with the items placed elsewhere.
     pub fn place(mut self, place: Place) -> Script {
         self.place = place;
         self
@@ -129,7 +129,7 @@ impl Script {
         })
     }
 
-    /// The head of the call, behind transaction id and message type.
+    /// The head of the call, after XID and message type.
     pub fn head(&self) -> Vec<u8> {
         let mut head = Vec::new();
         put(&mut head, self.order as u32);
@@ -148,14 +148,14 @@ impl Script {
         head
     }
 
-    /// The call as one stream, from behind transaction id and message type.
+    /// The call as one stream, after XID and message type.
     pub fn call_stream(&self) -> Vec<u8> {
         let mut stream = self.head();
         put_parts(&mut stream, self.seed, &self.call);
         stream
     }
 
-    /// The reply as one stream, likewise.
+    /// The reply as one stream, after XID and message type.
     pub fn reply_stream(&self, placed_in_call: u32) -> Vec<u8> {
         let mut stream = Vec::new();
         put(&mut stream, self.seed);
@@ -164,7 +164,7 @@ impl Script {
         stream
     }
 
-    /// Bytes of the reply's payload if every wanted item is placed, and if none is.
+    /// Bytes of the reply's payload if every requested item is placed, and if none is.
     pub fn reply_payload_max(&self) -> u32 {
         let mut wants = self.wants.iter();
         let len = |part: &Part| match part {
@@ -177,7 +177,8 @@ impl Script {
         16 + self.reply.iter().map(len).sum::<u32>()
     }
 
-    /// Reads the head of a call. `None` if it is none, or its parts have more than a megabyte.
+    /// Reads the head of a call. `None` if it is not a script, or its parts have more than a
+    /// megabyte.
     pub fn parse(stream: &[u8]) -> Option<Script> {
         let mut words = stream.chunks_exact(4);
         let mut word =
@@ -211,7 +212,7 @@ const ORDERS: [Order; 7] = [
     Order::Keep,
 ];
 
-/// The pattern of a reply is another than that of its call.
+/// The pattern of a reply differs from that of its call.
 pub fn reply_seed(seed: u32) -> u32 {
     seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1
 }
@@ -222,7 +223,7 @@ pub fn part_bytes(seed: u32, index: usize, len: u32) -> Vec<u8> {
     (start..start + len as usize).map(pattern_at).collect()
 }
 
-/// Where in the pattern part `index` begins: anywhere, so that nothing is aligned by luck.
+/// The offset of part `index` in the pattern: not aligned, so that errors do not hide.
 pub fn part_offset(seed: u32, index: usize) -> usize {
     (seed as usize).wrapping_mul(31).wrapping_add(index * 7919) % OFFSETS
 }
@@ -230,7 +231,7 @@ pub fn part_offset(seed: u32, index: usize) -> usize {
 /// Part offsets are below this.
 pub const OFFSETS: usize = 4096;
 
-/// The pattern: every byte tells its place, none is zero and none is [`POISON`].
+/// The pattern: every byte depends on its offset, none is zero and none is [`POISON`].
 pub fn pattern_at(at: usize) -> u8 {
     let mixed = (at as u32).wrapping_mul(0x9e37_79b1).rotate_left(13) ^ (at >> 8) as u32;
     match (mixed >> 7) as u8 {
@@ -240,7 +241,7 @@ pub fn pattern_at(at: usize) -> u8 {
     }
 }
 
-/// What unwritten memory is filled with.
+/// The byte that unwritten memory is filled with.
 pub const POISON: u8 = 0xd7;
 
 /// Writes parts into a message under construction; `bulk` places a part.
@@ -258,19 +259,20 @@ pub fn write_parts(
     }
 }
 
-/// The unreduced stream of a message, from behind transaction id and message type: the payload
-/// with every placed item put back where it belongs.
+/// The unreduced stream of a message, after XID and message type: the payload with every placed
+/// item inserted at its position.
 ///
 /// # Panics
-/// If an item does not lie where an item can lie.
+/// If the position of an item is invalid.
 pub fn unreduced(message: &Incoming<'_>) -> Vec<u8> {
     unreduced_at(message, &[])
 }
 
-/// As [`unreduced`], of a reply; what its Write chunks do not say, its script does.
+/// As [`unreduced`], for a reply; the script supplies the positions that Write chunks do not
+/// contain.
 ///
 /// # Panics
-/// If an item does not lie where an item can lie.
+/// If the position of an item is invalid.
 pub fn unreduced_reply(message: &Incoming<'_>, script: &Script) -> Vec<u8> {
     let mut at = 16;
     let mut positions = Vec::new();
@@ -306,7 +308,7 @@ fn unreduced_at(message: &Incoming<'_>, positions: &[u32]) -> Vec<u8> {
     stream.split_off(8)
 }
 
-/// Numbers that look random, the same for the same seed (SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 #[derive(Debug, Clone, Default)]
 pub struct Random(pub u64);
 
@@ -320,10 +322,10 @@ impl Random {
         (mixed >> 33) as u32 % bound
     }
 
-    /// One of these.
+    /// Chooses one of the values.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no values.
     pub fn choose<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
     }

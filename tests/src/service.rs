@@ -1,4 +1,4 @@
-//! The service: a handler that checks every byte of a call and does what its script orders.
+//! The service: a handler that checks every byte of a call and answers as its script states.
 
 use std::net::SocketAddr;
 
@@ -15,28 +15,28 @@ use crate::script::{
     unreduced, write_parts,
 };
 
-/// Answers calls as their scripts say, and notes what it sees.
+/// Answers calls as their scripts state, and records what it sees.
 #[derive(Default)]
 pub struct Service {
-    /// Calls that came.
+    /// The number of calls received.
     pub calls: u64,
-    /// Which calls it takes of servers, if it is not the usual ones.
+    /// How it treats calls in the backward direction, if not by default.
     pub backward: Option<BackwardSupport>,
-    /// Connections that came up, oldest first.
+    /// Established connections, the oldest first.
     pub connected: Vec<ConnectionId>,
-    /// Connections that ended, and why.
+    /// Ended connections, with the reasons.
     pub closed: Vec<(ConnectionId, CloseReason)>,
-    /// Whether new connections are refused, once they are up.
+    /// Whether new connections are closed once they are established.
     pub refuses: bool,
-    /// How many connections one host may have, if not any number.
+    /// The maximum number of connections of one host, if limited.
     pub per_host_max: Option<usize>,
-    /// Who asked for a connection, and how many its host had.
+    /// The addresses that requested a connection, and how many connections their host had.
     pub asked: Vec<(SocketAddr, usize)>,
-    /// Whether calls may come that are no scripts; they are refused.
+    /// Whether calls without a valid script may arrive; they are rejected.
     pub has_strangers: bool,
-    /// Tickets that a test answers, with the answer.
+    /// Tickets that the test answers, with the answers.
     pub elsewhere: Vec<(Ticket, Finished)>,
-    /// Tickets that nobody answers.
+    /// Tickets that stay unanswered.
     pub never: Vec<Ticket>,
     /// Segments that were taken and kept.
     pub kept: Vec<Loan>,
@@ -44,15 +44,15 @@ pub struct Service {
     pub not_taken: Vec<TakeError>,
     /// The limits of the peer that connected last.
     pub limits: Option<PeerLimits>,
-    /// Answers to come in a later turn.
+    /// Answers for a later turn.
     later: Vec<(Ticket, Script, u32)>,
-    /// Buffers for answers that are made elsewhere.
+    /// Buffers for answers from other threads.
     stock: Vec<Loan>,
     source: Source,
     random: Random,
 }
 
-/// Where bulk comes from: registered bytes that hold the pattern.
+/// The source of bulk data: registered bytes with the pattern.
 #[derive(Default)]
 pub struct Source(Option<RegisteredBytes>);
 
@@ -67,7 +67,7 @@ impl Source {
         }
     }
 
-    /// Whether there is a buffer.
+    /// Whether the buffer exists.
     pub fn is_ready(&self) -> bool {
         self.0.is_some()
     }
@@ -75,7 +75,7 @@ impl Source {
     /// Part `index` of a message.
     ///
     /// # Panics
-    /// If the buffer is not there, or the part is longer than it.
+    /// If the buffer does not exist, or the part is longer.
     pub fn slice(&self, seed: u32, index: usize, len: u32) -> RegisteredSlice {
         self.slice_at(part_offset(seed, index), len)
     }
@@ -83,7 +83,7 @@ impl Source {
     /// Bytes of the pattern.
     ///
     /// # Panics
-    /// If the buffer is not there, or they are not in it.
+    /// If the buffer does not exist, or is shorter.
     pub fn slice_at(&self, start: usize, len: u32) -> RegisteredSlice {
         let bytes = self.0.as_ref().expect("the first turn prepared the source");
         bytes.slice(start..start + len as usize).expect("the buffer is longer than every part")
@@ -95,7 +95,7 @@ impl Source {
     }
 }
 
-/// Buffers in stock.
+/// The number of buffers in stock.
 const STOCK: usize = 4;
 
 /// Bytes of the buffer that the longest part of `len` bytes is sliced from.
@@ -104,7 +104,7 @@ pub fn source_len(len: usize) -> usize {
 }
 
 impl Service {
-    /// Whether every answer that was put off has been given.
+    /// Whether every deferred answer was given.
     pub fn is_idle(&self) -> bool {
         self.later.is_empty()
     }
@@ -248,7 +248,7 @@ impl Handler for Service {
             reply.send()
         });
         match answered {
-            // No send slot is free: once more in another turn.
+            // No send slot is free: try again in a later turn.
             Err(ticket) if is_open => self.later.push((ticket, script, placed)),
             Err(_void) => {}
             Ok(()) => assert!(is_open, "a void ticket cannot be answered"),

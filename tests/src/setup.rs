@@ -1,4 +1,4 @@
-//! Configurations of tests: small, and of the version that a test wants.
+//! Configurations for tests: small, and of a chosen version.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use rpcrdma_engine::Provider;
 
 use crate::service::source_len;
 
-/// Has every configuration that [`small`] makes in `test` speak this version: `auto`, `one`, `two`.
+/// Sets the version of every configuration that [`small`] makes in `test`: `auto`, `one`, `two`.
 pub fn speaking<T>(version: &'static str, test: impl FnOnce() -> T) -> T {
     let before = VERSION.replace(version);
     let result = test();
@@ -16,11 +16,11 @@ pub fn speaking<T>(version: &'static str, test: impl FnOnce() -> T) -> T {
 }
 
 thread_local! {
-    /// What the tests of this thread speak.
+    /// The version for the tests of this thread.
     static VERSION: Cell<&'static str> = const { Cell::new("auto") };
 }
 
-/// A small configuration: few connections, no prefault, a core is never sought.
+/// A small configuration: few connections, no prefault, no choice of cores.
 pub fn small() -> Raw {
     let mut raw = Raw::default();
     raw.protocol.version = VERSION.get().into();
@@ -34,7 +34,7 @@ pub fn small() -> Raw {
     raw.send.slots = 64;
     raw.send.signal_every = 8;
     raw.receive.spares = 16;
-    // Half of them are for own calls, half for calls of peers, an item in each.
+    // Half of them are for own calls, half for calls of peers, one item each.
     raw.explicit.buffers.count = 16;
     raw.app.bulk.count = 8;
     raw.app.bulk.length = format!("{}B", source_len(64 << 10)).as_str().into();
@@ -50,10 +50,10 @@ pub fn large(len: usize) -> Raw {
     raw
 }
 
-/// The same for the device that a test runs on: the configuration names it.
+/// The same, with the name of the device that the test runs on.
 ///
 /// # Panics
-/// If it does not hold, or is about something else of the device.
+/// If it is not valid for the device.
 pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
     let config = checked(raw);
     if device.check(&config).is_ok() {
@@ -67,11 +67,11 @@ pub fn suited<P: Provider>(device: &P, raw: &Raw) -> Config {
 /// Checks a configuration that a test made.
 ///
 /// # Panics
-/// If it does not hold.
+/// If it is not valid.
 pub fn checked(raw: &Raw) -> Config {
     Config::try_from(raw.clone()).expect("the configuration of a test holds")
 }
 
-/// The seed after which the shard that an engine makes next has its xids come round: each place for
-/// a call is used six times before. `Engine::seed_xids` makes 2^32 - 7 of it.
+/// The seed with which the XIDs of the next shard of an engine wrap soon: each call slot is used
+/// six times before. `Engine::seed_xids` makes 2^32 - 7 of it.
 pub const LAST_XIDS: u64 = 0x3f04_3218_c4b1_4ddf;

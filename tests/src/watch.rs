@@ -1,54 +1,54 @@
-//! What a watched provider has in its hands, and what it is told to do wrongly.
+//! The counters and switches of a checked provider.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use rpcrdma_engine::provider::{SendOp, SendWr, WrId};
 
-/// What a watched provider has in its hands.
+/// The counters and switches of a checked provider.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Regions that are registered.
+    /// Registered regions.
     pub regions: AtomicI64,
-    /// Receives that were posted and have not completed, of queues that are still there.
+    /// Outstanding Receives of existing queues.
     pub receives: AtomicI64,
-    /// Messages that arrived.
+    /// Received messages.
     pub arrived: AtomicU64,
     /// Sends whose memory was compared.
     pub compared: AtomicU64,
-    /// Regions may have remote rights of their own.
+    /// Whether regions may be registered with remote rights.
     pub allows_static: AtomicBool,
     /// Keys under which a peer may write now.
     pub open: AtomicI64,
-    /// How often memory that a peer may write to was found as the device had left it.
+    /// How often memory that a peer may write to was verified to be unchanged.
     pub guarded: AtomicU64,
-    /// Windows that were taken back before their queue pair was destroyed.
+    /// Windows that were unbound before their queue pair was destroyed.
     pub renewed: AtomicU64,
-    /// Replies of several transmissions whose last took a right back.
+    /// Replies of several transmissions whose last invalidated a key.
     pub groups_ended: AtomicU64,
-    /// Keys are taken back wrongly, which the device does not do.
+    /// Whether invalidations get a wrong key, which the device rejects.
     pub spoils_invalidations: AtomicBool,
-    /// How often what names are counted by came round while others of the kind were outstanding.
+    /// How often counters of identifiers wrapped while others were outstanding.
     pub rounds: Rounds,
-    /// The thread that has polled first, and whether there was another.
+    /// The first thread that polled, and whether another one did.
     thread: AtomicUsize,
     has_threads: AtomicBool,
 }
 
-/// How often counters came round.
+/// How often counters wrapped.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    /// The numbers of the sends of a queue pair.
+    /// The counter of the sends of a queue pair.
     pub sends: AtomicU64,
-    /// What is counted on when sends are refused.
+    /// The counter that is advanced when sends are not taken.
     pub send_marks: AtomicU64,
-    /// What is counted on when Receives are refused.
+    /// The counter that is advanced when Receives are not taken.
     pub receive_marks: AtomicU64,
     /// The keys of a window.
     pub keys: AtomicU64,
 }
 
 impl Rounds {
-    /// A send is posted behind another that is outstanding.
+    /// A send is posted while another is outstanding.
     pub(crate) fn sent(&self, WrId(before): WrId, WrId(name): WrId) {
         let order = Ordering::Relaxed;
         self.sends.fetch_add(u64::from((name as u32) < before as u32), order);
@@ -67,8 +67,7 @@ impl Rounds {
 }
 
 impl Watch {
-    /// Whether all queues are polled by one thread: only then memory that others write to can be
-    /// looked at.
+    /// Whether one thread polls all queues: only then memory that peers write to can be compared.
     pub(crate) fn is_alone(&self) -> bool {
         thread_local!(static HERE: u8 = const { 0 });
         let here = HERE.with(|here| std::ptr::from_ref(here).addr());
@@ -79,7 +78,7 @@ impl Watch {
         !self.has_threads.load(order)
     }
 
-    /// A work request as the device gets it.
+    /// The work request that is passed to the device.
     pub(crate) fn posted<'a>(&self, wr: &SendWr<'a>) -> SendWr<'a> {
         let mut wr = *wr;
         if let SendOp::Invalidate { rkey } = &mut wr.op

@@ -1,9 +1,9 @@
-//! A world of shards: servers and clients on one device, on one thread, with the time in a test's
-//! hands where the device allows that.
+//! A world of shards: servers and clients on one device and one thread, in virtual time if the
+//! device allows it.
 //!
 //! ```text
 //!   step ──▶ Control of the servers, Control of the clients, every server, every client
-//!   step ──▶ ...          a step is a microsecond of virtual time, or what the clock says
+//!   step ──▶ ...          a step is a microsecond of virtual time, or real time
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -30,42 +30,42 @@ pub use crate::setup::{checked, large, small};
 
 /// Servers and clients.
 pub struct World<P: Provider> {
-    // Dropped before the shards that they are of.
+    // Dropped before their shards.
     sources: Vec<Source>,
-    /// Where the servers listen.
+    /// The address that the servers listen on.
     pub at: SocketAddr,
-    /// The shards that serve, in turn.
+    /// The serving shards.
     pub servers: Vec<Shard<P, Service>>,
     /// The shards that call.
     pub clients: Vec<Client<P>>,
     /// The time in nanoseconds.
     pub now: u64,
     time: Time,
-    /// Whether a shard had something to do in the last turn.
+    /// Whether a shard had work in the last turn.
     was_busy: bool,
-    /// Calls that are over and that nobody has looked at.
+    /// Completed calls that were not checked yet.
     pub done: Vec<Done>,
-    /// Calls that are open, by cookie, and which client made them.
+    /// Open calls by cookie, with the index of the client.
     open: HashMap<u64, (usize, Script)>,
-    /// Those of them whose reply may be anything.
+    /// The open calls whose reply is not compared.
     distrusted: HashSet<u64>,
     cookies: u64,
-    /// Whether items are placed from buffers that are given away, and not from the source.
+    /// Whether items are placed from buffers instead of from the source.
     pub lends: bool,
     controls: Vec<Control<P>>,
     engines: Vec<Engine<P>>,
 }
 
-/// What a world consists of.
+/// The size and configuration of a world.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Shards that serve.
+    /// The number of serving shards.
     pub servers: usize,
-    /// Shards that call.
+    /// The number of calling shards.
     pub clients: usize,
-    /// The configuration of those that serve.
+    /// The configuration of the servers.
     pub serve: Raw,
-    /// The configuration of those that call.
+    /// The configuration of the clients.
     pub call: Raw,
 }
 
@@ -87,10 +87,10 @@ impl Plan {
 }
 
 impl<P: Provider> World<P> {
-    /// Sets up a world; nobody is connected.
+    /// Sets up a world without connections.
     ///
     /// # Panics
-    /// If anything of it cannot be had.
+    /// If anything cannot be made.
     pub fn new(open: Open<'_, P>, plan: &Plan) -> World<P> {
         let engine = |raw: &Raw| {
             let device = open.open();
@@ -100,8 +100,7 @@ impl<P: Provider> World<P> {
         let (server, mut serving) = engine(&plan.serve);
         let (client, calling) = engine(&plan.call);
         let at = serving.listen(open.at()).expect("a port");
-        // One thread and the time in a test's hands: nothing differs between two runs. Xids come round
-        // soon.
+        // One thread and virtual time: two runs are equal. XIDs wrap soon.
         let seeded = |engine: &Engine<P>| engine.seed_xids(LAST_XIDS);
         let servers = (0..plan.servers).map(|_| {
             seeded(&server);
@@ -143,7 +142,7 @@ impl<P: Provider> World<P> {
         (world, peer)
     }
 
-    /// Everybody's turn, once.
+    /// One turn of every control plane and shard.
     pub fn step(&mut self) {
         for control in &mut self.controls {
             control.step(Duration::ZERO);
@@ -151,7 +150,7 @@ impl<P: Provider> World<P> {
         self.turn();
     }
 
-    /// Every shard's turn, once; nobody comes or goes.
+    /// One turn of every shard; connections do not change.
     pub fn turn(&mut self) {
         self.was_busy = self.turn_servers();
         for at in 0..self.clients.len() {
@@ -159,17 +158,17 @@ impl<P: Provider> World<P> {
         }
     }
 
-    /// The turn of every server; whether one had something to do.
+    /// One turn of every server; returns whether one had work.
     pub fn turn_servers(&mut self) -> bool {
         self.now = self.time.behind(self.now);
         let now = self.now;
         self.servers.iter_mut().fold(false, |is_busy, server| server.poll_once(now) | is_busy)
     }
 
-    /// Hands the completion of a call that was not made by [`World::call`] to `done`.
+    /// Passes the completion of a call that was not made by [`World::call`] to `done`.
     ///
     /// # Panics
-    /// If none comes.
+    /// If no call completes.
     pub fn completion(&mut self, client: usize, mut done: impl FnMut(Completion<'_>)) {
         let mut count = 0;
         let mut patience = self.time.patience();
@@ -187,7 +186,7 @@ impl<P: Provider> World<P> {
         panic!("a test waits no longer: a completion");
     }
 
-    /// The turn of one client.
+    /// One turn of one client.
     pub fn turn_client(&mut self, at: usize) {
         let World { clients, open, done, now, distrusted, was_busy, .. } = self;
         *was_busy |= clients[at].poll(*now, |mut completion| {
@@ -203,10 +202,10 @@ impl<P: Provider> World<P> {
         });
     }
 
-    /// Steps until something is so.
+    /// Steps until a condition holds.
     ///
     /// # Panics
-    /// If it does not become so.
+    /// If it does not hold in time.
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut World<P>) -> bool) {
         let mut patience = self.time.patience();
         while patience.is_left() {
@@ -223,7 +222,7 @@ impl<P: Provider> World<P> {
         panic!("a test waits no longer: {what}; {} calls are open", self.open.len());
     }
 
-    /// Some more steps, for whatever is still on its way: until there was nothing to do for a while.
+    /// Steps until there was no work for a while, so that all messages have arrived.
     pub fn settle(&mut self) {
         let mut patience = self.time.quiet();
         while patience.is_left() {
@@ -242,10 +241,10 @@ impl<P: Provider> World<P> {
         self.try_connect(client).expect("a connection")
     }
 
-    /// Asks for a connection and waits for the outcome.
+    /// Requests a connection and waits for the outcome.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it failed.
     pub fn try_connect(&mut self, client: usize) -> Result<ConnectionId, ConnectError> {
         let id = match self.clients[client].begin_connect(self.at) {
             Ok(id) => id,
@@ -258,15 +257,15 @@ impl<P: Provider> World<P> {
     /// Waits for the outcome of an attempt to connect.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why the connection failed.
     pub fn outcome(&mut self, client: usize, id: ConnectId) -> Result<ConnectionId, ConnectError> {
         self.outcome_with(client, id, || {})
     }
 
-    /// As [`World::outcome`], with somebody else's turn between the steps.
+    /// As [`World::outcome`], with a closure called between the steps.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why the connection failed.
     pub fn outcome_with(
         &mut self,
         client: usize,
@@ -285,7 +284,7 @@ impl<P: Provider> World<P> {
     /// Makes a call.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// Why it was not sent.
     pub fn call(
         &mut self,
         client: usize,
@@ -295,10 +294,10 @@ impl<P: Provider> World<P> {
         self.call_with(client, peer, script, |_| Ok(())).map(|(cookie, ())| cookie)
     }
 
-    /// As [`World::call`], with something else said of the call before it is submitted.
+    /// As [`World::call`], with a closure that changes the call before it is submitted.
     ///
     /// # Errors
-    /// As there.
+    /// As [`World::call`].
     pub fn call_with<T>(
         &mut self,
         client: usize,
@@ -336,12 +335,13 @@ impl<P: Provider> World<P> {
         Ok((cookie, said))
     }
 
-    /// The reply to this call, which is open, may be anything: it is read, and not put together.
+    /// Does not compare the reply to this open call: it is only read.
     pub fn distrust(&mut self, cookie: u64) {
         self.distrusted.insert(cookie);
     }
 
-    /// The bulk of a call, if it is to be given away; there may be no buffers for it now.
+    /// The bulk data of a call in buffers, if items are placed from buffers; they may not be free
+    /// now.
     fn lent(&mut self, client: usize, script: &Script) -> Option<Vec<Loan>> {
         let mut lent = Vec::new();
         for (index, part) in script.call.iter().enumerate() {
@@ -357,7 +357,7 @@ impl<P: Provider> World<P> {
         Some(lent)
     }
 
-    /// A poisoned sink, a little longer than its item can be. None if there is no buffer.
+    /// A poisoned sink, a little longer than its item. None if no buffer is free.
     fn sink(&mut self, client: usize, place: Place, want: &Want) -> Option<Sink> {
         let (mut sink, pieces) = (Sink::new(), place.pieces());
         let mut left = if pieces > 0 { want.len_max as usize + SINK_SLACK } else { 0 };
@@ -375,7 +375,7 @@ impl<P: Provider> World<P> {
     /// Makes a call as soon as it is possible.
     ///
     /// # Panics
-    /// If it never is.
+    /// If it never becomes possible.
     pub fn call_when_possible(
         &mut self,
         client: usize,
@@ -394,13 +394,13 @@ impl<P: Provider> World<P> {
         made.expect("it was made")
     }
 
-    /// Waits until no call is open, and hands out those that are over.
+    /// Waits until no call is open, and returns the completed calls.
     pub fn finish(&mut self) -> Vec<Done> {
         self.until("all calls are over", |world| world.open.is_empty());
         std::mem::take(&mut self.done)
     }
 
-    /// Checks the calls that are over and that nobody has looked at. Returns how many they were.
+    /// Checks the completed calls that were not checked yet. Returns their number.
     pub fn check_done(&mut self) -> usize {
         let done = std::mem::take(&mut self.done);
         for done in &done {
@@ -409,17 +409,17 @@ impl<P: Provider> World<P> {
         done.len()
     }
 
-    /// Waits until no call is open, and checks those that nobody has looked at.
+    /// Waits until no call is open, and checks those that were not checked yet.
     pub fn check_all(&mut self) -> usize {
         self.until("all calls are over", |world| world.open.is_empty());
         self.check_done()
     }
 
-    /// Calls and checks the reply, byte for byte. Returns how many items were placed, in the call
+    /// Calls and checks the reply, byte for byte. Returns the number of placed items in the call
     /// and in the reply.
     ///
     /// # Panics
-    /// If the call fails, or the reply is not as it should be.
+    /// If the call fails, or the reply is wrong.
     pub fn round(&mut self, client: usize, peer: ConnectionId, script: &Script) -> (u32, usize) {
         let cookie = self.call_when_possible(client, peer, script);
         let done = self.finish();
@@ -428,7 +428,7 @@ impl<P: Provider> World<P> {
         done.check()
     }
 
-    /// Drops a client and forgets its open calls: nobody is told of them. Those behind it move up.
+    /// Drops a client and forgets its open calls. The indices of later clients decrease by one.
     pub fn drop_client(&mut self, at: usize) {
         self.open.retain(|_, (client, _)| *client != at);
         self.open.values_mut().for_each(|(client, _)| *client -= usize::from(*client > at));
@@ -436,7 +436,7 @@ impl<P: Provider> World<P> {
         drop(self.clients.remove(at));
     }
 
-    /// Calls that are open.
+    /// The number of open calls.
     pub fn open_calls(&self) -> usize {
         self.open.len()
     }
@@ -451,24 +451,24 @@ impl<P: Provider> World<P> {
         &self.engines[1]
     }
 
-    /// What the client places from.
+    /// The source that the clients place from.
     pub fn source(&self, client: usize) -> &Source {
         &self.sources[client]
     }
 
-    /// Waits until nothing of explicit RDMA is in use any more, in any shard.
+    /// Waits until no shard uses resources of explicit RDMA.
     ///
     /// # Panics
-    /// If something stays in use.
+    /// If one stays in use.
     pub fn check_all_home(&mut self) {
-        self.until("what explicit RDMA uses is at home", |world| {
+        self.until("all resources of explicit RDMA are free", |world| {
             let servers = world.servers.iter().map(Shard::audit);
             let clients = world.clients.iter_mut().map(|client| client.shard().audit());
             servers.chain(clients).all(|audit| is_home(&audit))
         });
     }
 
-    /// Nothing was given up for lost, in any shard, and every call is accounted for.
+    /// Checks that no shard has lost memory, and that the counters account for every call.
     ///
     /// # Panics
     /// If something was lost, or counters do not add up.
@@ -486,7 +486,7 @@ impl<P: Provider> World<P> {
     }
 }
 
-/// Whether nothing of explicit RDMA is in use.
+/// Whether no resource of explicit RDMA is in use.
 fn is_home(audit: &Audit) -> bool {
     let Audit { windows, rdma_buffers, .. } = *audit;
     assert_eq!(windows.total, windows.home + windows.held, "no window is lost");

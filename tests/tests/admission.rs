@@ -62,7 +62,7 @@ impl Scene {
         }
     }
 
-    /// The turn of everybody but the shards.
+    /// One turn of everything but the shards.
     fn step_without(&mut self) {
         self.now += 1_000;
         self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
@@ -128,7 +128,7 @@ fn a_peer_that_is_not_admitted_learns_it_whatever_it_speaks() {
 fn who_is_not_answered_in_time_is_rejected_and_holds_a_place_until_then() {
     let mut scene = Scene::new(|raw| raw.connections.connect_timeout = "1ms".into(), |_| {});
     let id = scene.begin();
-    // The shards are not polled: nobody is in the way of the control plane meanwhile.
+    // The shards are not polled: they do not delay the control plane.
     let outcome = loop {
         scene.step_without();
         if let Some(outcome) = scene.client.connected(id) {
@@ -188,7 +188,7 @@ fn a_question_outlives_no_control_plane() {
     while scene.places().iter().sum::<usize>() == 0 {
         scene.step_without();
     }
-    // The control plane goes with the question open; the shard answers nobody.
+    // The control plane is dropped with the question open; the shard has no one to answer.
     let (other, control) = Engine::without_threads(Fabric::new(), checked(&small())).expect("one");
     drop(std::mem::replace(&mut scene.controls[0], control));
     assert_eq!(scene.outcome(id), Some(ConnectError::Rejected));

@@ -1,5 +1,5 @@
-//! The API suite on the software fabric: as it is, interposed, watched, by the clock, and with faults
-//! that change nothing.
+//! The API suite on the software fabric: plain, wrapped, checked, in real time, and with faults
+//! that must have no effect.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rpcrdma_engine::Fabric;
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::interposed::Interposed;
+use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::opener::OnDevice;
-use rpcrdma_tests::watched::{Watch, Watched};
 
 mod plain {
     use super::*;
@@ -22,7 +22,7 @@ mod plain {
     rpcrdma_tests::api_suite!(open());
 }
 
-/// With hooks that do nothing; `watched` runs the whole suite on hooks.
+/// With hooks that do nothing; `checked` runs the whole suite on hooks.
 mod interposed {
     use super::*;
 
@@ -38,9 +38,9 @@ mod interposed {
 mod version_one {
     use super::*;
 
-    fn open() -> impl Fn() -> Watched<Fabric> {
+    fn open() -> impl Fn() -> CheckedProvider<Fabric> {
         let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
-        move || Watched::new(fabric.clone(), Arc::clone(&watch))
+        move || CheckedProvider::new(fabric.clone(), Arc::clone(&watch))
     }
 
     rpcrdma_tests::api_suite_one!(open());
@@ -58,12 +58,12 @@ mod by_the_clock {
 }
 
 /// No rule of verbs is broken, and no memory is touched that the device has.
-mod watched {
+mod checked {
     use super::*;
 
-    fn open() -> impl Fn() -> Watched<Fabric> {
+    fn open() -> impl Fn() -> CheckedProvider<Fabric> {
         let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
-        move || Watched::new(fabric.clone(), Arc::clone(&watch))
+        move || CheckedProvider::new(fabric.clone(), Arc::clone(&watch))
     }
 
     rpcrdma_tests::api_suite!(open());
@@ -74,7 +74,7 @@ mod watched {
 mod faulty {
     use super::*;
 
-    fn open() -> impl Fn() -> Watched<FaultyProvider<Fabric>> {
+    fn open() -> impl Fn() -> CheckedProvider<FaultyProvider<Fabric>> {
         let (fabric, watch) = (Fabric::new(), Arc::new(Watch::default()));
         let seed = AtomicU64::new(1);
         move || {
@@ -87,7 +87,7 @@ mod faulty {
                 polls_late_max: 5,
                 ..FaultPlan::default()
             };
-            Watched::new(FaultyProvider::new(fabric.clone(), plan), Arc::clone(&watch))
+            CheckedProvider::new(FaultyProvider::new(fabric.clone(), plan), Arc::clone(&watch))
         }
     }
 

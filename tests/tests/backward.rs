@@ -1,4 +1,4 @@
-//! The backward direction: a server calls its clients, on connections that they have made.
+//! The backward direction: a server calls its clients, on the connections that they made.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -210,8 +210,8 @@ fn a_client_that_takes_no_calls_says_so() {
     assert_eq!(pair.client.handler().results, [Ok(())], "its own calls go on");
 }
 
-/// Who stops waits for the answers to its own calls, and drops those of others: two shards that stop
-/// together would wait for each other.
+/// Who stops waits for the answers to its own calls, and drops those of others: two shards that
+/// stop together would wait for each other.
 #[test]
 fn shards_that_stop_together_do_not_wait_for_each_other() {
     // Who is told first, and how many turns later the other is.
@@ -273,7 +273,7 @@ fn what_was_delivered_before_both_stop_is_answered() {
 }
 
 mod support {
-    //! What a client says of the calls that it takes (`PROP_BRS`), and what a server makes of it.
+    //! The property Backward Request Support (`PROP_BRS`) of a client, and how a server uses it.
 
     use rpcrdma_engine::{BackwardSupport, RefuseCalls, SendError};
     use rpcrdma_tests::script::{Part, Random, Script, unreduced_reply, write_parts};
@@ -399,7 +399,7 @@ mod support {
         let mut both = Both::new(&small(), RefuseCalls);
         let limits = both.server.handler().limits.expect("a connection");
         assert_eq!(limits.backward, BackwardSupport::None, "it takes none");
-        let refused = both.call(1, &Script::new(1, &[], &[])).expect_err("nobody takes it");
+        let refused = both.call(1, &Script::new(1, &[], &[])).expect_err("the client rejects it");
         assert_eq!(refused, CallRefused::Protocol(SendError::NoBackward));
         assert!(refused.to_string().contains("the peer takes no backward calls"), "{refused}");
         assert!(!is_passing(refused));

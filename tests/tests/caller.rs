@@ -1,4 +1,4 @@
-//! The caller of the emulated machines, on the software fabric: that it would notice.
+//! The caller of the emulated machines, on the software fabric: it detects errors.
 
 use std::time::{Duration, Instant};
 

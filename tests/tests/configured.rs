@@ -1,5 +1,5 @@
-//! What is configured happens, or starting fails with the key named; what the system was free to
-//! choose can be read after the start.
+//! The engine does what is configured, or its start fails with an error that names the key; the
+//! choices of the system can be read after the start.
 
 use rpcrdma_config::{Config, Exposure, Raw};
 use rpcrdma_engine::fabric::FabricOptions;

@@ -1,6 +1,7 @@
-//! The conformance table: every row is whole, and every test that it names is there.
+//! The conformance table: every row is complete, and every test that it names exists.
 //!
-//! Textual, like `structure.rs`: a name leads to a file, and the file has to have that test.
+//! A textual check, as in `structure.rs`: a name leads to a file, and the file must contain that
+//! test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

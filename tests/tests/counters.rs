@@ -1,5 +1,5 @@
-//! Counters that come round do so with traffic under way: what is outstanding is found by its name,
-//! and what is gone is not.
+//! Counters wrap under traffic: outstanding requests are found by their identifiers, and completed
+//! ones are not.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallRefused, ConnectionId, Fabric};
+use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Place, Script};
-use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
 
-type Device = Watched<FaultyProvider<Fabric>>;
+type Device = CheckedProvider<FaultyProvider<Fabric>>;
 
 /// Two clients with two connections each, in a world where things go wrong as planned.
 struct Scene {
@@ -30,7 +30,7 @@ impl Scene {
             // A shard that cannot post its Receives when it is made is not made.
             faulty.log().end();
             logs.lock().expect("one thread").push(faulty.log());
-            Watched::new(faulty, Arc::clone(&watch))
+            CheckedProvider::new(faulty, Arc::clone(&watch))
         };
         let mut world = World::new(&open, plan);
         let peers = [0, 1, 0, 1].map(|client| (client, world.connect(client))).to_vec();

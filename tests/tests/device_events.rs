@@ -1,4 +1,4 @@
-//! What a device reports beside completions, and what becomes of the connections on it.
+//! Asynchronous events of a device, and their effect on connections.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +10,8 @@ use rpcrdma_tests::world::{Plan, World};
 
 type Device = FaultyProvider<Fabric>;
 
-/// The numbers that devices of any size give to their first two queue pairs: in the upper bits the last
-/// use that there is, in the lower ones the index of the queue pair.
+/// The numbers that devices of any size give to their first two queue pairs: in the upper bits the
+/// last use that there is, in the lower ones the index of the queue pair.
 fn qp_nums() -> impl Iterator<Item = u32> {
     (1..16).flat_map(|index_bits| [0, 1].map(|index| (1 << 24) - (1 << index_bits) + index))
 }
@@ -66,7 +66,7 @@ fn a_device_that_is_lost_ends_every_connection_and_says_so() {
     }
     world.until("the shard ends", |world| world.servers[0].is_stopped());
     assert_eq!(world.servers[0].handle().stats().devices_lost, 1);
-    assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable), "nobody serves any more");
+    assert_eq!(world.try_connect(0), Err(ConnectError::Unreachable), "no shard serves any more");
     world.check_nothing_leaked();
 }
 
@@ -125,8 +125,8 @@ fn a_port_that_goes_down_and_up_is_counted_and_ends_nothing() {
     world.check_nothing_leaked();
 }
 
-/// A queue pair fails with a request on it, and the client is told by whom, if by anybody, in the turn
-/// in which the request comes back.
+/// A queue pair fails with a request on it, and the client is told by which side, if by any, in the
+/// turn in which the request comes back.
 fn flushed(told: impl Fn(u32) -> Option<QueueEvent>) -> CloseReason {
     let plan = FaultPlan { flush_ppm: 1_000_000, polls_late_max: 50, ..FaultPlan::default() };
     let fabric = Fabric::new();
@@ -160,5 +160,5 @@ fn requests_that_come_back_flushed_do_not_hide_why() {
     let gone = flushed(|qp_num| Some(QueueEvent::Disconnected { qp_num }));
     assert_eq!(gone, CloseReason::PeerGone);
     let others = flushed(|qp_num| Some(QueueEvent::Failed { qp_num: qp_num >> 12 }));
-    assert_eq!(others, CloseReason::Transport(WcStatus::Flushed), "nobody has said why");
+    assert_eq!(others, CloseReason::Transport(WcStatus::Flushed), "the reason is unknown");
 }

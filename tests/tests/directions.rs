@@ -1,5 +1,5 @@
-//! What the extension says of items, as it goes over the wire: a raw caller that names memory and
-//! segments in one request, a raw server that answers each direction in every lawful way.
+//! Items and directions of the extension on the wire: a raw caller that names memory and segments
+//! in one request, and a raw server that answers each direction in every valid form.
 
 use rpcrdma_engine::{CallError, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
@@ -44,14 +44,9 @@ impl Served {
         panic!("no answer");
     }
 
-    /// Sends a request with these items and directions, with the bytes of `placed` in its segments.
-    fn request(
-        &mut self,
-        xid: u32,
-        (items, directions): (&[MsgItem<'_>], &[RsdItem<'_>]),
-        payload: &[u8],
-        (placed, end): (&[u8], u32),
-    ) -> Vec<u8> {
+    /// Sends a request, and returns the answer.
+    fn request(&mut self, xid: u32, payload: &[u8], request: Request<'_>) -> Vec<u8> {
+        let Request { items, directions, end, placed } = request;
         let payload = [&xid.to_be_bytes()[..], &[0; 4], payload].concat();
         let sets = [RsdSet { begin: 0, end, items: Array::from_slice(directions) }];
         let sets = if directions.is_empty() { &sets[..0] } else { &sets[..] };
@@ -66,6 +61,17 @@ impl Served {
         self.raw.send(&bytes);
         self.answer()
     }
+}
+
+/// What a request carries beside its payload.
+#[derive(Default)]
+struct Request<'a> {
+    items: &'a [MsgItem<'a>],
+    directions: &'a [RsdItem<'a>],
+    /// The end of the range that the directions are for.
+    end: u32,
+    /// The bytes of the placement segments.
+    placed: &'a [u8],
 }
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -94,7 +100,11 @@ fn items_of_one_request_are_got_each_in_its_own_way() {
             MsgItem { disp: first + SENT + 4, length, loc: Loc::Exrw(segments) },
         ];
         let placed = part_bytes(3, 0, SENT);
-        let answer = served.request(xid, (&items, &[]), &payload, (&placed, 0));
+        let answer = served.request(
+            xid,
+            &payload,
+            Request { items: &items, placed: &placed, ..Request::default() },
+        );
         let (header, len) = Header::decode(&answer).expect("a header");
         assert_eq!(header.xid, xid);
         if is_good {
@@ -132,7 +142,8 @@ fn a_server_does_what_each_direction_says() {
     let script = Script::new(5, &[], &[Part::Bulk(LEN); 6]);
     let payload = script.head();
     let end = 8 + payload.len() as u32;
-    let answer = served.request(7, (&[], &directions), &payload, (&[], end));
+    let answer =
+        served.request(7, &payload, Request { directions: &directions, end, ..Request::default() });
     let (header, _) = Header::decode(&answer).expect("a header");
     let Body::Optional(Optional::XmtResp(XmtResp { dp, .. })) = header.body else {
         panic!("{header:?}")

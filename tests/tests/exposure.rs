@@ -1,4 +1,5 @@
-//! Ways of showing memory to peers that depend on the device, or that no watch would pass.
+//! Ways of exposing memory to peers that depend on the device, or that the checked provider
+//! rejects.
 
 use rpcrdma_engine::fabric::FabricOptions;
 use rpcrdma_engine::{CallRefused, Fabric, Sink, Want};
@@ -57,8 +58,8 @@ fn a_device_with_few_windows_is_used_as_far_as_they_go() {
     assert_eq!(world.clients[0].shard().audit().windows.total, 8);
 }
 
-/// One registration for good is of the shard's own memory: what is another's is not in it, and never
-/// will be.
+/// One registration for good is of the shard's own memory: what is another's is not in it, and
+/// never will be.
 #[test]
 fn memory_of_another_shard_is_not_shown_by_the_registrations_of_this_one() {
     let device = fabric(0);

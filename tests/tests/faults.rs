@@ -1,19 +1,20 @@
-//! A connection lost at every point: calls are completed once, memory comes home, others go on.
+//! A connection is lost at every point: calls complete once, memory returns, other connections
+//! continue.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, ConnectionId, Fabric};
+use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::suite::explicit;
-use rpcrdma_tests::watched::{Watch, Watched, Weaken};
 use rpcrdma_tests::world::{Plan, World, is_passing};
 use rpcrdma_xdr::numbers::opttype;
 use rpcrdma_xdr::{Array, Body, Header, Optional, XmtCont, XmtReq, XmtResp};
 
-type Watching = Watched<Fabric>;
+type Checked = CheckedProvider<Fabric>;
 
 /// Who ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,9 @@ enum Killer {
     ServerVanishes,
 }
 
-fn opener(watch: &Arc<Watch>) -> impl Fn() -> Watching + use<> {
+fn opener(watch: &Arc<Watch>) -> impl Fn() -> Checked + use<> {
     let (fabric, watch) = (Fabric::new(), Arc::clone(watch));
-    move || Watched::new(fabric.clone(), Arc::clone(&watch))
+    move || CheckedProvider::new(fabric.clone(), Arc::clone(&watch))
 }
 
 /// Calls of all kinds, so many that they wait for each other.
@@ -107,11 +108,11 @@ fn run(killer: Killer, steps: usize) -> bool {
     }
     world.check_nothing_leaked();
     drop(world);
-    assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "all memory came home");
+    assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "all memory was released");
     is_over
 }
 
-fn kill(world: &mut World<Watching>, killer: Killer, at: usize, doomed: ConnectionId) {
+fn kill(world: &mut World<Checked>, killer: Killer, at: usize, doomed: ConnectionId) {
     match killer {
         Killer::Client => assert!(world.clients[0].handle().close(doomed)),
         Killer::Server => {
@@ -123,7 +124,7 @@ fn kill(world: &mut World<Watching>, killer: Killer, at: usize, doomed: Connecti
     }
 }
 
-fn bystanders_go_on(world: &mut World<Watching>, killer: Killer, other: &[ConnectionId]) {
+fn bystanders_go_on(world: &mut World<Checked>, killer: Killer, other: &[ConnectionId]) {
     let client = if killer == Killer::ClientVanishes { 0 } else { 1 };
     let parts = [Part::Bulk(70_000)];
     let mut alive = 0;
@@ -138,7 +139,7 @@ fn bystanders_go_on(world: &mut World<Watching>, killer: Killer, other: &[Connec
     assert_eq!(alive, 2 - lost, "{killer:?}: the connections of the other client");
 }
 
-fn finish_elsewhere(world: &mut World<Watching>) {
+fn finish_elsewhere(world: &mut World<Checked>) {
     for server in &mut world.servers {
         let handle = server.handle().clone();
         for (ticket, finished) in server.handler().elsewhere.drain(..) {
@@ -148,7 +149,7 @@ fn finish_elsewhere(world: &mut World<Watching>) {
     }
 }
 
-fn take_done(world: &mut World<Watching>, doomed: ConnectionId) -> usize {
+fn take_done(world: &mut World<Checked>, doomed: ConnectionId) -> usize {
     let done: Vec<_> = world.done.drain(..).collect();
     for done in &done {
         assert_eq!(done.peer, doomed);
@@ -201,8 +202,8 @@ fn a_connection_with_a_full_send_queue_is_closed_without_one_more_send() {
     let watch = Arc::new(Watch::default());
     let fabric = Fabric::new();
     let open = || {
-        let watched = Watched::new(fabric.clone(), Arc::clone(&watch));
-        watched.weaker(|caps| caps.send_depth = 4)
+        let checked = CheckedProvider::new(fabric.clone(), Arc::clone(&watch));
+        checked.weaker(|caps| caps.send_depth = 4)
     };
     let (mut world, peer) = World::pair(&open, &plan());
     world.settle();
@@ -229,7 +230,7 @@ fn calls_with_exposed_memory_are_completed_while_another_connection_ends() {
         FaultPlan { completion_delayed_ppm: 500_000, polls_late_max: 6, ..FaultPlan::default() };
     let open = || {
         let faulty = FaultyProvider::new(fabric.clone(), late);
-        Watched::new(faulty, Arc::clone(&watch)).weaker(|caps| caps.windows = 0)
+        CheckedProvider::new(faulty, Arc::clone(&watch)).weaker(|caps| caps.windows = 0)
     };
     let mut plan = plan();
     (plan.servers, plan.clients) = (1, 1);
@@ -273,8 +274,8 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
     let logs = Mutex::new(Vec::new());
     let open = || {
         let faulty = FaultyProvider::new(fabric.clone(), taking);
-        logs.lock().expect("nobody panics with it").push(faulty.log());
-        Watched::new(faulty, Arc::clone(&watch))
+        logs.lock().expect("no thread panicked with the lock").push(faulty.log());
+        CheckedProvider::new(faulty, Arc::clone(&watch))
     };
     let (mut world, stays) = World::pair(&open, &plan());
     let script = Script::new(1, &[Part::Inline(64)], &[Part::Inline(64)]);
@@ -289,7 +290,7 @@ fn receives_that_a_dying_queue_pair_takes_along_are_posted_again() {
         world.until("it is gone", |world| world.clients[0].handle().connections() == 1);
         world.round(0, stays, &script);
     }
-    let logs = logs.into_inner().expect("nobody panics with it");
+    let logs = logs.into_inner().expect("no thread panicked with the lock");
     logs.iter().for_each(|log| log.end());
     let taken = logs.iter().map(|log| log.recvs_taken_along.load(Ordering::Relaxed));
     assert!(taken.sum::<u64>() > 10, "it has happened");
@@ -312,7 +313,7 @@ fn a_shard_is_dropped_with_calls_that_have_not_left() {
             }
         }
         drop(world);
-        assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "{count} calls: memory came home");
+        assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "{count} calls: memory was released");
     }
 }
 
@@ -443,8 +444,8 @@ fn a_raw_server_leaves_after_every_transmission() {
 
 /// Lets a client and a raw server exchange properties.
 fn meet(
-    world: &mut World<Watching>,
-    raw: &mut RawPeer<Watching>,
+    world: &mut World<Checked>,
+    raw: &mut RawPeer<Checked>,
     id: rpcrdma_engine::provider::ConnectId,
 ) -> ConnectionId {
     for _ in 0..1_000 {
@@ -462,7 +463,8 @@ fn meet(
 }
 
 /// A device that does not give back what calls were being fetched by: it is lost with its place, so
-/// that everything else has what it was promised. What would need it is refused, and nobody waits.
+/// that everything else has what it was promised. A call that would need it is rejected, and none
+/// waits.
 #[test]
 fn what_a_device_keeps_of_a_fetch_is_lost_and_nothing_else_suffers() {
     let fabric = Fabric::new();

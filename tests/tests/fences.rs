@@ -1,4 +1,4 @@
-//! Memory that peers reach: open while its call is, and closed before anybody hears of its end.
+//! Memory that peers can access: open during its call, and closed before the call completes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -10,15 +10,15 @@ use rpcrdma_engine::{
     CallError, CallRefused, CloseReason, ConnectionId, Fabric, Provider, Sink, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, pattern_at, write_parts};
-use rpcrdma_tests::watched::{Watch, Watched, Weaken};
 use rpcrdma_tests::world::{Plan, World, large};
 
 /// Bytes of an argument and of a result: more than any message takes in line.
 const LEN: u32 = 50_001;
 
 struct Scene<P: Provider = Fabric> {
-    world: World<Watched<P>>,
+    world: World<CheckedProvider<P>>,
     peer: ConnectionId,
     watch: Arc<Watch>,
 }
@@ -48,7 +48,7 @@ impl<P: Provider> Scene<P> {
         exposure: &str,
     ) -> Scene<P> {
         let watch = Arc::new(Watch::default());
-        let open = || Watched::new(open(), Arc::clone(&watch)).weaker(&weaken);
+        let open = || CheckedProvider::new(open(), Arc::clone(&watch)).weaker(&weaken);
         let mut plan =
             Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
         for raw in [&mut plan.serve, &mut plan.call] {
@@ -180,7 +180,7 @@ fn windows_of_lost_connections_are_taken_back_and_used_again() {
     let mut used = 0;
     while used < 2 * total {
         used += lose_a_call(&mut scene);
-        assert_eq!(scene.audit().windows.home, total, "all of them are home");
+        assert_eq!(scene.audit().windows.home, total, "all of them are free");
         scene.peer = scene.world.connect(0);
     }
     assert_eq!(scene.watch.renewed.load(Ordering::Relaxed), used as u64);
@@ -265,15 +265,19 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
         if let Some(what) = what {
             scene.world.completion(0, |mut done| {
                 assert_eq!(done.result().map(drop), Err(what), "{keeps:?}");
-                assert!(done.take_sink(0).is_none(), "{keeps:?}: somebody may write to it");
+                assert!(done.take_sink(0).is_none(), "{keeps:?}: a peer may write to it");
             });
         }
         scene.world.settle();
-        // The sink is in nobody's hands.
+        // The sink is out of use.
         let audit = scene.audit();
         let home = |audit: &Audit| audit.bulk.home + audit.bulk.returning;
         assert_eq!(home(&audit), home(&before) - 1, "{keeps:?}");
-        assert_eq!((audit.exposures, audit.windows.held), (0, 0), "{keeps:?}: nobody waits for it");
+        assert_eq!(
+            (audit.exposures, audit.windows.held),
+            (0, 0),
+            "{keeps:?}: no call waits for it"
+        );
         let stats = scene.world.clients[0].handle().stats();
         assert_eq!((stats.rights_lost, stats.leaked), (1, 0), "{keeps:?}");
         // Others have what they need.
@@ -289,7 +293,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
     }
 }
 
-/// The caller's own bytes, dropped while the peer may read them: they are nobody else's before the
+/// The caller's own bytes, dropped while the peer may read them: they are not used again before the
 /// call is over, and then they are.
 #[test]
 fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
@@ -320,7 +324,8 @@ fn bytes_that_a_peer_may_read_are_kept_when_their_owner_drops_them() {
     assert_eq!(audit.bulk.home + audit.bulk.returning, home + 1, "with the end of the call");
 }
 
-/// A segment that is longer than a buffer takes as many Reads as the device's scatter lists ask for.
+/// A segment that is longer than a buffer takes as many Reads as the device's scatter lists ask
+/// for.
 #[test]
 fn reads_scatter_no_further_than_the_device_can() {
     for (read_sge, reads) in [(1, 4), (2, 2), (3, 2), (4, 1), (30, 1)] {
@@ -354,7 +359,7 @@ fn results_are_there_when_their_reply_is() {
 fn a_right_is_taken_back_by_the_last_transmission_of_a_reply() {
     let fabric = Fabric::new();
     let watch = Arc::new(Watch::default());
-    let open = || Watched::new(fabric.clone(), Arc::clone(&watch));
+    let open = || CheckedProvider::new(fabric.clone(), Arc::clone(&watch));
     let mut plan =
         Plan { serve: large(LEN as usize), call: large(LEN as usize), ..Plan::default() };
     for raw in [&mut plan.serve, &mut plan.call] {

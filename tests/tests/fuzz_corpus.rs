@@ -1,4 +1,4 @@
-//! What the fuzzer found worth keeping, replayed in every test run.
+//! Replays the saved inputs of the fuzzer.
 
 use rpcrdma_tests::checks::{connection, corpus, group, header, placement, shard};
 

@@ -1,5 +1,5 @@
-//! Short messages that wait for others to leave with them: fewer doorbells where many are on their
-//! way, and no wait where there is one.
+//! Doorbell batching: short messages wait for others if many are in flight, and not if there is
+//! only one.
 
 use rpcrdma_engine::{Fabric, Snapshot};
 use rpcrdma_tests::script::{Order, Part, Script};

@@ -1,4 +1,4 @@
-//! Peers that break the rules: never a panic, and nobody else suffers.
+//! Peers that break the rules: the engine never panics, and other connections are not affected.
 
 use std::time::Duration;
 
@@ -346,7 +346,7 @@ fn who_leaves_a_group_open_and_takes_no_report_is_closed_all_the_same() {
     scene.raw.send(&initial(20, 2, &rpc));
     scene.turns(20);
     scene.world.now += 50_000_000;
-    // Nobody looks after it: nothing of what it is sent arrives.
+    // It is not polled: nothing that is sent to it arrives.
     let mut closed_after = |ns| {
         scene.world.now += ns;
         for _ in 0..20 {
@@ -454,7 +454,7 @@ fn floods_of_control_messages_starve_no_other_peer() {
 #[test]
 fn a_peer_that_reads_no_reports_starves_no_other_peer() {
     let mut scene = Scene::new();
-    // Each is answered by a report, and nobody takes the reports.
+    // Each is answered by a report, and the peer does not receive the reports.
     let bad = continuation(9, 3, &[0; 16]);
     for _ in 0..40 {
         for _ in 0..20 {
@@ -471,7 +471,8 @@ fn a_peer_that_reads_no_reports_starves_no_other_peer() {
     assert!(scene.world.servers[0].handle().stats().violations > 200);
 }
 
-/// A call whose reply is too long to be copied while it is posted: it holds a slot until it is taken.
+/// A call whose reply is too long to be copied while it is posted: it holds a slot until it is
+/// taken.
 fn long_echo(xid: u32) -> Vec<u8> {
     let script = Script::new(xid, &[], &[Part::Inline(600)]);
     message(xid, 0, 16, &script.call_stream())
@@ -539,7 +540,7 @@ fn who_takes_slowly_is_not_closed() {
 #[test]
 fn who_floods_its_connection_is_closed() {
     let mut scene = Scene::new();
-    // A continuation of nothing; a reply to nothing, at a server that calls nobody.
+    // A continuation without a group; a reply without a call, at a server that makes no calls.
     for bad in [continuation(9, 3, &[0; 16]), message(0x1234, 1, 16, &[0; 16])] {
         let victim = scene.raw_at_server().expect("it is connected");
         for _ in 0..200 {
@@ -618,7 +619,7 @@ fn besieged() -> Scene {
         let script = Script::new(xid, &[], &parts);
         scene.raw.send(&message(xid, 0, 16, &script.call_stream()));
     }
-    // Nobody looks after the raw peer from here on.
+    // The raw peer is not polled from here on.
     for _ in 0..20 {
         scene.world.step();
     }

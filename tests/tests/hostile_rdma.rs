@@ -1,5 +1,5 @@
-//! Peers that break the rules of explicit RDMA: memory is touched only where it was offered and as
-//! long as it was, nobody else suffers, and everything comes home.
+//! Peers that break the rules of explicit RDMA: they access only offered memory, only while it is
+//! offered; other connections are not affected, and all memory returns.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl Scene {
         panic!("the connection stands");
     }
 
-    /// The peer that behaves is served as ever, and all memory is at home.
+    /// The valid peer is served, and all memory is free.
     fn others_are_served(&mut self) {
         self.seed += 1;
         let parts = [Part::Bulk(9_000 + self.seed), Part::Inline(30)];
@@ -142,7 +142,8 @@ fn a_guessed_key_ends_only_the_connection_that_used_it() {
     let (payload, position) = reduced(&script, 8_000);
     let shown = scene.raw.show(&[1; 8_000], Access::REMOTE_WRITE);
     for round in 0..6_u32 {
-        // Nobody's key; a key for writing; a good key with a bad place. At home where it leads nowhere.
+        // An unknown key; a key for writing; a valid key with an invalid address. All memory is
+        // free afterwards.
         let target = match round % 3 {
             0 => segment(0x8000_0000 | round.wrapping_mul(0x9e37_79b1), 8_000, 0x1000),
             1 => shown,
@@ -232,7 +233,8 @@ fn impossible_chunks_are_refused_before_any_memory_is_touched() {
 fn as_much_is_read_for_one_call_as_it_may_have_and_not_a_byte_more() {
     const BUFFER: u32 = 4 << 10;
     let bytes = |buffers: u32, more| vec![buffers * BUFFER + more];
-    // Buffers that there are; the items of the call, in segments of so many bytes; whether it is read.
+    // Buffers that there are; the items of the call, in segments of so many bytes; whether it is
+    // read.
     for (count, items, segment_len, is_read) in [
         // A half of all buffers, rounded up.
         (8, bytes(4, 0), BUFFER, true),
@@ -298,7 +300,7 @@ impl Scene {
         assert_eq!(self.server().fetches, count as usize, "they are being fetched");
     }
 
-    /// So many milliseconds pass, and nobody looks after the raw peer.
+    /// Advances the time by `ms` milliseconds without polling the raw peer.
     fn passes(&mut self, ms: u64) {
         for _ in 0..ms {
             self.world.now += 1_000_000;
@@ -448,12 +450,13 @@ fn what_is_fetched_must_be_the_call_that_it_was_said_to_be() {
     scene.others_are_served();
 }
 
-/// The answer to a call that brings an argument in a Read chunk, or none, and offers a Write chunk of so
-/// many segments; and what was written to it.
+/// The answer to a call that brings an argument in a Read chunk, or none, and offers a Write chunk
+/// of so many segments; and what was written to it.
 fn answer_to_many(
     scene: &mut Scene,
     order: Order,
-    (count, has_read): (usize, bool),
+    count: usize,
+    has_read: bool,
 ) -> (Vec<u8>, Vec<u8>) {
     const LEN: u32 = 8_000;
     let argument: &[Part] = if has_read { &[Part::Bulk(LEN)] } else { &[] };
@@ -496,7 +499,7 @@ fn a_call_offers_as_many_segments_as_its_header_holds() {
     let mut scene = Scene::new(&plan("two"));
     for (count, has_read) in [(1, false), (30, true), (31, false), (100, true), (235, false)] {
         for order in [Order::Answer, Order::Later] {
-            let (answer, written) = answer_to_many(&mut scene, order, (count, has_read));
+            let (answer, written) = answer_to_many(&mut scene, order, count, has_read);
             let lengths = returned(&answer);
             assert_eq!(lengths.len(), count, "all of them come back");
             assert_eq!(lengths.iter().sum::<u32>(), 8_000, "{count}");
@@ -522,7 +525,7 @@ fn a_call_that_offers_more_than_its_caller_receives_is_not_executed() {
             [(Order::Answer, false), (Order::Answer, true), (Order::Later, false)]
         {
             let reads = scene.world.servers[0].handle().stats().reads;
-            let (answer, written) = answer_to_many(&mut scene, order, (count, has_read));
+            let (answer, written) = answer_to_many(&mut scene, order, count, has_read);
             due += u64::from(is_taken);
             assert_eq!(is_bad_header(&answer), !is_taken, "{count}");
             assert_eq!(scene.world.servers[0].handler().calls, due, "{count}");
@@ -559,7 +562,7 @@ fn a_caller_that_vanishes_while_its_data_are_read_leaves_nothing_behind() {
         scene.turns(turns);
         scene.raw.disconnect();
         scene.others_are_served();
-        scene.world.until("all its buffers are home", |world| {
+        scene.world.until("all its buffers are free", |world| {
             world.servers[0].audit().receives_held == 0 && world.servers[0].audit().fetches == 0
         });
         scene.meet();
@@ -807,7 +810,7 @@ fn a_key_shown_to_one_peer_costs_another_its_connection_and_opens_nothing() {
             let _ = other.turn();
         }
         assert!(other.is_lost(), "who was not shown it");
-        assert!(stage.raw.is_connected(), "and nobody else");
+        assert!(stage.raw.is_connected(), "and no other");
         stage.world.until("the client knows", |world| world.clients[0].handle().connections() == 1);
         stage.raw.send(&reply(seed, offered.xid, &written(&offered)));
         assert_eq!(stage.done().check(), (0, 1), "as its own peer wrote it");

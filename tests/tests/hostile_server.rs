@@ -1,4 +1,4 @@
-//! A server that breaks the rules: every call of the client is completed once, whatever it says.
+//! A server that breaks the rules: every call of the client completes once.
 
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{CallError, ConnectionId, Fabric, Want};
@@ -297,8 +297,8 @@ fn anything(xid: u32, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A call is given up while its reply arrives: the rest of that is taken, nobody gets it, and all that
-/// the call held is free then.
+/// A call is cancelled while its reply arrives: the rest of the reply is received and dropped, and
+/// all that the call held is free then.
 #[test]
 fn a_call_that_is_given_up_while_its_reply_arrives_takes_all_of_it() {
     for is_late in [false, true] {

@@ -1,4 +1,4 @@
-//! How much memory a connection takes that does nothing, the pools of its shard apart.
+//! The memory of an idle connection, without the pools of its shard.
 //!
 //! Registered memory does not come from the allocator and is not counted; nor is what a shard has
 //! for its calls and messages, which is the same for one connection and for hundreds.
@@ -82,7 +82,7 @@ fn taken(room: usize, count: usize) -> (Pair, [i64; 2]) {
 #[test]
 fn an_idle_connection_takes_less_than_four_kibibytes_a_side() {
     const N: usize = 256;
-    // What is set up once, by whoever is first.
+    // The parts that the first connection sets up once.
     let _first = taken(N, 1);
     // All of them stay, so that none is in the memory that another has left.
     let pairs = [taken(N, 0), taken(2 * N, 0), taken(N, N), taken(2 * N, 2 * N)];

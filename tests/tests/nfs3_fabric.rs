@@ -1,5 +1,5 @@
-//! Our NFSv3 client against the server `rpcrdma-nfs3` on the fabric, in both versions and with
-//! every threshold moved: whatever way the messages take, the file system behind it holds the same.
+//! The NFSv3 test client and `rpcrdma-nfs3` on the software fabric, in both versions and with all
+//! thresholds varied: the file system has the same content for every form of message.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Whatever fails, panics or ends: the device has as many registrations, windows, queues and queue
-//! pairs as before.
+//! After every failure, panic or end, the device has as many registrations, windows, queues and
+//! queue pairs as before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! RPC headers out of messages: where they lie, and out of pieces wherever these are cut.
+//! Decoding RPC headers from received messages, also if they are divided into pieces.
 
 use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader};
 use rpcrdma_engine::{Answer, Call, Fabric, Loan, Reply};

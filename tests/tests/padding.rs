@@ -1,5 +1,5 @@
-//! What leaves a shard is what was put into a message, and zeros: never what the memory held
-//! before. A raw peer looks at the transmissions themselves.
+//! A shard sends only the bytes of a message and zeros, never old bytes of its memory. A raw peer
+//! inspects the transmissions.
 
 use rpcrdma_engine::Fabric;
 use rpcrdma_engine::provider::ConnectId;
@@ -176,10 +176,10 @@ fn the_padding_of_calls_is_zero() {
 }
 
 /// The pattern has no poison, and header words only by accident: runs of it would be memory that
-/// nobody wrote.
+/// was never written.
 fn no_poison(meaning: &Meaning) {
     for bytes in &meaning.transmissions {
         let run = bytes.windows(4).position(|window| window == [POISON; 4]);
-        assert_eq!(run, None, "memory that nobody wrote has left");
+        assert_eq!(run, None, "memory that was never written was sent");
     }
 }

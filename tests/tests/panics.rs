@@ -1,4 +1,4 @@
-//! Threads that panic: the program is told, peers lose their connections, others serve on.
+//! Panicking threads: the program is told, peers lose their connections, other shards continue.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -127,7 +127,7 @@ impl Scene {
         }
     }
 
-    /// Everybody's turn; whether a shard has panicked.
+    /// One turn of everything; returns whether a shard has panicked.
     fn step(&mut self) -> bool {
         self.now += 1_000;
         self.controls.iter_mut().for_each(|control| control.step(Duration::ZERO));
@@ -183,8 +183,8 @@ impl Scene {
             Spot::Close => assert!(self.client.handle().close(first)),
             Spot::Reply => shard.handler().calls = shard.handler().peers.first().copied(),
             Spot::Refused => {
-                let nobody = SocketAddr::new(self.at.ip(), 1);
-                shard.connect(nobody).expect("there is room");
+                let no_listener = SocketAddr::new(self.at.ip(), 1);
+                shard.connect(no_listener).expect("there is room");
             }
         }
         for _ in 0..STEPS {
@@ -233,9 +233,9 @@ fn a_shard_that_panics_anywhere_is_seen_by_everybody_and_the_other_takes_over() 
         assert_eq!(scene.call(peer), Ok(()));
         assert_eq!(scene.shards[1].handle().state(), ShardState::Running);
 
-        // Without the other one nobody listens, and what is left is dropped like any other shard.
+        // Without the control thread no listener is left, and this shard is dropped like any other.
         drop(scene.shards.pop());
-        scene.until("nobody serves", |scene| scene.client.handle().connections() == 0);
+        scene.until("no shard serves", |scene| scene.client.handle().connections() == 0);
         assert_eq!(scene.connect(), Err(ConnectError::Unreachable));
         drop(scene.shards.pop());
         assert_eq!(dead.state(), ShardState::Panicked, "how it ended is remembered");
@@ -339,7 +339,7 @@ fn a_shard_of_the_engine_that_panics_is_told_with_what_it_said() {
             assert!(client.handle().close(peer));
         }
     }
-    // Until the control thread has seen it, somebody listens and turns everybody down.
+    // Until the control thread has noticed, it listens and rejects every connection.
     loop {
         match client.connect(at) {
             Err(SetupError::Connect { reason: ConnectError::Unreachable, .. }) => break,
@@ -353,7 +353,7 @@ fn a_shard_of_the_engine_that_panics_is_told_with_what_it_said() {
     assert_eq!(second.listen(at).expect("the address"), at);
     let peer = client.connect(at).expect("a connection");
     assert_eq!(call(&mut client, peer, 0), Some(Ok(())));
-    // Nobody polls it while the engines stop.
+    // It is not polled while the engines stop.
     drop(client);
     engine.stop();
 }

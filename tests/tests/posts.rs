@@ -1,18 +1,18 @@
-//! Whatever a driver says of a post: what it has taken is not posted again, what it has refused is,
-//! and what it says beside that is believed as far as it can be true.
+//! Outcomes of posts: requests that the driver took are not posted again, those that it did not
+//! take are, and its error is used as far as it can be true.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Fabric};
+use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Script};
-use rpcrdma_tests::watched::{Watch, Watched};
 use rpcrdma_tests::world::{Plan, World, is_passing};
 
-type Device = Watched<FaultyProvider<Fabric>>;
+type Device = CheckedProvider<FaultyProvider<Fabric>>;
 
-/// A world in which posts go wrong as planned, once everybody is there.
+/// A world with planned faults of posts, after all connections are established.
 struct Scene {
     world: World<Device>,
     watch: Arc<Watch>,
@@ -32,7 +32,7 @@ impl Scene {
             // A shard that cannot post its Receives when it is made is not made.
             faulty.log().end();
             logs.lock().expect("one thread").push(faulty.log());
-            Watched::new(faulty, Arc::clone(&watch))
+            CheckedProvider::new(faulty, Arc::clone(&watch))
         };
         let plan = Plan::both(|raw| {
             raw.connections.credits = 24;
@@ -50,7 +50,8 @@ impl Scene {
         self.logs.iter().for_each(|log| if wrong { log.begin() } else { log.end() });
     }
 
-    /// Makes calls of all kinds, over a new connection whenever there is none. Returns how they ended.
+    /// Makes calls of all kinds, over a new connection whenever there is none. Returns how they
+    /// ended.
     fn calls(&mut self) -> Vec<Result<(), CallError>> {
         let world = &mut self.world;
         let mut made = 0;
@@ -101,7 +102,7 @@ impl Scene {
         assert_eq!(posted, self.receives, "all Receives are posted");
         let Scene { world, watch, .. } = self;
         drop(world);
-        assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "all memory came home");
+        assert_eq!(watch.regions.load(Ordering::Relaxed), 0, "all memory was released");
     }
 }
 
@@ -216,7 +217,7 @@ fn an_error_that_comes_with_everything_taken_is_heard() {
             (0..3).for_each(|_| world.turn_client(0));
             let done: Vec<_> = world.done.drain(..).map(|done| done.result.map(drop)).collect();
             let lost = Err(CallError::ConnectionLost(CloseReason::PeerGone));
-            assert_eq!(done, vec![lost; calls as usize], "nobody waits for more");
+            assert_eq!(done, vec![lost; calls as usize], "no call is left");
             world.settle();
             executed += world.servers[0].handler().calls;
             world.check_nothing_leaked();

@@ -1,4 +1,4 @@
-//! Every profile that comes with the configuration starts an engine that serves.
+//! Every configuration profile starts an engine that serves.
 
 use std::time::{Duration, Instant};
 

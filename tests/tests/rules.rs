@@ -1,4 +1,4 @@
-//! Rules of the documents as a peer sees them that speaks raw transmissions: see docs/conformance.md.
+//! Rules of the protocol documents, checked by a raw peer: see docs/conformance.md.
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectError;

@@ -1,4 +1,4 @@
-//! Peers that say nothing, or not enough: each of them gives its place back in time.
+//! Silent peers: their connections end in time, and their places are free again.
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::provider::ConnectError;
@@ -125,7 +125,7 @@ fn who_connects_and_says_nothing_gives_its_place_back() {
             assert!(silent.iter().all(|&at| scene.raws[at].is_connected()), "they have 50 ms");
             scene.pass(20);
             assert!(silent.iter().any(|&at| scene.raws[at].is_lost()), "{version} {properties}");
-            // Somebody else finds a place, and stays while the silent ones go.
+            // Another client connects, and stays while the silent ones are closed.
             let good = scene.silent();
             scene.answer(good, &call_in(version, 1));
             for xid in 2..8 {

@@ -1,5 +1,5 @@
-//! How a server stops while raw peers do what they like: nothing that it has delivered is lost,
-//! nobody is told of a failure, and nobody keeps it from stopping.
+//! Stopping a server with misbehaving raw peers: no delivered reply is lost, no failure is
+//! reported, and no peer prevents the stop.
 
 use rpcrdma_engine::{CloseReason, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
@@ -33,7 +33,7 @@ impl Scene {
         scene
     }
 
-    /// Everybody's turn, once.
+    /// One turn of everything.
     fn turn(&mut self) {
         self.world.step();
         for raw in &mut self.raws {
@@ -103,7 +103,7 @@ fn rpc(xid: u32) -> Vec<u8> {
     [xid.to_be_bytes(), 0_u32.to_be_bytes()].concat()
 }
 
-/// A reply that left without a signal has not arrived because nobody was told otherwise.
+/// A reply that was sent without a signal has not necessarily arrived.
 #[test]
 fn a_stop_waits_until_the_last_reply_is_taken() {
     for signal_every in [1, 16] {
@@ -264,7 +264,8 @@ fn calls_on_a_connection_that_ends_are_not_answered() {
     }
 }
 
-/// Whoever has the ticket is gone: nothing can be said of the call, and nothing false is.
+/// The owner of the ticket is gone: the state of the call is unknown, and nothing wrong is
+/// reported.
 #[test]
 fn a_ticket_that_is_dropped_while_stopping_ends_its_call_with_the_connection() {
     let mut scene = Scene::new(1);

@@ -1,5 +1,5 @@
-//! The shape of the sources: what the style and the architecture promise and a compiler does not
-//! check. Textual: comments, strings and test modules are taken out first.
+//! The structure of the sources: rules of docs/style.md and docs/architecture.md that a compiler
+//! does not check. The checks are textual; comments, strings and test modules are removed first.
 
 use std::collections::BTreeSet;
 use std::fs;

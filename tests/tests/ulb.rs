@@ -1,5 +1,5 @@
-//! Upper-layer bindings on the fabric: what the table does not name is not placed, and what a peer
-//! places without right is found.
+//! Upper-layer bindings on the software fabric: only DDP-eligible items are placed, and an item
+//! that a peer places without right is detected.
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::onc::{CallHeader, HeaderError, HeaderRoom};
@@ -197,7 +197,7 @@ fn read_of<'a>(stock: &mut Vec<Loan>, reply: Reply<'a>, protection: Protection) 
 fn protected_replies_keep_their_data_in_the_stream() {
     let open: Respond = |stock, _, reply| read_of(stock, reply, Protection::None);
     let sealed: Respond = |stock, _, reply| read_of(stock, reply, Protection::Integrity);
-    // Whoever protects wants nothing placed; and if it did, the server would not.
+    // With RPCSEC_GSS protection the client requests no DDP, and the server would not use it.
     for (of_client, answer, placed) in [
         (Protection::None, open, true),
         (Protection::Integrity, open, false),
@@ -327,11 +327,7 @@ fn a_call_with_something_placed_without_right_is_not_executed() {
         |_, call, reply| check(&call, reply, bind(nfs3::GETATTR, Protection::None));
     let mut pair = Pair::new(getattr);
     assert!(matches!(send_data(&mut pair, 2000, true), Err(CallError::Rejected(_))));
-    assert_eq!(
-        send_data(&mut pair, 2000, false),
-        Ok(2000),
-        "in the stream it is nobody's business"
-    );
+    assert_eq!(send_data(&mut pair, 2000, false), Ok(2000), "in the stream it is not checked");
     let sealed: Respond =
         |_, call, reply| check(&call, reply, bind(nfs3::WRITE, Protection::Integrity));
     let mut pair = Pair::new(sealed);
@@ -633,8 +629,8 @@ fn generated<'a>(stock: &mut Vec<Loan>, call: Call<'a>, reply: Reply<'a>) -> Ans
     }
 }
 
-/// Calls a generated COMPOUND and checks everything that comes of it. `places` says whether all that
-/// may be placed is; otherwise it depends on how much fits in line.
+/// Calls a generated COMPOUND and checks everything that comes of it. `places` says whether all
+/// that may be placed is; otherwise it depends on how much fits in line.
 fn run_generated(pair: &mut Pair, seed: u64, places: bool) {
     let mut random = Random(seed);
     let operations: Vec<Operation> =

@@ -1,5 +1,5 @@
-//! Upper-layer bindings over explicit RDMA: whose result is in which chunk, and what came in line
-//! although there was one.
+//! Upper-layer bindings over explicit RDMA: the assignment of results to chunks, and results that
+//! were sent inline although they had a chunk.
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::ulb::{ItemError, Protection, nfs3, nfs4};

@@ -1,5 +1,5 @@
-//! The tables of the upper-layer bindings against a second listing: the results and arguments as
-//! the RFCs write them down, from which lengths and items are worked out here.
+//! The tables of the upper-layer bindings, compared with a second listing of the arguments and
+//! results in the RFCs, from which the lengths and items are computed.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use rpcrdma_engine::ulb::{Binding, Item, Procedure, ReplyMax, nfs2, nfs3, nfs4, 
 
 /// Types and procedures. `u32` and `u64` are words; `opaque<n>` has a length and up to n bytes,
 /// `opaque[n]` just n; `?t` may be absent; `*` is an item that may be placed, `%` as many entries
-/// as the arguments ask for. A procedure is its number, its name, and after the colons its arguments,
-/// its results, and what it returns instead when it fails.
+/// as the arguments ask for. A procedure is its number, its name, and after the colons its
+/// arguments, its results, and what it returns instead when it fails.
 const NFS3: &str = "
 type time    u32 u32
 type fattr   u32 u32 u32 u32 u32 u64 u64 u32 u32 u64 u64 time time time
@@ -162,8 +162,8 @@ fn the_second_listing_is_read_as_xdr_is_coded() {
 
 #[test]
 fn lengths_that_others_state_as_well_are_the_same() {
-    // In words, from the headers of a kernel: without the status GETATTR 21, LOOKUP 17 + 22 + 22 and
-    // so on; READ without its data.
+    // In words, from the headers of a kernel: without the status GETATTR 21, LOOKUP 17 + 22 + 22
+    // and so on; READ without its data.
     let words = [
         (nfs3::GETATTR, 1 + 21),
         (nfs3::LOOKUP, 1 + 17 + 22 + 22),

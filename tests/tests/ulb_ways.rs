@@ -1,5 +1,5 @@
-//! NFS version 3 by its binding, over every way that its data can take: what a READ, a READLINK and a
-//! WRITE say does not depend on it.
+//! NFS version 3 through its binding, with every form of data movement: the results of READ,
+//! READLINK and WRITE do not depend on it.
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};

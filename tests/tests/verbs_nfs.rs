@@ -1,5 +1,4 @@
-//! Our client and the Linux kernel's NFS server, on an RDMA device, in version one: the only
-//! implementation that everybody runs, and none of ours.
+//! The test client and the Linux kernel's NFS server, on an RDMA device, in version one.
 //!
 //! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device. The server exports `/export`
 //! from this machine, with RDMA port 20049 and MOUNT on port 20048; what is read and written is
@@ -20,7 +19,7 @@ use rpcrdma_tests::nfs::{Failure, Give, Moved, Nfs, Scene, Take, suite};
 use rpcrdma_verbs::Verbs;
 
 const EXPORT: &str = "/export";
-/// What the server takes and sends in line if nobody has told it anything else.
+/// The default inline thresholds of the server.
 const INLINE: u32 = 4096;
 
 fn server() -> SocketAddr {
@@ -175,7 +174,7 @@ fn memory_by_registrations() {
     with_server(INLINE, registered, suite_of_data);
 }
 
-/// Nobody but we invalidates our memory.
+/// Only this side invalidates its memory.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn without_remote_invalidation() {
@@ -341,7 +340,7 @@ fn every_kind_of_message_crosses_the_wire() {
     }
 }
 
-/// Connections come and go; each leaves everything at home.
+/// Connections are opened and closed; each returns all its memory.
 #[test]
 #[ignore = "needs an RDMA device: tests/run vm"]
 fn connections_come_and_go() {

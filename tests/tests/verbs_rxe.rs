@@ -1,5 +1,5 @@
-//! The engine on an RDMA device: the API suite, and what a device adds to it: connections by the
-//! dozen, processes that are killed, addresses of either kind.
+//! The engine on an RDMA device: the API suite, many connections, killed processes, and IPv4 and
+//! IPv6 addresses.
 //!
 //! `RPCRDMA_TEST_DEVICE` and `RPCRDMA_TEST_ADDRESS` say which device.
 

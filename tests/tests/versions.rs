@@ -1,4 +1,5 @@
-//! Versions across the engine: old responders of four kinds, what is remembered, and version one.
+//! Version negotiation of the engine: four kinds of version-one responders, the memory of versions,
+//! and version one.
 
 use std::collections::BTreeMap;
 
@@ -214,7 +215,7 @@ mod old_responders {
         let body = Body::Error(RdmaError::InvalOption);
         scene.raw.send(&transmission(&Header { xid, vers: 2, credit: 4, body }, &[]));
         let peer = scene.outcome(id).expect("a connection");
-        scene.begin(peer, 1, 4000).expect("4096 bytes are what everybody takes");
+        scene.begin(peer, 1, 4000).expect("every peer receives 4096 bytes");
         let call = scene.heard();
         assert_eq!((call.len(), call[7]), (4036, 2));
         let stats = scene.stats();
@@ -335,7 +336,7 @@ mod memory {
         let id = scene.ask();
         scene.hello();
         let fabric = scene.world.calling().provider().clone();
-        // The server ends, and nobody listens there any more; then another begins.
+        // The server ends, and no listener is left; then another server starts.
         scene.raw = RawPeer::new(&fabric);
         assert_eq!(scene.outcome(id), Err(ConnectError::Unreachable));
         scene.raw.listen_at(scene.at);
@@ -543,7 +544,7 @@ mod sizes {
         assert_eq!(largest(&[]), (1024 - 28, 1024 - 28));
         let mut other = said(4096, 4096);
         other[0] ^= 1;
-        assert_eq!(largest(&other), (1024 - 28, 1024 - 28), "it is somebody else's");
+        assert_eq!(largest(&other), (1024 - 28, 1024 - 28), "it belongs to another connection");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The xids of engines: servers recognize repeated calls by them, so they are not used again by
-//! whoever comes after.
+//! The XIDs of engines: servers recognize repeated calls by them, so later shards and engines do
+//! not use them again.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

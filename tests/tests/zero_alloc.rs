@@ -1,4 +1,4 @@
-//! No allocation for an RPC, on neither side, in whichever way it travels.
+//! No allocation for an RPC, on either side, in every form of message.
 //!
 //! The debug build counts as well as the release build; `tests/run release` does it there.
 

@@ -1,6 +1,6 @@
-//! Choices: the bytes of an input, read as numbers. Behind the end all of them are zero.
+//! Choices: reads the bytes of an input as numbers. After its end all numbers are zero.
 
-/// What is left of an input.
+/// The rest of an input.
 pub struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -41,12 +41,12 @@ impl<'a> Choices<'a> {
         self.byte() % 2 == 1
     }
 
-    /// Whether something happens that is to happen once in `rarity` times.
+    /// True about once in `rarity` times.
     pub fn rarely(&mut self, rarity: u32) -> bool {
         self.below(rarity) == rarity - 1
     }
 
-    /// One of these, of which there are some.
+    /// Chooses one of these values; there is at least one.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
     }

@@ -1,6 +1,6 @@
-//! Two connections, and all that can happen between them: lawful traffic, in which every call is
-//! delivered and answered as it was made; and transmissions that are changed, repeated or foreign,
-//! after which credits and receives still add up and calls still end once.
+//! Two connected ends. With valid traffic, every call is delivered and answered correctly. With
+//! changed, repeated or foreign transmissions, credits and Receives stay consistent and each call
+//! ends once.
 
 mod party;
 
@@ -11,22 +11,22 @@ use self::party::Party;
 use super::choices::Choices;
 use super::foreign;
 
-/// Plays one input.
+/// Checks one input.
 ///
 /// # Panics
-/// If a message of lawful peers is lost, changed or refused; if a call ends twice; if anything that
-/// was taken does not come back.
+/// If a message of valid peers is lost, changed or rejected; if a call ends twice; if a credit or
+/// Receive is not returned.
 pub fn check(input: &[u8]) {
     let mut choices = Choices::new(input);
     let settings = [any_settings(&mut choices), any_settings(&mut choices)];
     let tells = [settings[0].properties, settings[1].properties];
     let [client, server] = settings;
     let mut parties = [Party::new(Role::Client, client), Party::new(Role::Server, server)];
-    // What one does not say the other does not know.
+    // Each end knows only what the other has stated.
     let mut is_lawful = tells == [true, true] || settings.iter().all(is_default);
     let stays_lawful = choices.flag();
     parties[0].begin();
-    // Mostly they know each other before anything else happens.
+    // Mostly they exchange properties first.
     if !choices.rarely(4) {
         exchange(&mut parties, &mut choices, is_lawful);
     }
@@ -64,13 +64,13 @@ pub fn check(input: &[u8]) {
     parties.into_iter().for_each(Party::close);
 }
 
-/// One of the two, and the other.
+/// One end, and the other.
 fn both(parties: &mut [Party; 2], who: usize) -> (&mut Party, &mut Party) {
     let [one, two] = parties;
     if who == 0 { (one, two) } else { (two, one) }
 }
 
-/// Everything that is on its way arrives.
+/// Delivers all transmissions.
 fn exchange(parties: &mut [Party; 2], choices: &mut Choices<'_>, is_lawful: bool) {
     for who in [1, 0, 1] {
         let (own, peer) = both(parties, who);
@@ -80,7 +80,7 @@ fn exchange(parties: &mut [Party; 2], choices: &mut Choices<'_>, is_lawful: bool
     }
 }
 
-/// Lawful peers come to an end: everything that was sent is delivered, every call is answered.
+/// Ends valid traffic: delivers everything that was sent, and answers every call.
 fn finish(parties: &mut [Party; 2], choices: &mut Choices<'_>) {
     for _ in 0..ROUNDS_MAX {
         exchange(parties, choices, true);
@@ -95,12 +95,12 @@ fn finish(parties: &mut [Party; 2], choices: &mut Choices<'_>) {
     panic!("not in {ROUNDS_MAX} rounds: every call is answered");
 }
 
-/// What happens in one input.
+/// The events of one input.
 const EVENTS_MAX: usize = 200;
-/// Rounds after which nothing comes to an end.
+/// The limit of rounds until everything is complete.
 const ROUNDS_MAX: usize = 200;
 
-/// Whether the settings are those that a peer assumes of one that says nothing.
+/// Whether the settings are the defaults that a peer assumes.
 fn is_default(own: &Settings) -> bool {
     own.structure.total_len() >= 4096 && own.backward != BackwardSupport::None
 }

@@ -1,4 +1,4 @@
-//! RPC messages from the choices of an input: a payload, and items that belong into it.
+//! RPC messages from the choices of an input: a payload and its items.
 
 use std::rc::Rc;
 
@@ -23,7 +23,8 @@ pub struct Content {
     pub bulk: Vec<Vec<u8>>,
 }
 
-/// Where items lie, before there is an xid: gaps of payload in words, lengths, and words at the end.
+/// Where items lie, before there is an xid: gaps of payload in words, lengths, and words at the
+/// end.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Words of payload before each item, and its bytes.
@@ -58,7 +59,7 @@ fn length(choices: &mut Choices<'_>, near: u32, max: u32) -> u32 {
     length.min(max)
 }
 
-/// An item that is wanted, of a call that is one operation.
+/// A requested item of a call with one operation.
 pub fn any_want(choices: &mut Choices<'_>, end: u32, max_len: u32) -> Want {
     let kinds = [WantKind::Tbsn, WantKind::Exrw, WantKind::Choice, WantKind::BySize];
     Want {
@@ -120,7 +121,7 @@ impl Content {
 pub struct Whole {
     /// The call of ours that it answers; else it is a call.
     pub answers: Option<CallId>,
-    /// What is kept of it to answer it.
+    /// The state that is kept to answer it.
     pub to: ReplyTo,
     /// Its transmissions.
     pub parts: Vec<Part>,
@@ -129,7 +130,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// The message, if that is what has arrived.
+    /// The arrived message, if it is one.
     pub fn of(side: &Side, ingress: &Ingress<'_>) -> Option<Self> {
         let single = |answers, message: &Message<'_>| {
             let parts = vec![message.part];
@@ -171,7 +172,7 @@ impl Whole {
         }
     }
 
-    /// Its stream, with every item put back where `content` has it. `memory` is the caller's.
+    /// Its stream, with every item inserted at its position in `content`. `memory` is the caller's.
     pub fn stream(
         &self,
         side: &Side,
@@ -194,7 +195,7 @@ impl Whole {
         }
         let (mut stream, mut rest) = (Vec::new(), &payload[..]);
         for item in placed.iter() {
-            // Version one does not say where an item of a reply belongs; the order does.
+            // Version one does not state the position of a reply's item; the order determines it.
             let position = item.position.unwrap_or_else(|| content.items[item.index].position);
             let (gap, behind) = rest.split_at(position as usize - stream.len());
             stream.extend_from_slice(gap);
@@ -213,7 +214,7 @@ impl Whole {
     }
 }
 
-/// Whether a message has no way, for its length or its pieces.
+/// Whether a message cannot be sent because of its length or its pieces.
 pub fn is_too_long(error: SendError) -> bool {
     matches!(
         error,
@@ -226,7 +227,7 @@ pub fn is_too_long(error: SendError) -> bool {
     )
 }
 
-/// What a call offers for its reply, from its first transmission.
+/// The offer of a call for its reply, from its first transmission.
 pub fn offer(lead: &[u8]) -> Offer<'_> {
     match Header::decode(lead).map(|(header, _)| header.body) {
         Ok(Body::Optional(Optional::XmtReq(req))) => Offer::Directions(req.rsd),

@@ -1,4 +1,4 @@
-//! Transmissions of a peer that sends anything: headers that are well-formed, or nearly so.
+//! Transmissions of a misbehaving peer: headers that are well-formed, or almost.
 
 use rpcrdma_xdr::{
     Array, BackwardSupport, Body, ChunkLists, ConnProp, Header, Known, List, Loc, Mismatch, MsgId,

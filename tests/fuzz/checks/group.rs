@@ -1,4 +1,4 @@
-//! Sequences of transmissions against a model: what is parked, what is delivered, what is reported.
+//! Sequences of transmissions compared with a model: which are kept, delivered and reported.
 
 mod model;
 mod sent;
@@ -42,7 +42,7 @@ pub fn check(bytes: &[u8]) {
     scene.side.close();
 }
 
-/// Transmissions of one input: what is wrong with groups shows in a few.
+/// The transmissions of one input: errors of groups need only a few.
 const EVENTS_MAX: usize = 64;
 /// The longest transmission.
 const BUFFER: u32 = 1024;
@@ -156,7 +156,7 @@ impl Scene {
         self.model.granted = self.model.granted.max(self.model.wanted);
     }
 
-    /// Hands a transmission to both. False if the connection is over.
+    /// Passes a transmission to both. False if the connection has ended.
     fn receive(&mut self, sent: &Sent, choices: &mut Choices<'_>) -> bool {
         let bytes = sent.bytes();
         let buffer = self.side.keep(&bytes);

@@ -1,4 +1,4 @@
-//! What must hold for any bytes taken as a message: shared by the fuzz target and the corpus replay.
+//! Properties of decoding that hold for all bytes; used by the fuzz target and the corpus replay.
 
 use rpcrdma_xdr::onc::{AuthSys, CallHeader, ReplyHeader};
 use rpcrdma_xdr::{
@@ -6,10 +6,10 @@ use rpcrdma_xdr::{
     Writer,
 };
 
-/// Decodes `bytes` in every way there is.
+/// Decodes `bytes` with every decoder.
 ///
 /// # Panics
-/// If a header that was accepted is not exact, or anything inside disagrees with itself.
+/// If an accepted header does not encode to the same bytes, or is inconsistent.
 pub fn check(bytes: &[u8]) {
     if let Some(data) = PrivateData::decode(bytes) {
         assert_eq!(PrivateData::decode(&data.encode()), Some(data));
@@ -34,7 +34,8 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// The headers of RPC, which may have anything in their padding: what was decoded once decodes again.
+/// The headers of RPC, which may have anything in their padding: what was decoded once decodes
+/// again.
 fn check_onc(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     if let Ok(header) = CallHeader::decode(&mut reader) {

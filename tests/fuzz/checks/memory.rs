@@ -7,14 +7,14 @@ use rpcrdma_xdr::RdmaSegment;
 
 use super::content::Content;
 
-/// What a side has exposed.
+/// The exposed memory of one side.
 #[derive(Debug, Default)]
 pub struct Memory {
     regions: BTreeMap<u32, Vec<u8>>,
     last: u32,
 }
 
-/// What was exposed for one call.
+/// The memory exposed for one call.
 #[derive(Debug, Default)]
 pub struct Laid {
     items: Lists,
@@ -44,7 +44,7 @@ impl Memory {
         RdmaSegment { handle, length: piece.len() as u32, offset: address(handle) }
     }
 
-    /// Makes what was exposed for a call unreachable.
+    /// Ends the exposure of a call's memory.
     pub fn conceal(&mut self, laid: &Laid) {
         for segment in laid.all() {
             self.regions.remove(&segment.handle);
@@ -85,7 +85,7 @@ impl Memory {
     }
 }
 
-/// Where the memory of a handle begins: anywhere.
+/// The start address of a handle's memory.
 fn address(handle: u32) -> u64 {
     u64::from(handle) * 0x0001_0001_0000_1004
 }
@@ -143,5 +143,5 @@ impl Lists {
     }
 }
 
-/// What memory holds that nobody has written.
+/// The byte of memory that was never written.
 const UNWRITTEN: u8 = 0xee;

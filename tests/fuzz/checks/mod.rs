@@ -1,4 +1,5 @@
-//! What fuzz targets check: one function for each, which judges one input and panics if a property does not hold.
+//! The checks of the fuzz targets: one function for each, which checks one input and panics if a
+//! property does not hold.
 
 pub mod choices;
 pub mod connection;

@@ -1,15 +1,15 @@
-//! Placement: what a message names is what a map of bytes allows, and what is planned is what
-//! arrives.
+//! Placement: the bytes that a message names are those that a map allows, and a planned message
+//! arrives unchanged.
 
 mod bytes;
 mod trip;
 
 use super::choices::Choices;
 
-/// Judges one input: a message of a peer that names bytes as it likes, or a call and its reply.
+/// Checks one input: a message that names arbitrary bytes, or a call and its reply.
 ///
 /// # Panics
-/// If bytes are named that are not the message's, or do not arrive where they belong.
+/// If a message may name bytes that are not its own, or an item arrives at a wrong position.
 pub fn check(input: &[u8]) {
     let mut choices = Choices::new(input);
     if choices.flag() { trip::check(&mut choices) } else { bytes::check(&mut choices) }

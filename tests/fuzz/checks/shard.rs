@@ -1,10 +1,11 @@
-//! A shard with two connections: one to a peer that keeps the rules, one to a peer that sends anything.
+//! A shard with two connections: one to a valid peer, and one to a misbehaving raw peer.
 //!
 //! ```text
 //!   serving:   client ──▶ shard ◀── raw peer        calling:   server ◀── shard ──▶ raw peer
 //! ```
-//! Whatever the raw peer does, nothing panics, the calls of the other are answered byte for byte,
-//! and all memory and all credits are home in the end. Device and time are the fabric's and ours.
+//! Whatever the raw peer does, nothing panics, the calls of the valid peer are answered correctly,
+//! and all memory and credits are free at the end. The device is the software fabric, in virtual
+//! time.
 
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{ConnectionId, Fabric};
@@ -17,10 +18,10 @@ use crate::script::{Order, Part, Script};
 use crate::sim::invariants::{self, State};
 use crate::world::{Plan, World, checked, is_passing};
 
-/// Plays one input.
+/// Checks one input.
 ///
 /// # Panics
-/// If the peer that keeps the rules suffers, or anything is missing in the end.
+/// If the valid peer is affected, or anything is missing at the end.
 pub fn check(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut scene = Scene::new(choices.flag());
@@ -38,7 +39,7 @@ struct Scene {
     world: World<Fabric>,
     fabric: Fabric,
     raw: Option<RawPeer<Fabric>>,
-    /// The connection that keeps the rules, as the client has it.
+    /// The valid peer's connection at the client.
     good: ConnectionId,
     /// Whether the raw peer is called, and does not call.
     is_called: bool,
@@ -186,7 +187,7 @@ impl Scene {
         self.raw = Some(raw);
     }
 
-    /// The raw peer goes, and what it had comes home.
+    /// Drops the raw peer, and checks that its resources return.
     fn part(&mut self) {
         if let Some(raw) = &mut self.raw {
             raw.disconnect();
@@ -207,7 +208,7 @@ impl Scene {
         self.audit().peers.len() - 1
     }
 
-    /// What the shard with two connections has.
+    /// The audit of the shard with two connections.
     fn audit(&mut self) -> Audit {
         match self.is_called {
             true => self.world.clients[0].shard().audit(),
@@ -215,7 +216,7 @@ impl Scene {
         }
     }
 
-    /// A call of the peer that keeps the rules is answered as it is to be.
+    /// Checks that a call of the valid peer is answered correctly.
     fn lawful_round(&mut self) {
         self.seed += 1;
         let parts = [Part::Bulk(self.seed * 977 % 9_000), Part::Inline(30)];
@@ -240,7 +241,7 @@ impl Scene {
         panic!("not in {TURNS_MAX} turns: a lawful call, made: {made:?}; {:?}", self.audit());
     }
 
-    /// Something that a lawful peer would send.
+    /// A transmission of a valid peer.
     fn lawful(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
         let xid = 1 + choices.below(6);
         if self.is_called {
@@ -284,7 +285,7 @@ impl Scene {
             audit: &audit,
             stats,
             loans_kept: spares_kept + bulk_kept,
-            // What is open to whom the simulation looks at.
+            // The simulation checks which memory is open to which peer.
             keys_open: 0,
             is_exposed: true,
             keys_kept: 0,
@@ -301,7 +302,7 @@ impl Scene {
         assert!(audit.peers.iter().all(|peer| peer.outstanding <= peer.granted));
     }
 
-    /// Everybody goes: all is at home.
+    /// Drops all peers, and checks that all memory is free.
     fn end(mut self) {
         self.part();
         let calls = self.world.clients[0].shard().audit().calls;
@@ -310,7 +311,7 @@ impl Scene {
         self.world.settle();
         let (spares_kept, bulk_kept) = (self.world.servers[0].handler().kept.len(), SERVICE_BULK);
         let mut audit = self.world.servers[0].audit();
-        // What the program keeps is its own.
+        // The program's own loans are not missing.
         audit.spares.home += spares_kept;
         audit.bulk.home += bulk_kept;
         if let Err(violation) = invariants::check_stopped(0, &audit, false) {
@@ -334,7 +335,7 @@ fn plan() -> Plan {
 const EVENTS_MAX: usize = 100;
 /// Bytes of the longest transmission of the raw peer: more than a Receive has.
 const SEND_MAX: usize = 13_000;
-/// Turns after which nothing comes.
+/// The limit of turns for waiting.
 const TURNS_MAX: usize = 2_000;
 /// Connections of the raw peer, one after the other.
 const MEETINGS_MAX: u32 = 3;

@@ -1,4 +1,4 @@
-//! One end of a connection, fed with bytes: plans become bytes, and bytes what they mean.
+//! One end of a connection: encodes plans to bytes, and handles received bytes.
 
 use std::iter::repeat_n;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use super::memory::Memory;
 pub struct Side {
     /// The connection.
     pub conn: Connection,
-    /// What it shares with none.
+    /// The ledger of its shard.
     pub ledger: ShardLedger,
     /// What it was opened with.
     pub settings: Settings,
@@ -80,7 +80,7 @@ impl Side {
         Rc::clone(&self.received[buffer as usize])
     }
 
-    /// What a transmission means.
+    /// The effect of a transmission.
     pub fn hand_in<'a>(&mut self, buffer: u32, wire: &'a [u8]) -> Ingress<'a> {
         let at = Received { buffer, byte_len: wire.len() as u32 };
         let first = self.first_segment(wire);
@@ -179,11 +179,11 @@ impl Side {
         written(68, |writer| self.conn.encode_report(&report, writer).is_ok())
     }
 
-    /// Ends the connection, its calls first: all that was taken is given back.
+    /// Ends the calls and the connection: all credits and Receives are returned.
     pub fn close(self) {
         let Self { mut conn, mut ledger, .. } = self;
         while let Some((id, _)) = ledger.calls.next_of(conn.peer(), 0) {
-            // Of those that were given up the program knows.
+            // Cancelled calls were already reported to the program.
             conn.finish_call(&mut ledger, id);
         }
         conn.close(&mut ledger);

@@ -1,4 +1,5 @@
-//! A shard, a lawful peer, and one that sends anything; run with `cargo fuzz run --fuzz-dir tests/fuzz shard`.
+//! A shard with a valid and a misbehaving peer; run with
+//! `cargo fuzz run --fuzz-dir tests/fuzz shard`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rpcrdma_tests::checks::shard::check(bytes));

@@ -1,4 +1,5 @@
-//! A program that works on files, for as long as somebody disturbs the server behind them.
+//! Writes, maps, renames and reads files in a loop while a test disturbs their server, and checks
+//! them.
 #![expect(unsafe_code, reason = "a mapping of a file is made by an unsafe function")]
 
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +23,7 @@ const USAGE: &str = "exercise DIRECTORY --until FILE --expected DIRECTORY --prog
 
 Ends with 0, or with 1 after saying which call has failed or what was read that was not written.";
 
-/// What the command line asks for.
+/// The command line.
 struct Wanted {
     directory: PathBuf,
     until: PathBuf,
@@ -32,14 +33,14 @@ struct Wanted {
     killed: bool,
 }
 
-/// A file, and what has to be in it.
+/// A file, and its expected content.
 struct Worked {
     path: PathBuf,
     file: File,
     content: Vec<u8>,
 }
 
-/// A call that failed, or what was not as it should be.
+/// A failed system call, or wrong content.
 struct Failed(String);
 
 type Outcome<T = ()> = Result<T, Failed>;
@@ -88,7 +89,7 @@ impl Worked {
         Ok(Worked { file: said("open", how)?, path, content: Vec::new() })
     }
 
-    /// Each kind of call at least once.
+    /// Uses each kind of system call at least once.
     fn round(&mut self, random: &mut Random, wanted: &Wanted) -> Outcome {
         for _ in 0..1 + random.below(4) {
             self.write(random)?;
@@ -132,7 +133,7 @@ impl Worked {
         Ok(())
     }
 
-    /// To a name that is new, or over a file that is there.
+    /// To a new name, or over an existing file.
     fn rename(&mut self, random: &mut Random, wanted: &Wanted) -> Outcome {
         let to = self.path.with_file_name(format!("file-{}", random.below(1 << 30)));
         if random.below(2) == 0 {
@@ -160,7 +161,7 @@ impl Worked {
     }
 }
 
-/// What a call returned, if it was not made a second time after it was done.
+/// The result of a system call, unless the server executed it twice.
 fn repeated(
     outcome: io::Result<()>,
     wanted: &Wanted,
@@ -180,7 +181,7 @@ fn mapped(file: &File, len: usize) -> io::Result<MmapMut> {
     unsafe { MmapOptions::new().len(len).map_mut(file) }
 }
 
-/// Bytes of which no two pieces that lie behind one another are alike at any power of two.
+/// Bytes without two equal adjacent pieces at any power of two.
 fn noise(random: &mut Random, len: u32) -> Vec<u8> {
     let piece: Vec<u8> = (0..61).map(|_| random.below(256) as u8).collect();
     let mut bytes = piece.repeat(len as usize / piece.len() + 1);

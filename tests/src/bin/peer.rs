@@ -1,4 +1,5 @@
-//! One end of a connection under fault: a server that checks what it gets, or a caller that goes on.
+//! One end of a connection under faults: a server that checks the calls, or a caller that continues
+//! after losses.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ peer call ADDRESS [--until FILE] [--calls N] [--lines N] [--bytes N] [--again ye
 
 Ends with 0 if every call was answered, with 3 if a line was lost, with 4 if it has hung.";
 
-/// What the command line asks for.
+/// The command line.
 struct Wanted {
     serves: bool,
     at: SocketAddr,
@@ -61,14 +62,15 @@ fn config(wanted: &Wanted) -> Config {
     if let Some(device) = &wanted.device {
         raw.verbs.device = device.as_str().into();
     }
-    // What is lost is sent again soon. Soft-RoCE takes seven times as for ever, so it is six.
+    // Lost packets are sent again soon. Soft-RoCE retries for ever if the count is seven, so it is
+    // six.
     raw.verbs.ack_timeout = 16;
     raw.verbs.retry_count = 6;
     raw.engine.idle.policy = "block".into();
     raw.engine.idle.spin = "20us".into();
     raw.connections.max = i64::from(wanted.lines.max(8));
     raw.connections.stop_timeout = "2s".into();
-    // A peer that does not know of the end of a connection owes answers for ever.
+    // A peer that does not learn of the end of a connection never answers.
     raw.connections.call_timeout = "3s".into();
     checked(&raw)
 }
@@ -118,7 +120,7 @@ fn call<P: Provider>(engine: &Engine<P>, wanted: &Wanted) -> Result<ExitCode, Se
     Ok(verdict(&mut caller))
 }
 
-/// What became of every line, and whether all is at home.
+/// The outcome of every connection, and whether all buffers returned.
 fn verdict<P: Provider>(caller: &mut Caller<P>) -> ExitCode {
     print(caller.accounts());
     let client: &mut Client<P> = caller.client();

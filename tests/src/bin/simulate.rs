@@ -1,4 +1,4 @@
-//! Runs the simulation over many seeds: for a night, or for one seed once more.
+//! Runs the simulation over many seeds, or repeats one seed.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,14 +10,14 @@ use rpcrdma_tests::sim;
 
 const USAGE: &str = "simulate [--seeds N] [--from S] [--jobs J] [--seconds T]
 
-  --seeds N     so many seeds (10000)
-  --from S      beginning with this one (0)
-  --jobs J      on so many threads (1)
-  --seconds T   no longer than this
+  --seeds N     the number of seeds (10000)
+  --from S      the first seed (0)
+  --jobs J      the number of threads (1)
+  --seconds T   the time limit
 
-Ends with 1 at the first violation, and says how to have it again.";
+Exits with 1 at the first violation, and prints how to repeat it.";
 
-/// What the command line asks for.
+/// The command line.
 struct Wanted {
     seeds: u64,
     from: u64,
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    // A panic of the engine is a violation, and reported as one, behind what came before it.
+    // A panic of the engine is reported as a violation, after the events before it.
     std::panic::set_hook(Box::new(|_| ()));
     let began = Instant::now();
     let (next, done, events) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
                     match sim::run(wanted.from + seed) {
                         Ok(outcome) => {
                             events.fetch_add(outcome.events, Ordering::Relaxed);
-                            let mut coverage = coverage.lock().expect("nobody panics with it");
+                            let mut coverage =
+                                coverage.lock().expect("no thread panicked with the lock");
                             for (what, count) in outcome.coverage {
                                 *coverage.entry(what).or_default() += count;
                             }
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
                         }
                     }
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    let mut said = said.lock().expect("nobody panics with it");
+                    let mut said = said.lock().expect("no thread panicked with the lock");
                     if said.elapsed() > Duration::from_secs(10) {
                         *said = Instant::now();
                         progress(&wanted, done, began);
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     println!("{} events, no violation; seen:", events.into_inner());
-    for (what, count) in coverage.into_inner().expect("nobody panics with it") {
+    for (what, count) in coverage.into_inner().expect("no thread panicked with the lock") {
         println!("  {count:>10}  {what}");
     }
     ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! NFS version 3: the procedures, by their types.
+//! NFS version 3: a typed function for each procedure.
 
 use std::net::SocketAddr;
 
@@ -15,25 +15,25 @@ pub struct Nfs<P: Provider> {
     pub rpc: Caller<P>,
 }
 
-/// Where a list goes on; the default is its beginning.
+/// The position where a list continues; the default is its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListFrom {
-    /// Behind the entry of this cookie.
+    /// After the entry with this cookie.
     pub cookie: u64,
-    /// What came with the cookie.
+    /// The verifier of the cookie.
     pub cookieverf: cookieverf3,
 }
 
-/// What a READ has brought, and how.
+/// The data of a READ, and how they were moved.
 #[derive(Debug)]
 pub struct Read {
     /// The bytes.
     pub data: Vec<u8>,
     /// Whether they are the last of the file.
     pub eof: bool,
-    /// Whether they came outside of the stream.
+    /// Whether they were moved by DDP.
     pub placed: bool,
-    /// Whether memory of the program came back.
+    /// Whether the program's result buffer was returned.
     pub sink: bool,
 }
 
@@ -41,7 +41,7 @@ impl<P: Provider> Nfs<P> {
     /// Connects to a server.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why the connection failed.
     pub fn connect(client: Client<P>, to: SocketAddr) -> Result<Nfs<P>, SetupError> {
         Ok(Nfs { rpc: Caller::connect(client, to)? })
     }
@@ -49,7 +49,7 @@ impl<P: Provider> Nfs<P> {
     /// A procedure whose results are words and attributes.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn plain<T: Unpack, E: Unpack>(
         &mut self,
         procedure: u32,
@@ -59,10 +59,10 @@ impl<P: Provider> Nfs<P> {
         results::<T, E>(&reply)
     }
 
-    /// Asks whether the server is there.
+    /// NULL.
     ///
     /// # Errors
-    /// If it is not.
+    /// If the server does not answer.
     pub fn null(&mut self) -> Result<(), Failure> {
         let reply = self.rpc.call(&Request::new(nfs3::NULL, &Void))?;
         decoded::<Void>(&reply).map(drop)
@@ -71,7 +71,7 @@ impl<P: Provider> Nfs<P> {
     /// Attributes of an object.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn getattr(&mut self, object: &nfs_fh3) -> Result<fattr3, Failure> {
         let arguments = GETATTR3args { object: object.clone() };
         let found = self.plain::<GETATTR3resok, Void>(nfs3::GETATTR, &arguments)?;
@@ -81,7 +81,7 @@ impl<P: Provider> Nfs<P> {
     /// Changes attributes of an object.
     ///
     /// # Errors
-    /// Why they were not changed.
+    /// Why the call failed.
     pub fn setattr(&mut self, object: &nfs_fh3, new: sattr3) -> Result<wcc_data, Failure> {
         let arguments =
             SETATTR3args { object: object.clone(), new_attributes: new, guard: sattrguard3::None };
@@ -92,26 +92,26 @@ impl<P: Provider> Nfs<P> {
     /// The handle of a name in a directory.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn lookup(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<LOOKUP3resok, Failure> {
         let arguments = LOOKUP3args { what: at(dir, name) };
         self.plain::<LOOKUP3resok, LOOKUP3resfail>(nfs3::LOOKUP, &arguments)
     }
 
-    /// Which of the rights asked for there are.
+    /// Those of the requested rights that the caller has.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Why the call failed.
     pub fn access(&mut self, object: &nfs_fh3, access: u32) -> Result<u32, Failure> {
         let arguments = ACCESS3args { object: object.clone(), access };
         let found = self.plain::<ACCESS3resok, ACCESS3resfail>(nfs3::ACCESS, &arguments)?;
         Ok(found.access)
     }
 
-    /// Where a link leads, and whether that came outside of the stream.
+    /// The target of a link, and whether it was moved by DDP.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Why the call failed.
     pub fn readlink(
         &mut self,
         symlink: &nfs_fh3,
@@ -128,7 +128,7 @@ impl<P: Provider> Nfs<P> {
     /// Bytes of a file.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn read(
         &mut self,
         file: &nfs_fh3,
@@ -143,7 +143,7 @@ impl<P: Provider> Nfs<P> {
     /// Writes bytes to a file.
     ///
     /// # Errors
-    /// Why they were not written.
+    /// Why the call failed.
     pub fn write(
         &mut self,
         file: &nfs_fh3,
@@ -159,7 +159,7 @@ impl<P: Provider> Nfs<P> {
     /// Makes a file.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn create(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
         let attributes = sattr3 { mode: set_mode3::Some(0o644), ..sattr3::default() };
         self.create_as(dir, name, createhow3::UNCHECKED(attributes))
@@ -168,7 +168,7 @@ impl<P: Provider> Nfs<P> {
     /// Makes a file in one of the three ways.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn create_as(
         &mut self,
         dir: &nfs_fh3,
@@ -183,7 +183,7 @@ impl<P: Provider> Nfs<P> {
     /// Makes a directory.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn mkdir(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
         let attributes = sattr3 { mode: set_mode3::Some(0o755), ..sattr3::default() };
         let arguments = MKDIR3args { where_: at(dir, name), attributes };
@@ -194,7 +194,7 @@ impl<P: Provider> Nfs<P> {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn symlink(
         &mut self,
         dir: &nfs_fh3,
@@ -218,7 +218,7 @@ impl<P: Provider> Nfs<P> {
     /// Makes a named pipe.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn mkfifo(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<nfs_fh3, Failure> {
         let attributes = sattr3 { mode: set_mode3::Some(0o600), ..sattr3::default() };
         let arguments = MKNOD3args { where_: at(dir, name), what: mknoddata3::NF3FIFO(attributes) };
@@ -229,7 +229,7 @@ impl<P: Provider> Nfs<P> {
     /// Removes a name of anything but a directory.
     ///
     /// # Errors
-    /// Why it is still there.
+    /// Why the call failed.
     pub fn remove(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
         let arguments = REMOVE3args { object: at(dir, name) };
         self.plain::<REMOVE3resok, REMOVE3resfail>(nfs3::REMOVE, &arguments).map(drop)
@@ -238,7 +238,7 @@ impl<P: Provider> Nfs<P> {
     /// Removes a directory.
     ///
     /// # Errors
-    /// Why it is still there.
+    /// Why the call failed.
     pub fn rmdir(&mut self, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
         let arguments = RMDIR3args { object: at(dir, name) };
         self.plain::<RMDIR3resok, RMDIR3resfail>(nfs3::RMDIR, &arguments).map(drop)
@@ -247,7 +247,7 @@ impl<P: Provider> Nfs<P> {
     /// Renames.
     ///
     /// # Errors
-    /// Why the name is the same.
+    /// Why the call failed.
     pub fn rename(&mut self, from: diropargs3<'_>, to: diropargs3<'_>) -> Result<(), Failure> {
         let arguments = RENAME3args { from, to };
         self.plain::<RENAME3resok, RENAME3resfail>(nfs3::RENAME, &arguments).map(drop)
@@ -256,16 +256,16 @@ impl<P: Provider> Nfs<P> {
     /// Makes a hard link.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the call failed.
     pub fn link(&mut self, file: &nfs_fh3, dir: &nfs_fh3, name: &[u8]) -> Result<(), Failure> {
         let arguments = LINK3args { file: file.clone(), link: at(dir, name) };
         self.plain::<LINK3resok, LINK3resfail>(nfs3::LINK, &arguments).map(drop)
     }
 
-    /// Entries of a directory, from behind a cookie; at most `count` bytes of them.
+    /// Entries of a directory after a cookie; at most `count` bytes of them.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn readdir(
         &mut self,
         dir: &nfs_fh3,
@@ -278,11 +278,11 @@ impl<P: Provider> Nfs<P> {
         results::<READDIR3resok<'static>, READDIR3resfail>(&reply)
     }
 
-    /// Entries of a directory with attributes and handles, from behind a cookie; a reply of at
-    /// most `maxcount` bytes.
+    /// Entries of a directory with attributes and handles, after a cookie; a reply of at most
+    /// `maxcount` bytes.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn readdirplus(
         &mut self,
         dir: &nfs_fh3,
@@ -295,7 +295,7 @@ impl<P: Provider> Nfs<P> {
     /// As [`Nfs::readdirplus`], with memory for a reply of `room` bytes.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn readdirplus_in(
         &mut self,
         dir: &nfs_fh3,
@@ -313,16 +313,16 @@ impl<P: Provider> Nfs<P> {
     /// The state of a file system.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Why the call failed.
     pub fn fsstat(&mut self, root: &nfs_fh3) -> Result<FSSTAT3resok, Failure> {
         let arguments = FSSTAT3args { fsroot: root.clone() };
         self.plain::<FSSTAT3resok, FSSTAT3resfail>(nfs3::FSSTAT, &arguments)
     }
 
-    /// What a file system can do.
+    /// The capabilities of a file system.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Why the call failed.
     pub fn fsinfo(&mut self, root: &nfs_fh3) -> Result<FSINFO3resok, Failure> {
         let arguments = FSINFO3args { fsroot: root.clone() };
         self.plain::<FSINFO3resok, FSINFO3resfail>(nfs3::FSINFO, &arguments)
@@ -331,16 +331,16 @@ impl<P: Provider> Nfs<P> {
     /// Limits of paths.
     ///
     /// # Errors
-    /// Why they are not known.
+    /// Why the call failed.
     pub fn pathconf(&mut self, object: &nfs_fh3) -> Result<PATHCONF3resok, Failure> {
         let arguments = PATHCONF3args { object: object.clone() };
         self.plain::<PATHCONF3resok, PATHCONF3resfail>(nfs3::PATHCONF, &arguments)
     }
 
-    /// Has a file on stable storage.
+    /// Commits a file to stable storage.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why the call failed.
     pub fn commit(&mut self, file: &nfs_fh3) -> Result<writeverf3, Failure> {
         let arguments = COMMIT3args { file: file.clone(), offset: 0, count: 0 };
         let done = self.plain::<COMMIT3resok, COMMIT3resfail>(nfs3::COMMIT, &arguments)?;
@@ -354,10 +354,10 @@ pub fn read_request(file: &nfs_fh3, offset: u64, count: u32, how: Take) -> Reque
     Request::new(nfs3::READ, &arguments).taking(count, how)
 }
 
-/// What a READ has brought.
+/// The result of a READ.
 ///
 /// # Errors
-/// Why that is nothing.
+/// Why the call failed.
 pub fn read_results(reply: &Reply) -> Result<Read, Failure> {
     let found = results::<READ3resok<'static>, READ3resfail>(reply)?;
     if found.count as usize != found.data.len() {
@@ -389,10 +389,10 @@ pub fn write_request(
     Request::new(nfs3::WRITE, &arguments).giving(data, how)
 }
 
-/// The good arm of the results of a procedure.
+/// The successful results of a procedure.
 ///
 /// # Errors
-/// The status, or what is wrong with them.
+/// The status, or a decoding error.
 pub fn results<T: Unpack, E: Unpack>(reply: &Reply) -> Result<T, Failure> {
     match decoded::<Nfs3Result<T, E>>(reply)? {
         Nfs3Result::Ok(results) => Ok(results),

@@ -1,10 +1,10 @@
-//! A small client of NFS version 3, and what is asked of every server: compared with what the
-//! server's own file system holds.
+//! A small client of NFS version 3, and checks of a server, compared with the server's own file
+//! system.
 //!
 //! ```text
 //!   suite ──▶ Nfs ──▶ Caller ──▶ Client<P>      generic over the provider, in real time
-//!     │        └ nfs3_types: arguments and results as types, by somebody else
-//!     └ the directory that the server exports, seen without it
+//!     │        └ nfs3_types: arguments and results as types, from another project
+//!     └ the exported directory, accessed directly
 //! ```
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! MOUNT version 3, over TCP: the handle that everything begins with.
+//! MOUNT version 3 over TCP: gets the handle of the exported directory.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use super::rpc::packed;
 /// Asks the MOUNT service at `at` for the handle of a directory that it exports.
 ///
 /// # Errors
-/// What went wrong on the way, or what the service says.
+/// A network error, or the status of the service.
 pub fn mount(at: SocketAddr, path: &[u8]) -> io::Result<nfs_fh3> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,4 +1,4 @@
-//! Calls of NFS over the engine: a request and a reply as values, and the ways that their data take.
+//! Calls of NFS over the engine: requests and replies as values, and how their data are moved.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,31 +14,31 @@ use rpcrdma_engine::{
     Loan, PayloadReader, PeerLimits, Provider, SetupError, Sink, Want,
 };
 
-/// How the data of a call are given to the server.
+/// How the data of a call are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Give {
-    /// In the stream, as if nothing could leave it.
+    /// In the payload stream.
     InLine,
-    /// In registered memory of so many pieces: the engine may let them be read.
+    /// In registered memory of this number of pieces: the engine may use DDP.
     Apart(usize),
 }
 
-/// How the data of a reply are wanted.
+/// How the data of a reply are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// In the stream, as if nothing could leave it.
+    /// In the payload stream.
     InLine,
-    /// Outside of the stream, in memory of the engine.
+    /// By DDP, in memory of the engine.
     Landing,
-    /// In memory of the program, of so many pieces.
+    /// By DDP, in a result buffer of this number of pieces.
     Sink(usize),
 }
 
-/// A call: which procedure, its arguments, and how data are to travel.
+/// A call: the procedure, the arguments, and how data are moved.
 #[derive(Debug, Clone)]
 pub struct Request {
     procedure: u32,
-    /// The arguments; of those that end with data, what is in front of these.
+    /// The arguments, without data at their end.
     arguments: Vec<u8>,
     data: Option<(Vec<u8>, Give)>,
     result: Option<(u32, Take)>,
@@ -59,7 +59,7 @@ impl Request {
     /// With data in the place of the empty item that the arguments end with.
     ///
     /// # Panics
-    /// If they do not.
+    /// If they do not end with an empty item.
     pub fn giving(mut self, data: &[u8], how: Give) -> Request {
         let end = self.arguments.len() - 4;
         assert_eq!(self.arguments.split_off(end), [0; 4], "the arguments end with an empty item");
@@ -89,11 +89,11 @@ impl Request {
 /// The results of a call.
 #[derive(Debug)]
 pub struct Reply {
-    /// Their XDR as if nothing had left the stream.
+    /// Their XDR without reduction.
     pub results: Vec<u8>,
-    /// Whether the data came outside of the stream.
+    /// Whether the data were moved by DDP.
     pub placed: bool,
-    /// Whether memory of the program came back with it.
+    /// Whether the program's result buffer was returned.
     pub sink: bool,
     /// The xid of the call.
     pub xid: u32,
@@ -102,16 +102,16 @@ pub struct Reply {
 /// Why a call has no results.
 #[derive(Debug)]
 pub enum Failure {
-    /// The call could not be made.
+    /// The call was not sent.
     Bind(BindError),
-    /// It got no reply.
+    /// It has no reply.
     Call {
         /// Why not.
         error: CallError,
-        /// Whether memory of the program came back.
+        /// Whether the program's result buffer was returned.
         sink: bool,
     },
-    /// The reply does not keep to the binding.
+    /// The reply violates the upper-layer binding.
     Item(ItemError),
     /// The reply is cut off.
     End,
@@ -121,9 +121,9 @@ pub enum Failure {
     NotExecuted(AcceptStatus),
     /// The server denied it.
     Denied,
-    /// The results are not what the program says.
+    /// The results cannot be decoded.
     Results(String),
-    /// The program says no.
+    /// The NFS status is an error.
     Status(nfsstat3),
 }
 
@@ -166,7 +166,7 @@ impl<P: Provider> Caller<P> {
     /// Connects.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why the connection failed.
     pub fn connect(mut client: Client<P>, to: SocketAddr) -> Result<Caller<P>, SetupError> {
         let peer = client.connect(to)?;
         let credentials =
@@ -182,17 +182,17 @@ impl<P: Provider> Caller<P> {
         })
     }
 
-    /// Connects once more; the connection before is left.
+    /// Connects again; the previous connection is abandoned.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// Why the connection failed.
     pub fn reconnect(&mut self, to: SocketAddr) -> Result<(), SetupError> {
         self.client.handle().close(self.peer);
         self.peer = self.client.connect(to)?;
         Ok(())
     }
 
-    /// Calls from now on in the name of these; without them in nobody's.
+    /// Sets the credentials of the following calls; `None` is AUTH_NONE.
     pub fn set_credentials<'a>(&mut self, credentials: impl Into<Option<&'a auth_unix>>) {
         let none = opaque_auth::default;
         self.credentials = credentials.into().map_or_else(none, opaque_auth::auth_unix);
@@ -208,10 +208,10 @@ impl<P: Provider> Caller<P> {
         &mut self.client
     }
 
-    /// What is known of the server.
+    /// The limits of the server.
     ///
     /// # Panics
-    /// If the connection is gone.
+    /// If the connection is lost.
     pub fn limits(&mut self) -> PeerLimits {
         let mut turn = self.client.turn(self.clock.now());
         *turn.limits(self.peer).expect("the connection is up")
@@ -225,16 +225,16 @@ impl<P: Provider> Caller<P> {
     /// Makes a call and waits for its results.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     pub fn call(&mut self, request: &Request) -> Result<Reply, Failure> {
         let call = self.submit(request)?;
         self.finish(call)
     }
 
-    /// Makes a call, as soon as there is room for it.
+    /// Makes a call as soon as possible.
     ///
     /// # Errors
-    /// If there never is.
+    /// If it never becomes possible.
     pub fn submit(&mut self, request: &Request) -> Result<u64, Failure> {
         self.calls += 1;
         let mut idle = 0;
@@ -247,7 +247,7 @@ impl<P: Provider> Caller<P> {
                 Err(Failure::Bind(BindError::Refused(why)))
                     if why.is_transient() && idle < IDLE_MAX =>
                 {
-                    // With no call open there is nothing to wait for but memory on its way home.
+                    // Without open calls only returning memory can make room.
                     idle = if self.open.is_empty() { idle + 1 } else { 0 };
                     self.poll();
                 }
@@ -256,10 +256,10 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    /// Makes a call, if there is room for it now. Returns whether there was.
+    /// Makes a call if possible now. Returns whether it was.
     ///
     /// # Errors
-    /// If there never is.
+    /// If it never becomes possible.
     pub fn submit_now(&mut self, request: &Request) -> Result<Option<u64>, Failure> {
         match self.try_submit(request, self.calls + 1) {
             Ok(bound) => {
@@ -272,7 +272,7 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    /// Gives a call up. Returns its xid.
+    /// Cancels a call. Returns its XID.
     ///
     /// # Panics
     /// If there is no such call.
@@ -285,7 +285,7 @@ impl<P: Provider> Caller<P> {
     /// Waits for the results of a call.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Why the call failed.
     ///
     /// # Panics
     /// If there is no such call.
@@ -299,13 +299,13 @@ impl<P: Provider> Caller<P> {
         }
     }
 
-    /// Up to so many calls that are over, each as [`Caller::finish`] has it.
+    /// Up to `count` completed calls, each as the result of [`Caller::finish`].
     pub fn take_done(&mut self, count: usize) -> Vec<Result<Reply, Failure>> {
         let over: Vec<u64> = self.done.keys().copied().take(count).collect();
         over.iter().filter_map(|call| self.done.remove(call)).collect()
     }
 
-    /// Takes in what has arrived.
+    /// Handles completions.
     pub fn poll(&mut self) {
         let Caller { client, open, done, clock, .. } = self;
         let was_busy = client.poll(clock.now(), |mut completion| {
@@ -382,7 +382,7 @@ impl<P: Provider> Caller<P> {
         Ok((bound, handle))
     }
 
-    /// Registered memory of `len` bytes, in at least so many pieces.
+    /// Registered memory of `len` bytes, in at least this number of pieces.
     fn memory(&mut self, len: usize, pieces: usize) -> Result<Vec<Loan>, Failure> {
         let now = self.clock.now();
         let mut loans: Vec<Loan> = Vec::new();
@@ -417,7 +417,7 @@ fn sink_of(loans: Vec<Loan>) -> Sink {
     sink
 }
 
-/// Reads a reply: the header, and the results with what was placed back in its place.
+/// Reads a reply: the header, and the results with placed items inserted.
 fn read(bound: &Bound, incoming: &Incoming<'_>) -> Result<Reply, Failure> {
     let mut items = bound.results(incoming);
     accepted(items.reader())?;
@@ -444,7 +444,7 @@ fn read(bound: &Bound, incoming: &Incoming<'_>) -> Result<Reply, Failure> {
     while let Ok(slice) = items.reader().some(usize::MAX) {
         results.extend(slice);
     }
-    // Nothing was placed that may not be.
+    // Only DDP-eligible items were placed.
     items.end()?;
     Ok(Reply { results, placed, sink: false, xid: 0 })
 }

@@ -1,4 +1,4 @@
-//! The ending: nothing goes wrong any more, so everything drains, stops, and comes home.
+//! The end of a run: without further faults everything completes, stops, and returns to its pool.
 
 use std::sync::atomic::Ordering;
 
@@ -8,10 +8,10 @@ use super::scheduler::Sim;
 use super::trace::Event;
 
 impl Sim {
-    /// Ends the faults and the calling, and waits until every call is over.
+    /// Stops the faults and the callers, and waits until every call is complete.
     ///
     /// # Errors
-    /// The first violation; that it takes too long is one.
+    /// The first violation, which may be a timeout.
     pub fn drain(&mut self) -> Result<(), Violation> {
         self.model.borrow_mut().trace.note(Event::Drain);
         self.is_draining = true;
@@ -38,7 +38,7 @@ impl Sim {
     /// Stops every shard that was not stopped, and waits for all of them.
     ///
     /// # Errors
-    /// The first violation; that it takes too long is one.
+    /// The first violation, which may be a timeout.
     pub fn stop_all(&mut self) -> Result<(), Violation> {
         let mut until = 0;
         for step in 0..STOP_STEPS_MAX {
@@ -61,7 +61,7 @@ impl Sim {
         Err(Violation { check: "every shard stops", detail: format!("{running:?}") })
     }
 
-    /// Looks whether everything is at home, and takes everything down.
+    /// Checks that everything has returned, and drops everything.
     ///
     /// # Errors
     /// If anything is missing.
@@ -89,9 +89,9 @@ impl Sim {
         Err(Violation { check: "nothing is left with the device", detail })
     }
 
-    /// What a lost completion queue holds comes back never: after a while its time is over.
+    /// Completions of a failed completion queue never arrive: they time out.
     fn hurry(&mut self, is_late: bool) {
-        // Far enough in all for what shards look at every ten milliseconds.
+        // Far enough for the checks that shards make every ten milliseconds.
         self.leap(5_000);
         if is_late && self.nodes.iter().any(|node| self.has_lost_queue(node)) {
             self.has_leapt = true;
@@ -99,7 +99,7 @@ impl Sim {
         }
     }
 
-    /// Turns in which nothing happens any more: what was put off is done.
+    /// Turns without events: deferred work is done.
     fn settle(&mut self) -> Result<(), Violation> {
         for _ in 0..SETTLE_TURNS {
             for at in 0..self.nodes.len() {
@@ -119,7 +119,7 @@ impl Sim {
                 let link = &model.about[link];
                 !link.is_broken && link.is_changed
             }
-            // Nobody knows what was changed at its other end.
+            // The change may also affect the other end.
             None => self.is_noisy() || self.strangers.contains(end),
         };
         let mut hopeless = Vec::new();
@@ -136,10 +136,10 @@ impl Sim {
     }
 }
 
-/// Steps after which what has not drained never will.
+/// The limit of steps until everything is complete.
 const DRAIN_STEPS_MAX: u32 = 20_000;
-/// Steps after which who has not stopped never will.
+/// The limit of steps until every shard has stopped.
 const STOP_STEPS_MAX: u32 = 20_000;
-/// Turns of every shard after which nothing is put off: Receives are posted again when a shard has
-/// been idle for 64.
+/// Turns of every shard after which no work is deferred: Receives are posted again after 64 idle
+/// turns.
 const SETTLE_TURNS: usize = 70;

@@ -1,4 +1,4 @@
-//! What a program gives a call: its data, whole or in pieces, and memory for results.
+//! The data of a simulated call, whole or in pieces, and its result buffers.
 
 use arrayvec::ArrayVec;
 use rpcrdma_engine::client::sink::Sink;
@@ -7,7 +7,7 @@ use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
 use crate::script::{POISON, Random, part_bytes, part_offset};
 use crate::service::Source;
 
-/// Wants an item, with memory for it or without.
+/// Requests an item, with or without a result buffer.
 pub fn ask(stock: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_>, want: Want) {
     if stock.is_empty() || want.len_max == 0 || random.below(3) == 0 {
         call.want(want);
@@ -15,7 +15,7 @@ pub fn ask(stock: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_
     }
     let len = want.len_max as usize;
     let mut sink = Sink::new();
-    // In two pieces now and then, the first as long as it happens to be.
+    // Sometimes in two pieces of random lengths.
     let cut = if stock.len() > 1 && len > 1 { random.below(want.len_max) as usize } else { 0 };
     for len in [cut, len - cut].into_iter().filter(|len| *len > 0) {
         let mut loan = stock.pop().expect("as many as pieces");
@@ -30,14 +30,26 @@ pub fn ask(stock: &mut Vec<Loan>, random: &mut Random, call: &mut CallBuilder<'_
     };
 }
 
+/// A part of a script that is placed.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacedPart {
+    /// The seed of the script, which determines its bytes.
+    pub seed: u32,
+    /// Its index in the script.
+    pub index: usize,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
 /// Places a part: from registered bytes, whole or in two pieces, or from a buffer.
 pub fn place(
     source: &Source,
     stock: &mut Vec<Loan>,
     random: &mut Random,
     payload: &mut Payload<'_>,
-    (seed, index, len): (u32, usize, u32),
+    part: PlacedPart,
 ) {
+    let PlacedPart { seed, index, len } = part;
     match random.below(4) {
         0 if len > 1 => {
             let (start, cut) = (part_offset(seed, index), 1 + random.below(len - 1));
@@ -56,10 +68,10 @@ pub fn place(
     }
 }
 
-/// Adds bytes to an answer that is made elsewhere.
+/// Adds bytes to an answer of another thread.
 ///
 /// # Panics
-/// If there is no room for them.
+/// If they do not fit.
 pub fn push<const N: usize>(to: &mut ArrayVec<u8, N>, bytes: &[u8]) {
     to.try_extend_from_slice(bytes).expect("the script fits a finished answer");
 }

@@ -1,39 +1,39 @@
-//! The invariants: what must be so after every turn of a shard, each by its name.
+//! The invariants that must hold after every turn of a shard, each with a name.
 //!
-//! What a program sees is checked where it sees it, in the model; here is what nobody sees: memory,
-//! Receives and credits, counted by the shard's audit, and whatever needs both ends of a connection.
+//! The model checks what programs see. This module checks what they do not see: memory, Receives
+//! and credits, counted by the shard's audit, and properties of both ends of a connection.
 
 use rpcrdma_engine::Snapshot;
 use rpcrdma_engine::shard::audit::{Audit, Held, Lent, PeerAudit};
 
 use super::model::Violation;
 
-/// A shard after a turn, and what its program and the model say of it.
+/// A shard after a turn, with the state of its program and of the model.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    /// Which shard.
+    /// The index of the shard.
     pub shard: usize,
-    /// What it has.
+    /// Its audit.
     pub audit: &'a Audit,
-    /// What it has counted.
+    /// Its counters.
     pub stats: Snapshot,
-    /// Segments and buffers that its program has.
+    /// Segments and buffers that its program owns.
     pub loans_kept: usize,
-    /// Keys under which peers may write to memory of any shard, as the devices know it.
+    /// Keys under which peers may write to memory of any shard, as the devices count them.
     pub keys_open: i64,
     /// Whether any shard has memory exposed.
     pub is_exposed: bool,
-    /// Keys that devices have kept, so far.
+    /// Keys that devices failed to invalidate, so far.
     pub keys_kept: u64,
-    /// Whether its device has kept one.
+    /// Whether its device failed to invalidate one.
     pub keeps_rights: bool,
-    /// Calls that its program has made and that are not over.
+    /// Open calls of its program.
     pub calls_open: usize,
-    /// Receives kept for what costs no credit.
+    /// Receives reserved for messages without a credit.
     pub control_reserve: usize,
-    /// Whether its device refuses Receives.
+    /// Whether its device does not take Receives.
     pub is_starved: bool,
-    /// Whether its device may never give messages back.
+    /// Whether its device may never complete sends.
     pub is_lost: bool,
 }
 
@@ -41,27 +41,27 @@ type Check = fn(&State<'_>) -> Result<(), String>;
 
 /// Every check of one shard, with its name.
 pub const CHECKS: [(&str, Check); 15] = [
-    ("receive buffers are each in one hand", receives),
+    ("each receive buffer has one owner", receives),
     ("parked buffers are of open groups", parked),
     ("receives posted cover what is granted", posted),
-    ("segments and buffers are each in one hand", loans),
+    ("each segment and buffer has one owner", loans),
     ("windows are free or bound for an open call", windows),
-    ("nothing is open to a peer without a call", exposed),
-    ("send slots are each in one hand", send_slots),
-    ("header slots are each in one hand", header_slots),
-    ("messages are each in one hand", messages),
+    ("no memory is open to a peer without a call", exposed),
+    ("each send slot has one owner", send_slots),
+    ("each header slot has one owner", header_slots),
+    ("each message has one owner", messages),
     ("open calls are those that were made", calls),
     ("credits in use are those of open calls", credits),
     ("receives set aside are those of open calls", replies),
     ("grants add up", grants),
-    ("credits come home", home),
+    ("credits return", credits_return),
     ("counters add up", counters),
 ];
 
-/// Looks at one shard.
+/// Checks one shard.
 ///
 /// # Errors
-/// The first check that does not hold.
+/// The first invariant that does not hold.
 pub fn check(state: &State<'_>) -> Result<(), Violation> {
     for (name, check) in CHECKS {
         check(state).map_err(|detail| Violation {
@@ -72,10 +72,10 @@ pub fn check(state: &State<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Looks at both ends of a connection of which nothing was lost or changed.
+/// Checks both ends of a connection without losses and changes.
 ///
 /// # Errors
-/// If one of them uses more than the other gave.
+/// If one of them uses more than the other granted.
 pub fn check_pair(ends: [&PeerAudit; 2]) -> Result<(), Violation> {
     for [caller, callee] in [ends, [ends[1], ends[0]]] {
         if caller.credits_in_flight > callee.granted.max(1) {
@@ -94,11 +94,11 @@ pub fn check_pair(ends: [&PeerAudit; 2]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Looks at a shard that has stopped, and whose program has let go of everything. What a device keeps
-/// a right to is out of use, and nothing else.
+/// Checks a stopped shard whose program has released everything. Only memory that a device failed
+/// to release is out of use.
 ///
 /// # Errors
-/// If anything of it is not at home.
+/// If anything else is missing.
 pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<(), Violation> {
     let Audit { spares, bulk, rdma_buffers, windows, send, headers, messages, .. } = audit;
     let lent = |name: &str, it: &Lent, sliced: usize| {
@@ -112,7 +112,7 @@ pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<
         true => Ok(()),
         false => Err(format!("{name}: {it:?}")),
     };
-    // A program has one buffer that it sends slices of.
+    // A program has one buffer as the source of slices.
     let found = lent("segments", spares, 0)
         .and(lent("bulk buffers", bulk, audit.slices_lost.min(1)))
         .and(lent("RDMA buffers", rdma_buffers, 0))
@@ -127,7 +127,7 @@ pub fn check_stopped(shard: usize, audit: &Audit, keeps_rights: bool) -> Result<
             _ => Err(format!("{audit:?}")),
         });
     found.map_err(|detail| Violation {
-        check: "all memory is home after the stop",
+        check: "all memory is free after the stop",
         detail: format!("shard {shard}: {detail}"),
     })
 }
@@ -151,7 +151,7 @@ fn parked(State { audit, .. }: &State<'_>) -> Result<(), String> {
     equal(audit.receives_parked, here as usize, "of open groups", &[here as usize])
 }
 
-/// What may still arrive without anybody oversteping what it was told has a Receive.
+/// Every message that peers may send within their grants has a Receive.
 fn posted(state: &State<'_>) -> Result<(), String> {
     let State { audit, control_reserve, is_starved, .. } = *state;
     if is_starved {
@@ -173,7 +173,7 @@ fn posted(state: &State<'_>) -> Result<(), String> {
     }
 }
 
-/// What a program takes out of a message may be a segment, its own buffer or one of the engine's.
+/// A loan of a message may be a segment, a program's buffer or an RDMA buffer.
 fn loans(state: &State<'_>) -> Result<(), String> {
     let State { audit, loans_kept, .. } = *state;
     let pools = [audit.spares, audit.bulk, audit.rdma_buffers];
@@ -181,7 +181,7 @@ fn loans(state: &State<'_>) -> Result<(), String> {
     let may_be_lost = state.keeps_rights || state.is_lost;
     let total: usize = pools.iter().map(|it| it.total).sum();
     let sum = pools.iter().map(found).sum::<usize>() + loans_kept;
-    // Answers that wait in the mailbox are seen when it is read.
+    // Answers in the mailbox are counted when it is read.
     let unseen = audit.answers * ANSWER_LOANS + usize::from(state.is_lost) * total;
     let is_right = pools.iter().all(|it| found(it) <= it.total && (it.lost == 0 || may_be_lost));
     match is_right && sum <= total && sum + unseen >= total {
@@ -202,8 +202,8 @@ fn windows(state: &State<'_>) -> Result<(), String> {
     }
 }
 
-/// As the devices know it, which see what is bound and what is invalidated. What one has kept is open
-/// for good, or until its queue pair ends.
+/// As the devices count bindings and invalidations. A right that a device failed to end stays until
+/// its queue pair ends, or for ever.
 fn exposed(state: &State<'_>) -> Result<(), String> {
     match state.is_exposed || state.keys_open <= state.keys_kept as i64 {
         true => Ok(()),
@@ -260,8 +260,8 @@ fn grants(State { audit, .. }: &State<'_>) -> Result<(), String> {
     if is_right { Ok(()) } else { Err(format!("{granted} of connections: {audit:?}")) }
 }
 
-/// A peer whose calls are all answered, and that has none on its way here, has all its credits.
-fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
+/// A peer without open or arriving calls has all its credits.
+fn credits_return(State { audit, .. }: &State<'_>) -> Result<(), String> {
     for peer in audit.peers.iter().filter(|peer| peer.is_up) {
         let is_open =
             peer.open_calls > 0 || peer.fetching > 0 || peer.dropped > 0 || peer.group_is_call;
@@ -272,7 +272,7 @@ fn home(State { audit, .. }: &State<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// What came in and what went out is accounted for.
+/// The counters of received and sent messages are consistent.
 fn counters(State { audit, stats, .. }: &State<'_>) -> Result<(), String> {
     let open: u64 = audit.peers.iter().map(|peer| u64::from(peer.open_calls)).sum();
     let ends = [stats.replies_out, stats.refusals_out, stats.calls_unanswered, open];
@@ -294,5 +294,5 @@ fn equal(total: usize, found: usize, what: &str, parts: &[usize]) -> Result<(), 
     }
 }
 
-/// Loans of an answer that was made elsewhere: the scripts have one item at most.
+/// Loans of an answer of another thread: the scripts have at most one item.
 const ANSWER_LOANS: usize = 1;

@@ -1,4 +1,4 @@
-//! The judge: looks at a shard after its turn, and decides whether what is suspicious is right.
+//! The judge: checks a shard after its turn, and decides whether an anomaly has a valid cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,13 @@ use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
 use rpcrdma_proto::{Fatal, Refusal};
 
-use super::draw::{EngineSetup, NEVER, Weather};
 use super::invariants::{self, State};
 use super::model::{End, Link, NOT_ADMITTED, Suspicion, TURNED_DOWN, Violation};
-use super::scheduler::{Node, Sim};
+use super::scenario::{EngineSetup, NEVER, Weather};
+use super::scheduler::{Node, QueuesOf, Sim};
 
 impl Sim {
-    /// Looks at a shard after its turn.
+    /// Checks a shard after its turn.
     ///
     /// # Errors
     /// The first violation.
@@ -39,7 +39,7 @@ impl Sim {
         self.check_pairs(at)
     }
 
-    /// Counts the shard; what has changed since its last turn comes into the trace.
+    /// Audits the shard; changes since its last turn are added to the trace.
     fn take_audit(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let audit = node.shard.audit();
@@ -60,8 +60,8 @@ impl Sim {
         self.nodes[at].audit = audit;
     }
 
-    /// A connection that was not there before is an end of the one that is being made. An attempt can
-    /// make two, one after the other, if the first is lost before its version is known.
+    /// A new connection is an end of the current attempt. An attempt can make two connections, one
+    /// after the other, if the first is lost before its version is known.
     fn note_handshake(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let mut new = Vec::new();
@@ -76,7 +76,7 @@ impl Sim {
         let Some(handshake) = &mut self.handshake else { return };
         handshake.ends.extend(new);
         handshake.asked += asked;
-        // What is left of a first connection, and may be closing still, is no end of the second.
+        // The rest of a first connection, which may still be closing, is not an end of the second.
         let nodes = &self.nodes;
         let find = |(at, id): &End| nodes[*at].audit.peers.iter().find(|peer| peer.id == *id);
         handshake.ends.retain(|end| find(end).is_some_and(|peer| !peer.is_closing));
@@ -88,7 +88,7 @@ impl Sim {
         if attempts.iter().any(|(id, _)| (at, *id) == by) {
             handshake.left = Some((self.controls.len(), vec![true; self.nodes.len()]));
         }
-        // With two connections nobody can say which end of one is left when the other is made.
+        // With two connections it is unknown which end belongs to which.
         if handshake.asked > 1 {
             handshake.ends.clear();
         } else if let [Some(one), Some(other)] = sides {
@@ -101,7 +101,7 @@ impl Sim {
             handshake.ends.clear();
         }
         if let Some((0, shards)) = &mut handshake.left {
-            // Every control plane was stepped since, and so every shard has what is for it.
+            // Every control plane was stepped since, so every shard has received its messages.
             shards[at] = false;
             if !shards.contains(&true) {
                 self.handshake = None;
@@ -109,20 +109,20 @@ impl Sim {
         }
     }
 
-    /// Shards that have no place for one more connection; one that is being made has its place.
+    /// Records the shards without room for another connection; the current attempt counts.
     pub fn note_full(&mut self) {
         for node in &mut self.nodes {
-            let max = self.setup.engines[node.engine.0].raw.connections.max;
+            let max = self.setup.engines[node.of.engine].raw.connections.max;
             node.was_full |= node.shard.handle().connections() as i64 >= max;
         }
     }
 
-    /// Connections on which bytes of a message were changed.
+    /// Records the connections on which bytes of a message were changed.
     fn note_changes(&mut self) {
         for (engine, log) in self.logs.iter().enumerate() {
-            let mut changed = log.changed.lock().expect("nobody has panicked with it");
+            let mut changed = log.changed.lock().expect("no thread panicked with the lock");
             for (which, qp_num) in changed.drain(..) {
-                let of = |node: &Node| node.engine == (engine, which);
+                let of = |node: &Node| node.of == QueuesOf { engine, queues: which };
                 let shard = self.nodes.iter().position(of).expect("queues are of a shard");
                 let mut model = self.model.borrow_mut();
                 model.saw("headers changed");
@@ -135,7 +135,7 @@ impl Sim {
         }
     }
 
-    /// Connections that this shard has no more, or not for long.
+    /// Connections that this shard has closed or is closing.
     fn note_broken(&mut self, at: usize) {
         let mut model = self.model.borrow_mut();
         let ends: Vec<End> =
@@ -172,7 +172,7 @@ impl Sim {
                 let other = self.other(end);
                 let may_reject = other.is_none_or(|(shard, _)| {
                     let node = &self.nodes[shard];
-                    let is_short = self.setup.engines[node.engine.0].is_short_for(script);
+                    let is_short = self.setup.engines[node.of.engine].is_short_for(script);
                     is_short || is_leaky(node) || self.keeps_rights(node)
                 });
                 (FAILED, may_reject || self.may_be_changed(end))
@@ -202,7 +202,7 @@ impl Sim {
         }
     }
 
-    /// Whether anybody who is asked for a connection may not want it.
+    /// Whether a server may not admit a connection.
     fn turns_away(&self) -> bool {
         let seen = &self.model.borrow().coverage;
         seen.contains_key(NOT_ADMITTED)
@@ -210,14 +210,14 @@ impl Sim {
             || self.nodes.iter().any(|node| self.is_ending(node) || node.was_full)
     }
 
-    /// How often faults of some kinds have happened to the queues of an engine.
+    /// The number of faults of some kinds in the queues of an engine.
     fn seen(&self, engine: usize, kinds: Kinds) -> u64 {
         kinds(&self.logs[engine])
     }
 
-    /// Whether faults of some kinds have happened to the queues of a shard, or to others of its engine.
+    /// Whether faults of some kinds have happened in the queues of a shard, or of its engine.
     fn has_seen(&self, node: &Node, kinds: Kinds) -> bool {
-        self.seen(node.engine.0, kinds) > 0
+        self.seen(node.of.engine, kinds) > 0
     }
 
     fn has_anybody_seen(&self, kinds: Kinds) -> bool {
@@ -229,20 +229,20 @@ impl Sim {
         self.has_seen(node, |log| sum([&log.overrun, &log.cqs_failed]))
     }
 
-    /// Whether the device of a shard has kept a peer's right to memory.
+    /// Whether the device of a shard failed to end a peer's right to memory.
     pub fn keeps_rights(&self, node: &Node) -> bool {
         self.has_seen(node, KEPT) && node.shard.handle().stats().rights_lost > 0
     }
 
-    /// Whether a shard was told to stop, or has to.
+    /// Whether a shard was told to stop, or must stop.
     fn is_ending(&self, node: &Node) -> bool {
         node.is_stopping || self.has_lost_queue(node) || self.has_seen(node, LOST)
     }
 
-    /// Whether a connection may end for such a reason.
+    /// Whether this is a valid reason for the end of a connection.
     fn may_close(&self, end: End, why: CloseReason) -> bool {
         let node = &self.nodes[end.0];
-        let times = &self.setup.engines[node.engine.0].raw.connections;
+        let times = &self.setup.engines[node.of.engine].raw.connections;
         let is_over = |time: &str| self.has_leapt || time != NEVER;
         match why {
             CloseReason::Local | CloseReason::Refused => self.model.borrow().ordered.contains(&end),
@@ -273,21 +273,22 @@ impl Sim {
             CloseReason::TimedOut => self.has_leapt || self.may_be_changed(end),
             CloseReason::Invalid => false,
             CloseReason::Protocol(Fatal::VersionRefused { .. }) => {
-                // What a changed header said of a peer is remembered for its next connections.
+                // The content of a changed header may be remembered for later connections.
                 self.are_strangers() || self.is_noisy()
             }
             _ => self.may_be_changed(end),
         }
     }
 
-    /// Whether there is an engine that does not speak every version. Who lost it before its first
-    /// answer takes it for one that does not know version two.
+    /// Whether an engine does not support every version. A client that lost its connection before
+    /// the first answer assumes that the server does not know version two.
     fn are_strangers(&self) -> bool {
         let engines = &self.setup.engines;
         engines.iter().any(|it| it.raw.protocol.version.as_str() != "auto")
     }
 
-    /// Whether an end may have run out of Receives, and the other of patience: some are withheld.
+    /// Whether an end may have run out of Receives, because some are withheld, and the other timed
+    /// out.
     fn may_lack_receives(&self) -> bool {
         let is_patient = |it: &EngineSetup| it.raw.connections.rnr_retry == 7;
         self.has_anybody_seen(STARVING) && !self.setup.engines.iter().all(is_patient)
@@ -298,8 +299,8 @@ impl Sim {
             || self.about(end).is_none_or(|link| link.is_broken || link.is_changed)
     }
 
-    /// Whether an end may use a key of a call that its other end has given up. Of an end whose other one
-    /// is not known, that may be any other such end.
+    /// Whether an end may use a key of a call that its other end has cancelled. If the other end is
+    /// unknown, it may be any such end.
     fn may_be_late(&self, end: End) -> bool {
         self.about(end).map_or_else(|| self.model.borrow().is_any_doubting(), |link| link.is_late)
     }
@@ -336,7 +337,7 @@ impl Sim {
             stats: node.shard.handle().stats(),
             loans_kept,
             keys_open: self.watch.open.load(Ordering::Relaxed),
-            // What is lost for good stays open.
+            // A right that was lost stays open.
             is_exposed: self.nodes.iter().any(|node| node.audit.exposures > 0 || is_leaky(node)),
             keys_kept: (0..self.logs.len()).map(|engine| self.seen(engine, KEPT)).sum(),
             keeps_rights: self.keeps_rights(node),
@@ -352,7 +353,7 @@ impl Sim {
         self.has_seen(node, STARVING) || self.has_seen(node, LOST)
     }
 
-    /// Both ends of every connection of a shard of which nothing was changed.
+    /// Checks both ends of every unchanged connection of a shard.
     fn check_pairs(&self, at: usize) -> Result<(), Violation> {
         for peer in self.nodes[at].audit.peers.iter().filter(|peer| peer.is_up) {
             let end = (at, peer.id);
@@ -370,7 +371,7 @@ impl Sim {
     }
 }
 
-/// Whether the device of a shard has not given memory back.
+/// Whether the device of a shard did not release memory.
 fn is_leaky(node: &Node) -> bool {
     node.shard.handle().stats().leaked > 0
 }

@@ -1,24 +1,24 @@
 //! The simulation: the production code of many shards under a seeded scheduler, in virtual time,
-//! with faults; after every turn everything is counted.
+//! with faults; every turn is followed by an audit.
 //!
 //! ```text
-//!   seed ──▶ draw ──▶ Setup: engines, configurations, habits of programs, faults
+//!   seed ──▶ scenario ──▶ Setup: engines, configurations, habits of programs, faults
 //!                       │
 //!   scheduler ── polls a shard, steps a control plane, moves the time, connects, closes, stops
 //!       │              └▶ Program (handler): calls and serves, tells the model what it sees
 //!       └▶ after every turn: invariants over the shard's audit, suspicions over both ends
-//!   then: no more faults, everything drains; every shard stops, everything is at home
+//!   then: no more faults, every call completes; every shard stops, all memory is free
 //! ```
-//! A run depends on its seed and on nothing else: no clock of the machine, no address, no order of
-//! a hash map. The same seed gives the same trace, step by step.
+//! A run depends only on its seed: not on a clock, an address or the order of a hash map. The same
+//! seed gives the same trace, step by step.
 
-mod draw;
 mod ending;
 mod give;
 pub mod invariants;
 mod judge;
 mod model;
 mod program;
+mod scenario;
 mod scheduler;
 mod trace;
 mod trouble;
@@ -26,33 +26,33 @@ mod trouble;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use self::draw::{Setup, Weather};
 pub use self::invariants::CHECKS;
 pub use self::model::{Coverage, Violation};
+pub use self::scenario::{Setup, Weather};
 use self::scheduler::Sim;
 use crate::script::Random;
 
 /// A run without a violation.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// A number that is the same if everything has happened in the same way.
+    /// A hash of the trace.
     pub hash: u64,
-    /// How many things have happened.
+    /// The number of events.
     pub events: u64,
-    /// What has been seen how often.
+    /// How often each kind of event was seen.
     pub coverage: Coverage,
 }
 
 /// A run with a violation.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The seed, which alone brings it back.
+    /// The seed, which reproduces the run.
     pub seed: u64,
-    /// What must not be.
+    /// The violation.
     pub violation: Violation,
-    /// What the run consisted of.
+    /// The scenario.
     pub setup: String,
-    /// What happened last.
+    /// The last events.
     pub story: Vec<String>,
 }
 
@@ -72,11 +72,11 @@ impl fmt::Display for Failure {
 /// Runs one seed.
 ///
 /// # Errors
-/// What was violated, and what came before it.
+/// The violation, and the events before it.
 pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut beside = Random(seed.wrapping_mul(0xd1b5_4a32_d192_ed03));
-    let setup = Setup::draw(&mut random, &mut beside);
+    let setup = Setup::choose(&mut random, &mut beside);
     let mut sim = Sim::new(&setup, random);
     let result = catch_unwind(AssertUnwindSafe(|| sim.run()));
     let violation = match result {
@@ -106,13 +106,13 @@ pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
         format!("{:?}: {some:?}", node.shard.handle())
     });
     let counted: Vec<String> = counted.collect();
-    // Borrowed or not when it panicked: nobody is left who would write to it.
+    // Also if it was borrowed at the panic: no other user is left.
     let story = sim.model.try_borrow().map(|model| model.trace.story()).unwrap_or_default();
     let story = story.into_iter().chain(counted).collect();
-    // What is wrong inside may be wrong when it is dropped, too; the report must not be lost.
+    // Dropping it may panic as well, and the report must not be lost.
     std::mem::forget(sim);
     Err(Box::new(Failure { seed, violation, setup: format!("{setup:?}"), story }))
 }
 
-/// The name of what asserts inside of the engine and of the watched provider check.
+/// The name of the check for assertions of the engine and of the checked provider.
 pub const NO_PANIC: &str = "no assertion fails, and no rule of verbs is broken";

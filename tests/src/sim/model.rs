@@ -1,10 +1,10 @@
-//! The model: which calls there are, what became of them, and which connections have an excuse.
+//! The model: all calls and their outcomes, and the connections with a cause for anomalies.
 //!
 //! ```text
 //!   called ──▶ arrived, at most once ──▶ answered or refused ──▶ done, exactly once
 //! ```
-//! Programs tell it what they see; whatever cannot be is a violation, whatever can be only if
-//! something went wrong on the connection is a suspicion, looked at when the turn is over.
+//! Programs report what they see. An impossible event is a violation. An event that needs a fault
+//! of the connection is a suspicion, which is examined after the turn.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution};
 use super::trace::{Event, Trace};
 use crate::script::{Order, POISON, Script};
 
-/// Something that must not be.
+/// A violation.
 #[derive(Debug, Clone)]
 pub struct Violation {
     /// The name of the check.
@@ -24,51 +24,52 @@ pub struct Violation {
     pub detail: String,
 }
 
-/// One end of a connection: a shard, and its name for the connection.
+/// One end of a connection: a shard, and its identifier of the connection.
 pub type End = (usize, ConnectionId);
 
-/// What is known of both ends of a connection.
+/// The known faults of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Link {
     /// Bytes of a message on it were changed.
     pub is_changed: bool,
-    /// An end of it has been closed, or is gone.
+    /// An end of it was closed or lost.
     pub is_broken: bool,
-    /// A call on it may have been given up: its reply may be written to memory that is not shown any more.
+    /// A call on it may have been cancelled: its reply may be written to memory that is no longer
+    /// exposed.
     pub is_late: bool,
 }
 
-/// What became of a call.
+/// The state of a call.
 #[derive(Debug)]
 pub struct Record {
-    /// Who called.
+    /// The caller.
     pub from: End,
-    /// What was called.
+    /// The script.
     pub script: Script,
     /// How often it arrived.
     pub arrived: u32,
     /// How often it was completed.
     pub done: u32,
-    /// The program that got it does not answer, or may not be able to.
+    /// The program that received it does not answer, or may be unable to.
     pub is_refused: bool,
-    /// Its program may give it up.
+    /// Its program may cancel it.
     pub is_unsure: bool,
-    /// It was taken back before it had left.
+    /// It was cancelled before it was sent.
     pub is_unsent: bool,
 }
 
-/// Something that is right only if its connection has an excuse.
+/// An event that is valid only after a fault of its connection.
 #[derive(Debug, Clone)]
 pub enum Suspicion {
-    /// What arrived is not what was sent.
+    /// The received bytes differ from the sent bytes.
     Content(String),
-    /// A call has arrived that is over.
+    /// A completed call has arrived.
     Late(u32),
-    /// A call was rejected that nobody refused.
+    /// A call was rejected that no handler rejected.
     Rejected(CallError, Script),
     /// A connection ended.
     Closed(CloseReason),
-    /// A call arrived elsewhere than at the other end.
+    /// A call did not arrive at the other end of its connection.
     Elsewhere(End),
 }
 
@@ -84,31 +85,31 @@ impl fmt::Display for Suspicion {
     }
 }
 
-/// What has been seen how often: a run that sees nothing shows nothing.
+/// The coverage: how often each kind of event was seen.
 pub type Coverage = HashMap<&'static str, u64>;
 
 /// The model of a run.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// What has happened.
+    /// The trace.
     pub trace: Trace,
     /// The first violation that a program saw.
     pub violation: Option<Violation>,
-    /// To be looked at when the turn is over.
+    /// The suspicions to examine after the turn.
     pub suspicions: Vec<(End, Suspicion)>,
     /// Calls, by their number.
     pub calls: HashMap<u32, Record>,
-    /// Connections by their ends. Both ends name the same one.
+    /// Connections by their ends.
     pub links: HashMap<End, usize>,
-    /// Ends that may give calls of theirs up.
+    /// Ends that may cancel calls.
     doubting: HashSet<End>,
     /// What is known of them.
     pub about: Vec<Link>,
-    /// Ends that their program has closed or refused.
+    /// Ends that their program has closed or rejected.
     pub ordered: Vec<End>,
-    /// Attempts to connect that failed, not looked at yet: whose, and why.
+    /// Failed attempts to connect that were not examined yet, with the shard and the reason.
     pub not_up: Vec<(usize, ConnectError)>,
-    /// What has been seen.
+    /// The coverage.
     pub coverage: Coverage,
     /// Open calls of each shard.
     open: HashMap<usize, usize>,
@@ -116,12 +117,12 @@ pub struct Model {
 }
 
 impl Model {
-    /// Counts something.
+    /// Counts an event for the coverage.
     pub fn saw(&mut self, what: &'static str) {
         *self.coverage.entry(what).or_default() += 1;
     }
 
-    /// Notes a violation; the first one stays.
+    /// Records a violation; only the first is kept.
     pub fn violated(&mut self, check: &'static str, detail: String) {
         self.violation.get_or_insert(Violation { check, detail });
     }
@@ -149,7 +150,7 @@ impl Model {
         *self.open.entry(from.0).or_default() += 1;
     }
 
-    /// A stream has arrived as a call. The call, if it is one.
+    /// Records the arrival of a stream as a call. Returns the call, if it is one.
     pub fn arrived(&mut self, at: End, stream: &[u8]) -> Option<Script> {
         let script = Script::parse(stream).filter(|script| stream == script.call_stream());
         let script = script.filter(|script| {
@@ -159,7 +160,7 @@ impl Model {
         let Some(script) = script else {
             self.trace.note(Event::Garbled(at.0, at.1));
             self.check_stale(stream);
-            let detail = format!("{} bytes that nobody sent as a call", stream.len());
+            let detail = format!("{} bytes that were never sent as a call", stream.len());
             self.suspicions.push((at, Suspicion::Content(detail)));
             return None;
         };
@@ -167,7 +168,7 @@ impl Model {
         let record = self.calls.get_mut(&script.seed).expect("it was found");
         record.arrived += 1;
         let (arrived, from) = (record.arrived, record.from);
-        // Who has given up a call that had left is not waited for.
+        // A cancelled call that had been sent is not waited for.
         let is_late = record.done > 0 && (record.is_unsent || !record.is_unsure);
         if arrived > 1 {
             self.violated(ONCE_DELIVERED, format!("call {} on {at:?}", script.seed));
@@ -181,21 +182,21 @@ impl Model {
         Some(script)
     }
 
-    /// The program has refused a call, or may have to.
+    /// The program has rejected a call, or may have to.
     pub fn refused(&mut self, shard: usize, id: u32) {
         self.trace.note(Event::Refused(shard, id));
         self.may_be_refused(id);
     }
 
-    /// A call may turn out to be refused without anybody saying so.
+    /// A call may be rejected without the program.
     pub fn may_be_refused(&mut self, id: u32) {
         if let Some(record) = self.calls.get_mut(&id) {
             record.is_refused = true;
         }
     }
 
-    /// The program may give a call up that it has made. Its memory is taken back before it is told, and
-    /// from then on the peer may be late.
+    /// The program may cancel a call. Its memory is withdrawn before the completion, and the peer
+    /// may use it too late.
     pub fn may_give_up(&mut self, id: u32) {
         let Some(record) = self.calls.get_mut(&id) else { return };
         record.is_unsure = true;
@@ -206,7 +207,7 @@ impl Model {
         }
     }
 
-    /// A call was given up. Whether it had left is known.
+    /// A call was cancelled. It is known whether it had been sent.
     fn given_up(&mut self, at: End, id: u32, execution: Execution) {
         let is_unsent = execution == Execution::NotExecuted;
         self.saw(if is_unsent { "calls taken back in time" } else { "calls given up" });
@@ -214,14 +215,14 @@ impl Model {
         record.is_unsent = is_unsent;
         let (is_unsure, arrived) = (record.is_unsure, record.arrived);
         if !is_unsure {
-            self.violated(ONCE_DONE, format!("nobody has given call {id} up"));
+            self.violated(ONCE_DONE, format!("call {id} was not cancelled"));
         }
         if is_unsent && arrived > 0 {
             self.suspicions.push((at, Suspicion::Late(id)));
         }
     }
 
-    /// A call is over: its reply, as one stream, or why there is none.
+    /// A call is complete: its reply as one stream, or the error.
     pub fn done(&mut self, at: End, cookie: u64, result: Result<&[u8], CallError>) {
         let id = cookie as u32;
         self.trace.note(Event::Done(at.0, id, result.map(drop)));
@@ -272,7 +273,7 @@ impl Model {
         self.open.get(&shard).copied().unwrap_or(0)
     }
 
-    /// Whether every call is over.
+    /// Whether every call is complete.
     pub fn is_idle(&self) -> bool {
         self.open.values().all(|count| *count == 0)
     }
@@ -283,7 +284,7 @@ impl Model {
         self.about.get_mut(at)
     }
 
-    /// Whether some end has given a call up, and its other end is not known.
+    /// Whether an end with an unknown other end has cancelled a call.
     pub fn is_any_doubting(&self) -> bool {
         self.doubting.iter().any(|end| !self.links.contains_key(end))
     }
@@ -299,7 +300,7 @@ impl Model {
         });
     }
 
-    /// Memory that nobody has written a message to must not be in one.
+    /// A message must not contain memory that was never written.
     fn check_stale(&mut self, stream: &[u8]) {
         let stale = [POISON; STALE_LEN];
         if let Some(at) = stream.windows(STALE_LEN).position(|bytes| bytes == stale) {
@@ -308,7 +309,7 @@ impl Model {
     }
 }
 
-/// Whether a reply is the one that its call asked for.
+/// Whether a reply matches the script of its call.
 fn is_expected(script: &Script, stream: &[u8]) -> bool {
     let placed = stream.get(4..8).map_or(0, |word| {
         let word = word.try_into().expect("four bytes");
@@ -327,12 +328,12 @@ fn is_expected(script: &Script, stream: &[u8]) -> bool {
     stream == expected
 }
 
-/// The pattern of messages has no such byte, and changed bytes are four at most.
+/// The pattern of messages does not contain this byte, and at most four bytes are changed.
 const STALE_LEN: usize = 6;
 
-/// What is seen when a program turns a connection down that is up.
+/// The coverage when a program closes a new connection.
 pub const TURNED_DOWN: &str = "connections turned down";
-/// What is seen when a program does not admit a peer.
+/// The coverage when a program does not admit a peer.
 pub const NOT_ADMITTED: &str = "peers not admitted";
 /// A name of a check.
 pub const ONCE_DELIVERED: &str = "a call is delivered once";
@@ -341,7 +342,7 @@ pub const ONCE_DONE: &str = "a call is completed once";
 /// A name of a check.
 pub const STALE: &str = "no stale byte is delivered";
 
-/// What is seen when a connection ends so.
+/// The coverage when a connection ends with this reason.
 pub fn name_of(why: CloseReason) -> &'static str {
     match why {
         CloseReason::Local => "ended: closed",

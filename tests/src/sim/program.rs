@@ -1,4 +1,4 @@
-//! The program of every shard of the simulation: it serves and it calls, and tells the model.
+//! The program of every shard of the simulation: it serves and calls, and reports to the model.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -10,9 +10,9 @@ use rpcrdma_engine::{
     Turn,
 };
 
-use super::draw::{self, Habits};
-use super::give::{ask, place, push};
+use super::give::{PlacedPart, ask, place, push};
 use super::model::{Model, NOT_ADMITTED, Suspicion, TURNED_DOWN, name_of};
+use super::scenario::{self, Habits};
 use super::trace::Event;
 use crate::script::{
     Order, Part, Random, Script, part_bytes, reply_seed, unreduced, unreduced_reply, write_parts,
@@ -21,21 +21,21 @@ use crate::service::Source;
 
 /// The program of one shard.
 pub struct Program {
-    /// Which shard it is.
+    /// The index of its shard.
     pub shard: usize,
-    /// Connections that are up.
+    /// Established connections.
     pub up: Vec<ConnectionId>,
-    /// Attempts to connect that are over.
+    /// Finished attempts to connect.
     pub attempts: Vec<(ConnectId, Option<ConnectionId>)>,
-    /// Whether it makes calls, and puts answers off.
+    /// Whether it makes calls and defers answers.
     pub is_busy: bool,
     /// Segments that were taken and kept.
     pub kept: Vec<Loan>,
-    /// Buffers for what is made elsewhere.
+    /// Buffers for answers of other threads.
     pub stock: Vec<Loan>,
-    /// Answers to come in a later turn.
+    /// Answers for a later turn.
     pub later: Vec<Owed>,
-    /// Calls to be given up in a later turn.
+    /// Calls to cancel in a later turn.
     unwanted: Vec<CallHandle>,
     habits: Habits,
     source: Source,
@@ -43,19 +43,19 @@ pub struct Program {
     model: Rc<RefCell<Model>>,
 }
 
-/// An answer that is owed.
+/// A deferred answer.
 pub struct Owed {
     ticket: Ticket,
     script: Script,
     placed: u32,
-    /// Made already, with memory of its own.
+    /// Already made, with its own memory.
     finished: Option<Finished>,
     /// Not before the end of the run.
     is_last: bool,
 }
 
 impl Program {
-    /// A program that has seen nothing yet.
+    /// A new program.
     pub fn new(shard: usize, seed: u64, habits: Habits, model: &Rc<RefCell<Model>>) -> Program {
         Program {
             shard,
@@ -73,14 +73,14 @@ impl Program {
         }
     }
 
-    /// Segments and buffers of the shard that it holds.
+    /// The number of segments and buffers of the shard that it owns.
     pub fn loans_held(&self) -> usize {
         let finished = self.later.iter().filter_map(|owed| owed.finished.as_ref());
         let finished: usize = finished.map(|finished| finished.bulk.len()).sum();
         self.kept.len() + self.stock.len() + finished + usize::from(self.source.is_ready())
     }
 
-    /// Gives up everything that it holds of the shard's memory.
+    /// Releases all memory of the shard.
     pub fn let_go(&mut self) {
         self.kept.clear();
         self.stock.clear();
@@ -96,7 +96,7 @@ impl Program {
         self.random.below(100) < percent
     }
 
-    /// Answers a call as its script says.
+    /// Answers a call as its script states.
     fn answer<'a>(&mut self, mut reply: Reply<'a>, script: &Script, placed: u32) -> Answer<'a> {
         reply.payload().put_u32(script.seed);
         reply.payload().put_u32(placed);
@@ -107,7 +107,7 @@ impl Program {
         self.send(reply, script, placed)
     }
 
-    /// Sends a reply; if it cannot be sent, puts it off or refuses.
+    /// Sends a reply; if it cannot be sent, defers or rejects the call.
     fn send<'a>(&mut self, reply: Reply<'a>, script: &Script, placed: u32) -> Answer<'a> {
         match reply.try_send() {
             Ok(answer) => {
@@ -188,7 +188,7 @@ impl Program {
         }
     }
 
-    /// An answer as another thread would make it, if there is a buffer for it.
+    /// An answer as another thread would make it, if a buffer is free.
     fn finished(&mut self, script: &Script, placed: u32) -> Option<Finished> {
         let is_bulk = |part: &&Part| matches!(part, Part::Bulk(_));
         let bulk = script.reply.iter().filter(is_bulk).count();
@@ -220,7 +220,7 @@ impl Program {
         Some(finished)
     }
 
-    /// Gives loans back, one way or the other.
+    /// Returns loans, by a random method.
     fn release_some(&mut self, turn: &mut Turn<'_>) {
         while !self.kept.is_empty() && self.random.below(100) < self.habits.release {
             let at = self.random.below(self.kept.len() as u32) as usize;
@@ -232,7 +232,7 @@ impl Program {
         }
     }
 
-    /// Answers calls that were put off, in no particular order.
+    /// Answers deferred calls in random order.
     fn answer_some(&mut self, turn: &mut Turn<'_>) {
         for _ in 0..self.later.len().min(LATER_MAX) {
             if self.is_busy && self.random.below(100) >= self.habits.answer {
@@ -251,7 +251,7 @@ impl Program {
         let Owed { ticket, script, placed, finished, is_last } = owed;
         let is_open = turn.is_open(&ticket);
         if is_last && self.random.below(10) == 0 {
-            // A ticket that is forgotten refuses its call.
+            // A dropped ticket rejects its call.
             let mut model = self.model();
             model.saw("tickets forgotten");
             model.refused(self.shard, script.seed);
@@ -279,7 +279,7 @@ impl Program {
             self.answer(reply, &script, placed)
         });
         match left {
-            // No send slot is free: once more in another turn.
+            // No send slot is free: try again in a later turn.
             Err(ticket) if is_open => {
                 self.later.push(Owed { ticket, script, placed, finished, is_last });
             }
@@ -297,7 +297,7 @@ impl Program {
             let peer = self.up[self.random.below(self.up.len() as u32) as usize];
             let id = self.model().number();
             let has_bulk = self.source.is_ready();
-            let script = draw::script(&mut self.random, id, self.habits.len_max, has_bulk);
+            let script = scenario::script(&mut self.random, id, self.habits.len_max, has_bulk);
             match self.call(turn, peer, &script) {
                 Ok(Some(call)) => {
                     self.model().called((self.shard, peer), &script);
@@ -325,7 +325,8 @@ impl Program {
         call.payload().put_fixed(&script.head());
         let Program { source, stock, random, .. } = self;
         write_parts(call.payload(), script.seed, &script.call, |payload, index, len| {
-            place(source, stock, random, payload, (script.seed, index, len));
+            let part = PlacedPart { seed: script.seed, index, len };
+            place(source, stock, random, payload, part);
         });
         for want in &script.wants {
             ask(stock, random, &mut call, *want);
@@ -341,7 +342,7 @@ impl Program {
         call.submit().map(|()| Some(handle))
     }
 
-    /// Some calls are given up: at once, or in a later turn. Some have a deadline.
+    /// Cancels some calls at once or in a later turn. Some have a deadline.
     fn doubt(&mut self, turn: &mut Turn<'_>, call: CallHandle, id: u32) {
         if id.is_multiple_of(DEADLINE_EVERY) {
             self.model().may_give_up(id);
@@ -354,7 +355,7 @@ impl Program {
         }
     }
 
-    /// Gives calls up that are not wanted any more. Most are over by then.
+    /// Cancels calls that are due. Most are complete by then.
     fn cancel_some(&mut self, turn: &mut Turn<'_>) {
         while !self.unwanted.is_empty() && self.random.below(4) == 0 {
             let at = self.random.below(self.unwanted.len() as u32) as usize;
@@ -489,7 +490,7 @@ impl Handler for Program {
 
 /// One in so many calls has a deadline.
 const DEADLINE_EVERY: u32 = 11;
-/// One in so many calls is given up.
+/// One in so many calls is cancelled.
 const CANCEL_EVERY: u32 = 13;
 /// Nanoseconds that a call with a deadline may take, at most.
 const PATIENCE: u32 = 40_000_000;

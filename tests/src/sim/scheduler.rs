@@ -1,4 +1,4 @@
-//! The scheduler: whose turn it is, how far the time moves, and who comes, goes and stops.
+//! The scheduler: polls shards, advances the time, connects, closes and stops.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,90 +16,99 @@ use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{ConnectionId, Engine, Fabric, SetupError, Shard};
 
-use super::draw::Setup;
 use super::model::{End, Model, Violation};
 use super::program::Program;
+use super::scenario::Setup;
 use super::trace::Event;
+use crate::checked_provider::{CheckedProvider, Watch, Weaken};
 use crate::script::{POISON, Random};
 use crate::setup::LAST_XIDS;
-use crate::watched::{Watch, Watched, Weaken};
 use crate::world::checked;
 
 /// The device of a simulation.
-pub type Device = Watched<FaultyProvider<Fabric>>;
+pub type Device = CheckedProvider<FaultyProvider<Fabric>>;
 
 /// A run.
 pub struct Sim {
-    /// Dropped before the engines that they are of.
+    /// Dropped before their engines.
     pub nodes: Vec<Node>,
     /// The control planes, one for each engine.
     pub controls: Vec<Control<Device>>,
-    /// What goes wrong, for each engine.
+    /// The fault logs, one for each engine.
     pub logs: Vec<Arc<FaultLog>>,
-    /// What all programs tell.
+    /// The model that all programs report to.
     pub model: Rc<RefCell<Model>>,
-    /// What all devices have.
+    /// The counters of all devices.
     pub watch: Arc<Watch>,
     /// The time in nanoseconds.
     pub now: u64,
-    /// Where everything comes from.
+    /// The random numbers of the run.
     pub random: Random,
-    /// What the run consists of.
+    /// The scenario.
     pub setup: Setup,
-    /// The connection that is being made: one at a time, so that it is known whose ends they are.
+    /// The current attempt to connect: one at a time, so that its ends are known.
     pub handshake: Option<Handshake>,
-    /// Ends of connections that are not known, on which bytes of a message were changed.
+    /// Ends of unknown connections on which bytes of a message were changed.
     pub strangers: HashSet<End>,
-    /// Whether nothing goes wrong any more.
+    /// Whether the faults have stopped.
     pub is_draining: bool,
-    /// Whether everything has drained.
+    /// Whether every call is complete.
     pub is_settled: bool,
-    /// Whether so much time has passed at once that every deadline may be over.
+    /// Whether the time has advanced so far that every deadline may have passed.
     pub has_leapt: bool,
-    /// Dropped behind everything that is of them.
+    /// Dropped after everything that uses them.
     pub engines: Vec<Engine<Device>>,
     clock: Arc<AtomicU64>,
     listening: Vec<SocketAddr>,
     last: usize,
 }
 
+/// One set of queues of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuesOf {
+    /// The index of the engine.
+    pub engine: usize,
+    /// The number of the queues at their provider.
+    pub queues: u64,
+}
+
 /// A shard.
 pub struct Node {
-    /// The production code with the program.
+    /// The shard, production code with the program as its handler.
     pub shard: Shard<Device, Program>,
-    /// Which engine it is of, and which of its queues are its own.
-    pub engine: (usize, u64),
-    /// As it was after its last turn.
+    /// Its engine, and its queues.
+    pub of: QueuesOf,
+    /// Its audit after the last turn.
     pub audit: Audit,
-    /// What its connections are called, by queue pair number; those that are gone, too.
+    /// Its connections by queue pair number, including ended ones.
     pub names: HashMap<u32, ConnectionId>,
-    /// Its connections, those that are gone, too.
+    /// Its connections, including ended ones.
     pub seen: HashSet<ConnectionId>,
     /// Whether it was told to stop.
     pub is_stopping: bool,
-    /// Whether it has had as many connections as it takes.
+    /// Whether it has reached its maximum of connections.
     pub was_full: bool,
-    /// Receives kept for what costs no credit.
+    /// Receives reserved for messages without a credit.
     pub control_reserve: usize,
 }
 
-/// A connection that is being made.
+/// An attempt to connect.
 #[derive(Debug)]
 pub struct Handshake {
-    /// Who asked, and the name of the attempt.
+    /// The requesting shard, and the identifier of the attempt.
     pub by: (usize, ConnectId),
     /// The ends that have been seen.
     pub ends: Vec<End>,
-    /// How many of them were the asking side's: two, if the first connection was lost before its
-    /// version was known.
+    /// How many of them are on the requesting side: two, if the first connection was lost before
+    /// its version was known.
     pub asked: usize,
-    /// Once the attempt is over: control planes that were not stepped since, and shards that had
-    /// no turn since then.
+    /// After the attempt: the control planes that were not stepped since, and the shards that had
+    /// no turn since.
     pub left: Option<(usize, Vec<bool>)>,
 }
 
 impl Sim {
-    /// Sets a run up: engines and shards, nobody connected.
+    /// Sets up a run: engines and shards without connections.
     pub fn new(setup: &Setup, mut random: Random) -> Sim {
         let clock = Arc::new(AtomicU64::new(1));
         let options = FabricOptions {
@@ -123,10 +132,10 @@ impl Sim {
             raw.fabric.delay = format!("{}ns", setup.delay_ns).into();
             let config = checked(&raw);
             let provider = FaultyProvider::new(fabric.clone(), it.faults);
-            // A shard that cannot post its Receives when it is made is not made.
+            // A shard that cannot post its Receives cannot be made.
             provider.log().end();
             logs.push(provider.log());
-            let provider = Watched::new(provider, Arc::clone(&watch)).weaker(|caps| {
+            let provider = CheckedProvider::new(provider, Arc::clone(&watch)).weaker(|caps| {
                 caps.send_depth = it.caps.send_depth;
                 caps.send_sge = caps.send_sge.min(it.caps.send_sge);
                 caps.read_sge = caps.read_sge.min(it.caps.read_sge);
@@ -142,11 +151,15 @@ impl Sim {
             }
             for which in 0..it.shards {
                 let seed = u64::from(random.below(1 << 31));
-                // The same seed of a run is the same run. Of every other shard the xids come round soon.
+                // The same seed gives the same run. The XIDs of every second shard wrap soon.
                 engine.seed_xids(if nodes.len().is_multiple_of(2) { LAST_XIDS } else { 0 });
                 let program = Program::new(nodes.len(), seed, setup.habits, &model);
                 let shard = engine.shard(program).expect("memory and queues");
-                nodes.push(Node::new(shard, (at, which as u64), &config));
+                nodes.push(Node::new(
+                    shard,
+                    QueuesOf { engine: at, queues: which as u64 },
+                    &config,
+                ));
             }
             controls.push(control);
             engines.push(engine);
@@ -207,7 +220,7 @@ impl Sim {
         self.poll(at)
     }
 
-    /// A shard's turn, and what can be seen afterwards.
+    /// A shard's turn, and the checks after it.
     ///
     /// # Errors
     /// The first violation.
@@ -217,7 +230,7 @@ impl Sim {
         self.look(at)
     }
 
-    /// Moves the time by so many nanoseconds.
+    /// Advances the time.
     pub fn leap(&mut self, nanos: u64) {
         self.now += nanos;
         self.clock.store(self.now, Ordering::Release);
@@ -246,7 +259,7 @@ impl Sim {
         self.model.borrow_mut().trace.note(Event::Control(at));
         self.controls[at].step(Duration::ZERO);
         self.note_full();
-        // In turn from the last to the first, so that none is forgotten.
+        // From the last to the first, so that none is skipped.
         if let Some(Handshake { left: Some((left, _)), .. }) = &mut self.handshake
             && *left == at + 1
         {
@@ -259,7 +272,7 @@ impl Sim {
         self.model.borrow().about.len() >= self.nodes.len()
     }
 
-    /// Some shard asks some engine for a connection, if no other is being made.
+    /// A random shard connects to a random engine, if no other attempt is in progress.
     fn connect(&mut self) {
         if self.handshake.is_some() || self.model.borrow().about.len() >= LINKS_MAX {
             return;
@@ -319,16 +332,16 @@ impl Sim {
         }
     }
 
-    /// What is at home is overwritten: nobody may ever see it again.
+    /// Overwrites free memory, which must never be read or sent.
     fn poison_one(&mut self) {
         let at = self.random.below(self.nodes.len() as u32) as usize;
         self.nodes[at].shard.poison(POISON);
     }
 
-    /// A host that does not poll but wait: it announces its sleep and is woken at once.
+    /// A host that waits instead of polling: it announces its sleep and is woken at once.
     fn rest_one(&mut self) {
         let at = self.random.below(self.nodes.len() as u32) as usize;
-        let idle = &self.setup.engines[self.nodes[at].engine.0].raw.engine.idle.policy;
+        let idle = &self.setup.engines[self.nodes[at].of.engine].raw.engine.idle.policy;
         if idle.as_str() == "block" {
             self.nodes[at].shard.wait(Duration::ZERO);
         }
@@ -336,11 +349,11 @@ impl Sim {
 }
 
 impl Node {
-    fn new(shard: Shard<Device, Program>, engine: (usize, u64), config: &Config) -> Node {
+    fn new(shard: Shard<Device, Program>, of: QueuesOf, config: &Config) -> Node {
         Node {
             audit: shard.audit(),
             shard,
-            engine,
+            of,
             names: HashMap::new(),
             seen: HashSet::new(),
             is_stopping: false,
@@ -350,7 +363,7 @@ impl Node {
     }
 }
 
-/// The longest leap of the time when nothing goes wrong any more: no deadline passes for it.
+/// The longest advance of the time after the faults have stopped: too short for a deadline.
 const DRAIN_LEAP_NS: u32 = 100_000;
-/// Connections of one run.
+/// The maximum number of connections of a run.
 const LINKS_MAX: usize = 12;

@@ -1,4 +1,4 @@
-//! The trace: what has happened in a run, as a number for comparing runs and as text for people.
+//! The trace of a run: a hash for comparing runs, and the last events as text.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,29 +7,29 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use rpcrdma_engine::provider::ConnectId;
 use rpcrdma_engine::{CallError, CallRefused, CloseReason, ConnectionId};
 
-/// Something that happened. Shards are counted from zero.
+/// An event. Shards are counted from zero.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A shard was polled at a time in nanoseconds.
     Poll {
-        /// Which.
+        /// The shard.
         shard: usize,
-        /// When.
+        /// The time.
         now: u64,
-        /// Whether there was something to do.
+        /// Whether it had work.
         busy: bool,
     },
     /// A connection manager was stepped.
     Control(usize),
-    /// A shard asked for a connection to another engine.
+    /// A shard requested a connection to another engine.
     Connect(usize, ConnectId),
-    /// A connection came up.
+    /// A connection was established.
     Up(usize, ConnectionId),
-    /// A connection could not be had.
+    /// A connection failed.
     NotUp(usize, ConnectId),
     /// A connection ended.
     Closed(usize, ConnectionId, CloseReason),
-    /// A program asks for the end of a connection.
+    /// A program closes a connection.
     Close(usize, ConnectionId),
     /// A program stops its shard.
     Stop(usize),
@@ -39,15 +39,15 @@ pub enum Event {
     NotCalled(usize, ConnectionId, CallRefused),
     /// A call arrived.
     Arrived(usize, ConnectionId, u32),
-    /// Something else arrived in the place of a call.
+    /// A message that is not a call arrived.
     Garbled(usize, ConnectionId),
     /// A call was answered.
     Answered(usize, u32),
-    /// A call was refused by the program.
+    /// A call was rejected by the program.
     Refused(usize, u32),
-    /// A call is over.
+    /// A call is complete.
     Done(usize, u32, Result<(), CallError>),
-    /// From here on nothing goes wrong any more, and nobody calls.
+    /// The faults and the callers stop.
     Drain,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// What has happened.
+/// The recorded events.
 #[derive(Debug)]
 pub struct Trace {
     hasher: DefaultHasher,
@@ -80,11 +80,11 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Notes an event.
+    /// Records an event.
     pub fn note(&mut self, event: Event) {
         self.count += 1;
         self.mix(&event);
-        // Turns without work are part of the number, not of the story.
+        // Turns without work are part of the hash, but not of the text.
         if matches!(event, Event::Poll { busy: false, .. } | Event::Control(_)) {
             return;
         }
@@ -94,17 +94,17 @@ impl Trace {
         self.last.push_back(event);
     }
 
-    /// Mixes in a number that is to be the same in every run.
+    /// Adds a number to the hash.
     pub fn number(&mut self, number: u64) {
         self.hasher.write_u64(number);
     }
 
-    /// The number of the run so far.
+    /// The hash so far.
     pub fn hash(&self) -> u64 {
         self.hasher.finish()
     }
 
-    /// Events so far.
+    /// The number of events so far.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,27 +1,27 @@
-//! What goes wrong in the queues of an engine: what its weather brings, and what a run is about.
+//! The faults of an engine's queues: those of the run's weather, and one special fault.
 //!
-//! A run is about nothing, mostly; or about one fault, which is frequent then and comes with what it
-//! needs to happen at all; or about all of them, each seldom.
+//! Most runs have no special fault. Some have one, which is then frequent, with the conditions that
+//! it needs. Some have all of them, each rarely.
 
 use rpcrdma_engine::provider::fault::FaultPlan;
 
-use super::draw::Weather;
+use super::scenario::Weather;
 use crate::script::Random;
 
-/// What a run is about, beside its weather.
+/// The special fault of a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Trouble {
-    /// Nothing.
+    /// None.
     None,
-    /// One fault, by its place among [`KINDS`].
+    /// One, by its index in [`KINDS`].
     One(usize),
-    /// All of them.
+    /// All.
     All,
 }
 
 impl Trouble {
-    /// Draws what a run is about.
-    pub fn draw(random: &mut Random) -> Trouble {
+    /// Chooses the special fault of a run.
+    pub fn choose(random: &mut Random) -> Trouble {
         match random.below(8) {
             0..=2 => Trouble::One(random.below(KINDS.len() as u32) as usize),
             3 => Trouble::All,
@@ -30,11 +30,11 @@ impl Trouble {
     }
 }
 
-/// A fault: where a plan has it, how often it happens at most, in millionths, and what there is besides
-/// so that it can happen.
+/// A fault: its field in a plan, its maximum probability in millionths, and the conditions that it
+/// needs.
 type Kind = (fn(&mut FaultPlan) -> &mut u32, u32, fn(&mut FaultPlan));
 
-/// Every fault that no weather brings.
+/// Every fault that is not part of a weather.
 pub const KINDS: [Kind; 19] = [
     (|plan| &mut plan.send_failed_ppm, 300_000, nothing),
     (|plan| &mut plan.send_gone_ppm, 30_000, nothing),
@@ -75,7 +75,7 @@ fn lose_and_withhold(plan: &mut FaultPlan) {
     (plan.disconnect_ppm, plan.recv_withheld_ppm) = (60_000, 600_000);
 }
 
-/// What the weather does to the queues of one engine.
+/// The faults of the weather for the queues of one engine.
 pub fn faults(random: &mut Random, weather: Weather) -> FaultPlan {
     let mut plan = FaultPlan {
         seed: u64::from(random.below(1 << 30)),
@@ -104,7 +104,7 @@ pub fn faults(random: &mut Random, weather: Weather) -> FaultPlan {
     plan
 }
 
-/// What the run is about does to the queues of one engine.
+/// The special fault for the queues of one engine.
 pub fn worsen(plan: &mut FaultPlan, random: &mut Random, trouble: Trouble) {
     let mut some = |often: u32| if random.below(3) > 0 { often / (1 + random.below(9)) } else { 0 };
     match trouble {
@@ -125,7 +125,7 @@ pub fn worsen(plan: &mut FaultPlan, random: &mut Random, trouble: Trouble) {
     }
 }
 
-/// A fault that happens whenever it can: seldom enough.
+/// The probability of a fault that is rarely possible.
 const ALWAYS: u32 = 1_000_000;
-/// By how much less frequent a fault is where there are all of them.
+/// The factor by which a fault is less frequent in runs with all faults.
 const SELDOM: u32 = 10;

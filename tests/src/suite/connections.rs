@@ -1,4 +1,4 @@
-//! Connections: how they come about, and how many there are.
+//! Connections: establishing them, and their maximum number.
 
 use rpcrdma_engine::provider::ConnectError;
 use rpcrdma_engine::{CallRefused, CloseReason, Provider};
@@ -6,7 +6,7 @@ use rpcrdma_engine::{CallRefused, CloseReason, Provider};
 use crate::script::{Part, Random, Script};
 use crate::world::{Open, Plan, World};
 
-/// Where nobody listens there is no connection, and the place for it is free again.
+/// A connection to an address without a listener fails, and its place is free again.
 pub fn nobody_listens<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &Plan::default());
     let served = world.at;
@@ -48,7 +48,7 @@ pub fn a_full_client_does_not_connect<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.servers[0].handle().stats().connected, 3);
 }
 
-/// A handler that does not want a peer has it closed.
+/// A handler that closes a new connection.
 pub fn a_handler_refuses_a_connection<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &Plan::default());
     world.servers[0].handler().refuses = true;
@@ -69,7 +69,7 @@ pub fn a_handler_refuses_a_connection<P: Provider>(open: Open<'_, P>) {
     world.round(0, peer, &Script::new(1, &[], &[]));
 }
 
-/// A handler that does not admit a peer has its attempt fail, and only that: it may try again.
+/// If a handler does not admit a peer, only that attempt fails: the peer may try again.
 pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 2, ..Plan::default() };
     plan.serve.connections.max = 4;
@@ -95,7 +95,7 @@ pub fn a_peer_is_rejected_before_it_is_accepted<P: Provider>(open: Open<'_, P>) 
     world.check_nothing_leaked();
 }
 
-/// Peers that ask at the same time are counted before they are connected.
+/// Peers that connect at the same time are counted before they are connected.
 pub fn who_asks_twice_at_once_counts_twice<P: Provider>(open: Open<'_, P>) {
     let mut world = World::new(open, &Plan::default());
     world.servers[0].handler().per_host_max = Some(1);
@@ -142,7 +142,7 @@ fn many_at_once<P: Provider>(open: Open<'_, P>, plan: &Plan, clients: usize) -> 
     world
 }
 
-/// Connections come and go, and nothing is left of them.
+/// Connections are established and closed, and release all resources.
 pub fn connections_come_and_go<P: Provider>(open: Open<'_, P>) {
     let (mut world, _) = World::pair(open, &Plan::default());
     for round in 0..60 {

@@ -1,4 +1,4 @@
-//! Credits: what may be on its way at one time, and that everybody gets some.
+//! Credits: the limit of outstanding calls, and a share for each connection.
 
 use rpcrdma_engine::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
@@ -116,8 +116,8 @@ fn make<P: Provider>(
     call.try_submit()
 }
 
-/// A message of several transmissions needs that many credits at once, or waits if there is no other
-/// way.
+/// A message of several transmissions needs that many credits at once, or waits if there is no
+/// other way.
 pub fn a_long_call_waits_for_all_its_credits<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.credits = 4;
@@ -140,7 +140,7 @@ pub fn a_long_call_waits_for_all_its_credits<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// With more connections than there are credits, each has at least one, and all get on.
+/// With more connections than credits, each has at least one, and all make progress.
 pub fn every_connection_gets_a_credit<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 4, ..Plan::default() };
     plan.serve.connections.max = 24;
@@ -230,7 +230,7 @@ pub fn receives_are_kept_for_every_reply<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A shard with few send slots answers everybody nevertheless, and says so when it is busy.
+/// A shard with few send slots answers all clients, and reports when it is busy.
 pub fn few_send_slots_are_enough<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 2, ..Plan::default() };
     plan.serve.send.slots = 16;

@@ -1,12 +1,12 @@
-//! How connections and shards end, while there is something to do.
+//! Closing connections and stopping shards while calls are open.
 
 use rpcrdma_engine::{CallError, CallRefused, CloseReason, Provider};
 
 use crate::script::{Order, Part, Script};
 use crate::world::{Open, Plan, World};
 
-/// Whoever closes, the calls that are open are completed with the loss, once; the other connection
-/// goes on.
+/// Whichever side closes, each open call fails once with the loss, and the other connection
+/// continues.
 pub fn a_close_completes_open_calls<P: Provider>(open: Open<'_, P>) {
     for by_client in [true, false] {
         let mut world = World::new(open, &Plan::default());
@@ -169,7 +169,7 @@ pub fn a_client_stops_with_calls_open<P: Provider>(open: Open<'_, P>) {
     assert!(matches!(closed.as_slice(), [(_, CloseReason::PeerGone)]), "{closed:?}");
 }
 
-/// A shard that is dropped in the middle of everything: the peer is told, and goes on without it.
+/// A shard is dropped with open calls: the peer learns of it, and continues.
 pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
     for server_goes in [true, false] {
         let mut plan = Plan { servers: 2, clients: 2, ..Plan::default() };
@@ -201,7 +201,7 @@ pub fn a_dropped_shard_is_gone<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// Names of connections that have ended mean nothing, whoever has their place now.
+/// The identifier of an ended connection is invalid, also after its place is used again.
 pub fn a_stale_name_names_nobody<P: Provider>(open: Open<'_, P>) {
     let (mut world, stale) = World::pair(open, &Plan::default());
     assert!(world.clients[0].handle().close(stale));

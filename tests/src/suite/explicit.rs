@@ -1,5 +1,5 @@
-//! Explicit RDMA: arguments that the server reads, results that it writes, messages that are fetched
-//! or written as a whole.
+//! Explicit RDMA: arguments that the server reads, results that it writes, messages that are
+//! fetched or written as a whole.
 
 use rpcrdma_config::Raw;
 use rpcrdma_engine::{Provider, Want};
@@ -246,8 +246,8 @@ pub fn items_without_bytes_use_up_their_sinks<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// A result that is shorter than its sink leaves the rest of it as it was; so does one that does not
-/// come at all.
+/// A result that is shorter than its sink leaves the rest of it as it was; so does one that does
+/// not come at all.
 pub fn short_results_leave_the_rest_of_their_sinks_alone<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
@@ -350,7 +350,8 @@ pub fn fetched_memory_is_taken_and_relayed<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// Where it is agreed that the answer takes a right back the caller need not; where it is not, it does.
+/// Where it is agreed that the answer takes a right back the caller need not; where it is not, it
+/// does.
 pub fn rights_are_taken_back_by_whom_it_is_agreed<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         for (calls, serves) in [(true, true), (true, false), (false, true), (false, false)] {

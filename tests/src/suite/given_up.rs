@@ -1,5 +1,4 @@
-//! Calls that end before their reply: by a deadline, or because the program wants them no more. And
-//! calls that are made once more.
+//! Calls that end before their reply, by a deadline or cancellation; and repeated calls.
 
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{
@@ -19,8 +18,8 @@ const RESULT: u32 = 9_000;
 /// The call whose key has the low byte of the first.
 const LAST: u32 = 257;
 
-/// A call whose reply does not come in time is over then. What its peer may still use stays with it
-/// until the reply is here, which nobody gets; then all of it is free.
+/// A call whose reply is late ends at its deadline. Memory that its peer may still use stays
+/// reserved until the reply arrives and is dropped; then all of it is free.
 pub fn a_deadline_ends_a_call_and_its_late_reply_is_dropped<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     world.round(0, peer, &Script::new(0, &[], &[]));
@@ -157,11 +156,12 @@ fn take_back<P: Provider>(
         done.check();
     }
     world.settle();
-    assert_eq!(world.servers[0].handler().calls, calls + 4, "nobody has heard of it");
+    assert_eq!(world.servers[0].handler().calls, calls + 4, "the server did not receive it");
 }
 
-/// What a call has exposed is the program's again when its peer cannot reach it any more. A peer that
-/// answers then writes to a dead key, and loses its connection; the memory is as the program left it.
+/// What a call has exposed is the program's again when its peer cannot reach it any more. A peer
+/// that answers then writes to a dead key, and loses its connection; the memory is as the program
+/// left it.
 pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &explicit::plan(version));
@@ -198,7 +198,7 @@ pub fn memory_returns_when_no_peer_can_write_to_it<P: Provider>(open: Open<'_, P
         world.until("the connection is lost", |world| {
             world.clients[0].handle().connections() + world.servers[0].handle().connections() == 0
         });
-        assert!(memory[0].iter().all(|byte| *byte == 0x11), "nobody has written to it");
+        assert!(memory[0].iter().all(|byte| *byte == 0x11), "it was not written");
         drop(memory);
         let again = world.connect(0);
         world.round(0, again, &Script::new(5, &[], &[]));
@@ -228,8 +228,8 @@ pub fn a_call_whose_end_is_under_way_is_not_cancelled<P: Provider>(open: Open<'_
     world.check_nothing_leaked();
 }
 
-/// A peer that answers a call which was given up writes by a key of long ago. No other call has that
-/// key by then, however many were made since, although the keys of a window come round.
+/// A peer that answers a call which was given up writes by a key of long ago. No other call has
+/// that key by then, however many were made since, although the keys of a window come round.
 pub fn a_late_result_reaches_no_other_call<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         a_late_result_is_written_to_nothing(open, explicit::plan(version), 1);
@@ -286,7 +286,8 @@ fn a_late_result_is_written_to_nothing<P: Provider>(
     world.check_nothing_leaked();
 }
 
-/// What rests because of a call that was given up is used again when its peer is done with the call.
+/// What rests because of a call that was given up is used again when its peer is done with the
+/// call.
 pub fn windows_are_used_again_when_a_late_answer_has_come<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &explicit::plan(version));
@@ -327,7 +328,8 @@ fn ask_for<P: Provider>(
     (world.servers[0].handler().elsewhere.pop().expect("a ticket"), handle)
 }
 
-fn finish<P: Provider>(world: &mut World<P>, (ticket, finished): (Ticket, Finished)) {
+fn finish<P: Provider>(world: &mut World<P>, answer: (Ticket, Finished)) {
+    let (ticket, finished) = answer;
     world.servers[0].handle().finish(ticket, finished).expect("there is room for every ticket");
 }
 
@@ -348,8 +350,8 @@ fn take_result<P: Provider>(world: &mut World<P>, seed: u32, memory: &mut Vec<Lo
     });
 }
 
-/// A call that is made once more, on another connection, has the xid of the first, whoever has made
-/// that; and calls with xids of the program's own are found like all others.
+/// A call that is repeated on another connection has the XID of the first; and calls with XIDs
+/// chosen by the program are found like all others.
 pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let other = world.connect(0);
@@ -367,7 +369,8 @@ pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
     for xid in xids {
         let with = |call: &mut CallBuilder<'_>| Ok(call.xid(xid)?.handle());
         for _twice in 0..2 {
-            let (_, again) = world.call_with(0, other, &again, with).expect("nobody has it there");
+            let (_, again) =
+                world.call_with(0, other, &again, with).expect("its XID is free there");
             assert_eq!(again.xid(), xid);
             let used = CallRefused::Protocol(SendError::XidInUse { xid });
             assert_eq!(world.call_with(0, other, &first, with).err(), Some(used));
@@ -386,7 +389,7 @@ pub fn a_call_is_made_once_more_with_its_xid<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.clients[0].handle().connections(), 2);
 }
 
-/// The client's book of its oldest connection.
+/// The client's state of its oldest connection.
 fn book<P: Provider>(world: &mut World<P>) -> PeerAudit {
     world.clients[0].shard().audit().peers[0]
 }

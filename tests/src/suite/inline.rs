@@ -1,4 +1,4 @@
-//! Calls and replies whose bytes travel in the payload stream.
+//! Calls and replies in the payload stream.
 
 use rpcrdma_engine::Provider;
 

@@ -1,4 +1,4 @@
-//! Answers that come later: in another turn, in another order, from elsewhere.
+//! Deferred answers: in a later turn, in another order, from another thread.
 
 use rpcrdma_engine::{Finished, Provider};
 
@@ -49,8 +49,8 @@ pub fn tickets_are_finished_through_the_handle<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A ticket of a connection that has ended answers nothing, and the memory of its answer comes
-/// home.
+/// A ticket of an ended connection sends no answer, and the memory of its answer returns to its
+/// pool.
 pub fn stale_tickets_are_void<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let elsewhere = Script::new(1, &[], &[Part::Bulk(5_000)]).order(Order::Elsewhere);
@@ -76,7 +76,7 @@ pub fn stale_tickets_are_void<P: Provider>(open: Open<'_, P>) {
     let (_, finished) = turn.finish(ticket, finished).expect_err("it is void");
     assert_eq!(finished.bulk.len(), 1, "the memory is handed back");
     drop(finished);
-    // From elsewhere nobody can know; it is dropped.
+    // Another thread cannot know it; the answer is dropped.
     let (ticket, finished) = stale.pop().expect("two");
     handle.finish(ticket, finished).expect("there is room");
     handle.finish(never, Finished::default()).expect("there is room");
@@ -117,7 +117,7 @@ pub fn answers_of_many_connections_find_room<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A ticket is of one shard: another gives it back.
+/// A ticket belongs to one shard: another shard returns it.
 pub fn a_ticket_belongs_to_its_shard<P: Provider>(open: Open<'_, P>) {
     let plan = Plan { servers: 2, ..Plan::default() };
     let (mut world, peer) = World::pair(open, &plan);

@@ -1,12 +1,12 @@
-//! Segments that a program takes out of messages, and memory that it sends from.
+//! Loans: segments that a program takes out of messages, and memory that it sends from.
 
 use rpcrdma_engine::{Loan, Provider, TakeError};
 
 use crate::script::{Order, Part, Script, part_bytes};
 use crate::world::{Open, Plan, World};
 
-/// Segments that the handler takes hold the item, are its own for as long as it likes, and come
-/// home by whatever way: given back, dropped here, dropped on another thread.
+/// Segments that the handler takes contain the item, belong to it without limit, and return to the
+/// pool by every way: given back, dropped here, dropped on another thread.
 pub fn taken_segments_are_kept_and_come_home<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let lens = [1, 16_384, 16_385, 60_003];
@@ -39,8 +39,8 @@ fn send_home<P: Provider>(world: &mut World<P>, kept: Vec<Loan>, way: u32) {
     }
 }
 
-/// When all spares are out, a segment cannot be taken, but can still be read; as soon as one is
-/// home it can.
+/// When all spares are out, a segment cannot be taken, but can still be read; it can be taken as
+/// soon as a spare is free.
 pub fn without_spares_nothing_is_taken<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let write = |seed| Script::new(seed, &[Part::Bulk(60_000)], &[]).order(Order::Keep);
@@ -53,10 +53,10 @@ pub fn without_spares_nothing_is_taken<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.servers[0].handle().stats().spares_out, 4);
     world.servers[0].handler().kept.truncate(15);
     world.round(0, peer, &write(5));
-    assert_eq!(world.servers[0].handler().kept.len(), 16, "one came home and was taken again");
+    assert_eq!(world.servers[0].handler().kept.len(), 16, "one was returned and taken again");
 }
 
-/// A segment that was taken is sent back as it is, without a copy, and comes home afterwards.
+/// A taken segment is sent back without a copy, and returns to its pool afterwards.
 pub fn a_taken_segment_is_relayed<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     for len in [1, 2, 3, 4, 4_095, 16_384, 16_385, 49_999, 60_000].into_iter().cycle().take(45) {
@@ -106,8 +106,8 @@ pub fn segments_of_a_reply_are_taken<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Buffers of the program's own are sent from, in one piece or several, and come home when the
-/// message has left or was given up.
+/// The program's own buffers are sent, in one piece or several, and return when the message was
+/// sent or dropped.
 pub fn own_buffers_come_home<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let now = world.now;
@@ -123,7 +123,7 @@ pub fn own_buffers_come_home<P: Provider>(open: Open<'_, P>) {
         let script = Script::new(round, &[Part::Bulk(10_000)], &[]);
         let bytes = part_bytes(round, 0, 10_000);
         let mut pieces = whole(&mut world);
-        assert_eq!(pieces.len(), count, "all are home again");
+        assert_eq!(pieces.len(), count, "all have returned");
         pieces.truncate(3);
         let cuts = [0..1, 1..5_003, 5_003..10_000];
         for (piece, cut) in pieces.iter_mut().zip(cuts) {

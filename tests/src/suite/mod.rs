@@ -1,4 +1,4 @@
-//! The API suite: what every provider must let an engine do, written once.
+//! The API suite: scenarios that must pass on every provider.
 //!
 //! Each scenario is a function of the means to open the device; [`api_suite`](crate::api_suite)
 //! makes a test of each.

@@ -1,4 +1,4 @@
-//! Bulk: placed in the peer's segments, or in line where it is not wanted or not possible.
+//! Bulk data: placed in the peer's segments, or inline where that is not requested or not possible.
 
 use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 use rpcrdma_proto::{Refusal, SendError};
@@ -112,7 +112,7 @@ pub fn any_mixture_arrives<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A bulk part of a reply that nobody wants placed follows in line, continued if it is long.
+/// A bulk part of a reply that was not requested is sent inline, continued if it is long.
 pub fn a_read_that_is_not_wanted_placed_comes_in_line<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     for len in [1, 3, 900, 4_000, 4_096, 16_384, 60_001] {
@@ -121,7 +121,7 @@ pub fn a_read_that_is_not_wanted_placed_comes_in_line<P: Provider>(open: Open<'_
     }
 }
 
-/// Below the least length of a want the item comes in line (TOOSHORT), from it on placed.
+/// An item below the requested minimum length is sent inline (TOOSHORT), others are placed.
 pub fn an_item_shorter_than_wanted_comes_in_line<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let want = [Want { len_min: 4_096, len_max: 40_000 }];
@@ -131,7 +131,7 @@ pub fn an_item_shorter_than_wanted_comes_in_line<P: Provider>(open: Open<'_, P>)
     }
 }
 
-/// Wants that nothing answers (NOITEM), and wants behind one that is used up.
+/// Requested results without an item (NOITEM), and those after a used one.
 pub fn wants_without_items_are_harmless<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     let want = |len_min| Want { len_min, len_max: 20_000 };
@@ -144,8 +144,8 @@ pub fn wants_without_items_are_harmless<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.round(0, peer, &second), (0, 1), "only the second is long enough");
 }
 
-/// Without placement segments, or with placement switched off on either side, bulk follows in line
-/// both ways, if it cannot be moved by explicit RDMA either.
+/// Without placement segments, or with placement switched off on either side, bulk data are sent
+/// inline in both directions, if they cannot be moved by explicit RDMA either.
 pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
     let none = Plan::both(|raw| {
         raw.receive.placement.count = 0;
@@ -167,8 +167,8 @@ pub fn bulk_comes_in_line_where_it_cannot_be_placed<P: Provider>(open: Open<'_, 
 }
 
 /// As many items as a message has are in line where they are short, with padding and without,
-/// although no work request gathers so many pieces: in both versions, both ways, and behind a result
-/// that is written.
+/// although no work request gathers so many pieces: in both versions, both ways, and behind a
+/// result that is written.
 pub fn many_short_items_come_in_line<P: Provider>(open: Open<'_, P>) {
     for (version, explicit) in [("one", true), ("one", false), ("two", true), ("two", false)] {
         let mut plan = explicit::plan(version);
@@ -203,8 +203,8 @@ pub fn bulk_is_read_where_it_cannot_be_placed<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Without explicit RDMA, what no number of transmissions carries is refused with what it would take;
-/// the connection goes on.
+/// Without explicit RDMA, what no number of transmissions carries is refused with what it would
+/// take; the connection goes on.
 pub fn what_needs_explicit_rdma_is_refused<P: Provider>(open: Open<'_, P>) {
     let plan = Plan::both(|raw| {
         raw.connections.request_transmissions_max = 2;

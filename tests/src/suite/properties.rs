@@ -1,4 +1,4 @@
-//! Properties that change while a connection is up.
+//! Properties that change on an established connection.
 
 use rpcrdma_engine::{Changes, PropertiesRefused, Provider};
 use rpcrdma_proto::PropertyError;

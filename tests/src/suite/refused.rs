@@ -1,4 +1,5 @@
-//! What cannot be sent: the caller is told, nothing has left, and the next call goes.
+//! Calls that cannot be sent: the caller gets an error, nothing is sent, and the next call
+//! succeeds.
 
 use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
 
@@ -29,8 +30,8 @@ pub fn a_handler_refuses_a_call<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// A message that is longer than messages may be is refused where it is made, and so is a call whose
-/// reply could be; one that just fits travels.
+/// A message that is longer than messages may be is refused where it is made, and so is a call
+/// whose reply could be; one that just fits travels.
 pub fn a_message_over_the_limit_is_refused_here<P: Provider>(open: Open<'_, P>) {
     const MAX: u32 = 16 << 10;
     let plan = Plan::both(|raw| raw.connections.rpc_len_max = "16KiB".into());
@@ -56,7 +57,7 @@ pub fn a_message_over_the_limit_is_refused_here<P: Provider>(open: Open<'_, P>) 
     assert_eq!((stats.calls_in, stats.violations), (2, 0), "the others have not left");
 }
 
-/// A call that is dropped instead of submitted takes nothing with it.
+/// A call that is dropped instead of submitted releases all its resources.
 pub fn a_dropped_call_takes_nothing<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &Plan::default());
     world.round(0, peer, &Script::new(0, &[], &[]));
@@ -92,8 +93,8 @@ pub fn payload_that_is_too_long_is_refused<P: Provider>(open: Open<'_, P>) {
     assert_eq!(world.clients[0].handle().stats().calls_out, 1);
 }
 
-/// A payload that needs more slots than the shard has is too long, and not a matter of waiting: who
-/// polls and tries again would do so for ever.
+/// A payload that needs more slots than the shard has is too long: the error is not transient,
+/// because waiting would never help.
 pub fn payload_of_more_slots_than_there_are_is_too_long<P: Provider>(open: Open<'_, P>) {
     let (mut world, peer) = World::pair(open, &few_slots());
     world.round(0, peer, &Script::new(1, &[Part::Inline(3_900)], &[]));
@@ -133,7 +134,7 @@ pub fn too_many_pieces_are_refused<P: Provider>(open: Open<'_, P>) {
     let mut call = world.clients[0].call(peer, 0).expect("a call");
     call.payload().place_pieces((0..25).map(|_| slice.clone().into()));
     assert_eq!(call.submit(), Err(CallRefused::TooManyPieces));
-    // An error sticks, whatever follows.
+    // An error is kept, whatever follows.
     let mut call = world.clients[0].call(peer, 0).expect("a call");
     call.payload().place_pieces((0..25).map(|_| slice.clone().into()));
     call.payload().put_u32(1);

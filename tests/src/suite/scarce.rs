@@ -1,4 +1,4 @@
-//! Explicit RDMA with too little of something: calls wait or are refused, and nobody for ever.
+//! Explicit RDMA with scarce resources: calls wait or are rejected, and none waits for ever.
 
 use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
 
@@ -6,7 +6,8 @@ use super::explicit::{LANDING, only_base, plan};
 use crate::script::{Order, Part, Place, Script};
 use crate::world::{Open, Plan, World, is_passing};
 
-/// Calls that find no window are refused for now, and made later; nothing of them stays behind.
+/// A call without a free window fails with a transient error, releases its resources, and succeeds
+/// later.
 pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
     let mut plan = plan("two");
     plan.call.explicit.windows = "5".into();
@@ -35,8 +36,8 @@ pub fn calls_wait_for_windows<P: Provider>(open: Open<'_, P>) {
     world.check_nothing_leaked();
 }
 
-/// Two clients that each want all RDMA buffers of a server get them one after the other; those
-/// who want none are not held up.
+/// Two clients that each need all RDMA buffers of a server get them one after the other; other
+/// calls are not delayed.
 pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open<'_, P>) {
     let mut plan = Plan { clients: 3, ..plan("two") };
     plan.serve.connections.max = 3;
@@ -56,7 +57,7 @@ pub fn calls_wait_for_landing_buffers_without_a_deadlock<P: Provider>(open: Open
     }
     checked += world.check_all();
     assert_eq!(checked, 120);
-    // More than there will ever be is refused by the server, and nobody waits for it.
+    // A call that needs more than the server has is rejected at once.
     let script = Script::new(1, &[Part::Bulk(4 * LANDING + 1)], &[]);
     world.call_when_possible(0, peers[0], &script);
     let done = world.finish().remove(0);
@@ -83,8 +84,8 @@ pub fn one_call_is_fetched_at_a_time<P: Provider>(open: Open<'_, P>) {
     world.check_all_home();
 }
 
-/// What needs more than the shard will ever have is refused as such: who tries again when it is told
-/// to would do so for ever.
+/// A call that needs more than the shard has fails with a permanent error: repeating it would never
+/// help.
 pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     // Too few windows for the pieces of one sink.
     let mut few_windows = plan("two");
@@ -132,8 +133,8 @@ pub fn what_never_fits_is_refused_for_good<P: Provider>(open: Open<'_, P>) {
     world.check_all_home();
 }
 
-/// With somebody who has switched explicit RDMA off everything goes on without it, as far as it can;
-/// what cannot is refused with the numbers.
+/// With a peer without explicit RDMA, calls that do not need it succeed; others fail with an error
+/// that states the lengths.
 pub fn who_has_no_explicit_rdma_is_not_asked_for_it<P: Provider>(open: Open<'_, P>) {
     for (calls, serves) in [(false, true), (false, false)] {
         let mut plan = Plan::both(only_base);
@@ -194,7 +195,7 @@ pub fn calls_that_need_most_of_the_buffers_take_turns<P: Provider>(open: Open<'_
     world.check_all_home();
 }
 
-/// Memory may be shown by other means than windows.
+/// Memory may be exposed by other means than windows.
 pub fn other_ways_of_exposure_do_as_well<P: Provider>(open: Open<'_, P>) {
     for way in ["windows", "registration"] {
         let mut plan = plan("two");

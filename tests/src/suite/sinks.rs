@@ -1,4 +1,4 @@
-//! Sinks: memory that was given to a call comes back, whatever becomes of the call.
+//! Sinks: result buffers are returned, whatever the outcome of the call.
 
 use rpcrdma_engine::{CallError, Provider, Want};
 use rpcrdma_proto::Refusal;
@@ -7,7 +7,7 @@ use super::explicit::{VERSIONS, plan};
 use crate::script::{Order, Part, Place, Script};
 use crate::world::{Open, Plan, World};
 
-/// The sinks of a call that fails come back with the failure, once.
+/// The sinks of a failed call are returned once, with the error.
 pub fn sinks_of_calls_that_fail_come_back<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let (mut world, peer) = World::pair(open, &plan(version));
@@ -41,8 +41,8 @@ pub fn sinks_of_calls_that_fail_come_back<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// Where a result comes by another way than its sink, the sink comes back as it was: a program that
-/// recycles its memory need not know which way was taken.
+/// If a result does not arrive in its sink, the sink is returned unchanged: a program can reuse its
+/// memory in any case.
 pub fn sinks_that_are_not_needed_come_back<P: Provider>(open: Open<'_, P>) {
     for version in VERSIONS {
         let mut without = Plan::default();
@@ -65,8 +65,8 @@ pub fn sinks_that_are_not_needed_come_back<P: Provider>(open: Open<'_, P>) {
     }
 }
 
-/// Whoever ends a connection, and whenever: each call is over once, with its sinks, and all memory
-/// comes home.
+/// Whichever side ends a connection, and whenever: each call completes once, with its sinks, and
+/// all memory returns.
 pub fn a_connection_lost_at_any_step_gives_every_sink_back<P: Provider>(open: Open<'_, P>) {
     for (version, by_client) in [("two", true), ("two", false), ("one", true), ("one", false)] {
         for steps in 0..20 {

@@ -1,4 +1,4 @@
-//! Shards on threads of their own, as the engine starts them; clients on others.
+//! Shards on their own threads, as the engine starts them; clients on other threads.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -34,7 +34,7 @@ pub fn shards_share_several_clients<P: Provider>(open: Open<'_, P>) {
     serve_from_threads(open, &raw, 5, 150);
 }
 
-/// An engine that is stopped in the middle of it completes every call, one way or the other.
+/// An engine that is stopped under load completes every call, with a reply or an error.
 pub fn a_stop_completes_every_call<P: Provider>(open: Open<'_, P>) {
     let raw = threaded("block");
     let (mut engine, at, elsewhere) = serving(open, &raw);
@@ -96,14 +96,14 @@ fn serve_from_threads<P: Provider>(open: Open<'_, P>, raw: &Raw, clients: u64, c
     assert!(finished > 50, "{finished} answers and segments went through another thread");
 }
 
-/// What is done on another thread: tickets are finished, segments dropped.
+/// Work of another thread: finishes tickets, drops segments.
 struct Elsewhere {
     tickets: mpsc::Receiver<(ShardHandle, Ticket, Finished)>,
     segments: mpsc::Receiver<Loan>,
 }
 
 impl Elsewhere {
-    /// Works until the shards are gone. Returns how much there was.
+    /// Works until the shards have ended. Returns the amount of work.
     fn run(self) -> usize {
         let mut count = 0;
         for (handle, ticket, finished) in self.tickets {
@@ -134,7 +134,7 @@ fn serving<P: Provider>(open: Open<'_, P>, raw: &Raw) -> (Engine<P>, SocketAddr,
     (engine, at, Elsewhere { tickets, segments })
 }
 
-/// The service, with an arm to another thread.
+/// The service, with a channel to another thread.
 struct Serving {
     service: Service,
     handle: ShardHandle,
@@ -150,7 +150,7 @@ impl Handler for Serving {
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         self.service.on_turn(turn);
         for (ticket, finished) in self.service.elsewhere.drain(..) {
-            // Nobody is there any more when the test has failed.
+            // The receiver is gone if the test has failed.
             let _ = self.finish.send((self.handle.clone(), ticket, finished));
         }
         for segment in self.service.kept.drain(..) {

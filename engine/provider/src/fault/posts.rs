@@ -85,7 +85,7 @@ impl<Q: Queues> QueueFaults<Q> {
         let known = self.qps.iter().chain(&self.lost).find(|attached| attached.qp == qp);
         if has_ghost && let Some(qp_num) = known.map(|attached| attached.qp_num) {
             let status = self.ghost_status();
-            self.haunt(ghost(requests[count].wr_id, qp_num, (status, WcOpcode::Send)));
+            self.haunt(ghost(requests[count].wr_id, qp_num, status, WcOpcode::Send));
         }
         outcome(wr.first(count).post_send(inner, qp), count, why)
     }
@@ -114,7 +114,7 @@ impl<Q: Queues> QueueFaults<Q> {
             let status = self.ghost_status();
             let at = self.random.below(self.qps.len() as u64 + 1) as usize;
             let qp_num = self.qps.get(at).map_or(0, |attached| attached.qp_num);
-            self.haunt(ghost(requests[count].wr_id, qp_num, (status, WcOpcode::Recv)));
+            self.haunt(ghost(requests[count].wr_id, qp_num, status, WcOpcode::Recv));
         }
         outcome(self.hand_in(inner, wr.first(count)), count, why)
     }
@@ -161,6 +161,6 @@ fn outcome(posted: Taken, count: usize, why: Option<PostError>) -> Taken {
     }
 }
 
-fn ghost(wr_id: WrId, qp_num: u32, (status, opcode): (WcStatus, WcOpcode)) -> WorkCompletion {
+fn ghost(wr_id: WrId, qp_num: u32, status: WcStatus, opcode: WcOpcode) -> WorkCompletion {
     WorkCompletion { wr_id, qp_num, status, opcode, byte_len: 0, invalidated: None }
 }

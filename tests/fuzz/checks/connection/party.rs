@@ -1,4 +1,4 @@
-//! One of the two: its connection, what it has sent, its calls, and the calls that it owes an answer.
+//! One end: its connection, its transmissions, its calls, and the calls that it has to answer.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,12 +15,12 @@ use crate::checks::foreign;
 use crate::checks::memory::{Laid, Memory};
 use crate::checks::side::Side;
 
-/// One of the two.
+/// One end.
 pub(super) struct Party {
     pub(super) side: Side,
-    /// What is on its way to the other.
+    /// Its transmissions that were not delivered yet.
     pub(super) outbox: VecDeque<Vec<u8>>,
-    /// What it has exposed.
+    /// Its exposed memory.
     pub(super) memory: Memory,
     /// Its open calls, by xid.
     calls: BTreeMap<u32, Open>,
@@ -30,7 +30,7 @@ pub(super) struct Party {
     arriving: u32,
     /// The name of the call made last.
     tokens: u64,
-    /// What it has sent last.
+    /// Its last transmissions.
     sent: VecDeque<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ struct Open {
     content: Content,
     reply: Shape,
     laid: Laid,
-    /// Whether the other has it.
+    /// Whether it was delivered.
     is_delivered: bool,
 }
 
@@ -59,7 +59,7 @@ impl Party {
         }
     }
 
-    /// Sends the first message, if it is there.
+    /// Sends the first message, if there is one.
     pub(super) fn begin(&mut self) {
         if let Some(hello) = self.side.conn.begin() {
             self.send_control(hello);
@@ -71,7 +71,7 @@ impl Party {
         self.calls.keys().copied().chain(self.unanswered.iter().map(|call| call.to.xid)).collect()
     }
 
-    /// Whether nothing is open and nothing on its way.
+    /// Whether no call is open and every transmission was delivered.
     pub(super) fn is_idle(&self) -> bool {
         self.calls.is_empty() && self.unanswered.is_empty() && self.outbox.is_empty()
     }
@@ -109,7 +109,7 @@ impl Party {
         self.send(wire);
     }
 
-    /// Makes a call, if that can be done now.
+    /// Makes a call, if possible now.
     pub(super) fn call(&mut self, choices: &mut Choices<'_>) {
         if self.calls.len() == CALLS_MAX {
             return;
@@ -160,7 +160,7 @@ impl Party {
         }
     }
 
-    /// Plans a call, and exposes what its route names.
+    /// Plans a call, and exposes the memory of its route.
     fn plan(
         &mut self,
         id: CallId,
@@ -208,7 +208,7 @@ impl Party {
         self.settle(ingress, &wire, peer, is_lawful)
     }
 
-    /// Does with a transmission what an engine would.
+    /// Handles a transmission as an engine does.
     fn settle(
         &mut self,
         ingress: Ingress<'_>,
@@ -246,7 +246,7 @@ impl Party {
             }
             Ingress::ReplyRefused { .. } => assert!(!is_lawful),
             Ingress::Reject(report) => {
-                // A side without properties says so.
+                // An end without properties reports that.
                 let tells = self.side.settings.properties && peer.side.settings.properties;
                 assert!(!is_lawful || !tells, "{report:?}");
                 self.send_report(report);
@@ -276,7 +276,7 @@ impl Party {
         true
     }
 
-    /// Sends a call once more, in another form, or ends it.
+    /// Repeats a call in another form, or ends it.
     fn again(&mut self, id: CallId) {
         let mut open = self.calls.remove(&id.xid()).expect("only an open call goes again");
         self.memory.conceal(&open.laid);
@@ -356,7 +356,7 @@ impl Party {
         assert_eq!(conn.finish_call(ledger, id), None, "a call ends once");
     }
 
-    /// Answers a call of the other, as the other expects it if both are lawful.
+    /// Answers a call of the other end; correctly, if both are valid.
     pub(super) fn answer(&mut self, peer: &mut Self, choices: &mut Choices<'_>, is_lawful: bool) {
         if self.unanswered.is_empty() {
             return;
@@ -434,7 +434,7 @@ impl Party {
         true
     }
 
-    /// Notes that a call of ours has arrived, with this stream.
+    /// Records that an own call has arrived, with this stream.
     fn delivered(&mut self, xid: u32, stream: &[u8]) {
         let open = self.calls.get_mut(&xid).expect("only what was called arrives");
         assert!(!open.is_delivered, "a call is delivered once");
@@ -442,7 +442,7 @@ impl Party {
         assert!(stream == open.content.stream(), "it is what was sent");
     }
 
-    /// Changes something that is on its way. False if there is nothing.
+    /// Changes a transmission that was not delivered. False if there is none.
     pub(super) fn corrupt(&mut self, choices: &mut Choices<'_>) -> bool {
         if self.outbox.is_empty() {
             return false;
@@ -462,7 +462,7 @@ impl Party {
         true
     }
 
-    /// Sends something again that was sent before. False if there is nothing.
+    /// Repeats an earlier transmission. False if there is none.
     pub(super) fn repeat(&mut self, choices: &mut Choices<'_>) -> bool {
         if self.sent.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! The rules of groups again, told from the history: what wire.md says of every transmission.
+//! A model of groups: the rules of wire.md, derived from the history of transmissions.
 
 use rpcrdma_proto::{Ignored, Role};
 use rpcrdma_xdr::numbers::{VERSION_ONE, VERSION_TWO, opttype, proc};
@@ -10,7 +10,7 @@ use rpcrdma_xdr::{
 use super::CREDITS;
 use super::sent::{Kind, Sent};
 
-/// What a transmission led to.
+/// The effect of a transmission.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Call(u32, Vec<u32>),
@@ -25,17 +25,17 @@ pub(super) enum Outcome {
     Fatal,
 }
 
-/// What the peer is told: an xid, and the body of the message.
+/// The report to the peer: an XID, and the body of the message.
 pub(super) type Told = (u32, Body<'static>);
 
-/// The rules of wire.md again, told from the history.
+/// The model.
 pub(super) struct Model {
     pub(super) role: Role,
     pub(super) backward: BackwardSupport,
     pub(super) continues: bool,
     pub(super) limit: u32,
     pub(super) granted: u32,
-    /// What the peer has asked for last: granted with the next call or answer.
+    /// The credits that the peer requested last: granted with the next call or answer.
     pub(super) wanted: u32,
     pub(super) owed: u32,
     /// The buffers of the open group.
@@ -43,7 +43,7 @@ pub(super) struct Model {
     pub(super) due: Option<Due>,
     /// Whose rest is dropped.
     pub(super) dead: Option<u32>,
-    /// Own calls that their peer is not done with.
+    /// Own calls that the peer has not answered.
     pub(super) calls: Vec<Own>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Own {
     pub(super) is_xmt: bool,
     /// Whether a part of the reply has arrived.
     pub(super) is_replying: bool,
-    /// Whether the program has given it up.
+    /// Whether the program has cancelled it.
     pub(super) is_abandoned: bool,
 }
 
@@ -74,8 +74,8 @@ impl Model {
         self.calls.iter().copied().find(|call| call.xid == xid)
     }
 
-    /// An answer to a call, good or bad, is the end of it (wire.md E35). Whether the program waits for
-    /// it (W26), and none if there is no such call.
+    /// An answer, valid or not, ends a call (wire.md E35). Returns whether the program waits for it
+    /// (W26), and `None` if there is no such call.
     fn end(&mut self, xid: u32) -> Option<bool> {
         let at = self.calls.iter().position(|call| call.xid == xid)?;
         Some(!self.calls.swap_remove(at).is_abandoned)

@@ -1,4 +1,4 @@
-//! Messages that name bytes as they like, against a map of bytes.
+//! Messages that name arbitrary bytes, compared with a map of the bytes.
 //!
 //! ```text
 //!   transmission   | header | payload ...... |   behind it   |        buffer
@@ -53,7 +53,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
 /// The most transmissions.
 const COUNT_MAX: u32 = 4;
 
-/// Makes a call that wants items placed, and leaves room for as many transmissions as can be.
+/// Makes a call that requests items, with room for the maximum number of transmissions.
 fn call(side: &mut Side, wants: usize) -> Option<CallId> {
     let Side { conn, ledger, settings, .. } = side;
     let id = conn.open_call(ledger, 1).expect("ready");

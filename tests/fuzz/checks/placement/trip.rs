@@ -1,4 +1,4 @@
-//! From a demand to bytes, and from the bytes to the same message.
+//! A round trip: from a demand to bytes, and from the bytes to the same message.
 
 use rpcrdma_proto::{CallDemand, Explicit, Ingress, Offered, Refusal, ReplyDemand, Settings};
 use rpcrdma_xdr::{RecvStructure, RtrSupport, SegmentGroup};
@@ -8,7 +8,7 @@ use crate::checks::content::{Content, Shape, Whole, any_want, is_too_long, offer
 use crate::checks::memory::{Laid, Memory};
 use crate::checks::side::Side;
 
-/// A call with arbitrary items and wants, and its reply.
+/// A call with arbitrary items and requested results, and its reply.
 pub(super) fn check(choices: &mut Choices<'_>) {
     let (client, server) = (any_settings(choices), any_settings(choices));
     let (mut client, mut server) = match choices.rarely(3) {
@@ -37,7 +37,8 @@ pub(super) fn check(choices: &mut Choices<'_>) {
     for index in 0..wanted as usize {
         wants.push(any_want(choices, call.stream_len(), reply.lens().nth(index).unwrap_or(0)));
     }
-    // The wants of one operation share its range, and the items of the reply are all its own.
+    // The requested results of one operation share its range, and all items of the reply are its
+    // own.
     let demand = CallDemand {
         payload: call.payload.len() as u32,
         items: &call.items,
@@ -109,7 +110,7 @@ pub(super) fn check(choices: &mut Choices<'_>) {
 /// The longest items and payloads.
 const LEN_MAX: u32 = 20_000;
 
-/// Delivers a message, all of it, and checks that it is what was sent.
+/// Delivers a whole message, and compares it with the sent one.
 fn deliver(
     side: &mut Side,
     wire: &[Vec<u8>],

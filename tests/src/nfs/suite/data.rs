@@ -1,4 +1,4 @@
-//! Data of files: read and written in every way, of every length.
+//! READ and WRITE: every length, with every way to move data.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::{Scene, pattern};
 use crate::nfs::client::{read_request, read_results, write_request};
 use crate::nfs::{Give, Take};
 
-/// READ brings the bytes of the file, wherever they are wanted.
+/// READ returns the bytes of the file, however they are requested.
 ///
 /// # Panics
 /// If not.
@@ -29,7 +29,7 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
             let before = (scene.moved)();
             let read = scene.nfs.read(&file, offset as u64, len, take);
             let read = read.unwrap_or_else(|why| panic!("{len} bytes by {take:?}: {why:?}"));
-            // A server may bring less than it was asked for, but not as little as it likes.
+            // A server may return less than requested, within limits.
             assert!(read.data.len() == len as usize, "{} of {len}, {take:?}", read.data.len());
             assert!(read.data == bytes[offset..][..len as usize], "{len} bytes by {take:?}");
             assert!(!read.eof, "there is more behind {len}");
@@ -49,10 +49,10 @@ pub fn reads_bring_what_is_in_the_file<P: Provider>(scene: &mut Scene<'_, P>) {
     }
 }
 
-/// What is at the end of the file, and behind it.
+/// READ at the end of a file, and after it.
 ///
 /// # Panics
-/// If a server sees more, or less, than there is.
+/// If a server returns more or fewer bytes than exist.
 pub fn reads_stop_at_the_end<P: Provider>(scene: &mut Scene<'_, P>) {
     let (dir, path) = scene.fresh("ends");
     for len in [0_usize, 1, 2, 3, 4, 1023, 4096, 10_001, 70_003] {
@@ -70,7 +70,7 @@ pub fn reads_stop_at_the_end<P: Provider>(scene: &mut Scene<'_, P>) {
     }
 }
 
-/// WRITE puts the bytes into the file, and nothing beside them, wherever they were.
+/// WRITE writes exactly the bytes to the file, however they are moved.
 ///
 /// # Panics
 /// If not.
@@ -109,8 +109,8 @@ pub fn writes_put_into_the_file_what_was_given<P: Provider>(scene: &mut Scene<'_
     assert_eq!(verifiers.len(), 1, "the server was not started anew");
 }
 
-/// What is too long for a Send and cannot be taken apart is read by the server as a whole: the call
-/// is at position zero.
+/// The server reads a call as a whole (position zero) if it is too long for a Send and not
+/// reducible.
 ///
 /// # Panics
 /// If not.
@@ -132,8 +132,8 @@ pub fn long_calls_are_fetched_as_a_whole<P: Provider>(scene: &mut Scene<'_, P>) 
     }
 }
 
-/// As many calls as the server grants, long and short, reading and writing; every one brings what
-/// it asked for, in whatever order.
+/// Long and short READs and WRITEs, as many as the server grants, each with correct results, in any
+/// order.
 ///
 /// # Panics
 /// If not.

@@ -1,4 +1,4 @@
-//! Directories, in replies of every size.
+//! READDIR and READDIRPLUS, in replies of every size.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ use rpcrdma_engine::Provider;
 use super::{Scene, pattern};
 use crate::nfs::{ListFrom, Nfs};
 
-/// READDIR and READDIRPLUS list a directory as the file system does, however much they may bring at
-/// one time.
+/// READDIR and READDIRPLUS list a directory as the file system does, with every maximum length of a
+/// reply.
 ///
 /// # Panics
 /// If not.

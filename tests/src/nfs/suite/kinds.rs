@@ -1,5 +1,5 @@
-//! Every kind of message once or twice, without a look at the file system: for captures, and for
-//! servers that are elsewhere.
+//! Every kind of message once or twice, without access to the file system: for captures, and for
+//! remote servers.
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
 use rpcrdma_engine::Provider;
@@ -10,8 +10,8 @@ use super::refusals::assert_rejected;
 use crate::nfs::client::read_request;
 use crate::nfs::{Failure, Give, ListFrom, Nfs, Take};
 
-/// Short and long calls and replies, with and without chunks, and the two errors that a server of
-/// version one has. What was written is read back. Leaves nothing behind.
+/// Short and long calls and replies, with and without chunks, and the two errors of version one.
+/// Written data are read back, and all files are removed.
 ///
 /// # Panics
 /// If anything is not as it should be.
@@ -38,7 +38,7 @@ pub fn every_kind_of_message<P: Provider>(nfs: &mut Nfs<P>, root: &nfs_fh3) {
     assert!(matches!(failing, Err(Failure::Status(_))), "{failing:?}");
     let stats = nfs.rpc.client().handle().stats();
     if stats.version_two == 0 {
-        // The memory is too small, and the server says so: ERR_CHUNK.
+        // The offered memory is too small: the server answers ERR_CHUNK.
         let request = read_request(&file, 0, 20_000, Take::Sink(1)).taking(9_000, Take::Sink(1));
         assert_rejected(nfs.rpc.call(&request));
     }

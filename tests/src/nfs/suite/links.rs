@@ -1,4 +1,4 @@
-//! Symbolic links, whose targets are data that may be placed.
+//! SYMLINK and READLINK, whose targets are DDP-eligible.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,8 +8,7 @@ use rpcrdma_engine::Provider;
 use super::Scene;
 use crate::nfs::{Give, Take};
 
-/// SYMLINK makes links with targets of every length, given in every way; READLINK reads them,
-/// wanted in every way.
+/// SYMLINK and READLINK with targets of every length, moved in every way.
 ///
 /// # Panics
 /// If not.

@@ -1,4 +1,4 @@
-//! What every NFSv3 server does for our client, written once: the kernel's, and ours.
+//! Checks that every NFSv3 server must pass: the kernel's server and `rpcrdma-nfs3`.
 
 pub mod data;
 pub mod directories;
@@ -26,13 +26,13 @@ pub struct Scene<'a, P: Provider> {
     pub nfs: Nfs<P>,
     /// The handle of the directory.
     pub root: nfs_fh3,
-    /// Where it is, without the server.
+    /// Its path.
     pub path: &'a Path,
-    /// What the server has moved by explicit RDMA so far.
+    /// The server's counts of explicit RDMA.
     pub moved: &'a dyn Fn() -> Moved,
-    /// What a short message holds, header included: in both directions.
+    /// The inline threshold, in both directions.
     pub inline: u32,
-    /// Whether every length is tried that may matter, or one of each kind.
+    /// Whether to test all interesting lengths, or one of each kind.
     pub is_thorough: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Moved {
 }
 
 impl<'a, P: Provider> Scene<'a, P> {
-    /// A scene that acts in the name of the owner of the directory.
+    /// A scene with the credentials of the directory's owner.
     ///
     /// # Panics
     /// If there is no such directory.
@@ -67,7 +67,7 @@ impl<'a, P: Provider> Scene<'a, P> {
         Scene { nfs, root, path, moved, inline, is_thorough: true }
     }
 
-    /// A fresh directory of a check, by its handle and where it is.
+    /// An empty directory for a check: its handle and path.
     ///
     /// # Panics
     /// If the server does not find it.
@@ -96,7 +96,7 @@ impl<'a, P: Provider> Scene<'a, P> {
 /// Every check, one after the other.
 ///
 /// # Panics
-/// If the server, or the client, does not do what it should.
+/// If the server or the client fails a check.
 pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
     kinds::every_kind_of_message(&mut scene.nfs, &scene.root);
     names::attributes_are_those_of_the_file_system(scene);
@@ -114,7 +114,7 @@ pub fn all<P: Provider>(scene: &mut Scene<'_, P>) {
     refusals::memory_that_is_too_small_fails_its_call_only(scene);
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that depend on their position.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len as u32)
         .map(|at| ((at ^ seed.rotate_left(9)).wrapping_mul(2_654_435_761) >> 24) as u8)

@@ -1,4 +1,4 @@
-//! Attributes, names, and what is made, renamed and removed.
+//! Attributes and names: creating, renaming and removing.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use rpcrdma_engine::onc::AcceptStatus;
 use super::{Scene, pattern};
 use crate::nfs::{Failure, Give, at};
 
-/// GETATTR says of every kind of object what the file system says.
+/// GETATTR returns the attributes of the file system, for every type of file.
 ///
 /// # Panics
 /// If not.
@@ -37,7 +37,7 @@ pub fn attributes_are_those_of_the_file_system<P: Provider>(scene: &mut Scene<'_
 }
 
 /// # Panics
-/// If what was said of an object is not what the file system says.
+/// If the attributes differ from those of the file system.
 pub fn assert_same(said: &fattr3, path: &Path) {
     let is = fs::symlink_metadata(path).expect("the object is there");
     let kind = match is.file_type() {
@@ -55,7 +55,7 @@ pub fn assert_same(said: &fattr3, path: &Path) {
     assert_eq!(mtime, (is.mtime(), is.mtime_nsec()), "{path:?}");
 }
 
-/// LOOKUP finds names of every length, and says which are not there.
+/// LOOKUP finds names of every length, and reports missing ones.
 ///
 /// # Panics
 /// If not.
@@ -76,7 +76,7 @@ pub fn names_of_every_length_are_found<P: Provider>(scene: &mut Scene<'_, P>) {
     assert_eq!(scene.nfs.lookup(&dir, b".").expect("the directory").object, dir);
     let missing = scene.nfs.lookup(&dir, b"not there");
     assert!(matches!(missing, Err(Failure::Status(nfsstat3::NFS3ERR_NOENT))), "{missing:?}");
-    // Linux does not read arguments that no file system could have: GARBAGE_ARGS.
+    // Linux answers GARBAGE_ARGS to names that are longer than any file system permits.
     let too_long = scene.nfs.lookup(&dir, "n".repeat(256).as_bytes());
     let is_refused = match &too_long {
         Err(Failure::Status(status)) => *status == nfsstat3::NFS3ERR_NAMETOOLONG,
@@ -86,7 +86,8 @@ pub fn names_of_every_length_are_found<P: Provider>(scene: &mut Scene<'_, P>) {
     assert!(is_refused, "{too_long:?}");
 }
 
-/// What is made, changed, renamed and removed through the server is so in the file system.
+/// Creating, changing, renaming and removing through the server has the same effect in the file
+/// system.
 ///
 /// # Panics
 /// If not.
@@ -147,7 +148,7 @@ pub fn changes_are_made_in_the_file_system<P: Provider>(scene: &mut Scene<'_, P>
     assert!(matches!(gone, Err(Failure::Status(nfsstat3::NFS3ERR_NOENT))), "{gone:?}");
 }
 
-/// FSINFO, FSSTAT, PATHCONF and ACCESS say something that can be used.
+/// FSINFO, FSSTAT, PATHCONF and ACCESS return plausible values.
 ///
 /// # Panics
 /// If not.

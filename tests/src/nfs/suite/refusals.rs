@@ -1,4 +1,4 @@
-//! What fails: the caller is told, its memory comes back, and the next call goes.
+//! Failing calls: the caller gets the error and its memory, and the next call succeeds.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::{Scene, pattern};
 use crate::nfs::client::read_request;
 use crate::nfs::{Failure, ListFrom, Take};
 
-/// A READ or READLINK that fails has no data: memory offered for them is given back as it was.
+/// A failed READ or READLINK has no data: the offered memory is returned unchanged.
 ///
 /// # Panics
 /// If not.
@@ -45,7 +45,7 @@ pub fn memory_that_is_too_small_fails_its_call_only<P: Provider>(scene: &mut Sce
     let file = scene.nfs.lookup(&dir, b"file").expect("the file").object;
     let is_one = scene.is_one();
     for _ in 0..3 {
-        // Only in version one a reply that was announced too short cannot come in another way.
+        // Only in version one a reply that is longer than announced cannot be sent in another form.
         if is_one {
             let from = ListFrom::default();
             let listed = scene.nfs.readdirplus_in(&dir, from, 32_768, scene.inline + 1000);

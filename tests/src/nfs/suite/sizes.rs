@@ -1,7 +1,7 @@
 //! Lengths that matter: round every threshold, and every residue of four.
 
-/// What is beside the data of a READ or WRITE in one message, at most: transport header, chunks, RPC
-/// header, attributes.
+/// What is beside the data of a READ or WRITE in one message, at most: transport header, chunks,
+/// RPC header, attributes.
 const BESIDE: u32 = 320;
 
 /// Lengths up to `max`, dense where a message of `inline` bytes is just full or just too short, and

@@ -1,4 +1,4 @@
-//! Servers that know version one only.
+//! Servers that support only version one.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,8 @@ use rpcrdma_engine::Provider;
 
 use super::{Scene, names};
 
-/// A client that would rather speak version two learns on its first connection that this server
-/// does not, and goes on with it; the next connection does not ask again.
+/// A client that prefers version two learns on its first connection that the server supports only
+/// version one, and continues with it; the next connection uses version one at once.
 ///
 /// # Panics
 /// If not, or if anything but the version differs.

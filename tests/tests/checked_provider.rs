@@ -1,4 +1,4 @@
-//! The guard sees a program that touches memory which is the device's, or open to a peer.
+//! The checked provider detects accesses to memory that the device owns or that is open to a peer.
 #![expect(unsafe_code, reason = "posting is unsafe; the tests break its contract on purpose")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,20 +12,20 @@ use rpcrdma_engine::provider::{
     SendFlags, SendOp, SendWr, Waker, WcBatch, WorkCompletion, WrId,
 };
 use rpcrdma_mempool::{Access, Keys, PageSize, Region, RegionSpec, Rights, Sge};
-use rpcrdma_tests::watched::{Watch, Watched, WatchedCm, WatchedQueues};
+use rpcrdma_tests::checked_provider::{CheckedCm, CheckedProvider, CheckedQueues, Watch};
 
 const ATTR: QueueAttr =
     QueueAttr { srq_depth: 8, cq_depth: 64, qp_max: 2, send_depth: 16, send_sge: 2, recv_sge: 2 };
 
 struct Host {
-    queues: WatchedQueues<FabricQueues>,
+    queues: CheckedQueues<FabricQueues>,
     qp: Option<Attached<FabricQp>>,
     region: Region,
     keys: Keys,
 }
 
 impl Host {
-    fn new(provider: &Watched<Fabric>) -> Host {
+    fn new(provider: &CheckedProvider<Fabric>) -> Host {
         let mut spec = RegionSpec::new(8192);
         (spec.pages, spec.lock) = (PageSize::Base4K, false);
         let region = Region::map(&spec).unwrap();
@@ -50,7 +50,7 @@ impl Host {
     fn post(&mut self, op: SendOp, sgl: &[Sge]) {
         let wr = SendWr { wr_id: WrId(1), op, sgl, flags: SendFlags::SIGNALED };
         let qp = self.qp.expect("it is connected").qp;
-        // SAFETY: the region lives as long as the queues, and nobody but these tests uses it.
+        // SAFETY: the region lives as long as the queues, and only these tests use it.
         let posted = unsafe { self.queues.post_send(qp, &[wr]) };
         assert_eq!(posted.of(1), (1, None));
     }
@@ -80,9 +80,9 @@ impl Host {
 
 fn pair() -> (Arc<Watch>, Host, Host) {
     let watch = Arc::<Watch>::default();
-    let provider = Watched::new(Fabric::new(), Arc::clone(&watch));
+    let provider = CheckedProvider::new(Fabric::new(), Arc::clone(&watch));
     let (mut a, mut b) = (Host::new(&provider), Host::new(&provider));
-    let mut cm: WatchedCm<FabricCm> = provider.open_cm().unwrap();
+    let mut cm: CheckedCm<FabricCm> = provider.open_cm().unwrap();
     let (waker, param) = (Waker::new().unwrap(), ConnParam { private: &[], rnr_retry: 7 });
     let at = cm.listen("[::1]:0".parse().unwrap()).unwrap();
     cm.connect(at, &a.queues.handle(), &param).unwrap();

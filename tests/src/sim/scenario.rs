@@ -1,4 +1,4 @@
-//! The draw: what a run consists of, all of it from its seed.
+//! The scenario of a run: its engines, programs and faults, all chosen from its seed.
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::provider::fault::FaultPlan;
@@ -8,43 +8,44 @@ use crate::script::{Order, Part, Random, Script};
 use crate::service::source_len;
 use crate::world::small;
 
-/// What goes wrong in a run.
+/// The faults of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weather {
-    /// Nothing.
+    /// None.
     Calm,
-    /// Posts are refused or cut, Receives come late, completions come late and overtake others.
+    /// Posts fail entirely or partly, Receives are posted late, completions are late and out of
+    /// order between queue pairs.
     Rough,
-    /// Connections are lost as well, with and without being told at once.
+    /// As before, and connections are lost, with the event at once or later.
     Storm,
     /// Bytes of headers are changed.
     Noise,
-    /// Everything, completion queues that are lost included.
+    /// All, including failures of completion queues.
     Ruin,
 }
 
-/// What a run consists of.
+/// The scenario of a run.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What goes wrong.
+    /// The faults.
     pub weather: Weather,
-    /// What goes wrong besides.
+    /// Additional faults.
     pub trouble: Trouble,
-    /// Programs: one configuration each.
+    /// The engines, with one configuration each.
     pub engines: Vec<EngineSetup>,
-    /// One way from shard to shard, in nanoseconds.
+    /// The delay from shard to shard, in nanoseconds.
     pub delay_ns: u64,
-    /// How long a message waits for a Receive before it counts as retried.
+    /// How long a message waits for a Receive before its retries are exceeded.
     pub rnr_timer_ns: u64,
     /// Slots of the fabric's rings.
     pub slots: u32,
-    /// Steps before nothing goes wrong any more.
+    /// Steps before the faults stop.
     pub steps: u32,
-    /// How unevenly shards are polled: one that has been chosen is chosen again, in percent.
+    /// The probability in percent that the same shard is polled again.
     pub streak: u32,
-    /// The longest leap of the time in one step, in nanoseconds.
+    /// The longest advance of the time in one step, in nanoseconds.
     pub leap_ns: u32,
-    /// How a program behaves.
+    /// The habits of programs.
     pub habits: Habits,
 }
 
@@ -55,15 +56,15 @@ pub struct EngineSetup {
     pub raw: Raw,
     /// Its shards.
     pub shards: usize,
-    /// Whether it can be connected to.
+    /// Whether it listens.
     pub listens: bool,
-    /// What goes wrong in its queues.
+    /// The faults of its queues.
     pub faults: FaultPlan,
-    /// What its device can do.
+    /// The capabilities of its device.
     pub caps: Caps,
 }
 
-/// What a device can do, as far as it is drawn.
+/// The chosen capabilities of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Caps {
     /// Send requests of a queue pair.
@@ -80,12 +81,12 @@ pub struct Caps {
     pub rd_atomic: u32,
 }
 
-/// How often programs do what, in percent of their turns.
+/// How often programs act, in percent of their turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
     /// Calls are made.
     pub call: u32,
-    /// Calls that are made at one time, at most.
+    /// The maximum number of calls made at one time.
     pub burst: u32,
     /// Deferred calls are answered.
     pub answer: u32,
@@ -97,12 +98,12 @@ pub struct Habits {
     pub close: bool,
     /// Whether shards are stopped in the middle.
     pub stop: bool,
-    /// Peers that ask for a connection are not admitted.
+    /// Peers that request a connection are not admitted.
     pub turn_away: u32,
 }
 
 impl EngineSetup {
-    /// Whether it may be unable to fetch the data of a call, of which its caller knows nothing.
+    /// Whether it may be unable to fetch the data of a call, which the caller cannot know.
     pub fn is_short_for(&self, script: &Script) -> bool {
         let explicit = &self.raw.explicit;
         let (len, count) = match explicit.buffers.length.as_str() {
@@ -110,20 +111,20 @@ impl EngineSetup {
             "16KiB" => (16 << 10, explicit.buffers.count),
             _ => (64 << 10, explicit.buffers.count),
         };
-        // Each item begins in a buffer of its own, and so does a message that is fetched whole.
+        // Each item, and a message that is fetched as a whole, begins in its own buffer.
         let needed: u32 = script.call.iter().map(|part| part.len().div_ceil(len) + 1).sum();
         !explicit.enabled || explicit.fetches == 0 || i64::from(needed) + 1 > (count + 1) / 2
     }
 }
 
 impl Setup {
-    /// Draws a run. What is drawn `beside` changes nothing of the rest.
-    pub fn draw(random: &mut Random, beside: &mut Random) -> Setup {
+    /// Chooses a scenario. Choices from `beside` do not change the others.
+    pub fn choose(random: &mut Random, beside: &mut Random) -> Setup {
         use Weather::{Calm, Noise, Rough, Ruin, Storm};
         let weather =
             random.choose(&[Calm, Calm, Calm, Rough, Rough, Rough, Storm, Storm, Noise, Ruin]);
         let count = 2 + random.below(2) as usize;
-        let trouble = Trouble::draw(beside);
+        let trouble = Trouble::choose(beside);
         let is_hurried = beside.below(10) == 0;
         let mut one = |at| {
             let mut it = engine(random, weather, at == 0);
@@ -163,7 +164,7 @@ impl Setup {
 pub const PART_LEN_MAX: usize = 24 << 10;
 
 fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup {
-    // What is drawn may not add up; whoever is at home with the sums finds another at once.
+    // The choices may be inconsistent; then others are chosen.
     let raw =
         (0..DRAWS_MAX).map(|_| config(random)).find(|raw| Config::try_from(raw.clone()).is_ok());
     let mut raw = raw.unwrap_or_else(small);
@@ -177,7 +178,7 @@ fn engine(random: &mut Random, weather: Weather, is_first: bool) -> EngineSetup 
         windows: random.choose(&[0, 4, 64, 4096]),
         rd_atomic: random.choose(&[1, 2, 16]),
     };
-    // A device that has some windows and fewer than are named is refused.
+    // A configuration with more windows than the device has is rejected.
     if raw.explicit.windows.as_str().parse().is_ok_and(|named: u32| named > caps.windows) {
         raw.explicit.windows = "auto".into();
     }
@@ -206,8 +207,8 @@ fn config(random: &mut Random) -> Raw {
     connections.reply_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
     connections.request_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
     connections.response_transmissions_max = random.choose(&[1, 2, 4, 8, 16]);
-    // In the time of the run. Longer than any run before it drains, so that nobody is late who is
-    // not stuck; the attempts of the control plane have the machine's time.
+    // In virtual time. Longer than any run before its end, so that only a stuck peer times out; the
+    // attempts of the control plane use real time.
     connections.group_timeout = "10s".into();
     connections.connect_timeout = "60s".into();
     connections.call_timeout = NEVER.into();
@@ -224,7 +225,7 @@ fn config(random: &mut Random) -> Raw {
     raw
 }
 
-/// Times that run out in the run: a few turns of its clock, each of them or none.
+/// Timeouts that expire in the run, all or none of them.
 fn hurry(random: &mut Random, raw: &mut Raw) {
     let connections = &mut raw.connections;
     let times = [
@@ -237,10 +238,10 @@ fn hurry(random: &mut Random, raw: &mut Raw) {
     }
 }
 
-/// A time that does not run out.
+/// A timeout that does not expire.
 pub const NEVER: &str = "0s";
 
-/// The version, and what moves by explicit RDMA.
+/// The version, and explicit RDMA.
 fn explicit(random: &mut Random, raw: &mut Raw) {
     raw.protocol.version = random.choose(&["auto", "auto", "auto", "one", "two"]).into();
     raw.explicit.enabled = random.below(5) > 0;
@@ -261,13 +262,13 @@ fn explicit(random: &mut Random, raw: &mut Raw) {
     interop.remote_invalidation = random.below(2) == 0;
 }
 
-/// A call: what it carries and what it asks for.
+/// The script of a call.
 pub fn script(random: &mut Random, id: u32, len_max: u32, has_bulk: bool) -> Script {
     let call = parts(random, len_max, has_bulk);
     let order = random.choose(&ORDERS);
     let reply = match order {
         Order::Relay => call.iter().copied().find(is_bulk).into_iter().collect(),
-        // An answer that is made elsewhere has one item and little else.
+        // An answer of another thread has one item and little else.
         Order::Elsewhere => {
             let (len, head) = (random.below(len_max), random.below(100));
             let bulk = if has_bulk { Some(Part::Bulk(len)) } else { None };
@@ -280,7 +281,7 @@ pub fn script(random: &mut Random, id: u32, len_max: u32, has_bulk: bool) -> Scr
     };
     let mut script = Script::new(id, &call, &reply).order(order);
     for want in &mut script.wants {
-        // A short item is to come in line; one that is longer than said is not to come at all.
+        // A short item is sent inline; an item longer than its maximum fails.
         want.len_min = random.choose(&[0, 0, 0, 1, 500]).min(want.len_max);
     }
     if random.below(8) == 0 {
@@ -321,5 +322,5 @@ const ORDERS: [Order; 12] = [
     Order::Keep,
 ];
 
-/// Configurations that are drawn until one adds up.
+/// The number of attempts until a configuration is consistent.
 const DRAWS_MAX: usize = 64;

@@ -1,14 +1,14 @@
-//! A provider under guard: whoever posts breaks no rule of verbs, and memory in the device's hands
-//! is in no others.
+//! A checked provider: it asserts that posts follow the rules of verbs, and that only the device
+//! accesses posted memory.
 //!
 //! ```text
-//!   post Receive ─▶ its memory is poisoned ─▶ completed: behind the message there is still poison
+//!   post Receive ─▶ its memory is poisoned ─▶ completed: after the message there is still poison
 //!   post send    ─▶ its bytes are summed   ─▶ completed: their sum is the same
 //!   post Read    ─▶ its memory is poisoned ─▶ until it completes they change once, all together
-//!   bind, expose ─▶ open to be written: between two calls of the program they do not change
+//!   bind, expose ─▶ writable by peers: unchanged between two calls of the program
 //! ```
-//! Depths, gather lists and inline lengths are compared with what was asked for. Everything is
-//! counted in a [`Watch`], so that a test sees what has not come home.
+//! Depths, gather lists and inline lengths are compared with the requested ones. A [`Watch`] counts
+//! everything, so that a test sees what did not return.
 #![expect(unsafe_code, reason = "posting is unsafe; posted memory is written to and read")]
 
 mod sent;
@@ -33,36 +33,36 @@ use self::sent::Sent;
 use crate::script::POISON;
 pub use crate::watch::Watch;
 
-/// Any provider, watched: made of a provider and a [`Watch`].
-pub type Watched<P> = Interposed<P, Guard>;
+/// A checked provider: made of a provider and a [`Watch`].
+pub type CheckedProvider<P> = Interposed<P, Checks>;
 
-/// Queues, watched.
-pub type WatchedQueues<Q> = InterposedQueues<Q, QueueGuard<Q>>;
+/// Checked queues.
+pub type CheckedQueues<Q> = InterposedQueues<Q, QueueChecks<Q>>;
 
-/// A connection manager for watched queues. It watches nothing itself.
-pub type WatchedCm<C> = InterposedCm<C, (), QueueGuard<<C as ConnectionManager>::Queues>>;
+/// A connection manager for checked queues. It checks nothing itself.
+pub type CheckedCm<C> = InterposedCm<C, (), QueueChecks<<C as ConnectionManager>::Queues>>;
 
-/// What guards a provider.
-pub struct Guard {
-    /// If not those of the provider.
+/// The hooks that check a provider.
+pub struct Checks {
+    /// Replaces the provider's own, if set.
     caps: Option<DeviceCaps>,
     watch: Arc<Watch>,
 }
 
-impl From<Arc<Watch>> for Guard {
-    fn from(watch: Arc<Watch>) -> Guard {
-        Guard { caps: None, watch }
+impl From<Arc<Watch>> for Checks {
+    fn from(watch: Arc<Watch>) -> Checks {
+        Checks { caps: None, watch }
     }
 }
 
-/// A device that can do less than it could.
+/// Reduces the capabilities of a device.
 pub trait Weaken {
-    /// The same as a device that can do less.
+    /// The same device with lower capabilities.
     fn weaker(self, weaken: impl FnOnce(&mut DeviceCaps)) -> Self;
 }
 
-impl<P: Provider> Weaken for Watched<P> {
-    fn weaker(mut self, weaken: impl FnOnce(&mut DeviceCaps)) -> Watched<P> {
+impl<P: Provider> Weaken for CheckedProvider<P> {
+    fn weaker(mut self, weaken: impl FnOnce(&mut DeviceCaps)) -> CheckedProvider<P> {
         let mut caps = self.caps().clone();
         weaken(&mut caps);
         self.hooks_mut().caps = Some(caps);
@@ -70,8 +70,8 @@ impl<P: Provider> Weaken for Watched<P> {
     }
 }
 
-impl<P: Provider> Hooks<P> for Guard {
-    type Queues = QueueGuard<P::Queues>;
+impl<P: Provider> Hooks<P> for Checks {
+    type Queues = QueueChecks<P::Queues>;
     type Cm = ();
 
     fn caps<'a>(&'a self, inner: &'a P) -> &'a DeviceCaps {
@@ -80,12 +80,12 @@ impl<P: Provider> Hooks<P> for Guard {
 
     fn registrar(&self, inner: &P) -> Arc<dyn Registrar> {
         let (inner, watch) = (inner.registrar(), Arc::clone(&self.watch));
-        Arc::new(WatchedRegistrar { inner, watch })
+        Arc::new(CheckedRegistrar { inner, watch })
     }
 
-    fn queue_hooks(&self, inner: &P, attr: &QueueAttr) -> QueueGuard<P::Queues> {
+    fn queue_hooks(&self, inner: &P, attr: &QueueAttr) -> QueueChecks<P::Queues> {
         let caps = self.caps(inner);
-        QueueGuard {
+        QueueChecks {
             attr: attr.clone(),
             inline_len: caps.inline_len,
             read_sge: caps.read_sge,
@@ -93,7 +93,7 @@ impl<P: Provider> Hooks<P> for Guard {
             groups: Vec::new(),
             bound: Vec::new(),
             polls: 0,
-            is_guarding: false,
+            is_checking: false,
             receives: HashMap::new(),
             last_receive: None,
             sends: HashMap::new(),
@@ -105,13 +105,13 @@ impl<P: Provider> Hooks<P> for Guard {
     fn cm_hooks(&self, _: &P) {}
 }
 
-/// Registrations, watched.
-struct WatchedRegistrar {
+/// Checked registrations.
+struct CheckedRegistrar {
     inner: Arc<dyn Registrar>,
     watch: Arc<Watch>,
 }
 
-impl Registrar for WatchedRegistrar {
+impl Registrar for CheckedRegistrar {
     fn register(&self, region: &Region, rights: Rights) -> Result<Keys, RegisterError> {
         assert!(
             !rights.access().intersects(Access::REMOTE_WRITE | Access::REMOTE_READ)
@@ -130,27 +130,28 @@ impl Registrar for WatchedRegistrar {
     }
 }
 
-/// What guards a set of queues.
-pub struct QueueGuard<Q: Queues> {
+/// The hooks that check a set of queues.
+pub struct QueueChecks<Q: Queues> {
     attr: QueueAttr,
     inline_len: u32,
     read_sge: u32,
-    /// What peers may write to.
+    /// The memory that peers may write to.
     open: Vec<Open>,
-    /// Windows that may be bound: their keys, and the queue pairs that they are bound on.
+    /// The windows that may be bound: their keys and queue pairs.
     bound: Vec<(WindowId, u32, u32)>,
     polls: u64,
-    /// The sums of what is open were taken when the device was left last.
-    is_guarding: bool,
-    /// The scatter lists of the Receives that the device has.
+    /// Whether the sums of the open memory are current: taken when the last call of the device
+    /// returned.
+    is_checking: bool,
+    /// The scatter lists of the posted Receives.
     receives: HashMap<WrId, Vec<Sge>>,
-    /// The name of the Receive posted last.
+    /// The identifier of the Receive posted last.
     last_receive: Option<WrId>,
-    /// By queue pair number: its name, and the sends that the device has, in order.
+    /// By queue pair number: the queue pair, and its outstanding sends in order.
     sends: HashMap<u32, (Q::Qp, VecDeque<Sent>)>,
-    /// What the device has refused: if it completes that all the same, nothing else is meant.
+    /// Requests that the device did not take: a completion of one has no other meaning.
     refused: HashSet<WrId>,
-    /// How many transmissions the last response of a queue pair has.
+    /// The number of transmissions of the last response of a queue pair.
     groups: Vec<(Q::Qp, u32)>,
     watch: Arc<Watch>,
 }
@@ -158,16 +159,16 @@ pub struct QueueGuard<Q: Queues> {
 /// Memory that a peer may write to.
 struct Open {
     rkey: u32,
-    /// The queue pair that it is open to, if it is one.
+    /// The queue pair that may write to it, if it is only one.
     qp_num: Option<u32>,
     sge: Sge,
     sum: u64,
 }
 
-impl<Q: Queues> QueueGuard<Q> {
-    /// The program calls: nobody but the device has written to what is the device's.
+impl<Q: Queues> QueueChecks<Q> {
+    /// Before a call of the program: checks that only the device has written to posted memory.
     fn enter(&mut self) {
-        if std::mem::take(&mut self.is_guarding) {
+        if std::mem::take(&mut self.is_checking) {
             for open in &self.open {
                 assert_eq!(
                     sum(&[open.sge]),
@@ -192,10 +193,10 @@ impl<Q: Queues> QueueGuard<Q> {
         }
     }
 
-    /// The program goes on. Not every time: large memory is slow to sum.
+    /// After a call of the program. Not every time: large memory is slow to sum.
     fn leave(&mut self) {
-        self.is_guarding = self.polls.is_multiple_of(GUARD_EVERY);
-        if self.is_guarding {
+        self.is_checking = self.polls.is_multiple_of(GUARD_EVERY);
+        if self.is_checking {
             self.open.iter_mut().for_each(|open| open.sum = sum(&[open.sge]));
         }
     }
@@ -245,7 +246,7 @@ impl<Q: Queues> QueueGuard<Q> {
         assert!(all <= self.attr.cq_depth as usize, "{all} completions may be outstanding");
     }
 
-    /// wire.md P12: of a group, none but the last transmission takes a right back.
+    /// wire.md P12: only the last transmission of a group invalidates.
     fn check_invalidation(&mut self, qp: Q::Qp, wr: &SendWr<'_>) {
         let header = wr.sgl.first().and_then(|sge| Header::decode(bytes(sge)).ok());
         let Some((Header { body: Body::Optional(body), .. }, _)) = header else { return };
@@ -295,7 +296,7 @@ impl<Q: Queues> QueueGuard<Q> {
         }
     }
 
-    /// Whether the device has what it has completed.
+    /// Whether the completed request was posted.
     fn has(&self, wc: &WorkCompletion) -> bool {
         let sends = self.sends.get(&wc.qp_num);
         self.receives.contains_key(&wc.wr_id)
@@ -320,7 +321,7 @@ impl<Q: Queues> QueueGuard<Q> {
     }
 }
 
-impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
+impl<Q: Queues> QueueHooks<Q> for QueueChecks<Q> {
     fn attach(
         &mut self,
         inner: &mut Q,
@@ -373,7 +374,8 @@ impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
             wr.sgl.iter().for_each(fill);
         }
         let posted: Vec<SendWr<'_>> = wr.iter().map(|wr| self.watch.posted(wr)).collect();
-        // SAFETY: the caller keeps the promises of `post_send` for `wr`; the memory is what it named.
+        // SAFETY: the caller meets the conditions of `post_send` for `wr`; the memory is that of
+        // `wr`.
         let result = unsafe { inner.post_send(qp, &posted) };
         let (taken, why) = result.of(wr.len());
         assert_ne!(why, Some(PostError::Invalid), "{wr:?}");
@@ -401,7 +403,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
         self.enter();
         let renewed = inner.renew_window(id);
         let mut dead: Vec<u32> = Vec::new();
-        // What is not given back stays bound; nobody but the device can change that.
+        // A window that is not unbound stays bound; only the device can change that.
         self.bound.retain(|(window, rkey, _)| {
             if *window == id && renewed.is_ok() {
                 dead.push(*rkey);
@@ -430,7 +432,7 @@ impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
     fn destroy(&mut self, inner: &mut Q, qp: Q::Qp) {
         let num = self.sends.iter().find(|(_, (name, _))| *name == qp).map(|(num, _)| *num);
         self.sends.retain(|_, (name, _)| *name != qp);
-        // Soft-RoCE does not let go of such a queue pair.
+        // Soft-RoCE cannot destroy such a queue pair.
         let is_bound = self.bound.iter().any(|(.., on)| Some(*on) == num);
         assert!(!is_bound, "windows are renewed before their queue pair is destroyed");
         inner.destroy(qp);
@@ -438,27 +440,27 @@ impl<Q: Queues> QueueHooks<Q> for QueueGuard<Q> {
     }
 }
 
-impl<Q: Queues> Drop for QueueGuard<Q> {
+impl<Q: Queues> Drop for QueueChecks<Q> {
     fn drop(&mut self) {
         self.watch.receives.fetch_sub(self.receives.len() as i64, Ordering::Relaxed);
         self.closes(|_| true);
     }
 }
 
-/// Poisons memory that is about to be given to the device.
+/// Poisons memory before it is posted.
 fn fill(sge: &Sge) {
     let start = std::ptr::with_exposed_provenance_mut::<u8>(sge.addr as usize);
-    // SAFETY: the caller of `post_srq_recv` gives the device this memory to write to, and does
-    // not look at it before the completion has been polled; nobody else has it.
+    // SAFETY: the caller of `post_srq_recv` gives this memory to the device for writing, and does
+    // not access it before the completion has been polled; it has no other owner.
     unsafe { start.write_bytes(POISON, sge.length as usize) };
 }
 
-/// What is wrong when the memory of a Read changes twice.
+/// The violation if the memory of a Read changes twice.
 const WROTE_TO_READ: &str = "the program wrote to the memory of a Read";
-/// Of so many polls one is followed by a comparison of what is open.
+/// After one in so many polls the open memory is compared.
 const GUARD_EVERY: u64 = 8;
 
-/// Memory that was given to the device and not handed back yet.
+/// The bytes of posted memory.
 fn bytes(sge: &Sge) -> &[u8] {
     let start = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
     // SAFETY: until the completion has been polled, which ends after this is looked at, the memory
