@@ -82,9 +82,8 @@ impl Map {
     /// item.
     #[inline]
     pub fn set_single_item(&mut self, (offset, len): (u32, u32), item: Option<SegmentItem>) {
-        let payload = Piece { part: 0, segment: 0, offset, len };
-        self.set_payload(core::iter::once(payload));
-        self.taken.clear();
+        self.clear();
+        self.payload.push(Piece { part: 0, segment: 0, offset, len });
         let Some(SegmentItem { position, len, segment }) = item else { return };
         let (index, position, first, count) = (0, Some(position), 0, 1);
         self.items.push(ItemAt { index, position, len, first, count });
