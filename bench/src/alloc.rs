@@ -32,7 +32,7 @@ pub fn count<T>(work: impl FnOnce() -> T) -> (T, Allocations) {
 }
 
 fn note(more: Allocations) {
-    // A thread that is ending has no counter any more, and nobody asks for it.
+    // A thread that is ending has no counter any more.
     let _ = COUNT.try_with(|count| {
         if let Some(Allocations { made, freed, bytes }) = count.get() {
             count.set(Some(Allocations {

@@ -62,8 +62,8 @@ impl Cli {
     }
 }
 
-/// Each mode is a module with `Args`, which hold an `output: OutputArgs`, and with a function
-/// `measure(&Args, &Session)`, which returns a report.
+/// Each mode is a module with `Args`, which hold an `output: OutputArgs`, with `EXAMPLES`, and with
+/// a function `measure(&Args, &Session)`, which returns a report.
 macro_rules! modes {
     ($($(#[$about:meta])* $mode:ident($module:ident),)*) => {
         /// What to measure, and how.
@@ -72,7 +72,7 @@ macro_rules! modes {
             /// Contenders against each other.
             #[command(flatten)]
             Contest(Contest),
-            $($(#[$about])* $mode($module::Args),)*
+            $($(#[$about])* #[command(after_help = $module::EXAMPLES)] $mode($module::Args),)*
         }
 
         impl Mode {

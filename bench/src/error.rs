@@ -17,12 +17,7 @@ pub enum BenchError {
     )]
     OneCore { allowed: usize },
     #[error("core {core}: {reason}")]
-    Core {
-        core: u32,
-        /// Why not.
-        reason: String,
-    },
-    /// The options contradict each other or the mode.
+    Core { core: u32, reason: String },
     #[error("{0}")]
     Usage(String),
     #[error("configuration: {0}")]
@@ -35,7 +30,6 @@ pub enum BenchError {
         number: u64,
         reason: String,
     },
-    /// Bytes came back other than they were sent.
     #[error("{who}: message {number} carried wrong bytes: {detail}")]
     WrongBytes {
         who: &'static str,
@@ -43,35 +37,20 @@ pub enum BenchError {
         number: u64,
         detail: String,
     },
-    /// What is measured could not be set up.
     #[error(transparent)]
     Setup(#[from] SetupError),
     #[error("{who}: {what}")]
     Device { who: &'static str, what: String },
     /// A contender does not do what its name says.
     #[error("{who}: {what}")]
-    NotAsNamed {
-        who: &'static str,
-        /// What it does in place of it.
-        what: String,
-    },
+    NotAsNamed { who: &'static str, what: String },
     /// The other thread ended before its work was done.
     #[error("{who}: the other side ended early")]
     PeerGone { who: &'static str },
-    /// A saved result could not be read.
     #[error("cannot read {path}: {reason}")]
-    Read {
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
-    /// The result could not be written.
+    Read { path: PathBuf, reason: String },
     #[error("cannot write {path}: {source}")]
-    Write {
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 impl BenchError {

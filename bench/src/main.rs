@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let ended = typed().and_then(|words| match Cli::try_parse_from(words) {
         Ok(cli) => run(cli.task()),
         Err(shown) => {
-            // Help and version are no failures; if the terminal is gone, nobody reads either.
+            // Help and version are no failures, and a closed terminal is none either.
             let _ = shown.print();
             Ok(if shown.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }

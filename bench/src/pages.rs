@@ -50,7 +50,6 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    /// Every mode with its long options.
     fn modes() -> Vec<(String, Vec<String>)> {
         let mut command = Cli::command();
         command.build();

@@ -218,7 +218,6 @@ fn scalar(key: &str, value: &DeValue<'_>) -> Result<String, String> {
 }
 
 const OPTION: &str = "recipe";
-/// The mode of whoever names none.
 const DEFAULT_MODE: &str = "lat";
 const BUILT_IN: [(&str, &str); 3] = [
     ("quick", include_str!("../recipes/quick.toml")),

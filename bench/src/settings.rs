@@ -14,11 +14,9 @@ pub struct Wish {
     pub profile: Option<String>,
     /// A file; excludes a profile.
     pub file: Option<PathBuf>,
-    /// What to do when there is nothing to do; spin if nobody says.
     pub idle: Option<Idle>,
-    /// How long short messages wait for others; as the profile or file has it if nobody says.
+    /// How long short messages wait for others; by default as in the profile or file.
     pub hold: Option<Duration>,
-    /// Whether a message may take several Sends.
     pub continuation: bool,
 }
 

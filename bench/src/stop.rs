@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether somebody has asked the program to end. Meters look at it now and then, loops over rounds
-/// each time; nobody does for every round trip.
+/// Whether the program was asked to end. Loops over rounds check it each time, meters only once in
+/// many round trips.
 pub fn is_wished() -> bool {
     STOP.load(Ordering::Relaxed)
 }

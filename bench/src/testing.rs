@@ -22,7 +22,6 @@ pub(crate) fn parsed<A: clap::Args>(options: &str) -> A {
     args
 }
 
-/// A core that was not disturbed.
 const QUIET: Jitter =
     Jitter { core: 0, gaps_per_second: 250.0, lost_share: 0.005, longest_ns: 25_000 };
 

@@ -201,8 +201,8 @@ pub struct LengthArgs {
 }
 
 impl LengthArgs {
-    /// The share of one round in the whole time or count; `seconds` and `warm_up` are what the mode
-    /// takes if nobody says.
+    /// The share of one round in the whole time or count; `seconds` and `warm_up` are the
+    /// defaults of the mode.
     pub fn quota(&self, seconds: Duration, warm_up: u64) -> Quota {
         let end = match self.iterations {
             Some(count) => End::Count(count.div_ceil(u64::from(self.rounds))),

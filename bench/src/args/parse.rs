@@ -1,17 +1,30 @@
 //! Parsers of option values: lengths, times, counts.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rpcrdma_config::units::{Length, parse_duration, parse_length};
 
+/// Bytes without a bound.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    text.parse().or_else(|_| parse_length(text).map_err(|error| error.to_string()))
+}
+
 /// A length: bytes, or a number with `KiB` or `MiB` as in a configuration file.
 pub fn length(text: &str) -> Result<usize, String> {
-    let bytes = match text.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => parse_length(text).map_err(|error| error.to_string())?,
-    };
+    let bytes = bytes(text)?;
     let most = format!("at most {}", Length(LENGTH_MAX));
     usize::try_from(bytes).ok().filter(|_| bytes <= LENGTH_MAX).ok_or(most)
+}
+
+/// A share within bounds: `70%` or `0.7`.
+pub fn share(text: &str, bounds: RangeInclusive<f64>) -> Option<f64> {
+    let (number, whole) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().ok()? / whole;
+    bounds.contains(&share).then_some(share)
 }
 
 /// A time in seconds, with a fraction or without.

@@ -15,7 +15,6 @@ use crate::output::{Better, Environment, Figure, Report, Session, Unit};
 
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Check a profile against the host: latency, storage, laptop
     /// [default: latency, for both ends of a benchmark]
@@ -111,7 +110,7 @@ fn lines(checkup: &Checkup, severity: Severity) -> Vec<String> {
     bad.map(|found| format!("{}: {}", found.name, found.seen)).collect()
 }
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench check                               what this machine can measure today
   rpcrdma-bench check --config rpcrdma.toml         whether a deployment would run here

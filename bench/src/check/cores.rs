@@ -185,7 +185,7 @@ fn pressure(host: &Host<'_>) -> Option<Finding> {
     let line = text.lines().find(|line| line.starts_with("some"))?;
     let waited = line.split(' ').find_map(|part| part.strip_prefix("avg10="))?;
     let waited: f64 = waited.parse().ok()?;
-    let seen = format!("somebody waited for a core in {waited:.1} % of the last 10 s");
+    let seen = format!("threads waited for a core in {waited:.1} % of the last 10 s");
     let fix = Fix::new("ps -eo pid,psr,pcpu,comm --sort=-pcpu | head");
     let severity = if waited > 10.0 { Severity::Warning } else { Severity::Ok };
     Some(PRESSURE.at(severity, seen, fix.note("shows who works; stop or move it")))
@@ -199,17 +199,17 @@ fn cores_of(text: &str) -> Vec<u32> {
 
 subjects! {
     COUNT = "cores":
-        "A client and a server that spin need a core each; on one they take turns of milliseconds.";
+        "A client and a server that spin need a core each; on one core they alternate in milliseconds.";
     SIBLINGS = "siblings":
-        "Two threads of one core share its execution units and caches: neither runs at full speed.";
-    NODES = "core-nodes": "A cache line from another node takes two to three times as long.";
+        "Two hardware threads share execution units and caches: neither runs at full speed.";
+    NODES = "core-nodes": "A cache line from another node takes two to three times longer.";
     QUOTA = "cpu-quota":
-        "Who spins uses the quota up and is then stopped for the rest of the period.";
+        "A spinning thread uses up the quota and then stops for the rest of the period.";
     ISOLATION = "isolation":
-        "What else runs on the core, the tick included, is in the tail: p99.9 and beyond.";
+        "Everything else on the core, including the tick, shows in the tail: p99.9 and above.";
     INTERRUPTS = "interrupts":
-        "An interrupt takes the core for some microseconds, in the middle of a round trip.";
-    LOAD = "load": "Another program on the core takes it for milliseconds at once.";
+        "An interrupt takes the core for some microseconds during a round trip.";
+    LOAD = "load": "Another program takes the core for milliseconds at a time.";
     PRESSURE = "pressure":
-        "Who waits for a core would take one of the bench's, or the bench would take his.";
+        "A thread that waits for a core competes with the benchmark for its cores.";
 }

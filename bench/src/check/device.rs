@@ -92,7 +92,7 @@ impl Port {
 }
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[Device]) -> Vec<Finding> {
-    // What nobody asks for and nobody could use is only worth a hint.
+    // A missing device is only a hint if none is asked for.
     let bad = match (wanted.verbs, devices.is_empty()) {
         (true, _) => Severity::Error,
         (false, false) => Severity::Warning,
@@ -250,10 +250,10 @@ const CLASS: &str = "sys/class/infiniband";
 
 subjects! {
     LIBRARIES = "libraries":
-        "They are opened when a device is; without them there is the software fabric only.";
+        "A device needs them; without them only the software fabric works.";
     DEVICE = "device": "RDMA needs a device; the software fabric, inside one process, needs none.";
     MODULES = "modules":
-        "They carry what a program asks of a device: without them it cannot be opened.";
-    FILES = "device-files": "A device is opened by these files, to read and to write.";
-    DRIVERS = "device-drivers": "Each kind of device has a library of its own beneath libibverbs.";
+        "They pass requests to the device: without them it cannot be opened.";
+    FILES = "device-files": "A device is opened through these files, for reading and writing.";
+    DRIVERS = "device-drivers": "Each kind of device needs its own driver library below libibverbs.";
 }

@@ -8,7 +8,7 @@ use strum::IntoStaticStr;
 #[strum(serialize_all = "lowercase")]
 pub enum Severity {
     Ok,
-    /// It works; somebody who tunes would change it.
+    /// It works; tuning may help.
     Hint,
     /// It works, and spoils what is measured or costs a deployment speed.
     #[strum(serialize = "WARNING")]

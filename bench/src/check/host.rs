@@ -22,7 +22,7 @@ pub trait Ask {
     fn devices(&self) -> Result<Vec<Seen>, String>;
     /// Why a file cannot be opened to read and write; `None` if it can.
     fn closed(&self, path: &Path) -> Option<String>;
-    /// What a spinning thread sees on two cores, if somebody lets it spin.
+    /// What a spinning thread sees on two cores, if the probe is enabled.
     fn jitter(&self, cores: CorePair) -> Option<[Jitter; 2]>;
     fn is_optimised(&self) -> bool;
 }

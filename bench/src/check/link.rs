@@ -179,17 +179,17 @@ const COUNTERS: &[&str] =
     &["out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"];
 
 subjects! {
-    LINK = "link": "Connections go out from a port that is active.";
+    LINK = "link": "Connections need an active port.";
     ADDRESS = "address":
         "Connections are made by IP addresses; RoCE version 1 does not cross routers.";
     MTU = "mtu":
-        "Each packet costs headers and work in both devices; 4096 bytes is the most there is.";
+        "Each packet costs headers and work in both devices; the maximum is 4096 bytes.";
     LOSSES = "losses":
-        "A lost packet costs a timeout of up to half a second, a missing Receive its timer.";
+        "A lost packet costs a timeout of up to half a second, a missing Receive the RNR timer.";
     NEAR = "device-node":
-        "Doorbells and completions that cross nodes take some hundred nanoseconds more, each way.";
-    BUS = "bus": "A narrower or slower bus than the card has bounds its throughput.";
+        "Doorbells and completions across nodes take some hundred nanoseconds longer each way.";
+    BUS = "bus": "A bus narrower or slower than the card limits throughput.";
     IOMMU = "iommu":
-        "A translation that misses is a walk through tables in memory, for a doorbell or for data.";
-    SAVING = "bus-power": "A link that sleeps wakes up in microseconds.";
+        "A missed translation costs a page-table walk, for doorbells and data.";
+    SAVING = "bus-power": "A sleeping link takes microseconds to wake up.";
 }

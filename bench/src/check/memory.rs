@@ -6,6 +6,7 @@ use rpcrdma_config::{Lock, Pages};
 use super::finding::{Finding, Fix, Severity, subjects};
 use super::host::Host;
 use super::wanted::Wanted;
+use crate::device::files::kib;
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut found = vec![room(host, wanted), pages(host, wanted), transparent(host, wanted)];
@@ -18,7 +19,8 @@ pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
 
 fn room(host: &Host<'_>, wanted: &Wanted) -> Finding {
     let need = wanted.memory_len();
-    let available = kib(host, "proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
+    let available = host.text("proc/meminfo").and_then(|text| kib(&text, "MemAvailable"));
+    let available = available.unwrap_or(u64::MAX);
     // Reserved pages count as used already.
     let reserved =
         if is_reserved(wanted) { free_pages(host, wanted) * page_len(wanted) } else { 0 };
@@ -153,7 +155,7 @@ fn merging(host: &Host<'_>) -> Option<Finding> {
     Some(MERGING.hint("the kernel merges equal pages", fix))
 }
 
-/// Whether the configuration begins with pages that somebody must have reserved.
+/// Whether the configuration needs reserved huge pages.
 fn is_reserved(wanted: &Wanted) -> bool {
     matches!(wanted.config.memory().pages, Pages::TwoMiB | Pages::OneGiB)
 }
@@ -200,12 +202,6 @@ fn boot_len(len: u64) -> &'static str {
     if len == 1 << 30 { "1G" } else { "2M" }
 }
 
-/// A `Name: 123 kB` line, in bytes.
-fn kib(host: &Host<'_>, path: &str, name: &str) -> Option<u64> {
-    let value = host.field(path, name)?;
-    value.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// Bytes for people: whole MiB from one MiB on.
 fn mib(bytes: u64) -> String {
     match bytes {
@@ -221,16 +217,16 @@ const REGIONS: u64 = 5;
 const CAP_IPC_LOCK: u32 = 14;
 
 subjects! {
-    ROOM = "memory": "All buffers exist from the start; what does not fit does not start.";
+    ROOM = "memory": "All buffers are allocated at the start; without enough memory the engine does not start.";
     PAGES = "huge-pages":
-        "Small pages miss in the TLB, of the processor and of the device: up to half of the speed.";
+        "Small pages miss in the TLBs of processor and device, which costs up to half of the speed.";
     TRANSPARENT = "transparent-huge-pages":
-        "What is not reserved can still be large, if the kernel may; putting it together takes time.";
+        "Without reserved pages the kernel can still use large ones; assembling them takes time.";
     LOCK = "memlock":
-        "A device reads and writes memory that must not move; over the limit, registering it fails.";
-    SWAP = "swap": "A page that was swapped out comes back in milliseconds.";
+        "A device needs memory that does not move; above the limit, registration fails.";
+    SWAP = "swap": "A swapped page returns in milliseconds.";
     BALANCING = "numa-balancing":
-        "The kernel takes pages away to see who uses them: a page fault in the middle of a call.";
+        "The kernel unmaps pages to sample their use, which causes page faults during calls.";
     MERGING = "page-merging":
-        "A thread of the kernel goes through all memory and takes caches and a core.";
+        "A kernel thread scans all memory and takes caches and a core.";
 }

@@ -23,5 +23,5 @@ mod time;
 pub mod verdict;
 pub mod wanted;
 
-pub use args::{Args, look, measure, report, wanted};
+pub use args::{Args, EXAMPLES, look, measure, report, wanted};
 pub use checkup::{Checkup, Section};

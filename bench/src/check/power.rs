@@ -90,9 +90,9 @@ fn throttled(host: &Host<'_>, cores: &[u32]) -> Option<Finding> {
 const SHALLOW_US: u64 = 10;
 
 subjects! {
-    GOVERNOR = "governor": "A core that is clocked down is slow just when a message comes.";
+    GOVERNOR = "governor": "A core at low frequency is slow when a message arrives.";
     TURBO = "turbo":
-        "Times then depend on heat and on the other cores; ratios of interleaved rounds hold.";
-    SLEEP = "sleep-states": "A core that sleeps deeply wakes up late; one that spins never sleeps.";
-    HEAT = "heat": "A processor that gets too hot slows down in the middle of a run.";
+        "Times then depend on temperature and other cores; ratios of interleaved rounds are valid.";
+    SLEEP = "sleep-states": "A core in a deep sleep state wakes up late; a spinning core never sleeps.";
+    HEAT = "heat": "A processor that is too hot slows down during a run.";
 }

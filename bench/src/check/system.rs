@@ -62,9 +62,9 @@ fn watchdog(host: &Host<'_>) -> Option<Finding> {
 const STOLEN_MAX: f64 = 0.5;
 
 subjects! {
-    BUILD = "build": "Without optimisation everything takes several times as long.";
-    PLACE = "machine": "The times of a guest hold for guests; ratios within one run hold anywhere.";
+    BUILD = "build": "Without optimisation everything takes several times longer.";
+    PLACE = "machine": "Times in a guest are valid for guests only; ratios within one run are valid anywhere.";
     STOLEN = "steal":
-        "A virtual core that is not running answers nobody, for milliseconds at once.";
-    WATCHDOG = "watchdog": "It interrupts every core every few seconds, isolated ones too.";
+        "A virtual core that is not running stalls all calls for milliseconds.";
+    WATCHDOG = "watchdog": "It interrupts every core every few seconds, including isolated ones.";
 }

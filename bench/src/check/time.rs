@@ -90,9 +90,9 @@ const QUIET_HZ: f64 = 50.0;
 
 subjects! {
     CLOCK = "clock":
-        "Every sample reads the clock twice; one behind a system call costs more than the message.";
+        "Every sample reads the clock twice; a clock behind a system call costs more than a message.";
     TICK = "tick":
-        "Each tick takes the core for 2 to 25 us: that is the p99.9 and p99.99 of a short call.";
+        "Each tick takes the core for 2 to 25 us, which sets p99.9 and p99.99 of a short call.";
     JITTER = "jitter":
-        "What takes the core from a thread that only spins takes it from a round trip as well.";
+        "Whatever interrupts a spinning thread also interrupts a round trip.";
 }

@@ -110,7 +110,7 @@ fn trust(findings: &[Finding]) -> Option<String> {
         findings.iter().any(|found| found.name == "isolation" && found.severity == Severity::Ok);
     if !disturbing.is_empty() {
         let names = disturbing.join(", ");
-        return Some(format!("Until {names} is mended, believe medians and ratios, not tails."));
+        return Some(format!("Until this is fixed, trust medians and ratios, not tails: {names}."));
     }
     Some(match isolated {
         true => "Medians, ratios and tails can be believed.".to_owned(),

@@ -24,14 +24,14 @@ pub struct Wanted {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// It came with the engine, and the bench uses it if nobody says otherwise.
+    /// The built-in default of the bench.
     Default,
     Profile(String),
     File(PathBuf),
 }
 
 impl Wanted {
-    /// What somebody has who asks for nothing: profile `latency`, any device.
+    /// The default: profile `latency`, any device.
     pub fn new(source: Source) -> Result<Wanted, ConfigError> {
         let config = match &source {
             Source::Default => Config::profile("latency")?,
@@ -166,9 +166,9 @@ fn rnr(wanted: &Wanted) -> Finding {
 }
 
 subjects! {
-    CORES = "config-cores": "A shard whose core is not to be had does not start.";
+    CORES = "config-cores": "A shard does not start if its core is not available.";
     SHARDS = "config-shards":
-        "Shards that spin and share a core wait for each other's time slice, milliseconds at a time.";
+        "Shards that spin on a shared core wait for each other's time slices of milliseconds.";
     RNR = "config-rnr":
-        "A Send that finds no Receive waits for this time; a long one turns one miss into a stall.";
+        "A Send without a Receive waits for this time; a long time turns one miss into a stall.";
 }

@@ -130,7 +130,7 @@ pub fn is_for_now(error: &io::Error) -> bool {
 }
 
 pub const PROTOCOL: u32 = 2;
-/// Where servers are if nobody says otherwise.
+/// The default TCP port of a server.
 pub const PORT: u16 = 18_530;
 /// The longest data of a call.
 const DATA_MAX: usize = 64 << 20;

@@ -85,7 +85,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         (bare, PORT).to_socket_addrs()
     };
     let mut found = found.map_err(|error| format!("{text}: {error}"))?;
-    found.next().ok_or_else(|| format!("{text}: nobody has this name"))
+    found.next().ok_or_else(|| format!("{text}: unknown host"))
 }
 
 fn failed(what: &dyn std::fmt::Display) -> BenchError {

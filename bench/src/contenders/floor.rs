@@ -57,7 +57,6 @@ impl Contender for Floor {
     }
 }
 
-/// Times round trips one after the other.
 fn ping(mut client: Client, mut meter: Meter, stop: &Stop) -> Result<Round, BenchError> {
     loop {
         let from = meter.now();
@@ -210,7 +209,7 @@ impl Ring {
         let line = Line([value; WORDS]);
         for payload in &self.payload[slot * self.message_lines..][..self.message_lines] {
             // SAFETY: the consumer has read the slot's last message and reads it again only after
-            // the release below, and nobody else posts: this thread has the line for itself.
+            // the release below, and there is no other poster: this thread owns the line.
             unsafe { payload.0.get().write(line) };
         }
         self.completions[slot].0.store(number + 1, Ordering::Release);

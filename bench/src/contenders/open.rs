@@ -21,7 +21,6 @@ use crate::stop;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     pub law: Law,
-    /// Calls per second.
     pub rate: f64,
     pub seed: u64,
     /// Time at the start whose calls are not counted.
@@ -69,12 +68,10 @@ pub struct OpenRound {
 }
 
 impl OpenRound {
-    /// Calls due per second.
     pub fn offered_rate(&self) -> f64 {
         per_second(self.offered, self.time_ns)
     }
 
-    /// Calls ended per second.
     pub fn achieved_rate(&self) -> f64 {
         per_second(self.completed, self.elapsed_ns)
     }
@@ -154,17 +151,14 @@ pub fn drive<S: System>(
     }
 }
 
-/// What a system did that was never idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
     /// Calls that ended within the time.
     pub completed: u64,
-    /// The time, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Filled {
-    /// Calls per second.
     pub fn rate(&self) -> f64 {
         per_second(self.completed, self.elapsed_ns)
     }
@@ -194,7 +188,6 @@ pub fn fill<S: System>(
     }
 }
 
-/// A round while it runs.
 struct Tally {
     round: OpenRound,
     warm_up_ns: u64,

@@ -1,4 +1,4 @@
-//! The kernel's own RPC: `fstat` of an open file on a mount whose attributes nobody keeps.
+//! The kernel's own RPC: `fstat` of an open file on a mount without attribute caching.
 //!
 //! On an NFS mount with `noac` each is one GETATTR, asked by the kernel's client and answered by the
 //! server of the mount; `stat` of a path would be three of them, since the directory is asked about,

@@ -57,7 +57,6 @@ impl CorePair {
         Ok(pairs)
     }
 
-    /// Both, the client's first.
     pub fn both(self) -> [u32; 2] {
         [self.client, self.server]
     }

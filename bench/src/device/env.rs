@@ -10,7 +10,7 @@ use rpcrdma_mempool::topology::Topology;
 use serde::{Deserialize, Serialize};
 
 use crate::device::cores::CorePair;
-use crate::device::files::{Files, field};
+use crate::device::files::{Files, field, kib};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
@@ -35,7 +35,6 @@ pub struct Machine {
 pub struct HugePages {
     pub page_bytes: u64,
     pub total: u64,
-    /// Pages not used yet.
     pub free: u64,
 }
 
@@ -110,7 +109,6 @@ impl Machine {
     }
 }
 
-/// Milliseconds since 1970.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -121,9 +119,9 @@ pub fn command() -> Vec<String> {
 }
 
 fn huge_pages(meminfo: &str) -> HugePages {
-    let number = |name| field(meminfo, name)?.split(' ').next()?.parse::<u64>().ok();
+    let number = |name| field(meminfo, name)?.parse::<u64>().ok();
     HugePages {
-        page_bytes: number("Hugepagesize").unwrap_or(0) << 10,
+        page_bytes: kib(meminfo, "Hugepagesize").unwrap_or(0),
         total: number("HugePages_Total").unwrap_or(0),
         free: number("HugePages_Free").unwrap_or(0),
     }

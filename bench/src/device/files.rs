@@ -39,7 +39,6 @@ impl Files {
         self.path(path).exists()
     }
 
-    /// Where a file of the machine is.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -81,6 +80,17 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
+/// The bytes of a `name: 123 kB` line.
+pub(crate) fn kib(text: &str, name: &str) -> Option<u64> {
+    field(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Resident bytes of this process without files; 0 where the kernel does not say.
+pub(crate) fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kib(&status, "RssAnon").unwrap_or(0)
+}
+
 fn chosen(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word)
@@ -106,6 +116,22 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("AMD EPYC"));
         assert_eq!(field(text, "model"), None);
         assert_eq!(field("", "model name"), None);
+    }
+
+    #[test]
+    fn the_kernels_line_is_read_and_others_are_not() {
+        let status = "VmRSS:\t    5120 kB\nRssAnon:\t     132 kB\nRssFile:\t  2 kB\n";
+        assert_eq!(kib(status, "RssAnon"), Some(132 << 10));
+        assert_eq!(kib(status, "RssShmem"), None);
+        assert_eq!(kib("RssAnon:\t many kB", "RssAnon"), None);
+    }
+
+    #[test]
+    fn memory_that_is_written_is_resident() {
+        let memory = vec![1_u8; 64 << 20];
+        let resident = resident();
+        assert!(memory.iter().all(|byte| *byte == 1));
+        assert!(resident == 0 || resident >= 64 << 20, "{resident}");
     }
 
     #[test]

@@ -17,7 +17,6 @@ pub struct Jitter {
     pub gaps_per_second: f64,
     /// The share of the time that lies in such gaps, 0 to 1.
     pub lost_share: f64,
-    /// The longest gap, in nanoseconds.
     pub longest_ns: u64,
 }
 

@@ -6,7 +6,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::device::cores::{CorePair, pin};
+use crate::device::files::field;
+use crate::device::{CorePair, pin};
 use crate::error::BenchError;
 
 /// Set when either thread is done or has failed. Both look at it while they spin.
@@ -14,7 +15,7 @@ use crate::error::BenchError;
 pub struct Stop(AtomicBool);
 
 impl Stop {
-    /// Whether the other side is gone. One load of a line that nobody writes meanwhile.
+    /// Whether the other side is gone: one load of a cache line without a writer.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -26,7 +27,6 @@ impl Stop {
     }
 }
 
-/// What both threads came back with.
 #[derive(Debug)]
 pub struct Outcome<C, S> {
     pub client: C,
@@ -89,8 +89,7 @@ impl Drop for StopOnDrop<'_> {
 /// How often the kernel took the core from the calling thread so far; 0 where it does not say.
 fn preemptions() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    field(&status, "nonvoluntary_ctxt_switches").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,23 +9,25 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use serde_json::{Value, json};
 
-use crate::args::{LengthArgs, OutputArgs, SeedArgs};
+use crate::args::SeedArgs;
 use crate::contenders::arrivals::Law;
 use crate::contenders::call::Load;
 use crate::contenders::open::Offer;
 use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Plan, settings_of};
+use crate::modes::contest::{self, Plan, settings_of};
 use crate::modes::load::{rate, share};
 use crate::modes::sweep::Sweep;
 use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit};
 use crate::stats::{Dice, End, Latency, Quota, median};
 
 /// The options of the mode.
+pub type Args = contest::Args<Own>;
+
+/// Those of its own.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct Own {
     /// Connections opened, and closed, per second
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "200")]
     pub churn: f64,
@@ -36,18 +38,10 @@ pub struct Args {
     /// Load for the latency measurement, as a share of the rate without churn
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "50%")]
     pub load: f64,
-    /// What is measured, and on what; the connections that carry the load stay.
-    #[command(flatten)]
-    pub contest: ContestArgs,
-    #[command(flatten)]
-    pub length: LengthArgs,
     #[command(flatten)]
     pub seed: SeedArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
-/// A run with and without churn, completely described.
 #[derive(Debug, Clone)]
 pub struct ChurnPlan {
     base: Plan,
@@ -61,12 +55,12 @@ impl ChurnPlan {
     pub fn new(args: &Args) -> Result<ChurnPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if length.iterations.is_some() {
-            let text = "churn is measured for a time: --seconds in place of --iterations";
+            let text = "churn runs for a time: use --seconds instead of --iterations";
             return Err(BenchError::Usage(text.into()));
         }
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
-        let config = with_room(&base.config, &base.load, args.standing)?;
-        let Args { churn: rate, standing, load, seed: SeedArgs { seed }, .. } = *args;
+        let config = with_room(&base.config, &base.load, args.more.standing)?;
+        let Own { churn: rate, standing, load, seed: SeedArgs { seed } } = args.more;
         Ok(ChurnPlan { base: Plan { config, ..base }, rate, standing, load, seed })
     }
 
@@ -87,7 +81,6 @@ impl ChurnPlan {
         )
     }
 
-    /// The length of each half of a round.
     fn time(&self) -> Duration {
         match self.base.quota.end {
             End::Time(time) => time / 2,
@@ -156,7 +149,6 @@ fn measure_on<D: Device>(
     Ok(report(plan, &sides, environment))
 }
 
-/// What was measured without churn, or with it.
 struct Side {
     name: &'static str,
     rounds: Vec<ChurnRound>,
@@ -292,13 +284,12 @@ const COLUMNS: [Column; 7] = [
     Column::samples("samples", "round_trip.p50"),
     Column::digits("backlog max", "backlog.max", 0),
 ];
-/// Without churn, and with it.
 const SIDES: [&str; 2] = ["still", "churn"];
 /// For each side, half of it for the rate and half for latency.
 const SECONDS: Duration = Duration::from_secs(4);
 const WARM_UP: u64 = 2000;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench churn                             200 connections opened and closed per second
   rpcrdma-bench churn --churn 20 --standing 100   few, open for five seconds

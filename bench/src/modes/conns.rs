@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::args::{LengthArgs, OutputArgs, Over};
+use crate::args::Over;
 use crate::contenders::rpc::Rpc;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Plan, settings_of};
+use crate::modes::contest::{self, Plan, settings_of};
 use crate::modes::sweep::Sweep;
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
@@ -21,20 +21,16 @@ use crate::output::{
 use crate::stats::{Latency, Ratio, Round, Series};
 
 /// The options of the mode.
+pub type Args = contest::Args<Own>;
+
+/// Those of its own.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct Own {
     /// Numbers of connections, as in 1,32,1024; the first is the reference
     /// [default: 1,4,16,64,256,1024,4096; verbs: 1,4,16,64]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub counts: Vec<u32>,
-    #[command(flatten)]
-    pub contest: ContestArgs,
-    #[command(flatten)]
-    pub length: LengthArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 #[derive(Debug, Clone)]
@@ -46,14 +42,14 @@ pub struct ConnsPlan {
 impl ConnsPlan {
     pub fn new(args: &Args) -> Result<ConnsPlan, BenchError> {
         if args.contest.window.connections > 1 {
-            let text = "conns has a list of its own: --counts in place of --connections";
+            let text = "conns has its own list: use --counts instead of --connections";
             return Err(BenchError::Usage(text.into()));
         }
         let usual: &[u32] = match args.contest.device.provider {
             Over::Fabric => &COUNTS,
             Over::Verbs => &COUNTS_VERBS,
         };
-        let counts = if args.counts.is_empty() { usual } else { &args.counts };
+        let counts = if args.more.counts.is_empty() { usual } else { &args.more.counts };
         let plan = |count: &u32| {
             let mut contest = args.contest.clone();
             contest.window.connections = *count;
@@ -121,7 +117,6 @@ struct Point {
     /// By how many bytes the process grew when they connected.
     grown: u64,
     rate: Series,
-    /// One call after the other.
     single: Series,
 }
 
@@ -211,7 +206,7 @@ const SECONDS: Duration = Duration::from_secs(1);
 /// Twice as many as the most connections: each has carried something.
 const WARM_UP: u64 = 8192;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench conns                             from 1 to 4096 connections
   rpcrdma-bench conns --counts 1,1024             the goal: 0.85 of the rate of one

@@ -2,31 +2,26 @@
 
 use serde_json::{Value, json};
 
-use crate::args::{LengthArgs, OutputArgs};
 use crate::contenders::rpc::{Rpc, together};
 use crate::device::{CorePair, Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Plan, SECONDS, WARM_UP, settings_of};
+use crate::modes::contest::{self, Plan, SECONDS, WARM_UP, settings_of};
 use crate::output::{
     At, Axis, Better, Column, Environment, Figure, Line, Lost, Report, Row, Session, Table, Unit,
 };
 use crate::stats::{Round, median};
 
 /// The options of the mode.
+pub type Args = contest::Args<Own>;
+
+/// Those of its own.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct Own {
     /// Numbers of shards, as in 1,2,4; the first is the reference
     /// [default: 1, 2, 4 and so on, up to the number of core pairs]
     #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shards: Vec<u32>,
-    #[command(flatten)]
-    pub contest: ContestArgs,
-    #[command(flatten)]
-    pub length: LengthArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 #[derive(Debug, Clone)]
@@ -40,12 +35,12 @@ impl CoresPlan {
     pub fn new(args: &Args) -> Result<CoresPlan, BenchError> {
         let Args { contest, length, .. } = args;
         if contest.window.connections > 1 {
-            let text = "cores has one connection for each shard: --connections means nothing here";
+            let text = "cores has one connection per shard: --connections does not apply";
             return Err(BenchError::Usage(text.into()));
         }
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
         let most = CorePair::most();
-        let counts = match &args.shards[..] {
+        let counts = match &args.more.shards[..] {
             [] => doublings(most),
             given => given.iter().map(|count| *count as usize).collect(),
         };
@@ -200,7 +195,7 @@ const COLUMNS: [Column; 7] = [
     Column::samples("calls", "rate"),
 ];
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench cores                             one shard, two, four, as the cores allow
   rpcrdma-bench cores --shards 1,8                eight shards on eight pairs of cores

@@ -27,7 +27,6 @@ use crate::stats::{Dice, End, Latency, median};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Pauses before a call, as in 10us,5ms [default: 10us,100us,1ms,10ms,100ms]
     #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = pause)]
@@ -283,7 +282,7 @@ const SECONDS: Duration = Duration::from_secs(1);
 const WARM_UP: u64 = 1;
 const CALLS_MAX: u64 = 10_000;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench idle                              every policy, pauses from 10 us to 100 ms
   rpcrdma-bench idle --idle block --pause 5ms     the time to wake a thread

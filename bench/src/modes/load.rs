@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::args::{LengthArgs, OutputArgs, SeedArgs};
+use crate::args::{SeedArgs, parse};
 use crate::contenders::arrivals::Law;
 use crate::contenders::open::{Offer, OpenRound};
 use crate::contenders::rpc::Rpc;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
-use crate::modes::contest::{ContestArgs, Plan, settings_of};
+use crate::modes::contest::{self, Plan, settings_of};
 use crate::output::{
     At, Axis, Better, Column, Curve, Environment, Figure, Line, Lost, Report, Row, Session, Table,
     Unit, thousands,
@@ -24,9 +24,11 @@ use crate::output::{
 use crate::stats::{Dice, End, Latency, Round, median};
 
 /// The options of the mode.
+pub type Args = contest::Args<Own>;
+
+/// Those of its own.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct Own {
     /// Loads as shares of the capacity, as in 70% or 0.5,0.9 [default: a sweep from 10% to 95%]
     #[arg(long, value_name = "SHARES", value_delimiter = ',', value_parser = share)]
     pub load: Vec<f64>,
@@ -37,20 +39,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "poisson")]
     pub arrivals: Law,
     #[command(flatten)]
-    pub contest: ContestArgs,
-    #[command(flatten)]
-    pub length: LengthArgs,
-    #[command(flatten)]
     pub seed: SeedArgs,
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Point {
     /// A share of what the closed loop does.
     Share(f64),
-    /// Calls per second.
     Rate(f64),
 }
 
@@ -71,7 +66,6 @@ impl Point {
     }
 }
 
-/// A run at several rates, completely described.
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
     points: Vec<Point>,
@@ -79,7 +73,7 @@ pub struct LoadPlan {
     seed: u64,
     /// The call, the engine, the cores; its rounds are those of the closed loop.
     base: Plan,
-    /// Uncounted calls at the start of each round, if somebody has said how many.
+    /// Uncounted calls at the start of each round, if given.
     warm_up: Option<u64>,
 }
 
@@ -87,13 +81,13 @@ impl LoadPlan {
     pub fn new(args: &Args) -> Result<LoadPlan, BenchError> {
         let Args { contest, length, .. } = args;
         let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
-        let shares = args.load.iter().map(|share| Point::Share(*share));
-        let rates = args.rate.iter().map(|rate| Point::Rate(*rate));
+        let shares = args.more.load.iter().map(|share| Point::Share(*share));
+        let rates = args.more.rate.iter().map(|rate| Point::Rate(*rate));
         let mut points: Vec<Point> = shares.chain(rates).collect();
         if points.is_empty() {
             points.extend(SWEEP.map(Point::Share));
         }
-        let (law, seed, warm_up) = (args.arrivals, args.seed.seed, length.warm_up);
+        let (law, seed, warm_up) = (args.more.arrivals, args.more.seed.seed, length.warm_up);
         Ok(LoadPlan { points, law, seed, base, warm_up })
     }
 
@@ -332,12 +326,8 @@ const BACKLOG: [Column; 7] = [
 
 /// A share of the capacity: `70%` or `0.7`.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse::<f64>(),
-    };
-    let share = share.ok().filter(|share| (0.001..=10.0).contains(share));
-    share.ok_or_else(|| "a share of the capacity, as in 70% or 0.7; 0.1% to 1000%".into())
+    parse::share(text, 0.001..=10.0)
+        .ok_or_else(|| "a share of the capacity, as in 70% or 0.7; 0.1% to 1000%".into())
 }
 
 /// Calls per second: `1500`, `200k` or `1.5M`.
@@ -363,7 +353,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Rounds of the closed loop whose median is the capacity.
 const FIRST_ROUNDS: u32 = 5;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench load                              latency from 10 % to 95 % of the capacity
   rpcrdma-bench load --load 70%                   at one load; the goal is a p99.9 below 5 us

@@ -16,9 +16,7 @@ pub struct Environment {
     pub clock_step_ns: f64,
     /// What the contenders used beneath them: memory and page size, provider and its settings.
     pub notes: Vec<String>,
-    /// The jitter of both cores before the run.
     pub jitter_before: [Jitter; 2],
-    /// The jitter of both cores after the run.
     pub jitter_after: [Jitter; 2],
     /// Why the run is to be called noisy; empty when it is not.
     pub noise: Vec<String>,

@@ -38,7 +38,6 @@ pub struct At {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
     #[serde(rename = "1/s")]
@@ -54,7 +53,6 @@ pub enum Unit {
     PerCall,
     #[serde(rename = "instructions")]
     Instructions,
-    /// One number of a kind over another.
     #[serde(rename = "x")]
     Ratio,
     /// A part of a whole, 0 to 1.

@@ -50,7 +50,7 @@ pub fn text(report: &Report) -> Result<String, BenchError> {
     Ok(out)
 }
 
-/// The lines above the table: as `ib_send_lat`, only things that nobody parses.
+/// The lines above the table: like those of `ib_send_lat`, which no program parses.
 fn head(report: &Report, rate: &Figure) -> String {
     let title = if rate.of == "rpc" { "RPC over RDMA" } else { rate.of.as_str() };
     let (what, machine) = (&report.what, &report.environment.machine);

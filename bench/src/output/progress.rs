@@ -53,7 +53,7 @@ fn left(expected: Duration, elapsed: Duration, done: u32, total: u32) -> Duratio
 
 fn line(done: u32, total: u32, left: Duration) -> String {
     let filled = (BAR as u64 * u64::from(done.min(total)) / u64::from(total.max(1))) as usize;
-    // Rounded up: nobody minds a run that ends early.
+    // Rounded up: a run may end early.
     let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
     let left = match seconds {
         0..60 => format!("{seconds} s"),
@@ -63,7 +63,6 @@ fn line(done: u32, total: u32, left: Duration) -> String {
     format!("[{:BAR$}] {done} of {total}, {left} left", "=".repeat(filled))
 }
 
-/// Shorter runs need no progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 const BAR: usize = 40;
 const WIDTH: usize = BAR + 39;

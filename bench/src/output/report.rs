@@ -28,7 +28,6 @@ pub struct Report {
     pub settings: Value,
     #[serde(flatten)]
     pub environment: Environment,
-    /// Every number of the result.
     #[serde(serialize_with = "finite")]
     pub figures: Vec<Figure>,
     /// Every sample of what was timed one by one: whole round trips.
@@ -82,12 +81,10 @@ pub struct Axis {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     pub name: String,
-    /// In the order of the axis.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Report {
-    /// A result without samples, curves, detail and text.
     pub fn new(
         mode: &str,
         what: String,
@@ -164,7 +161,6 @@ impl Report {
         text.expect("a result is strings and finite numbers with string keys") + "\n"
     }
 
-    /// Reads a file that `--json` has written.
     pub fn read(path: &Path) -> Result<Report, BenchError> {
         let read = |reason| BenchError::Read { path: path.to_owned(), reason };
         let text = fs::read_to_string(path).map_err(|error| read(error.to_string()))?;

@@ -18,16 +18,13 @@ pub struct Column {
     of: Option<&'static str>,
     figure: &'static str,
     show: Show,
-    /// What stands where there is no figure.
     missing: &'static str,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Show {
     Fixed(f64, usize),
-    /// In thousands or millions.
     Thousands,
-    /// Its lowest round, in thousands or millions.
     Lowest,
     Highest,
     Samples,
@@ -96,7 +93,6 @@ impl Column {
         Column::new(head, figure, Show::Fixed(scale, digits))
     }
 
-    /// Numbers in thousands or millions.
     pub const fn thousands(head: &'static str, figure: &'static str) -> Column {
         Column::new(head, figure, Show::Thousands)
     }

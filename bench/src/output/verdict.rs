@@ -41,7 +41,6 @@ enum Comparison {
     AtMost,
 }
 
-/// A number with or without a unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Limit {
     number: f64,
@@ -104,7 +103,7 @@ impl Condition {
             Comparison::AtMost => *value <= limit,
         };
         if !value.is_finite() {
-            return Err(BenchError::Usage(format!("--fail-if {self}: there is nothing in it")));
+            return Err(BenchError::Usage(format!("--fail-if {self}: it has no samples")));
         }
         let shown = value::text(*value, *unit);
         Ok(holds.then(|| format!("{self} holds: it is {shown} of {samples} samples")))
@@ -189,7 +188,6 @@ fn named<'a>(name: &str, figures: &'a [Figure]) -> Result<&'a Figure, BenchError
     }
 }
 
-/// There is no such figure: these are there.
 #[cold]
 fn unknown(figure: &str, figures: &[Figure]) -> BenchError {
     let mut text = format!("--fail-if: there is no figure `{figure}`; there are");

@@ -1,6 +1,6 @@
 //! `fi_pingpong` of libfabric: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape, row_under};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// The options behind `fi_pingpong`.
@@ -41,12 +41,7 @@ impl Kind for FiPingpong {
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
-        let mut lines = out.lines().filter(|line| !line.trim().is_empty());
-        let head = lines.next().ok_or(Shape::Short)?;
-        if !head.split_whitespace().eq(HEAD) {
-            return Err(Shape::of(head, "the names of the columns"));
-        }
-        let row = lines.next().ok_or(Shape::Short)?;
+        let row = row_under(HEAD, out.lines())?;
         let wrong = || Shape::of(row, "a row of eight numbers");
         let columns: Vec<&str> = row.split_whitespace().collect();
         let [_, sent, answered, _, time, mb_per_s, half_us, _] =
@@ -56,9 +51,6 @@ impl Kind for FiPingpong {
             return Err(wrong());
         }
         let (mb_per_s, half_us) = number(mb_per_s).zip(number(half_us)).ok_or_else(wrong)?;
-        if let Some(more) = lines.next() {
-            return Err(Shape::of(more, "the end"));
-        }
         let half_us = self.sharper(task, mb_per_s, half_us).ok_or_else(wrong)?;
         // What it sent is printed as 10k: how many there were is known by who asked.
         let count = shortened_count(sent).ok_or_else(wrong)?;
@@ -115,8 +107,7 @@ fn shortened_count(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-const HEAD: [&str; 8] =
-    ["bytes", "#sent", "#ack", "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec"];
+const HEAD: &str = "bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec";
 /// Half of the last digit.
 const ROUNDING: f64 = 0.005;
 

@@ -5,7 +5,7 @@
 //!   tools     ucx_perftest, fi_pingpong, ib_send_lat ──▶ process ──▶ what they print, parsed
 //! ```
 //! A tool is run once for each round: its server and its client, each on the core that our own
-//! would have. What it prints is parsed strictly: a line that nobody expects is an error that shows
+//! would have. Its output is parsed strictly: an unexpected line is an error that shows
 //! it, since a number out of the wrong column is worse than none.
 
 use std::time::Duration;
@@ -55,16 +55,12 @@ pub struct Telling {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Measure {
-    /// The median round trip.
     #[strum(serialize = "round_trip.median")]
     Median,
-    /// The arithmetic mean.
     #[strum(serialize = "round_trip.mean")]
     Mean,
-    /// 99 % of them took no longer.
     #[strum(serialize = "round_trip.p99")]
     P99,
-    /// 99.9 % of them took no longer.
     #[strum(serialize = "round_trip.p99.9")]
     P999,
     #[strum(serialize = "round_trip.min")]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::tool::{Kind, Name, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape, row_under};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// The options behind `ib_send_lat`.
@@ -40,23 +40,18 @@ impl Kind for IbSendLat {
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
-        let mut lines = out.lines().skip_while(|line| !line.trim_start().starts_with("#bytes"));
-        let head = lines.next().ok_or_else(|| {
-            Shape::of(out.lines().next().unwrap_or_default(), "a line that begins with #bytes")
-        })?;
-        if !head.split_whitespace().eq(HEAD.split_whitespace()) {
-            return Err(Shape::of(head, "the names of the columns"));
+        let is_head = |line: &str| line.trim_start().starts_with("#bytes");
+        if !out.lines().any(is_head) {
+            let first = out.lines().next().unwrap_or_default();
+            return Err(Shape::of(first, "a line that begins with #bytes"));
         }
-        let row = lines.next().ok_or(Shape::Short)?;
+        let row = row_under(HEAD, out.lines().skip_while(|line| !is_head(line)))?;
         let wrong = || Shape::of(row, "a row of nine numbers");
         let values: Option<Vec<f64>> = row.split_whitespace().map(number).collect();
         let [bytes, count, min, max, median, mean, _, p99, p999] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
         if bytes as usize != self.size(task) {
             return Err(Shape::of(row, "as many bytes as it was asked for"));
-        }
-        if let Some(more) = lines.find(|line| !line.trim().is_empty() && !is_rule(line)) {
-            return Err(Shape::of(more, "the end"));
         }
         let count = count as u64;
         let telling =
@@ -99,10 +94,6 @@ impl IbSendLat {
         // It cannot send nothing.
         self.size.unwrap_or(task.wire_len).max(1)
     }
-}
-
-fn is_rule(line: &str) -> bool {
-    line.bytes().all(|byte| byte == b'-')
 }
 
 const HEAD: &str = "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] \

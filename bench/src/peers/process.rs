@@ -46,7 +46,7 @@ pub fn run(commands: &Commands, cores: CorePair, patience: Duration) -> Result<S
     Ok(out)
 }
 
-/// A port of this host that nobody listens on at this moment.
+/// A port of this host without a listener.
 pub fn free_port(who: &'static str) -> Result<u16, BenchError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let port = listener.and_then(|listener| listener.local_addr()).map(|address| address.port());
@@ -59,7 +59,6 @@ pub fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A process that is killed when nobody waits for it any more.
 struct Running {
     who: &'static str,
     child: Child,
@@ -132,7 +131,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until somebody listens on a port, without connecting: that would be taken for the client.
+/// Waits for a listener on a port without connecting, which the server would take for the client.
 fn await_listener(
     who: &'static str,
     server: &mut Running,
@@ -186,7 +185,6 @@ fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// The first lines of what a program said.
 fn shortened(text: &str) -> String {
     let mut lines: Vec<&str> = text.trim().lines().take(LINES_MAX).collect();
     if text.trim().lines().count() > LINES_MAX {

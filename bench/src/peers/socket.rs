@@ -83,7 +83,7 @@ impl Sockets {
         let who = kind.name();
         let Traffic { request_len, reply_len, window } = traffic;
         if kind.waiting == Waiting::Block && window > 1 {
-            return Err(BenchError::Usage(format!("{who} has one call under way, as `lat` has")));
+            return Err(BenchError::Usage(format!("{who} has one call in flight, like `lat`")));
         }
         let [client, server] = connected(kind).map_err(|error| BenchError::device(who, error))?;
         let shutter =
@@ -348,7 +348,6 @@ fn check(who: &'static str, number: u64, message: &[u8]) -> Result<(), BenchErro
     Err(BenchError::WrongBytes { who, number, detail: format!("it begins with {stamp:02x?}") })
 }
 
-/// Both ends of a connection.
 fn connected(kind: Kind) -> io::Result<[Stream; 2]> {
     let ends = match kind.family {
         Family::Unix => UnixStream::pair().map(|(a, b)| [a, b].map(Stream::Unix))?,

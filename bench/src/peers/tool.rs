@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::{Measure, Task, Told, Wanted, patience, process};
+use crate::args::parse;
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::stats::{End, Quota};
@@ -64,6 +65,20 @@ impl Shape {
     }
 }
 
+/// The row under the names of the columns; behind it stand only rules.
+pub fn row_under<'a>(names: &str, lines: impl Iterator<Item = &'a str>) -> Result<&'a str, Shape> {
+    let mut lines = lines.map(str::trim_end).filter(|line| !line.is_empty());
+    let head = lines.next().ok_or(Shape::Short)?;
+    if !head.split_whitespace().eq(names.split_whitespace()) {
+        return Err(Shape::of(head, "the names of the columns"));
+    }
+    let row = lines.next().ok_or(Shape::Short)?;
+    match lines.find(|line| !line.bytes().all(|byte| byte == b'-')) {
+        Some(more) => Err(Shape::of(more, "the end")),
+        None => Ok(row),
+    }
+}
+
 pub struct Tool {
     kind: Box<dyn Kind>,
     task: Task,
@@ -79,7 +94,7 @@ impl Tool {
     pub fn new(kind: Box<dyn Kind>, task: Task, cores: CorePair) -> Result<Tool, BenchError> {
         if !kind.can(task.wanted) {
             let text = format!(
-                "{} has one message under way: compare it with `lat`, `raw` or `floor`",
+                "{} has one message in flight: compare it with `lat`, `raw` or `floor`",
                 kind.what().name
             );
             return Err(BenchError::Usage(text));
@@ -147,11 +162,7 @@ pub fn absence(kind: &dyn Kind) -> Option<String> {
 }
 
 pub fn length(text: &str) -> Result<usize, String> {
-    let bytes = match text.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => rpcrdma_config::units::parse_length(text).map_err(|error| error.to_string())?,
-    };
-    usize::try_from(bytes).map_err(|error| error.to_string())
+    usize::try_from(parse::bytes(text)?).map_err(|error| error.to_string())
 }
 
 /// The time of one round trip, or of one message.

@@ -1,6 +1,6 @@
 //! `ucx_perftest` of UCX: its arguments and its output.
 
-use super::tool::{Kind, Name, Run, Shape};
+use super::tool::{Kind, Name, Run, Shape, row_under};
 use super::{Measure, Task, Telling, Told, Wanted, number, whole_ns};
 
 /// Which of its tests.
@@ -57,19 +57,11 @@ impl Kind for Ucx {
     }
 
     fn parse(&self, task: &Task, out: &str) -> Result<Told, Shape> {
-        let mut lines = out.lines().map(str::trim_end).filter(|line| !line.is_empty());
-        let head = lines.next().ok_or(Shape::Short)?;
-        if head != HEAD {
-            return Err(Shape::of(head, "the names of the columns"));
-        }
-        let row = lines.next().ok_or(Shape::Short)?;
+        let row = row_under(HEAD, out.lines())?;
         let wrong = || Shape::of(row, "a row of eight numbers");
         let values: Option<Vec<f64>> = row.split(',').map(number).collect();
         let [count, median, _, mean, _, mib_per_s, _, messages_per_s] =
             values.and_then(|values| values.try_into().ok()).ok_or_else(wrong)?;
-        if let Some(more) = lines.next() {
-            return Err(Shape::of(more, "the end"));
-        }
         let count = count as u64;
         let telling = |measure, value, samples| Telling { measure, value, samples };
         let figures = match task.wanted {

@@ -33,7 +33,6 @@ impl Latency {
         latency
     }
 
-    /// The distribution of all samples of several.
     pub fn merged<'a>(parts: impl Iterator<Item = &'a Latency>) -> Latency {
         let mut all = Latency::new();
         parts.for_each(|part| all.merge(part));
@@ -55,7 +54,6 @@ impl Latency {
         self.sum_ns += u128::from(ns);
     }
 
-    /// Counts every sample of another distribution.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("both histograms have the same bounds");
         self.min_ns = self.min_ns.min(other.min_ns);
@@ -205,19 +203,13 @@ impl TryFrom<Kept> for Latency {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Summary {
     pub count: u64,
-    /// Half of the samples took no longer.
     pub p50_ns: f64,
-    /// 90 % took no longer.
     pub p90_ns: f64,
-    /// 99 % took no longer.
     pub p99_ns: f64,
-    /// 99.9 % took no longer.
     pub p99_9_ns: f64,
-    /// 99.99 % took no longer.
     pub p99_99_ns: f64,
     /// The longest sample, exactly.
     pub max_ns: f64,
-    /// The arithmetic mean.
     pub mean_ns: f64,
 }
 

@@ -35,14 +35,12 @@ pub struct Round {
     /// Every round trip that was timed; empty when they were only counted.
     pub latency: Latency,
     pub completed: u64,
-    /// Time after the warm-up, in nanoseconds.
     pub elapsed_ns: u64,
     /// How often a measuring thread lost its core to another program.
     pub preempted: u64,
 }
 
 impl Round {
-    /// Round trips per second.
     pub fn rate(&self) -> f64 {
         if self.elapsed_ns == 0 {
             return 0.0;
@@ -137,7 +135,7 @@ impl Meter {
         }
     }
 
-    /// Whether somebody wants the program to end; asked once in [`CLOCK_EVERY`] round trips.
+    /// Whether the program was asked to end; checked once in [`CLOCK_EVERY`] round trips.
     #[inline]
     fn is_interrupted(&self) -> bool {
         self.completed.is_multiple_of(CLOCK_EVERY) && stop::is_wished()

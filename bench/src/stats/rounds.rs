@@ -63,7 +63,6 @@ impl<C: Contender + ?Sized> Contender for Box<C> {
 #[derive(Debug, Clone)]
 pub struct Series {
     pub name: &'static str,
-    /// In the order they were run.
     pub rounds: Vec<Round>,
 }
 
@@ -108,7 +107,6 @@ pub struct Ratio {
     /// What `of` takes more than `to`, in nanoseconds and per side: half the difference of the
     /// medians.
     pub added_per_side_ns: Option<f64>,
-    /// The quotients of neighbouring rounds, in order.
     #[serde(skip)]
     pub rounds: Vec<f64>,
     /// Round trips of both.
@@ -117,7 +115,6 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The quotient of the median round trips.
     pub fn of_medians(of: &Series, to: &Series) -> Ratio {
         let added_per_side_ns = Some((of.median_ns() - to.median_ns()) / 2.0);
         let ratio = Ratio::new("median", of, to, |round| round.latency.median_ns());
@@ -198,7 +195,6 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     median_of(&values)
 }
 
-/// The same of values in order.
 pub fn median_of(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => 0.0,

@@ -44,7 +44,6 @@ pub(super) fn connect<P: Provider>(
     })
 }
 
-/// Accepts a request if there is one.
 fn accepted<C: ConnectionManager>(
     listener: &mut C,
     on: &C::Queues,

@@ -112,7 +112,6 @@ impl<P: Provider> Contender for Raw<P> {
     }
 }
 
-/// Both ends of a connection.
 pub struct Ends<Q: Queues> {
     pub client: End<Q>,
     pub server: End<Q>,
@@ -139,7 +138,6 @@ impl<Q: Queues> Ends<Q> {
     }
 }
 
-/// Times round trips one after the other.
 fn ping<Q: Queues>(end: &mut End<Q>, mut meter: Meter, stop: &Stop) -> Result<Round, BenchError> {
     loop {
         let from = meter.now();

@@ -94,7 +94,6 @@ impl<P: Provider> Caller<P> {
         Ok(Caller { client, clock, peers, next, window, content, replies, sent, now, polls })
     }
 
-    /// Times calls one after the other.
     pub fn one_by_one(
         &mut self,
         mut meter: Meter,
@@ -138,7 +137,7 @@ impl<P: Provider> Caller<P> {
                 }
                 self.rest(&mut idling, stop, Duration::from_nanos(pause_ns - gone_ns))?;
             }
-            // A call is something to do: whoever has made it looks out for the reply.
+            // A call is work: the thread polls for its reply.
             self.now = self.clock.now();
             idling.busy();
             let from = ticks.raw();

@@ -35,14 +35,12 @@ pub struct Churned {
     pub connect: Latency,
     pub asked: u64,
     pub made: u64,
-    /// Refused, or not made in time.
     pub failed: u64,
     /// Not asked for, since too many were under way.
     pub skipped: u64,
 }
 
 impl Churned {
-    /// Adds another round up.
     pub fn merge(&mut self, other: &Churned) {
         self.connect.merge(&other.connect);
         self.asked += other.asked;
@@ -130,7 +128,7 @@ impl<P: Provider> Busy<'_, P> {
         while !comings.have_gone(self.caller) {
             self.caller.poll_due(self.stop, |_| {})?;
             if comings.now_ns() - begin_ns > PATIENCE.as_nanos() as u64 {
-                return Err(device(&"connections that have come do not go"));
+                return Err(device(&"connections do not close in time"));
             }
         }
         Ok(comings.churned)

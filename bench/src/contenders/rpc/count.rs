@@ -26,7 +26,6 @@ use crate::error::BenchError;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Counted {
-    /// One way, in nanoseconds.
     pub delay_ns: u64,
     /// How long each call took, one after the other, in nanoseconds.
     pub calls_ns: Vec<u64>,

@@ -54,7 +54,6 @@ impl<'m, 'a> Arrived<'m, 'a> {
         Some(bytes)
     }
 
-    /// The word at `at` of the payload stream.
     #[inline]
     pub fn word_at(self, at: usize) -> Option<usize> {
         self.bytes_at(at).map(|word| u32::from_be_bytes(word) as usize)
@@ -91,12 +90,9 @@ impl<'m, 'a> Arrived<'m, 'a> {
     }
 }
 
-/// How data came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// In the payload stream.
     InLine,
-    /// In placement segments.
     Placed,
 }
 

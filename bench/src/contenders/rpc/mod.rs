@@ -1,7 +1,7 @@
 //! The RPC itself: a client and a server of the engine, each on its core.
 //!
 //! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
-//! between the rounds of other contenders nobody polls them.
+//! they are not polled during rounds of other contenders.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard, Snaps
 
 use crate::contenders::call::Load;
 use crate::contenders::far::Far;
+use crate::device::files::resident;
 use crate::device::pair::{self, Stop};
 use crate::device::{CorePair, Device, pin};
 use crate::error::BenchError;
@@ -25,7 +26,6 @@ mod churn;
 mod count;
 mod distant;
 mod idle;
-mod memory;
 mod message;
 mod server;
 mod several;
@@ -37,7 +37,6 @@ pub use count::{Counted, PerCall, count};
 pub use distant::Answering;
 use idle::Idling;
 pub use idle::{PausedRound, Pauses};
-pub use memory::resident;
 use server::Server;
 pub use several::together;
 
@@ -92,13 +91,13 @@ impl<P: Provider> Rpc<P> {
         let address = engine.listen(at)?;
         let mut server = make_server(&engine, cores.server, load)?;
         let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let resident = memory::resident();
+        let before = resident();
         let peers = connect(&mut client, address, load.connections, |now| {
             server.poll_once(now);
         })?;
         let ends = Ends { client, server, peers, cores };
         let mut rpc = Rpc::assemble(name, engine, address, ends, load)?;
-        rpc.grown = memory::resident().saturating_sub(resident);
+        rpc.grown = resident().saturating_sub(before);
         Ok(rpc)
     }
 
@@ -181,7 +180,7 @@ impl<P: Provider> Rpc<P> {
         [self.caller.counters()].into_iter().chain(server).collect()
     }
 
-    /// What is not at home in the pools of both shards: slots, messages, segments, buffers, windows;
+    /// What is missing from the pools of both shards: slots, messages, segments, buffers, windows;
     /// and Receives that are neither posted nor on their way there. Between rounds only.
     pub fn out(&mut self) -> u64 {
         let out = |audit: Audit| {
@@ -284,10 +283,8 @@ impl<P: Provider> Contender for Rpc<P> {
     }
 }
 
-/// The other end of the client.
 enum Opposite<P: Provider> {
     Here(Box<Shard<P, Server>>),
-    /// A server on another host.
     There(Far),
 }
 
@@ -340,7 +337,6 @@ fn server_turn<P: Provider>(server: &mut Shard<P, Server>) {
     server.poll_once(NO_TIME);
 }
 
-/// Polls the server until the client is done.
 fn serve<P: Provider>(
     server: &mut Shard<P, Server>,
     mut idling: Idling,

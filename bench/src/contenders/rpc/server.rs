@@ -42,7 +42,6 @@ impl Server {
         }
     }
 
-    /// Fills a registered buffer with what is read.
     pub fn serve_from(&mut self, bulk: Option<Loan>) -> Result<(), BenchError> {
         self.registered = Some(filled(bulk, &self.file)?);
         Ok(())
@@ -63,7 +62,6 @@ impl Server {
         })
     }
 
-    /// Writes the reply of a call.
     #[inline]
     fn answer(&mut self, call: &mut Call<'_>, reply: &mut Reply<'_>) -> Result<(), &'static str> {
         let arrived = Arrived::new(call);

@@ -64,7 +64,7 @@ pub fn together<P: Provider>(all: &mut [Rpc<P>], quota: Quota) -> Result<Vec<Rou
     })
 }
 
-/// The shard with a connection that nobody has yet.
+/// The shard with a connection that has no client yet.
 fn newest<P: Provider, C>(
     servers: &[Shard<P, Server>],
     taken: &[(Client<P>, C, u32, usize)],

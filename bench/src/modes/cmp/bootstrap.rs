@@ -14,9 +14,7 @@ use crate::stats::{Dice, median, median_of};
 pub struct Interval {
     /// The median of the rounds of one over the median of the rounds of the other.
     pub value: f64,
-    /// 2.5 % of the ratios drawn are lower.
     pub low: f64,
-    /// 2.5 % of the ratios drawn are higher.
     pub high: f64,
 }
 

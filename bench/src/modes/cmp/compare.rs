@@ -17,7 +17,6 @@ pub struct Comparison {
     /// That of the side above the line: the median of its rounds.
     pub of_value: f64,
     pub to_value: f64,
-    /// In what both are counted.
     pub unit: Unit,
     pub better: Better,
     /// One over the other, and how sure that is.
@@ -27,7 +26,6 @@ pub struct Comparison {
     pub paired: bool,
     /// Rounds of the side that has fewer.
     pub rounds: usize,
-    /// Samples of both.
     pub samples: u64,
     /// The quotients of neighbouring rounds, if they were run in turns.
     #[serde(skip)]
@@ -152,9 +150,7 @@ impl Comparison {
 /// What is looked at first where round trips were not timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Round trips per second.
     RateFirst,
-    /// Bytes per second.
     DataFirst,
 }
 

@@ -93,7 +93,7 @@ impl Measured {
     }
 }
 
-/// The same figures of somebody else.
+/// The same figures under another name.
 fn renamed(figures: Vec<Figure>, label: &str) -> Vec<Figure> {
     figures.into_iter().map(|figure| Figure { of: label.to_owned(), ..figure }).collect()
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs};
+use crate::args::{CoreArgs, LengthArgs, OutputArgs, SeedArgs, parse};
 use crate::device::CorePair;
 use crate::error::BenchError;
 use crate::modes::contest::{Kind, Plan};
@@ -35,7 +35,6 @@ use side::{Ours, Side, What};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Sides to compare: the first with each of the others
     /// [default: lat with every installed peer]
@@ -199,10 +198,8 @@ fn compare(
     for other in others {
         let pair = Comparison::all(first, other, order, seed);
         if pair.is_empty() && !stop::is_wished() {
-            let text = format!(
-                "{} and {} have no figure in common that was taken in every round",
-                first.label, other.label
-            );
+            let text =
+                format!("{} and {} have no common figure of every round", first.label, other.label);
             return Err(BenchError::Usage(text));
         }
         comparisons.push(pair);
@@ -212,12 +209,7 @@ fn compare(
 
 /// A share: `5%` or `0.05`.
 fn share(text: &str) -> Result<f64, String> {
-    let (number, unit) = match text.strip_suffix('%') {
-        Some(percent) => (percent, 100.0),
-        None => (text, 1.0),
-    };
-    let share = number.trim().parse::<f64>().map(|number| number / unit);
-    share.ok().filter(|share| (0.0..=10.0).contains(share)).ok_or("a share, as in 5%".into())
+    parse::share(text, 0.0..=10.0).ok_or("a share, as in 5%".into())
 }
 
 const SECONDS: Duration = Duration::from_secs(2);
@@ -227,7 +219,7 @@ const WARM_UP: u64 = 2000;
 /// Until both processes of a tool have found each other.
 const START_OF_A_TOOL: Duration = Duration::from_millis(500);
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench cmp                                   lat beside every installed peer
   rpcrdma-bench cmp 'lat -s 4KiB'                     the same with other data

@@ -20,7 +20,6 @@ use crate::peers::{Task, Tool, Wanted};
 
 #[derive(Debug, Clone)]
 pub struct Side {
-    /// In the words of whoever asked.
     pub asked: String,
     pub what: What,
 }
@@ -30,13 +29,12 @@ pub enum What {
     Ours(Box<Ours>),
     Saved {
         path: PathBuf,
-        /// Whose figures of it, if somebody says.
         of: Option<String>,
     },
     Ucx(Ucx),
     FiPingpong(FiPingpong),
     IbSendLat(IbSendLat),
-    /// Sockets, with messages of a size of their own if somebody says.
+    /// Sockets, with their own message size if given.
     Sockets(socket::Kind, Option<usize>),
 }
 
@@ -69,7 +67,6 @@ impl Side {
         Ok(Side { asked: asked.to_owned(), what })
     }
 
-    /// The peers that are compared with if nobody says which, with sockets first.
     pub fn every_peer() -> Vec<Side> {
         let side = |what: What| Side { asked: what.name(), what };
         let sockets = socket::Kind::ALL.into_iter().map(|kind| What::Sockets(kind, None));
@@ -156,7 +153,7 @@ impl What {
 }
 
 impl Ours {
-    /// The round trip of an RPC: what peers are compared with if nobody says otherwise.
+    /// The round trip of an RPC: the default to compare peers with.
     pub fn usual() -> Result<Ours, BenchError> {
         ours("lat")
     }
@@ -205,7 +202,6 @@ fn unclear(asked: &str, error: &clap::Error) -> BenchError {
     BenchError::Usage(format!("`{asked}`: {text}"))
 }
 
-/// A peer as it is if nobody says anything.
 fn usual<P: Parser + CommandFactory>(words: &[&str]) -> P {
     P::try_parse_from(words).expect("every option has a default")
 }
@@ -227,7 +223,7 @@ fn ours(asked: &str) -> Result<Ours, BenchError> {
         || options.cores.cores.is_some()
         || contest.output() != bare.output()
     {
-        let text = "cores, rounds, times and outputs are those of cmp: write them in front";
+        let text = "cores, rounds, times and outputs are those of cmp: give them before the sides";
         return Err(BenchError::Usage(format!("`{asked}`: {text}")));
     }
     Ok(Ours { plan: contest.plan()?, device: options.device.clone() })

@@ -28,14 +28,14 @@ pub enum Contest {
     Bw(Args<PostingArgs>),
 }
 
-/// The options of a contest, with those that not all contests have.
+/// The options of a contest or of a sweep, with those that not all of them have.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args<More: clap::Args> {
-    #[command(flatten)]
-    pub contest: ContestArgs,
-    /// What not all contests have.
+    /// What not all have.
     #[command(flatten)]
     pub more: More,
+    #[command(flatten)]
+    pub contest: ContestArgs,
     #[command(flatten)]
     pub length: LengthArgs,
     #[command(flatten)]
@@ -100,7 +100,6 @@ impl<'a> PlanArgs<'a> {
 }
 
 impl Contest {
-    /// Reads a contest: its name and its options.
     pub fn parse(text: &str) -> Result<Contest, clap::Error> {
         let words = ["rpcrdma-bench"].into_iter().chain(text.split_whitespace());
         Alone::try_parse_from(words).map(|alone| alone.contest)

@@ -40,14 +40,11 @@ pub enum Kind {
     Raw,
     /// The RPC beside both, one call after the other.
     Lat,
-    /// The same with many calls under way.
     Rate,
-    /// The same with large data.
     Bw,
 }
 
 impl Contest {
-    /// The options with every default filled in.
     pub fn plan(&self) -> Result<Plan, BenchError> {
         let kind = match self {
             Contest::Floor(_) => Kind::Floor,
@@ -65,7 +62,7 @@ impl Plan {
         let PlanArgs { contest, length, .. } = args;
         contest.device.check()?;
         if contest.device.connect.is_some() && matches!(kind, Kind::Floor | Kind::Raw) {
-            let text = "both ends of it are in this program: --connect is for lat, rate, bw, load";
+            let text = "it runs both ends itself: --connect is for lat, rate, bw, load";
             return Err(BenchError::Usage(format!("{}: {text}", kind.into_str())));
         }
         let load = load(kind, args)?;
@@ -231,12 +228,11 @@ fn load(kind: Kind, args: &PlanArgs<'_>) -> Result<Load, BenchError> {
     let usual = if kind == Kind::Bw { Op::Read } else { Op::Echo };
     let shape = call.shape(usual, (kind == Kind::Bw).then_some(65_536))?;
     if kind == Kind::Bw && shape.op == Op::Null {
-        return Err(BenchError::Usage("null calls carry no bytes to be counted".into()));
+        return Err(BenchError::Usage("null calls carry no payload to measure".into()));
     }
     if kind == Kind::Lat && window.window.is_some_and(|window| window > 1) {
         return Err(BenchError::Usage(
-            "lat times one call after the other; with more under way there is a rate: use `rate`"
-                .into(),
+            "lat measures one call at a time; for more calls in flight use `rate`".into(),
         ));
     }
     let placement = call.placement.unwrap_or(match kind {
@@ -263,7 +259,7 @@ fn postings(sends_per_post: &[u32], window: u32) -> Result<Vec<Posting>, BenchEr
         return Ok(vec![Posting::Whatever]);
     }
     if sends_per_post.iter().any(|count| *count > window) {
-        let text = "--sends-per-post: no more of them than the window";
+        let text = "--sends-per-post: must not exceed the window";
         return Err(BenchError::Usage(text.into()));
     }
     Ok(sends_per_post.iter().map(|count| Posting::Exactly(*count)).collect())

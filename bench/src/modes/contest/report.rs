@@ -11,7 +11,6 @@ use crate::stats::{Latency, Ratio, Round, Series, Spent, Summary};
 #[derive(Debug, Clone, Serialize)]
 pub struct ContenderReport {
     pub name: &'static str,
-    /// Whole round trips, when they were timed.
     pub round_trip: Option<Summary>,
     /// Half of each figure: what others print as latency.
     pub half_round_trip: Option<Summary>,
@@ -22,7 +21,6 @@ pub struct ContenderReport {
     /// Data of requests and replies in GB/s (10^9 bytes), headers not counted.
     pub data_gb_per_s: f64,
     pub preempted: u64,
-    /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
     /// Every sample; none when round trips were only counted.
     #[serde(skip)]
@@ -35,7 +33,6 @@ pub struct ContenderReport {
 pub struct RoundReport {
     /// The interpolated median, when round trips were timed.
     pub median_ns: Option<f64>,
-    /// Round trips per second.
     pub rate: f64,
     pub completed: u64,
     pub elapsed_ns: u64,

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 pub type Calls = BTreeMap<String, u64>;
 
 pub fn mark(side: &str, place: Place) {
-    // Nobody has such a file; that is asked for it is all.
+    // The file does not exist: the request itself is the mark.
     let _ = fs::metadata(name(side, place));
 }
 

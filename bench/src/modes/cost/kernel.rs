@@ -2,12 +2,13 @@
 
 use std::fs;
 
+use crate::device::files::field;
+
 /// The counters of the calling thread; those that the kernel does not tell are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Context switches because the thread waited.
     pub waited: u64,
-    /// Context switches because the kernel gave the core to somebody else.
+    /// Context switches because the kernel gave the core to another thread.
     pub preempted: u64,
     /// Page faults, those that needed a disk included.
     pub faults: u64,
@@ -19,7 +20,6 @@ impl Kernel {
         Kernel::parse(&read("/proc/thread-self/status"), &read("/proc/thread-self/stat"))
     }
 
-    /// What has come since.
     pub fn since(self, before: Kernel) -> Kernel {
         Kernel {
             waited: self.waited.saturating_sub(before.waited),
@@ -29,10 +29,7 @@ impl Kernel {
     }
 
     fn parse(status: &str, stat: &str) -> Kernel {
-        let of_status = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
-        };
+        let of_status = |name| field(status, name).and_then(|it| it.parse().ok()).unwrap_or(0);
         // Behind the name, which may hold anything, in parentheses: state, ppid, and so on.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
@@ -40,8 +37,8 @@ impl Kernel {
             |field: usize| fields.get(field).and_then(|field| field.parse().ok()).unwrap_or(0);
         let (minor, major): (u64, u64) = (of_stat(MINOR), of_stat(MAJOR));
         Kernel {
-            waited: of_status("voluntary_ctxt_switches:"),
-            preempted: of_status("nonvoluntary_ctxt_switches:"),
+            waited: of_status("voluntary_ctxt_switches"),
+            preempted: of_status("nonvoluntary_ctxt_switches"),
             faults: minor + major,
         }
     }

@@ -36,7 +36,6 @@ use kernel::Kernel;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub contest: ContestArgs,
@@ -86,7 +85,7 @@ fn measure_on<D: Device>(
     args: &Args,
     what: String,
 ) -> Result<Report, BenchError> {
-    // Nobody looks at the jitter of a part that another program watches.
+    // The jitter of a run under another program is not shown.
     let probe_time = if args.inside.is_some() { PROBE_TIME / 100 } else { PROBE_TIME };
     let before = jitter::probe(plan.cores, probe_time)?;
     let mut rpc = Rpc::on(device, "rpc", plan.cores, &plan.config, &plan.load, false)?;
@@ -246,7 +245,7 @@ fn words(
     put("hold", engine.hold.map(|hold| format!("{}us", hold.as_micros())));
     put("profile", engine.profile.clone());
     let path = engine.config.as_ref().map(|path: &PathBuf| {
-        path.to_str().map(str::to_owned).ok_or("the name of the configuration file is no text")
+        path.to_str().map(str::to_owned).ok_or("the name of the configuration file is not UTF-8")
     });
     put("config", path.transpose()?);
     Ok(words)
@@ -264,7 +263,7 @@ fn count(calls: u64) -> Quota {
 const PROGRAM: &str = "rpcrdma-bench";
 const SIDES: [&str; 2] = ["client", "server"];
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench cost                          an echo of 64 bytes, 32 in flight
   rpcrdma-bench cost --op null -w 1           the cheapest call, one at a time

@@ -33,7 +33,6 @@ use way::Way;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Operation of a call: read or write [default: both]
     #[arg(long, value_enum)]
@@ -104,7 +103,6 @@ impl Plan {
         )
     }
 
-    /// Every call that is measured.
     fn shapes(&self) -> Vec<Shape> {
         let each = |op: &Op| self.sizes.iter().map(|size| Shape::new(*op, *size, 0)).collect();
         self.ops.iter().flat_map::<Vec<Shape>, _>(each).collect()
@@ -234,7 +232,7 @@ fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
     }
 }
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench distance                             reads and writes, four sizes, four delays
   rpcrdma-bench distance --op write --delay 5us,50us writes over 1 km and over 10 km

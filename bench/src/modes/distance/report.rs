@@ -16,7 +16,6 @@ use crate::stats::{Latency, Ratio, Series, Summary};
 pub struct Case {
     /// `read` or `write`.
     pub op: &'static str,
-    /// Data bytes.
     pub size_bytes: usize,
     pub way: Way,
 }
@@ -37,9 +36,7 @@ pub struct Count {
 pub struct Measured {
     #[serde(flatten)]
     pub case: Case,
-    /// One way, in nanoseconds.
     pub delay_ns: u64,
-    /// The median over the rounds of their median.
     pub median_ns: f64,
     /// The median without the round trips that were counted: the software of both sides, and
     /// whatever disturbed it.
@@ -48,14 +45,11 @@ pub struct Measured {
     /// Round trips by the fastest call: as many as fit into its time, which is never shorter than
     /// its round trips, and longer by what a busy machine adds least. `None` without a distance.
     pub by_time: Option<u64>,
-    /// Every call.
     pub call: Summary,
     pub per_call: PerCall,
     /// Explicit RDMA's time to that of Sends.
     pub ratio: Option<Ratio>,
-    /// Each round by itself, in order.
     pub rounds: Vec<RoundReport>,
-    /// Every sample.
     #[serde(skip)]
     pub samples: Latency,
 }

@@ -30,7 +30,6 @@ use crate::contenders::agree::{Lines, PORT, Read1, Wish, Word};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// TCP port for the clients' requests
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
@@ -47,7 +46,6 @@ pub struct Args {
     pub output: OutputArgs,
 }
 
-/// Serves until it is asked to end.
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     if args.device.provider == Over::Fabric {
         return Err(BenchError::Usage(NO_FABRIC.into()));
@@ -176,13 +174,13 @@ fn wish_of(lines: &mut Lines) -> Result<Wish, String> {
             Ok(Read1::Nothing) => {}
             Ok(Read1::Gone) => return Err("it went without a word".into()),
             Err(error) => {
-                let why = format!("not understood, use the same version on both hosts: {error}");
+                let why = format!("invalid request, use the same version on both hosts: {error}");
                 tell(lines, Word::Refused(why.clone()));
                 return Err(why);
             }
         }
     }
-    Err("it said nothing".into())
+    Err("no request in time".into())
 }
 
 /// Waits until the other thread listens, or has ended without that; `prepares` is called meanwhile.
@@ -243,7 +241,7 @@ const NO_FABRIC: &str = "the software fabric lives inside one process, and no ot
     it: serve over a device, with --provider verbs. Without --connect, every mode runs both ends \
     itself";
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench serve --provider verbs                        on one host
   rpcrdma-bench lat --provider verbs --connect 10.0.0.2       on the other, with all options

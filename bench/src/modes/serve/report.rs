@@ -32,7 +32,6 @@ impl Served {
         }
     }
 
-    /// Counters that are not 0.
     fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.counted.iter().filter(|(_, count)| *count > 0)
     }

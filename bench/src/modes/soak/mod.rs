@@ -26,7 +26,6 @@ use sample::Sample;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub contest: ContestArgs,
@@ -82,7 +81,7 @@ fn soak<D: Device>(
     let before = jitter::probe(*cores, PROBE_TIME)?;
     let looks = looks(time, interval);
     let progress = session.progress(looks, time);
-    // All of it now: what grows later is somebody else's.
+    // Allocated now: later growth is not of this list.
     let mut samples = Vec::with_capacity(looks as usize);
     let (mut latency, mut preempted) = (Latency::new(), 0);
     let began = Instant::now();
@@ -107,7 +106,7 @@ fn soak<D: Device>(
 fn interval(time: Duration, wish: Option<Duration>) -> Result<Duration, BenchError> {
     let interval = wish.unwrap_or((time / LOOKS).max(SECOND.min(time / LOOKS_LEAST)));
     if looks(time, interval) > LOOKS_MAX {
-        let text = format!("--interval: more than {LOOKS_MAX} looks in the time");
+        let text = format!("--interval: more than {LOOKS_MAX} samples in the run");
         return Err(BenchError::Usage(text));
     }
     Ok(interval)
@@ -137,7 +136,6 @@ fn long_time(text: &str) -> Result<Duration, String> {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Looks if nobody says how many.
 const LOOKS: u32 = 240;
 /// As many in a run that is too short for one a second.
 const LOOKS_LEAST: u32 = 20;
@@ -145,10 +143,10 @@ const LOOKS_LEAST: u32 = 20;
 const LOOKS_MAX: u32 = 1000;
 const TIME_MAX_S: f64 = 30.0 * 86_400.0;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench soak                               ten minutes of echoes of 64 bytes
-  rpcrdma-bench soak -t 8h --json night.json       a night
+  rpcrdma-bench soak -t 8h --json night.json       one night
   rpcrdma-bench soak -t 1h --judge                 exit code 2 on a leak or a drift
   rpcrdma-bench soak -w 32 --op write -p send      writes of 4 KiB, 32 in flight
   rpcrdma-bench soak --fail-if 'memory.rise>1MiB'

@@ -37,7 +37,6 @@ enum Judged {
     Leak(f64),
     /// A drift: it changes for the worse for certain, and by more than the share allowed.
     Drift(Better),
-    /// Shown only.
     Never,
 }
 
@@ -68,7 +67,6 @@ impl Watched {
         Watched { kind, trend: Trend::of(&points) }
     }
 
-    /// Why this is bad, if it is.
     fn complaint(&self, drift_max: f64) -> Option<String> {
         let (trend, Kind { name, unit, judged, .. }) = (self.trend?, self.kind);
         let symbol = unit.symbol();
@@ -199,7 +197,7 @@ fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
 const WARM_UP_PART: usize = 10;
 /// Bytes that an allocator may take at any time, for whatever threads begin and end.
 const MEMORY_SLACK: f64 = 256.0 * 1024.0;
-/// What of the pools is on its way when somebody looks: sends whose completion nobody asked for.
+/// Buffers that are in use when a sample is taken: unsignaled sends.
 const OUT_SLACK: f64 = 4.0;
 
 #[cfg(test)]

@@ -5,23 +5,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::contenders::rpc::resident;
+use crate::device::files::resident;
 use crate::stats::Round;
 
 /// What was seen at the end of an interval, and of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sample {
-    /// Since the beginning, in seconds.
     pub at_s: f64,
     /// Bytes of memory of the process that are in use, files apart.
     pub memory_bytes: u64,
-    /// Open descriptors.
     pub descriptors: u64,
-    /// What is not at home in the pools of both shards: slots, segments, windows, messages. Receives
+    /// What is missing from the pools of both shards: slots, segments, windows, messages. Receives
     /// that are posted are where they belong.
     pub out: u64,
     pub calls: u64,
-    /// Calls per second.
     pub rate: f64,
     /// Times of the interval's calls, in nanoseconds, if they were timed.
     pub p50_ns: Option<u64>,

@@ -10,7 +10,6 @@ use crate::stats::median_of;
 pub struct Trend {
     /// What the figure is at the first sample, by the line.
     pub start: f64,
-    /// The change over the whole time.
     pub change: f64,
     /// The change is at least this, with 95 % confidence.
     pub low: f64,

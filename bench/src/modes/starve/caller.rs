@@ -174,7 +174,6 @@ impl<P: Provider> Caller<P> {
         self.ledger.open_before(time)
     }
 
-    /// Nobody waits for a credit any more.
     pub fn forget_waiting(&mut self) {
         self.seats.iter_mut().for_each(|seat| seat.waiting_since = None);
     }

@@ -33,7 +33,6 @@ use server::{Orders, Server, Slow};
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Number of clients, each with its own shard
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -146,7 +145,6 @@ fn measure_on<D: Device>(
 #[derive(Debug, Clone)]
 pub struct Fed {
     pub tally: Tally,
-    /// The measured time, in nanoseconds.
     pub elapsed_ns: u64,
     /// From the last slow call until every call that was open then was answered, in nanoseconds;
     /// `None` if some never were.
@@ -219,7 +217,6 @@ impl<P: Provider> Crowd<P> {
     }
 }
 
-/// The clients' thread: load, recovery, rest.
 fn feed<P: Provider>(
     callers: &mut [Caller<P>],
     orders: &Orders,
@@ -263,7 +260,6 @@ fn feed<P: Provider>(
     Ok(Fed { tally, elapsed_ns, recovered_ns, lost, slow: 0, preempted: 0 })
 }
 
-/// The server's thread: until the clients are done.
 fn serve<P: Provider>(server: &mut Shard<P, Server>, stop: &Stop) {
     let clock = Clock::new();
     let (mut now, mut idle) = (clock.now(), 0_u32);
@@ -318,7 +314,7 @@ const TURNS_PER_READING: u32 = 16;
 const CONTROL: u32 = 64;
 const WANTED_MAX: u32 = 1 << 15;
 
-const EXAMPLES: &str = "\
+pub const EXAMPLES: &str = "\
 Examples:
   rpcrdma-bench starve                          512 calls wanted, 128 granted, one in 1000 slow
   rpcrdma-bench starve --over 1                 the same with enough Receives for all

@@ -10,12 +10,10 @@ use crate::stats::{Latency, Ratio, Round, Series};
 #[derive(Debug, Clone)]
 pub struct Outcomes {
     slow: Slow,
-    /// In the order they were run.
     pub rounds: Vec<Fed>,
 }
 
 impl Outcomes {
-    /// No round yet.
     pub fn new(slow: Slow) -> Outcomes {
         Outcomes { slow, rounds: Vec::new() }
     }

@@ -56,7 +56,6 @@ impl Server {
         Server { orders, dice, share, time_ns, clock, put_off, slow: 0 }
     }
 
-    /// Slow calls that are not answered yet.
     pub fn is_busy(&self) -> bool {
         !self.put_off.is_empty()
     }

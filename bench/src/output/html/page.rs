@@ -54,7 +54,7 @@ fn narrow(dashes: &str) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// The colours of series, after Okabe and Ito: told apart by whoever does not see all colours. The
+/// The colours of series, after Okabe and Ito: distinct for colour-blind readers. The
 /// style sheet has the same.
 pub const COLOURS: [(u8, u8, u8); 7] = [
     (0x00, 0x72, 0xB2),

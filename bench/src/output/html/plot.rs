@@ -23,7 +23,6 @@ pub struct Plot {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Numbers on both axes.
     Wide,
     /// So many names at the left, each with a row.
     Rows(usize),
@@ -182,7 +181,6 @@ impl Plot {
     }
 }
 
-/// A text of at most so many letters.
 pub fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

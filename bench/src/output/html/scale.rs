@@ -4,7 +4,6 @@ use crate::output::figure::Unit;
 
 use crate::output::value;
 
-/// An axis from one value to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
     low: f64,
