@@ -133,7 +133,7 @@ impl IdlePlan {
         let rpc = Rpc::on(&device, policy.into_str(), self.cores, &config, &self.load, true)?;
         let spin = config.engine().idle.spin;
         let mut notes = device.notes();
-        notes.push(format!("{}: polls for {spin:?} before it does otherwise", policy.into_str()));
+        notes.push(format!("{}: polls for {spin:?} before it pauses or sleeps", policy.into_str()));
         Ok((rpc, notes))
     }
 }

@@ -257,7 +257,7 @@ fn report(
         closed.len()
     ));
     report.block(Table::of(&["from due, us"], &rows, &RESPONSE, &report.figures));
-    report.block(Table::of(&["could not go"], &rows, &BACKLOG, &report.figures));
+    report.block(Table::of(&["backlog"], &rows, &BACKLOG, &report.figures));
     for point in points {
         report.samples(format!("rpc@{}", point.point.at()), &point.response());
     }
