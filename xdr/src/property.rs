@@ -1,4 +1,4 @@
-//! Transport properties: the table of those that we know, and the four operations that carry them.
+//! Transport properties: those that we know, their sets, and the four operations that carry them.
 //!
 //! ```text
 //!   PropVal     | id | length | data, padded |          a set: count, values
@@ -10,56 +10,21 @@
 use crate::array::Array;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
-use crate::numbers::{default, limit};
-use crate::rtr::structure::{RecvStructure, StructureError};
+use crate::numbers::limit;
 
 #[macro_use]
 mod table;
+#[macro_use]
+mod known;
 mod set;
 mod value;
 
 use set::decode_set;
-use value::{Bits, Bool, Codec, Level, Structure, Word};
 
-pub use set::{NotTaken, PropIds, PropSet, PropVal, PropValues};
+pub use known::{Known, PropId, PropVal, Property};
+pub use set::{NotTaken, PropIds, PropSet, PropValues};
 pub use table::MayChange;
 pub use value::{BackwardSupport, RtrSupport};
-
-/// Hands the table to a macro, with whatever rows follow it.
-macro_rules! table {
-    ($derive:ident $($more:tt)*) => { $derive! {
-        /// Receive Buffer Size (\[XCHAR\] 3.1): bytes of the smallest receive buffer posted; at least
-        /// 1024 (wire.md P11). Not yet clamped to [`limit::RECV_BUFFER_SIZE_MAX`].
-        1 RECV_BUFFER_SIZE "rbsiz": RecvBufferSize(u32) as Word<{ limit::RECV_BUFFER_SIZE_MIN }>,
-            Some(default::RECV_BUFFER_SIZE), Peer;
-        /// Requester Remote Invalidation (\[XCHAR\] 3.2): whether the peer's memory may be
-        /// invalidated by our replies (wire.md P12).
-        2 REQUESTER_REMOTE_INVALIDATION "reqreminv": RequesterRemoteInvalidation(bool) as Bool,
-            Some(false), Peer;
-        /// Backward Request Support (\[XCHAR\] 3.3): how backward requests may be sent.
-        3 BACKWARD_SUPPORT "brs": BackwardSupport(BackwardSupport) as Level,
-            Some(BackwardSupport::Inline), Both;
-        /// Receive Buffer Structure (\[RTR\] 8.3): how the peer's receive buffers are cut. Its
-        /// default is one segment of the receive buffer size (wire.md E22).
-        4 RECV_STRUCTURE "rbstruct": RecvStructure(RecvStructure) as Structure,
-            None, Neither;
-        /// Request Transmission Receive Limit (\[RTR\] 8.4): transmissions of the longest request
-        /// accepted; 0 means 1 (wire.md E9).
-        5 REQUEST_RX_LIMIT "reqrxlim": RequestRxLimit(u32) as Word,
-            Some(default::TRANSMISSIONS), Both;
-        /// Response Transmission Send Limit (\[RTR\] 8.5): transmissions of the longest response
-        /// generated; 0 means 1 (wire.md E9).
-        6 RESPONSE_SX_LIMIT "respsxlim": ResponseSxLimit(u32) as Word,
-            Some(default::TRANSMISSIONS), Both;
-        /// RTR Support (\[RTR\] 8.2 says 3, which \[XCHAR\] had given away): which operations are
-        /// supported.
-        7 RTR_SUPPORT "rtrsupp": RtrSupport(RtrSupport) as Bits,
-            Some(RtrSupport::empty()), Both;
-        $($more)*
-    } };
-}
-
-table!(properties);
 
 /// Some of a set's values, by their place in the set (`propvalsubset`, \[XCHAR\] 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,7 +147,7 @@ mod one_more;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rtr::structure::SegmentGroup;
+    use crate::rtr::structure::{RecvStructure, SegmentGroup, StructureError};
     use std::vec::Vec;
 
     fn decode(id: PropId, words: &[u32]) -> Result<Property<'static>, DecodeError> {

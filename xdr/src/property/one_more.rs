@@ -1,7 +1,8 @@
 //! The table with one more row: what enumerates properties has no other source.
 
 use super::*;
-use set::{NotTaken, PropIds, PropVal, PropValues, decode_set};
+use known::{Known, PropId, PropVal, Property};
+use set::{NotTaken, PropIds, PropValues, decode_set};
 use std::vec::Vec;
 
 #[path = "set.rs"]
@@ -9,26 +10,37 @@ use std::vec::Vec;
 #[expect(dead_code, reason = "not all of it is called here")]
 mod set;
 
-/// Eight bytes, where every other property that may change has four.
-struct Hyper;
+mod known {
+    use super::super::table::MayChange;
+    use super::super::value::{
+        BackwardSupport, Bits, Bool, Codec, Level, RtrSupport, Structure, Word,
+    };
+    use crate::cursor::{Reader, Writer};
+    use crate::error::{DecodeError, NoRoom};
+    use crate::numbers::{default, limit};
+    use crate::rtr::structure::{RecvStructure, StructureError};
 
-impl Codec for Hyper {
-    type Value = u64;
+    /// Eight bytes, where every other property that may change has four.
+    struct Hyper;
 
-    const LENS: [usize; 2] = [8; 2];
+    impl Codec for Hyper {
+        type Value = u64;
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Result<u64, StructureError>, DecodeError> {
-        reader.u64().map(Ok)
+        const LENS: [usize; 2] = [8; 2];
+
+        fn decode(reader: &mut Reader<'_>) -> Result<Result<u64, StructureError>, DecodeError> {
+            reader.u64().map(Ok)
+        }
+
+        fn encode(value: &u64, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+            writer.put_u64(*value)
+        }
     }
 
-    fn encode(value: &u64, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u64(*value)
+    table! { properties
+        /// In the range for experiments.
+        4_294_967_040 CLOCK "clock": Clock(u64) as Hyper, Some(7), Both;
     }
-}
-
-table! { properties
-    /// In the range for experiments.
-    4_294_967_040 CLOCK "clock": Clock(u64) as Hyper, Some(7), Both;
 }
 
 const BYTES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];

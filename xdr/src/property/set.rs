@@ -1,19 +1,11 @@
 //! Values and sets of values, of whatever properties the table holds.
 
-use super::{Known, MayChange, PropId, Property};
+use super::known::{Known, PropId, PropVal, Property};
+use super::table::MayChange;
 use crate::array::{Array, Wire};
 use crate::cursor::{Reader, Writer, pad_len};
 use crate::error::{DecodeError, NoRoom};
 use crate::numbers::limit;
-
-/// One value, still as bytes (`propval`, \[XCHAR\] 2.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PropVal<'a> {
-    /// Which property (`pv_which`).
-    pub id: PropId,
-    /// The XDR of the value, or nothing for the default (`pv_data`; wire.md P3).
-    pub data: &'a [u8],
-}
 
 impl<'a> Wire<'a> for PropVal<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {

@@ -11,7 +11,7 @@ pub enum MayChange {
     Both,
 }
 
-/// Defines `PropId`, `Known` and `Property`. A row is
+/// Defines `PropId`, `Known`, `Property` and `PropVal`. A row is
 ///
 /// ```text
 ///   /// Documentation.
@@ -93,7 +93,7 @@ macro_rules! properties {
             }
 
             /// Takes a value that has bytes.
-            fn decode(self, reader: &mut Reader<'_>) -> Result<Property<'static>, DecodeError> {
+            pub(super) fn decode(self, reader: &mut Reader<'_>) -> Result<Property<'static>, DecodeError> {
                 Ok(match self {
                     $(Self::$Name => match <$codec as Codec>::decode(reader)? {
                         Ok(value) => Property::$Name(value),
@@ -101,6 +101,15 @@ macro_rules! properties {
                     },)*
                 })
             }
+        }
+
+        /// One value, still as bytes (`propval`, \[XCHAR\] 2.1).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct PropVal<'a> {
+            /// Which property (`pv_which`).
+            pub id: PropId,
+            /// The XDR of the value, or nothing for the default (`pv_data`; wire.md P3).
+            pub data: &'a [u8],
         }
 
         /// A value, understood.
@@ -127,7 +136,7 @@ macro_rules! properties {
             }
 
             /// Puts the bytes of the value; none for a default and for a value that cannot be used.
-            fn encode_data(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+            pub(super) fn encode_data(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
                 match self {
                     $(Self::$Name(value) => <$codec as Codec>::encode(value, writer),)*
                     Self::Default(_) | Self::Unusable(..) => Ok(()),
