@@ -46,6 +46,8 @@ struct State {
     /// Who has listened last, and how many ask for a connection.
     listener: Option<*mut crate::sys::cm::rdma_cm_id>,
     asking: usize,
+    /// The descriptor of the channel that was made last.
+    channel: RawFd,
     /// Numbers of queue pairs that are given out again, the next one first.
     free_numbers: Vec<u32>,
 }

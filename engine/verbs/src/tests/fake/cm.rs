@@ -24,6 +24,7 @@ extern "C" fn free_devices(list: *mut *mut ibv_context) {
 
 extern "C" fn create_event_channel() -> *mut rdma_event_channel {
     let raw = rdma_event_channel { fd: event_fd() };
+    current().state().channel = raw.fd;
     let channel = FakeChannel { raw, board: current() };
     current().make("rdma_create_event_channel", "cm channel", channel).cast()
 }
@@ -42,6 +43,13 @@ impl Board {
     /// Has so many peers ask for a connection, whoever listens.
     pub fn ask(&self, peers: usize) {
         self.state().asking += peers;
+    }
+
+    /// Has the descriptor of the last channel be readable, for good.
+    pub fn ring_channel(&self) {
+        let fd = self.state().channel;
+        // SAFETY: the descriptor is an eventfd, or none.
+        assert_eq!(unsafe { libc::eventfd_write(fd, 1) }, 0, "the channel is there");
     }
 }
 
