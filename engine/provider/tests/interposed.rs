@@ -425,6 +425,186 @@ fn a_hook_takes_the_place_of_its_call_and_of_no_other() {
     }
 }
 
+/// Hooks that take every call, and let none through but those that open something.
+struct Wall(Log, DeviceCaps);
+
+struct Bricks(Log);
+
+impl Hooks<Recorder> for Wall {
+    type Queues = Bricks;
+    type Cm = Bricks;
+
+    fn queue_hooks(&self, _: &Recorder, _: &QueueAttr) -> Bricks {
+        Bricks(self.0.clone())
+    }
+
+    fn cm_hooks(&self, _: &Recorder) -> Bricks {
+        Bricks(self.0.clone())
+    }
+
+    fn caps<'a>(&'a self, _: &'a Recorder) -> &'a DeviceCaps {
+        self.0.note("hook");
+        &self.1
+    }
+
+    fn check(&self, _: &Recorder, _: &Config) -> Result<(), SetupError> {
+        self.0.note("hook");
+        Ok(())
+    }
+
+    fn registrar(&self, _: &Recorder) -> Arc<dyn Registrar> {
+        self.0.note("hook");
+        Arc::new(Log::default())
+    }
+
+    fn open_queues(
+        &self,
+        inner: &Recorder,
+        attr: &QueueAttr,
+    ) -> Result<RecorderQueues, SetupError> {
+        self.0.note("hook");
+        inner.open_queues(attr)
+    }
+
+    fn open_cm(&self, inner: &Recorder) -> Result<RecorderCm, SetupError> {
+        self.0.note("hook");
+        inner.open_cm()
+    }
+}
+
+impl QueueHooks<RecorderQueues> for Bricks {
+    fn handle(&self, _: &RecorderQueues) -> u32 {
+        self.0.note("hook");
+        0
+    }
+
+    fn attach(&mut self, _: &mut RecorderQueues, _: u16) -> Result<Attached<u8>, SetupError> {
+        self.0.note("hook");
+        Err(SetupError::Stopped)
+    }
+
+    fn poll_cq(&mut self, _: &mut RecorderQueues, _: &mut WcBatch) -> Result<(), CqError> {
+        self.0.note("hook");
+        Ok(())
+    }
+
+    fn post_srq_recv(&mut self, _: &mut RecorderQueues, _: Promised<'_, RecvWr<'_>>) -> Taken {
+        self.0.note("hook");
+        Taken::without_error(0)
+    }
+
+    fn post_send(&mut self, _: &mut RecorderQueues, _: u8, _: Promised<'_, SendWr<'_>>) -> Taken {
+        self.0.note("hook");
+        Taken::without_error(0)
+    }
+
+    fn open_window(&mut self, _: &mut RecorderQueues) -> Result<Window, SetupError> {
+        self.0.note("hook");
+        Err(SetupError::Stopped)
+    }
+
+    fn renew_window(
+        &mut self,
+        _: &mut RecorderQueues,
+        _: WindowId,
+    ) -> Result<Option<Window>, SetupError> {
+        self.0.note("hook");
+        Ok(None)
+    }
+
+    fn expose(&mut self, _: &mut RecorderQueues, _: Exposure<'_>) -> Result<u32, RegisterError> {
+        self.0.note("hook");
+        Ok(0)
+    }
+
+    fn conceal(&mut self, _: &mut RecorderQueues, _: u32) -> std::io::Result<()> {
+        self.0.note("hook");
+        Ok(())
+    }
+
+    fn disconnect(&mut self, _: &mut RecorderQueues, _: u8) {
+        self.0.note("hook");
+    }
+
+    fn destroy(&mut self, _: &mut RecorderQueues, _: u8) {
+        self.0.note("hook");
+    }
+
+    fn next_event(&mut self, _: &mut RecorderQueues) -> Option<QueueEvent> {
+        self.0.note("hook");
+        None
+    }
+
+    fn wait(&mut self, _: &mut RecorderQueues, _: &Waker, _: Duration) -> Result<(), CqError> {
+        self.0.note("hook");
+        Ok(())
+    }
+}
+
+impl CmHooks<RecorderCm> for Bricks {
+    fn listen(&mut self, _: &mut RecorderCm, _: SocketAddr) -> Result<SocketAddr, SetupError> {
+        self.0.note("hook");
+        Err(SetupError::Stopped)
+    }
+
+    fn unlisten(&mut self, _: &mut RecorderCm, _: SocketAddr) {
+        self.0.note("hook");
+    }
+
+    fn connect(
+        &mut self,
+        _: &mut RecorderCm,
+        _: SocketAddr,
+        _: &u32,
+        _: &ConnParam<'_>,
+    ) -> Result<ConnectId, SetupError> {
+        self.0.note("hook");
+        Err(SetupError::Stopped)
+    }
+
+    fn accept(
+        &mut self,
+        _: &mut RecorderCm,
+        _: &'static str,
+        _: &u32,
+        _: &ConnParam<'_>,
+    ) -> Result<u16, SetupError> {
+        self.0.note("hook");
+        Err(SetupError::Stopped)
+    }
+
+    fn cancel(&mut self, _: &mut RecorderCm, _: ConnectId) -> Option<ConnectError> {
+        self.0.note("hook");
+        None
+    }
+
+    fn reject(&mut self, _: &mut RecorderCm, _: &'static str, _: &[u8]) {
+        self.0.note("hook");
+    }
+
+    fn next(&mut self, _: &mut RecorderCm, _: &Waker, _: Duration) -> Option<CmEvent<RecorderCm>> {
+        self.0.note("hook");
+        None
+    }
+}
+
+#[test]
+fn every_call_has_its_hook() {
+    let (log, inner) = (Log::default(), Log::default());
+    let waker = Waker::new().expect("a file descriptor");
+    let recorder = Recorder::new(&inner);
+    let wall = Wall(log.clone(), recorder.caps.clone());
+    let lines = drive(Interposed::<_, Wall>::new(recorder, wall), &log, &waker);
+    let hooks = lines.iter().filter(|line| *line == "\"hook\"").count();
+    // Of the provider, of queues whose name is asked for twice, and of a connection manager that is
+    // asked for four events.
+    assert_eq!(hooks, 5 + 14 + 6 + 4);
+    let passed = inner.taken();
+    let made = ["open_queues", "open_cm", "queues dropped", "connection manager dropped"];
+    let is_made = |line: &&String| made.iter().any(|made| line.contains(made));
+    assert!(passed.len() == made.len() && passed.iter().all(|line| is_made(&line)), "{passed:?}");
+}
+
 #[test]
 fn hooks_end_before_what_they_are_around() {
     let log = Log::default();
