@@ -435,10 +435,12 @@ mod properties {
 
     #[test]
     fn an_update_applies_to_what_was_stated_and_may_change() {
+        let cut = Property::RecvStructure(structure(4096, 2, 2048));
         let stated = [
             Property::RecvBufferSize(8192),
             Property::RequestRxLimit(4),
             Property::ResponseSxLimit(4),
+            cut,
         ];
         // The third will not change.
         let mut server = server_after(&stated, 0b100);
@@ -447,12 +449,14 @@ mod properties {
             Property::RequestRxLimit(2),
             Property::ResponseSxLimit(2),
             Property::RtrSupport(RtrSupport::XREQ),
+            // It never does, whatever the peer has said.
+            cut,
         ];
         assert!(matches!(server.receive(&updprop(&update)), Ingress::Control(_)));
         let limits = *server.conn.limits();
         assert_eq!((limits.recv_size, limits.request_rx_limit), (2048, 2));
         assert_eq!((limits.response_sx_limit, limits.rtr), (4, RtrSupport::empty()));
-        assert_eq!(server.conn.counters().skipped_properties, 2);
+        assert_eq!(server.conn.counters().skipped_properties, 3);
         // Growth is not for this connection.
         server.receive(&updprop(&[Property::RecvBufferSize(8192)]));
         assert_eq!(server.conn.limits().recv_size, 2048);

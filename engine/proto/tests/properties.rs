@@ -326,9 +326,17 @@ fn what_is_announced_is_believed_and_more_of_it_accepted() {
     assert!(matches!(client.receive(&sent[0]), Ingress::Call(_)));
     assert_eq!(client.conn.settings().request_rx_limit, 5);
     // What it takes less of may be on the way already.
-    let fewer = Changes::of(&[Property::RequestRxLimit(1)]).expect("valid");
+    let before = *client.conn.settings();
+    let fewer = Changes::of(&[
+        Property::RequestRxLimit(1),
+        Property::ResponseSxLimit(1),
+        Property::BackwardSupport(BackwardSupport::None),
+        Property::RtrSupport(RtrSupport::empty()),
+    ])
+    .expect("valid");
     client.conn.announce(&fewer).expect("may change");
-    assert_eq!(client.conn.settings().request_rx_limit, 5);
+    assert_eq!(before.request_rx_limit, 5);
+    assert_eq!(*client.conn.settings(), before);
 }
 
 #[test]
