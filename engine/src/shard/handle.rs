@@ -221,7 +221,7 @@ mod tests {
     use crate::server::ticket::SavedOffer;
 
     #[test]
-    fn an_answer_that_comes_while_its_shard_ends_does_not_stay() {
+    fn every_answer_is_announced_and_none_stays_when_its_shard_has_ended() {
         let wakeup = Arc::new(Wakeup::new(Waker::new().expect("an eventfd")));
         let obtained = Obtained {
             device: String::new(),
@@ -236,6 +236,7 @@ mod tests {
         let ticket = |home| Ticket::new(peer, home, ReplyTo::plain(1), SavedOffer::none());
         for _ in 0..2 {
             handle.finish(ticket(&handle), Finished::default()).expect("it has not ended");
+            assert!(wakeup.answer(), "each is announced, though there is room for one");
         }
         assert_eq!(handle.finished(), 2);
         wakeup.end(End::Dropped);
