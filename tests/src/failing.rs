@@ -8,14 +8,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rpcrdma_engine::SetupError;
 use rpcrdma_engine::provider::interposed::{
     CmHooks, Exposure, Hooks, Interposed, Promised, QueueHooks,
 };
 use rpcrdma_engine::provider::{
-    Attached, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle, PostError,
-    Provider, QueueAttr, Queues, RecvWr, SendWr, Taken, WcBatch, Window, WindowId,
+    Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle,
+    PostError, Provider, QueueAttr, Queues, RecvWr, SendWr, Taken, Waker, WcBatch, Window,
+    WindowId,
 };
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
@@ -44,6 +46,8 @@ pub struct Ledger {
     failed: Mutex<Option<&'static str>>,
     /// Whether the next poll panics.
     is_frightened: AtomicBool,
+    /// Whether the next look for events of connections panics.
+    is_cm_frightened: AtomicBool,
     given: Mutex<Given>,
 }
 
@@ -60,13 +64,19 @@ impl Ledger {
 
     fn counting(left: i64) -> Arc<Ledger> {
         let (failed, given) = (Mutex::default(), Mutex::default());
-        let is_frightened = AtomicBool::new(false);
-        Arc::new(Ledger { left: AtomicI64::new(left), failed, is_frightened, given })
+        let (is_frightened, is_cm_frightened) = Default::default();
+        let left = AtomicI64::new(left);
+        Arc::new(Ledger { left, failed, is_frightened, is_cm_frightened, given })
     }
 
     /// Lets the next poll of any queues panic.
     pub fn frighten(&self) {
         self.is_frightened.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the next look for events of any connection manager panic.
+    pub fn frighten_cm(&self) {
+        self.is_cm_frightened.store(true, Ordering::Relaxed);
     }
 
     /// The call that has failed, if one has.
@@ -257,6 +267,12 @@ impl Drop for QueueFailures {
 pub struct CmFailures(Arc<Ledger>);
 
 impl<C: ConnectionManager> CmHooks<C> for CmFailures {
+    fn next(&mut self, inner: &mut C, waker: &Waker, timeout: Duration) -> Option<CmEvent<C>> {
+        let is_time = self.0.is_cm_frightened.swap(false, Ordering::Relaxed);
+        assert!(!is_time, "this test lets the connection manager panic");
+        inner.next(waker, timeout)
+    }
+
     fn listen(&mut self, inner: &mut C, at: SocketAddr) -> Result<SocketAddr, SetupError> {
         self.0.check("listen")?;
         inner.listen(at)

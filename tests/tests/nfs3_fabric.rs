@@ -224,11 +224,30 @@ fn a_server_whose_shards_have_panicked_ends_with_an_error_that_names_one() {
     let states = told.recv().expect("it is told");
     assert_eq!(states, [ShardState::Panicked; 2], "while one is left it serves on");
     let numbers = server.shards().iter().map(ShardHandle::shard);
-    let says = |number| format!("shard {number} has panicked: this test frightens it");
+    let says = |number| format!("shard {number} has panicked: this test lets the poll panic");
     let known: Vec<String> = numbers.map(says).collect();
     let said = server.stop().expect_err("it has failed").to_string();
     assert!(known.contains(&said), "{said}");
     assert!(told.try_recv().is_err(), "it is told once");
+}
+
+/// Shards without anybody who brings them connections do not serve.
+#[test]
+fn a_server_whose_control_thread_has_panicked_ends_with_an_error_that_names_it() {
+    let (folder, ledger) =
+        (Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR"))), Ledger::sound());
+    let provider = Failing::new(Fabric::new(), ledger.clone());
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let server = Server::start(provider, serving(|_| {}), &exported(&folder), any, any);
+    let server = server.expect("a server");
+    let (tell, told) = mpsc::channel();
+    server.on_end(move || tell.send(()).expect("the test waits"));
+    ledger.frighten_cm();
+    told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+    assert!(server.shards().iter().all(|shard| shard.state() == ShardState::Running));
+    let said = server.stop().expect_err("it has failed").to_string();
+    let expected = "the control plane has panicked: this test lets the connection manager panic";
+    assert_eq!(said, expected);
 }
 
 /// Shards that end without a panic are missed as well.
