@@ -1,8 +1,8 @@
-//! A whole number whose range is part of its type, so that the range in an error cannot drift.
+//! A whole number whose range is part of its type.
 
 use std::fmt;
 
-/// A number between `MIN` and `MAX`, both allowed. It exists only if it was checked.
+/// A number between `MIN` and `MAX`, both allowed. Its constructor checks the range.
 ///
 /// ```
 /// use rpcrdma_config::Bounded;
@@ -29,7 +29,7 @@ impl<const MIN: u32, const MAX: u32> Bounded<MIN, MAX> {
         self.0
     }
 
-    /// The number, for lengths and indices of the host.
+    /// The number as a `usize`.
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }

@@ -1,5 +1,5 @@
-//! The checked configuration: if a [`Config`] exists, every value in it is in range and all sums
-//! come out.
+//! The checked configuration: if a [`Config`] exists, every value is in its range and no values
+//! contradict each other.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,36 +14,37 @@ use crate::raw::{
     RawPlacement, RawProtocol, RawSend, RawVerbs,
 };
 use crate::section::{
-    App, Bulk, Connections, Engine, Explicit, Fabric, Features, Idle, Interop, Memory, Placement,
-    Protocol, Receive, Send, Verbs,
+    AppSection, BulkSection, ConnectionsSection, EngineSection, ExplicitSection, FabricSection,
+    FeaturesSection, IdleSection, InteropSection, MemorySection, PlacementSection, ProtocolSection,
+    ReceiveSection, SendSection, VerbsSection,
 };
 use crate::sums;
 use crate::tree;
 
-/// A checked configuration. Made only by checking a [`Raw`]; nothing in it can be changed after.
+/// A checked configuration. Made only by checking a [`Raw`]; it is immutable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    engine: Engine,
-    memory: Memory,
-    receive: Receive,
-    send: Send,
-    connections: Connections,
-    features: Features,
-    protocol: Protocol,
-    explicit: Explicit,
-    interop: Interop,
-    fabric: Fabric,
-    verbs: Verbs,
-    app: App,
+    engine: EngineSection,
+    memory: MemorySection,
+    receive: ReceiveSection,
+    send: SendSection,
+    connections: ConnectionsSection,
+    features: FeaturesSection,
+    protocol: ProtocolSection,
+    explicit: ExplicitSection,
+    interop: InteropSection,
+    fabric: FabricSection,
+    verbs: VerbsSection,
+    app: AppSection,
     structure: RecvStructure,
     raw: Raw,
 }
 
 impl Config {
-    /// Checks a text in TOML. Keys that it leaves out are those of the profile `laptop`.
+    /// Checks a text in TOML. Missing keys have the values of the profile `laptop`.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line or its key.
+    /// The first error, with its line or its key.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::try_from(tree::read(text)?)
     }
@@ -51,7 +52,8 @@ impl Config {
     /// Checks a file. Errors name it.
     ///
     /// # Errors
-    /// [`ConfigError::Read`] if the file cannot be read, [`ConfigError::File`] if it is refused.
+    /// [`ConfigError::Read`] if the file cannot be read, [`ConfigError::File`] if its content is
+    /// rejected.
     pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigError> {
         let path = path.as_ref();
         let text = std::fs::read_to_string(path)
@@ -69,62 +71,62 @@ impl Config {
     }
 
     /// Threads and the device they poll.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &EngineSection {
         &self.engine
     }
 
     /// How memory is obtained.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &MemorySection {
         &self.memory
     }
 
     /// What is received into.
-    pub fn receive(&self) -> &Receive {
+    pub fn receive(&self) -> &ReceiveSection {
         &self.receive
     }
 
     /// What is sent from.
-    pub fn send(&self) -> &Send {
+    pub fn send(&self) -> &SendSection {
         &self.send
     }
 
     /// Limits of and per connection.
-    pub fn connections(&self) -> &Connections {
+    pub fn connections(&self) -> &ConnectionsSection {
         &self.connections
     }
 
     /// Parts of the protocol that may be switched off.
-    pub fn features(&self) -> &Features {
+    pub fn features(&self) -> &FeaturesSection {
         &self.features
     }
 
     /// Which version of the protocol is spoken.
-    pub fn protocol(&self) -> &Protocol {
+    pub fn protocol(&self) -> &ProtocolSection {
         &self.protocol
     }
 
     /// Data that moves by RDMA Read and Write.
-    pub fn explicit(&self) -> &Explicit {
+    pub fn explicit(&self) -> &ExplicitSection {
         &self.explicit
     }
 
     /// Habits of other implementations.
-    pub fn interop(&self) -> &Interop {
+    pub fn interop(&self) -> &InteropSection {
         &self.interop
     }
 
     /// The software fabric.
-    pub fn fabric(&self) -> &Fabric {
+    pub fn fabric(&self) -> &FabricSection {
         &self.fabric
     }
 
     /// RDMA devices.
-    pub fn verbs(&self) -> &Verbs {
+    pub fn verbs(&self) -> &VerbsSection {
         &self.verbs
     }
 
     /// Memory for the program that embeds the engine.
-    pub fn app(&self) -> &App {
+    pub fn app(&self) -> &AppSection {
         &self.app
     }
 
@@ -160,7 +162,7 @@ impl TryFrom<Raw> for Config {
         let memory = memory(&raw.memory)?;
         let send = send(&raw.send)?;
         let connections = connections(&raw.connections)?;
-        let features = Features {
+        let features = FeaturesSection {
             properties: raw.features.properties,
             placement: raw.features.placement,
             continuation: raw.features.continuation,
@@ -208,13 +210,13 @@ const IDLE_TIMEOUT: std::ops::RangeInclusive<Duration> =
 const MINUTE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(60);
 
-fn engine(raw: &RawEngine) -> Result<Engine, ConfigError> {
-    Ok(Engine {
+fn engine(raw: &RawEngine) -> Result<EngineSection, ConfigError> {
+    Ok(EngineSection {
         provider: judge::provider("engine.provider", &raw.provider)?,
         cores: judge::cores("engine.cores", &raw.cores)?,
         shards: judge::count("engine.shards", raw.shards)?,
         numa_bind: raw.numa_bind,
-        idle: Idle {
+        idle: IdleSection {
             policy: judge::idle_policy("engine.idle.policy", &raw.idle.policy)?,
             spin: judge::duration(
                 "engine.idle.spin",
@@ -225,13 +227,13 @@ fn engine(raw: &RawEngine) -> Result<Engine, ConfigError> {
     })
 }
 
-fn memory(raw: &RawMemory) -> Result<Memory, ConfigError> {
+fn memory(raw: &RawMemory) -> Result<MemorySection, ConfigError> {
     let (pages, smaller_pages) = judge::pages("memory.pages", &raw.pages)?;
     let lock = judge::lock("memory.lock", &raw.lock)?;
-    Ok(Memory { pages, smaller_pages, lock, prefault: raw.prefault })
+    Ok(MemorySection { pages, smaller_pages, lock, prefault: raw.prefault })
 }
 
-fn receive(raw: &Raw, connections: &Connections) -> Result<Receive, ConfigError> {
+fn receive(raw: &Raw, connections: &ConnectionsSection) -> Result<ReceiveSection, ConfigError> {
     let given = &raw.receive;
     let inline_len = judge::word_length("receive.inline", &given.inline)?;
     let mut placement = placement(&given.placement)?;
@@ -248,19 +250,19 @@ fn receive(raw: &Raw, connections: &Connections) -> Result<Receive, ConfigError>
         None => sums::derived_buffers(connections, replies.value())?,
     };
     let spares = judge::count("receive.spares", given.spares)?;
-    Ok(Receive { inline_len, placement, buffers, replies, spares })
+    Ok(ReceiveSection { inline_len, placement, buffers, replies, spares })
 }
 
-fn placement(raw: &RawPlacement) -> Result<Placement, ConfigError> {
-    Ok(Placement {
+fn placement(raw: &RawPlacement) -> Result<PlacementSection, ConfigError> {
+    Ok(PlacementSection {
         count: judge::count("receive.placement.count", raw.count)?,
         len: judge::word_length("receive.placement.length", &raw.length)?,
         align: judge::power_of_two_length("receive.placement.align", &raw.align)?,
     })
 }
 
-fn send(raw: &RawSend) -> Result<Send, ConfigError> {
-    Ok(Send {
+fn send(raw: &RawSend) -> Result<SendSection, ConfigError> {
+    Ok(SendSection {
         slots: judge::count("send.slots", raw.slots)?,
         payload_len: judge::word_length("send.length", &raw.length)?,
         inline_max: judge::length("send.inline_max", &raw.inline_max)?,
@@ -270,9 +272,9 @@ fn send(raw: &RawSend) -> Result<Send, ConfigError> {
     })
 }
 
-fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
+fn connections(raw: &RawConnections) -> Result<ConnectionsSection, ConfigError> {
     let timeout = |key, given| judge::duration(key, given, TIMEOUT);
-    Ok(Connections {
+    Ok(ConnectionsSection {
         max: judge::count("connections.max", raw.max)?,
         credits: judge::count("connections.credits", raw.credits)?,
         credits_requested: judge::count("connections.credits_requested", raw.credits_requested)?,
@@ -316,33 +318,36 @@ fn connections(raw: &RawConnections) -> Result<Connections, ConfigError> {
     })
 }
 
-fn protocol(raw: &RawProtocol) -> Result<Protocol, ConfigError> {
+fn protocol(raw: &RawProtocol) -> Result<ProtocolSection, ConfigError> {
     let (timeout, memory) = (&raw.negotiation_timeout, &raw.version_memory);
     let day = Duration::ZERO..=Duration::from_secs(24 * 3600);
-    Ok(Protocol {
+    Ok(ProtocolSection {
         version: judge::version("protocol.version", &raw.version)?,
         negotiation_timeout: judge::duration("protocol.negotiation_timeout", timeout, TIMEOUT)?,
         version_memory: judge::duration("protocol.version_memory", memory, day)?,
     })
 }
 
-fn explicit(raw: &RawExplicit, connections: &Connections) -> Result<Explicit, ConfigError> {
+fn explicit(
+    raw: &RawExplicit,
+    connections: &ConnectionsSection,
+) -> Result<ExplicitSection, ConfigError> {
     let windows = judge::count_or_auto("explicit.windows", &raw.windows)?;
-    Ok(Explicit {
+    Ok(ExplicitSection {
         enabled: raw.enabled,
         exposure: judge::exposure("explicit.exposure", &raw.exposure)?,
         windows: windows.unwrap_or_else(|| sums::derived_windows(connections)),
         derives_windows: windows.is_none(),
         fetches: judge::count("explicit.fetches", raw.fetches)?,
-        buffers: Bulk {
+        buffers: BulkSection {
             count: judge::count("explicit.buffers.count", raw.buffers.count)?,
             len: judge::length("explicit.buffers.length", &raw.buffers.length)?,
         },
     })
 }
 
-fn interop(raw: &RawInterop) -> Result<Interop, ConfigError> {
-    Ok(Interop {
+fn interop(raw: &RawInterop) -> Result<InteropSection, ConfigError> {
+    Ok(InteropSection {
         read_chunks_max: judge::count("interop.read_chunks_max", raw.read_chunks_max)?,
         read_chunk_last: raw.read_chunk_last,
         write_chunks_max: judge::count("interop.write_chunks_max", raw.write_chunks_max)?,
@@ -354,19 +359,19 @@ fn interop(raw: &RawInterop) -> Result<Interop, ConfigError> {
     })
 }
 
-fn fabric(raw: &RawFabric) -> Result<Fabric, ConfigError> {
+fn fabric(raw: &RawFabric) -> Result<FabricSection, ConfigError> {
     let delay = Duration::ZERO..=Duration::from_secs(1);
-    Ok(Fabric {
+    Ok(FabricSection {
         delay: judge::duration("fabric.delay", &raw.delay, delay)?,
         ring_slots: judge::power_of_two("fabric.ring_slots", raw.ring_slots)?,
     })
 }
 
-fn verbs(raw: &RawVerbs) -> Result<Verbs, ConfigError> {
+fn verbs(raw: &RawVerbs) -> Result<VerbsSection, ConfigError> {
     let minute = |key, given| judge::duration(key, given, MINUTE);
     let pause = minute("verbs.pause", &raw.pause)?;
     let longest = pause..=*MINUTE.end();
-    Ok(Verbs {
+    Ok(VerbsSection {
         device: judge::name_or_auto("verbs.device", &raw.device)?,
         address: judge::address_or_auto("verbs.address", &raw.address)?,
         port: judge::count_or_auto("verbs.port", &raw.port)?,
@@ -386,7 +391,9 @@ fn verbs(raw: &RawVerbs) -> Result<Verbs, ConfigError> {
     })
 }
 
-fn app(raw: &RawApp) -> Result<App, ConfigError> {
+fn app(raw: &RawApp) -> Result<AppSection, ConfigError> {
     let count = judge::count("app.bulk.count", raw.bulk.count)?;
-    Ok(App { bulk: Bulk { count, len: judge::length("app.bulk.length", &raw.bulk.length)? } })
+    Ok(AppSection {
+        bulk: BulkSection { count, len: judge::length("app.bulk.length", &raw.bulk.length)? },
+    })
 }

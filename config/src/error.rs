@@ -1,8 +1,8 @@
-//! What can be wrong with a configuration: the key, what was given, and what is allowed.
+//! Configuration errors: each names the key, the given value and the allowed values.
 
 use std::path::PathBuf;
 
-/// Why a configuration was refused. The text is meant for the person who wrote the file.
+/// Why a configuration was rejected. The text is for the author of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file is not TOML.
@@ -10,22 +10,22 @@ pub enum ConfigError {
     Syntax {
         /// The line in the text, from 1.
         line: usize,
-        /// What the TOML reader says.
+        /// The message of the TOML parser.
         message: String,
     },
-    /// The file has a key that does not exist, most often a misspelt one.
+    /// The file contains an unknown key, usually a misspelt one.
     #[error("line {line}: {key} = {given}: unknown key; allowed: {allowed}")]
     UnknownKey {
         /// The line in the text, from 1.
         line: usize,
         /// The path of the key, with dots: `receive.placement.count`.
         key: String,
-        /// The value beside it.
+        /// The given value.
         given: String,
         /// The keys that exist at this place.
         allowed: String,
     },
-    /// A key has a value of another kind, as text where a number belongs.
+    /// A value has the wrong type, for example a string instead of a number.
     #[error("line {line}: {key} = {given}; allowed: {allowed}")]
     Kind {
         /// The line in the text, from 1.
@@ -34,10 +34,10 @@ pub enum ConfigError {
         key: String,
         /// The value that was given.
         given: String,
-        /// What belongs there.
+        /// The expected type.
         allowed: String,
     },
-    /// A value is out of its range or has no meaning.
+    /// A value is out of range, or is not one of the allowed words.
     #[error("{key} = {given}; allowed: {allowed}")]
     Value {
         /// The path of the key.
@@ -47,24 +47,24 @@ pub enum ConfigError {
         /// The range or the words that are allowed.
         allowed: String,
     },
-    /// Values that are fine alone do not add up together.
+    /// Values that are valid alone contradict each other.
     #[error("{key} = {given}: {reason}; allowed: {allowed}")]
     Sum {
         /// The path of the key to change first.
         key: &'static str,
         /// The value that was given.
         given: String,
-        /// What it collides with, every term with its key.
+        /// What it contradicts: every term with its key.
         reason: String,
-        /// What would be allowed with the other values as they are.
+        /// The allowed values, given the other values.
         allowed: String,
     },
-    /// There is no profile of this name.
+    /// The profile does not exist.
     #[error("unknown profile {given:?}; allowed: {allowed}")]
     Profile {
         /// The name that was given.
         given: String,
-        /// The names there are.
+        /// The existing profiles.
         allowed: String,
     },
     /// The file cannot be read.
@@ -72,21 +72,21 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file was read and is refused.
+    /// The file was read and rejected.
     #[error("{}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong in it.
+        /// The error in it.
         source: Box<ConfigError>,
     },
 }
 
 impl ConfigError {
-    /// The path of the key that is to blame, if it is a key.
+    /// The path of the wrong key, if the error is about a key.
     pub fn key(&self) -> Option<&str> {
         match self {
             ConfigError::UnknownKey { key, .. } | ConfigError::Kind { key, .. } => Some(key),

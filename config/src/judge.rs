@@ -1,4 +1,4 @@
-//! One value at a time: from what was written to a checked value, or an error that names the key.
+//! Checks single values: text to a typed value in its range, or an error that names the key.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use crate::section::{
     Cores, Exposure, IdlePolicy, Lock, Pages, ProviderKind, ReplyChunkUse, RnrTimer, VersionChoice,
 };
 use crate::units::{
-    CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, Span, parse_cores, parse_duration,
+    CORE_MAX, DURATION_EXPECTED, LENGTH_EXPECTED, Length, TimeSpan, parse_cores, parse_duration,
     parse_length,
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn length<const MIN: u32, const MAX: u32>(
     in_range.ok_or_else(|| value(key, given, allowed()))
 }
 
-/// A length in its range that is a multiple of four, as XDR and the offsets of placement ask.
+/// A length in its range that is a multiple of four, as XDR and placement offsets require.
 pub(crate) fn word_length<const MIN: u32, const MAX: u32>(
     key: &'static str,
     given: &Text,
@@ -92,7 +92,7 @@ pub(crate) fn duration(
     given: &Text,
     range: RangeInclusive<Duration>,
 ) -> Result<Duration, ConfigError> {
-    let allowed = || format!("{} to {}", Span(*range.start()), Span(*range.end()));
+    let allowed = || format!("{} to {}", TimeSpan(*range.start()), TimeSpan(*range.end()));
     let span = parse_duration(given.as_str()).map_err(|error| {
         value(key, quoted(given), format!("{}, {DURATION_EXPECTED} ({error})", allowed()))
     })?;
@@ -131,7 +131,7 @@ pub(crate) fn cores(key: &'static str, given: &Text) -> Result<Cores, ConfigErro
     })
 }
 
-/// A name of something of the system, or `None` for `auto`.
+/// A name of a device, or `None` for `auto`.
 pub(crate) fn name_or_auto(key: &'static str, given: &Text) -> Result<Option<String>, ConfigError> {
     let name = given.as_str();
     let is_name = (1..=NAME_LEN_MAX).contains(&name.len())
@@ -163,11 +163,12 @@ pub(crate) fn address_or_auto(
     })
 }
 
-/// A time that a device can tell a peer to wait.
+/// A receiver-not-ready timer that devices support.
 pub(crate) fn rnr_timer(key: &'static str, given: &Text) -> Result<RnrTimer, ConfigError> {
     let exact = parse_duration(given.as_str()).ok().and_then(RnrTimer::exactly);
     exact.ok_or_else(|| {
-        let all: Vec<_> = RnrTimer::all().map(|it| format!("\"{}\"", Span(it.span()))).collect();
+        let all: Vec<_> =
+            RnrTimer::all().map(|it| format!("\"{}\"", TimeSpan(it.span()))).collect();
         value(key, quoted(given), format!("one of {}", all.join(", ")))
     })
 }
@@ -187,7 +188,7 @@ pub(crate) fn idle_policy(key: &'static str, given: &Text) -> Result<IdlePolicy,
     word(key, given, &words)
 }
 
-/// A page size by its name, and whether smaller ones do.
+/// A page size by its name, and whether smaller pages are accepted.
 pub(crate) fn pages(key: &'static str, given: &Text) -> Result<(Pages, bool), ConfigError> {
     let words = [
         ("1G", (Pages::OneGiB, false)),
@@ -200,7 +201,7 @@ pub(crate) fn pages(key: &'static str, given: &Text) -> Result<(Pages, bool), Co
     word(key, given, &words)
 }
 
-/// Whether memory is locked.
+/// A locking policy by its name.
 pub(crate) fn lock(key: &'static str, given: &Text) -> Result<Lock, ConfigError> {
     word(key, given, &[("true", Lock::Always), ("false", Lock::Never), ("try", Lock::Try)])
 }
@@ -212,7 +213,7 @@ pub(crate) fn version(key: &'static str, given: &Text) -> Result<VersionChoice, 
     word(key, given, &words)
 }
 
-/// A way to show memory by its name.
+/// A way of exposing memory by its name.
 pub(crate) fn exposure(key: &'static str, given: &Text) -> Result<Exposure, ConfigError> {
     let words = [
         ("auto", Exposure::Auto),
@@ -223,7 +224,7 @@ pub(crate) fn exposure(key: &'static str, given: &Text) -> Result<Exposure, Conf
     word(key, given, &words)
 }
 
-/// A use of Reply chunks by its name.
+/// The use of Reply chunks by its name.
 pub(crate) fn reply_chunk(key: &'static str, given: &Text) -> Result<ReplyChunkUse, ConfigError> {
     let words = [("when-needed", ReplyChunkUse::WhenNeeded), ("always", ReplyChunkUse::Always)];
     word(key, given, &words)
@@ -245,5 +246,5 @@ fn quoted(given: &Text) -> String {
     format!("{:?}", given.as_str())
 }
 
-/// The longest name of a device, as the kernel has it.
+/// The kernel's limit for the name of a device.
 const NAME_LEN_MAX: usize = 63;

@@ -1,16 +1,16 @@
-//! A configuration file becomes a checked configuration, once.
+//! Reads a configuration file and checks all of it, once.
 //!
 //! ```text
 //!   file (TOML) ──tree──▶ Raw ──judge──▶ one value at a time ──sums──▶ Config
 //!                 │                 │                          │
-//!          unknown key,       out of range,            does not add up
-//!          wrong kind         wrong unit               with the others
+//!          unknown key,       out of range,            contradicts
+//!          wrong type         wrong unit               other values
 //! ```
 //!
-//! [`Raw`] mirrors the file and judges nothing. [`Config`] exists only if everything in it is in
-//! range and every sum comes out; what depends on the machine is asked for separately, by
-//! [`Config::check_cores`] and [`Config::check_device`]. An error names the key path, the value
-//! that was given, and what is allowed. Every key is described in `docs/configuration.md`.
+//! [`Raw`] has the content of the file, unchecked. [`Config`] exists only if every value is in its
+//! range and no values contradict each other. [`Config::check_cores`] and [`Config::check_device`]
+//! check what depends on the machine. An error names the key path, the given value, and the allowed
+//! values. Every key is described in `docs/configuration.md`.
 //!
 //! ```
 //! use rpcrdma_config::Config;
@@ -22,7 +22,8 @@
 //! # Ok::<(), rpcrdma_config::ConfigError>(())
 //! ```
 //!
-//! Nothing here is on the fast path: a shard copies the numbers it needs when it starts.
+//! Nothing in this crate is on the fast path: a shard copies the numbers that it needs when it
+//! starts.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The profiles that come with this crate. Each key in them is commented with what it trades.
+//! The built-in profiles. A comment in each explains the trade-off of every key.
 
 use crate::error::ConfigError;
 

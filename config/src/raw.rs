@@ -1,4 +1,4 @@
-//! The mirror of a configuration file: it accepts what has the right shape and judges nothing.
+//! The content of a configuration file, before values are checked.
 //!
 //! [`Raw::default`] is the profile `laptop`; a key that a file leaves out keeps that value. To
 //! change a configuration in a program, change its `Raw` and check it again:
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::text::Text;
 
-/// A whole file. Every key is described in `docs/configuration.md`.
+/// The content of a file. Every key is described in `docs/configuration.md`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Raw {
@@ -25,25 +25,25 @@ pub struct Raw {
     pub engine: RawEngine,
     /// How memory is obtained.
     pub memory: RawMemory,
-    /// What is received into.
+    /// Receive buffers.
     pub receive: RawReceive,
-    /// What is sent from.
+    /// Send slots.
     pub send: RawSend,
     /// Limits of and per connection.
     pub connections: RawConnections,
-    /// Parts of the protocol that may be switched off.
+    /// Parts of the protocol that can be switched off.
     pub features: RawFeatures,
-    /// Which version of the protocol is spoken.
+    /// The version of the protocol.
     pub protocol: RawProtocol,
-    /// Data that moves by RDMA Read and Write.
+    /// Explicit RDMA: data moved by RDMA Read and Write.
     pub explicit: RawExplicit,
-    /// Habits of other implementations.
+    /// Limits of other implementations.
     pub interop: RawInterop,
     /// The software fabric.
     pub fabric: RawFabric,
     /// RDMA devices.
     pub verbs: RawVerbs,
-    /// Memory for the program that embeds the engine.
+    /// Memory for the program.
     pub app: RawApp,
 }
 
@@ -55,11 +55,11 @@ pub struct RawEngine {
     pub provider: Text,
     /// `auto` or a core list.
     pub cores: Text,
-    /// How many shards, one thread each.
+    /// The number of shards, one thread each.
     pub shards: i64,
-    /// Whether a shard's memory comes from its core's node.
+    /// Whether a shard's memory is on the NUMA node of its core.
     pub numa_bind: bool,
-    /// What a shard does when there is nothing to do.
+    /// What an idle shard does.
     pub idle: RawIdle,
 }
 
@@ -77,7 +77,7 @@ pub struct RawIdle {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawMemory {
-    /// `1G`, `2M`, `transparent` or `4K`; `try-1G` or `try-2M`, where smaller ones do.
+    /// `1G`, `2M`, `transparent` or `4K`; `try-1G` or `try-2M`, which accept smaller pages.
     pub pages: Text,
     /// `true`, `false` or `try`: whether to lock the memory.
     pub lock: Text,
@@ -91,11 +91,11 @@ pub struct RawMemory {
 pub struct RawReceive {
     /// The leading segment, for headers and payload: a length.
     pub inline: Text,
-    /// The segments that data may be placed into.
+    /// The placement segments.
     pub placement: RawPlacement,
-    /// `auto` or how many Receives a shard keeps posted.
+    /// `auto` or the number of Receives that a shard keeps posted.
     pub buffers: Text,
-    /// `auto` or how many of them are kept for replies to our own calls.
+    /// `auto` or the number of them that is reserved for replies to own calls.
     pub replies: Text,
     /// Placement segments in reserve for loans, per shard.
     pub spares: i64,
@@ -105,7 +105,7 @@ pub struct RawReceive {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawPlacement {
-    /// Segments per receive buffer; 0 is none.
+    /// The number of segments per receive buffer.
     pub count: i64,
     /// Of each segment: a length.
     pub length: Text,
@@ -119,13 +119,13 @@ pub struct RawPlacement {
 pub struct RawSend {
     /// Send slots per shard.
     pub slots: i64,
-    /// Payload that a slot has room for: a length.
+    /// The payload that a slot can contain: a length.
     pub length: Text,
     /// The longest message that is copied into its work request: a length.
     pub inline_max: Text,
-    /// One send in so many asks for a completion.
+    /// One send in this number requests a completion.
     pub signal_every: i64,
-    /// How long short messages may wait for others to leave with them: a duration.
+    /// Doorbell batching: how long short messages may wait for others: a duration.
     pub hold: Text,
     /// The zeros that padding is gathered from: a length.
     pub zero: Text,
@@ -137,35 +137,35 @@ pub struct RawSend {
 pub struct RawConnections {
     /// Connections per shard.
     pub max: i64,
-    /// Credits granted to one connection at most.
+    /// The maximum of credits granted to one connection.
     pub credits: i64,
-    /// Credits asked for on a connection.
+    /// Credits requested on a connection.
     pub credits_requested: i64,
-    /// Outstanding calls of our own, per shard.
+    /// The maximum of outstanding own calls, per shard.
     pub calls_max: i64,
-    /// Transmissions that a call of ours may have.
+    /// The maximum of transmissions of an own call.
     pub call_transmissions_max: i64,
-    /// Transmissions that a reply to us may have.
+    /// The maximum of transmissions of a reply to an own call.
     pub reply_transmissions_max: i64,
-    /// Transmissions that a request to us may have.
+    /// The maximum of transmissions of a received call.
     pub request_transmissions_max: i64,
-    /// Transmissions that a reply of ours may have.
+    /// The maximum of transmissions of an own reply.
     pub response_transmissions_max: i64,
-    /// The longest RPC message with everything that was placed: a length.
+    /// The longest RPC message, including placed data: a length.
     pub rpc_len_max: Text,
     /// How long a message may stay incomplete: a duration.
     pub group_timeout: Text,
-    /// How long a peer may owe an answer; `0s` is for ever: a duration.
+    /// How long a peer may take to answer a call; `0s` is without limit: a duration.
     pub call_timeout: Text,
-    /// How long a peer may take nothing of what it is sent; `0s` is for ever: a duration.
+    /// How long a peer may receive nothing of what it is sent; `0s` is without limit: a duration.
     pub send_timeout: Text,
-    /// How long a peer that has connected may ask for nothing; `0s` is for ever: a duration.
+    /// How long a connected peer may send no call; `0s` is without limit: a duration.
     pub idle_timeout: Text,
-    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
+    /// How often a Send is retried when the peer has no Receive; 7 is without limit.
     pub rnr_retry: i64,
     /// How long to wait for a connection: a duration.
     pub connect_timeout: Text,
-    /// How long a stop waits for what is outstanding: a duration.
+    /// How long a stop waits for open calls: a duration.
     pub stop_timeout: Text,
 }
 
@@ -189,7 +189,7 @@ pub struct RawProtocol {
     pub version: Text,
     /// How long the first message of version two may stay without an answer: a duration.
     pub negotiation_timeout: Text,
-    /// How long it is remembered which version a peer speaks; `0s` is not at all: a duration.
+    /// How long the version of a peer is remembered; `0s` is not at all: a duration.
     pub version_memory: Text,
 }
 
@@ -197,15 +197,15 @@ pub struct RawProtocol {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawExplicit {
-    /// Whether data moves by RDMA Read and Write at all.
+    /// Whether explicit RDMA is used.
     pub enabled: bool,
     /// `auto`, `windows`, `registration` or `static-insecure`.
     pub exposure: Text,
-    /// `auto` or memory windows per shard.
+    /// `auto` or the number of memory windows per shard.
     pub windows: Text,
-    /// Calls whose data are being read at one time, per shard.
+    /// The maximum of calls whose data are read at one time, per shard.
     pub fetches: i64,
-    /// Registered buffers for what is read and written.
+    /// RDMA buffers: registered buffers for data that is read and written.
     pub buffers: RawBulk,
 }
 
@@ -213,21 +213,21 @@ pub struct RawExplicit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawInterop {
-    /// Arguments of one call that the peer may be asked to read.
+    /// The maximum of arguments of one call that the peer reads.
     pub read_chunks_max: i64,
-    /// Whether only the argument that ends a call may be read by the peer.
+    /// Whether the peer reads only the argument at the end of a call.
     pub read_chunk_last: bool,
-    /// Results of one call that the peer may be asked to write.
+    /// The maximum of results of one call that the peer writes.
     pub write_chunks_max: i64,
-    /// Segments that one of the chunks we offer may have.
+    /// The maximum of segments of an offered chunk.
     pub segments_max: i64,
     /// `when-needed` or `always`.
     pub reply_chunk: Text,
-    /// Whether a call that is read as a whole may have an argument read beside it.
+    /// Whether a call that is read as a whole may also have a Read chunk for an argument.
     pub long_call_with_chunks: bool,
     /// Whether a Write chunk and a Reply chunk may be offered together.
     pub write_with_reply: bool,
-    /// Whether memory may be invalidated by the Send that answers.
+    /// Whether remote invalidation by the reply's Send is permitted.
     pub remote_invalidation: bool,
 }
 
@@ -235,9 +235,9 @@ pub struct RawInterop {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawFabric {
-    /// One way from sender to receiver: a duration.
+    /// The delay from sender to receiver: a duration.
     pub delay: Text,
-    /// Messages on their way on one queue pair, per direction.
+    /// The maximum of messages in transit on one queue pair, per direction.
     pub ring_slots: i64,
 }
 
@@ -249,31 +249,31 @@ pub struct RawVerbs {
     pub device: Text,
     /// `auto` or an address of the device.
     pub address: Text,
-    /// `auto` or a port of the device.
+    /// `auto` or the number of a port of the device.
     pub port: Text,
-    /// `auto` or an entry of the port's table of GIDs.
+    /// `auto` or the index of a GID of the port.
     pub gid: Text,
-    /// The longest request that a queue pair is to copy: a length.
+    /// The longest inline send of a queue pair: a length.
     pub inline: Text,
-    /// RDMA Reads of one connection that may be under way, each way.
+    /// The maximum of outstanding RDMA Reads of one connection, in each direction.
     pub reads: i64,
-    /// What a peer is told to wait when there is no Receive: a duration.
+    /// How long a peer waits before it retries a Send without a Receive (RNR timer): a duration.
     pub rnr_timer: Text,
-    /// How often a request is sent again that nobody acknowledges.
+    /// How often an unacknowledged request is retried.
     pub retry_count: i64,
-    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    /// The acknowledgement timeout: 4.096 us times two to the power of this.
     pub ack_timeout: i64,
     /// `auto` or the traffic class of the packets.
     pub traffic_class: Text,
-    /// Connection requests of one listener that may wait for an answer.
+    /// The maximum of waiting connection requests of one listener.
     pub backlog: i64,
-    /// How long an address or a route may take to be found: a duration.
+    /// The timeout for resolving an address or a route: a duration.
     pub resolve_timeout: Text,
-    /// How long a connection request may stay without an answer: a duration.
+    /// The timeout for the answer to a connection request: a duration.
     pub answer_timeout: Text,
-    /// How often it is tried to find the peer and to get its answer.
+    /// The number of attempts to resolve the address and to connect.
     pub attempts: i64,
-    /// The pause after the first attempt that failed: a duration.
+    /// The pause after the first failed attempt: a duration.
     pub pause: Text,
     /// The longest pause between two attempts: a duration.
     pub pause_max: Text,
@@ -291,7 +291,7 @@ pub struct RawApp {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawBulk {
-    /// Buffers per shard; 0 is none.
+    /// The number of buffers per shard.
     pub count: i64,
     /// Of each: a length.
     pub length: Text,

@@ -8,65 +8,66 @@ use crate::bounded::Bounded;
 /// Threads and the device they poll: `[engine]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Engine {
+pub struct EngineSection {
     /// The device.
     pub provider: ProviderKind,
-    /// Where the shards run.
+    /// The cores of the shards.
     pub cores: Cores,
-    /// How many shards, one thread each.
+    /// The number of shards, one thread each.
     pub shards: Bounded<1, 1024>,
-    /// Whether a shard's memory comes from its core's node.
+    /// Whether a shard's memory is on the NUMA node of its core.
     pub numa_bind: bool,
-    /// What a shard does when there is nothing to do.
-    pub idle: Idle,
+    /// What an idle shard does.
+    pub idle: IdleSection,
 }
 
-/// Who carries the messages.
+/// The transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
     /// The software fabric inside this process.
     Fabric,
-    /// An RDMA device by libibverbs and librdmacm.
+    /// An RDMA device, through libibverbs and librdmacm.
     Verbs,
 }
 
-/// Where shards run.
+/// The cores of the shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cores {
     /// The engine chooses.
     Auto,
-    /// The first shard on the first of these, and so on: rising, at least one per shard.
+    /// The first shard on the first of these, and so on: in rising order, at least one per shard.
     List(Vec<usize>),
 }
 
-/// What a shard does when there is nothing to do.
+/// What an idle shard does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Idle {
-    /// What comes after spinning.
+pub struct IdleSection {
+    /// What follows after spinning.
     pub policy: IdlePolicy,
-    /// How long to spin first; without meaning for [`IdlePolicy::Spin`]. At most 60 s.
+    /// How long to spin first; ignored for [`IdlePolicy::Spin`]. At most 60 s.
     pub spin: Duration,
 }
 
 /// What an idle shard does after spinning. Never changes what the protocol does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdlePolicy {
-    /// Spin on: the core belongs to the shard.
+    /// Continue to spin: the core is used by the shard only.
     Spin,
-    /// Pause and yield, longer and longer.
+    /// Pause and yield, for increasing times.
     Backoff,
-    /// Ask for a wake-up and sleep.
+    /// Request a wake-up and sleep.
     Block,
 }
 
 /// How memory is obtained: `[memory]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Memory {
+pub struct MemorySection {
     /// The page size.
     pub pages: Pages,
-    /// Whether smaller pages do where the system has none of these. Without, there is no start.
+    /// Whether smaller pages are accepted if the system has none of this size. Otherwise the start
+    /// fails.
     pub smaller_pages: bool,
     /// Whether to lock the memory.
     pub lock: Lock,
@@ -81,34 +82,34 @@ pub enum Pages {
     OneGiB,
     /// Reserved pages of 2 MiB.
     TwoMiB,
-    /// Ordinary memory that the kernel is asked to back with huge pages, as far as it does.
+    /// Transparent huge pages, as far as the kernel provides them.
     Transparent,
     /// Ordinary pages.
     FourKiB,
 }
 
-/// Whether memory is locked, so that it is never swapped out.
+/// Whether memory is locked, so that it is not swapped out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// It is not.
+    /// Not locked.
     Never,
     /// As much of it as the system allows.
     Try,
-    /// All of it: where the system does not allow that, there is no start.
+    /// All of it; if the system does not allow that, the start fails.
     Always,
 }
 
-/// What is received into: `[receive]`.
+/// Receive buffers: `[receive]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Receive {
+pub struct ReceiveSection {
     /// Bytes of the leading segment, for headers and payload; a multiple of four.
     pub inline_len: Bounded<1024, BUFFER_LEN_MAX>,
-    /// The segments that data may be placed into.
-    pub placement: Placement,
+    /// The placement segments.
+    pub placement: PlacementSection,
     /// Receives that a shard keeps posted.
     pub buffers: Bounded<1, RECEIVES_MAX>,
-    /// How many of them are kept for replies to our own calls.
+    /// The number of them that is reserved for replies to own calls.
     pub replies: Bounded<0, RECEIVES_MAX>,
     /// Placement segments in reserve for loans, per shard.
     pub spares: Bounded<0, RECEIVES_MAX>,
@@ -117,8 +118,8 @@ pub struct Receive {
 /// The placement segments of one receive buffer: `receive.placement`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Placement {
-    /// How many; 0 is none, and the rest has no meaning then. None if `features.placement` is off.
+pub struct PlacementSection {
+    /// The number; 0 if `features.placement` is off. If it is 0, the other values are ignored.
     pub count: Bounded<0, 63>,
     /// Bytes of each, a multiple of `align`.
     pub len: Bounded<4, BUFFER_LEN_MAX>,
@@ -126,21 +127,21 @@ pub struct Placement {
     pub align: Bounded<4, ALIGN_MAX>,
 }
 
-/// What is sent from: `[send]`.
+/// Send slots: `[send]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Send {
+pub struct SendSection {
     /// Send slots per shard.
     pub slots: Bounded<2, 65_536>,
-    /// Bytes of payload that a slot has room for, behind its header; a multiple of four.
+    /// Bytes of payload that a slot can contain after the header; a multiple of four.
     pub payload_len: Bounded<1024, BUFFER_LEN_MAX>,
     /// The longest message that is copied into its work request, in bytes; the device's own limit
     /// applies where it is lower.
     pub inline_max: Bounded<0, 1024>,
-    /// One send in so many asks for a completion.
+    /// One send in this number requests a completion.
     pub signal_every: Bounded<1, 1024>,
-    /// How long none may come until short messages that wait for others leave; zero holds none. At
-    /// most 10 ms.
+    /// Doorbell batching: a waiting short message is sent when no other has come for this time;
+    /// zero disables waiting. At most 10 ms.
     pub hold: Duration,
     /// Bytes of zeros that padding is gathered from.
     pub zero_len: Bounded<4096, 1_048_576>,
@@ -149,51 +150,51 @@ pub struct Send {
 /// Limits of and per connection: `[connections]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Connections {
+pub struct ConnectionsSection {
     /// Connections per shard.
     pub max: Bounded<1, 16_384>,
-    /// Credits granted to one connection at most, in transmissions.
+    /// The maximum of credits granted to one connection, in transmissions.
     pub credits: Bounded<1, 1024>,
-    /// Credits asked for on a connection, in transmissions.
+    /// Credits requested on a connection, in transmissions.
     pub credits_requested: Bounded<1, 1024>,
-    /// Outstanding calls of our own, per shard; 0 for a server that never calls.
+    /// The maximum of outstanding own calls, per shard; 0 for a server that makes no calls.
     pub calls_max: Bounded<0, RECEIVES_MAX>,
-    /// Transmissions that a call of ours may have.
+    /// The maximum of transmissions of an own call.
     pub call_transmissions_max: GroupLimit,
-    /// Transmissions that a reply to us may have (`optxrq_rsbuf`).
+    /// The maximum of transmissions of a reply to an own call (`optxrq_rsbuf`).
     pub reply_transmissions_max: GroupLimit,
-    /// Transmissions that a request to us may have (property REQRXLIM).
+    /// The maximum of transmissions of a received call (property REQRXLIM).
     pub request_transmissions_max: GroupLimit,
-    /// Transmissions that a reply of ours may have (property RESPSXLIM).
+    /// The maximum of transmissions of an own reply (property RESPSXLIM).
     pub response_transmissions_max: GroupLimit,
-    /// Bytes of the longest RPC message with everything that was placed.
+    /// Bytes of the longest RPC message, including placed data.
     pub rpc_len_max: Bounded<1024, 1_073_741_824>,
     /// How long a message may stay incomplete; 1 ms to 1 h.
     pub group_timeout: Duration,
-    /// How long a peer may owe an answer to a call before it loses its connection; 1 ms to 1 h, and
-    /// `None` for ever.
+    /// How long a peer may take to answer a call before its connection is closed; 1 ms to 1 h,
+    /// `None` is without limit.
     pub call_timeout: Option<Duration>,
-    /// How long a peer may take nothing of what it is sent before it loses its connection; 1 ms to
-    /// 1 h, and `None` for ever.
+    /// How long a peer may receive nothing of what it is sent before its connection is closed; 1 ms
+    /// to 1 h, `None` is without limit.
     pub send_timeout: Option<Duration>,
-    /// How long a peer that has connected may ask for nothing before it loses its connection; 1 ms
-    /// to 24 h, and `None` for ever.
+    /// How long a connected peer may send no call before its connection is closed; 1 ms to 24 h,
+    /// `None` is without limit.
     pub idle_timeout: Option<Duration>,
-    /// How often a Send is tried again when the peer has no Receive; 7 is without end.
+    /// How often a Send is retried when the peer has no Receive; 7 is without limit.
     pub rnr_retry: Bounded<0, 7>,
     /// How long to wait for a connection; 1 ms to 1 h.
     pub connect_timeout: Duration,
-    /// How long a stop waits for what is outstanding; 1 ms to 1 h.
+    /// How long a stop waits for open calls; 1 ms to 1 h.
     pub stop_timeout: Duration,
 }
 
 /// A number of transmissions of one message (`wire.md` E40).
 pub type GroupLimit = Bounded<1, 64>;
 
-/// Parts of the protocol that may be switched off: `[features]`.
+/// Parts of the protocol that can be switched off: `[features]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Features {
+pub struct FeaturesSection {
     /// Transport properties: CONNPROP and its three companions (`wire.md` P14).
     pub properties: bool,
     /// Send-based placement, in both directions.
@@ -202,24 +203,24 @@ pub struct Features {
     pub continuation: bool,
 }
 
-/// Which version of the protocol is spoken: `[protocol]`.
+/// The version of the protocol: `[protocol]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Protocol {
-    /// The version, or that the peer may decide.
+pub struct ProtocolSection {
+    /// The version, or negotiation.
     pub version: VersionChoice,
-    /// How long the first message of version two may stay without an answer before the connection
-    /// is given up and the next one begins with version one; 1 ms to 1 h.
+    /// How long the first message of version two may stay unanswered before the connection is
+    /// closed and the next one uses version one; 1 ms to 1 h.
     pub negotiation_timeout: Duration,
-    /// How long it is remembered which version a peer speaks; zero is not at all, at most 24 h.
+    /// How long the version of a peer is remembered; zero is not at all, at most 24 h.
     pub version_memory: Duration,
 }
 
-/// The versions that this side takes part in.
+/// The versions that this side supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionChoice {
-    /// A client begins with two and goes on with one where the peer has no other; a server takes
-    /// what comes.
+    /// A client begins with version two, and uses version one if the peer does not support two; a
+    /// server accepts both.
     Auto,
     /// Only version one.
     One,
@@ -227,65 +228,67 @@ pub enum VersionChoice {
     Two,
 }
 
-/// Data that moves by RDMA Read and Write: `[explicit]`.
+/// Explicit RDMA, data moved by RDMA Read and Write: `[explicit]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Explicit {
-    /// Whether it does at all: without, a call offers no chunk and one that comes is refused.
+pub struct ExplicitSection {
+    /// Whether it is used. If not, calls offer no chunks, and received chunks are rejected.
     pub enabled: bool,
-    /// How memory is shown to a peer.
+    /// How memory is exposed to a peer.
     pub exposure: Exposure,
-    /// Memory windows per shard; 0 where nothing is to be shown.
+    /// Memory windows per shard; 0 if no memory is exposed.
     pub windows: Bounded<0, 65_536>,
-    /// Whether their number follows from other keys: then a device that has fewer of them does.
+    /// Whether their number is derived from other keys: then a device with fewer windows is
+    /// accepted.
     pub derives_windows: bool,
-    /// Calls whose data are being read at one time, per shard; 0 refuses them all.
+    /// The maximum of calls whose data are read at one time, per shard; 0 rejects all.
     pub fetches: Bounded<0, 65_536>,
-    /// Registered buffers that such data are read into, and that replies are written to where the
-    /// program gave no memory of its own. They also hold messages that are too long for Sends.
-    pub buffers: Bulk,
+    /// RDMA buffers: data is read into them, and results are written to them if the program
+    /// provides no result buffer. They also hold messages that are too long for a Send.
+    pub buffers: BulkSection,
 }
 
-/// How memory is shown to a peer for the time of a call.
+/// How memory is exposed to a peer during a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {
-    /// Windows where the device has them, a registration for each call where it has none.
+    /// Windows if the device has them, otherwise a registration for each call.
     Auto,
-    /// Windows, which belong to one connection; a device without them is refused.
+    /// Windows, which belong to one connection; a device without them is rejected.
     Windows,
     /// A registration for each call.
     Registration,
-    /// One registration for all calls and all peers: each of them can read and write all of the
-    /// memory at any time.
+    /// One registration for all calls and all peers: each peer can read and write all of the memory
+    /// at any time.
     StaticInsecure,
 }
 
-/// Habits of other implementations where they are narrower than the protocol: `[interop]`.
+/// Limits of other implementations that are narrower than the protocol: `[interop]`.
 ///
-/// The defaults suit all that are known, except where a key names one.
+/// The defaults suit all known implementations, except where a key names one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Interop {
-    /// Arguments of one call that the peer may be asked to read; the others stay in the stream.
+pub struct InteropSection {
+    /// The maximum of arguments of one call that the peer reads; the others stay in the payload
+    /// stream.
     pub read_chunks_max: Bounded<1, CHUNKS_MAX>,
-    /// Whether only an argument that ends its call may be read by the peer.
+    /// Whether the peer reads only the argument at the end of a call.
     pub read_chunk_last: bool,
-    /// Results of one call that the peer may be asked to write.
+    /// The maximum of results of one call that the peer writes.
     pub write_chunks_max: Bounded<1, CHUNKS_MAX>,
-    /// Segments that one of the chunks we offer may have.
+    /// The maximum of segments of an offered chunk.
     pub segments_max: Bounded<1, SEGMENTS_MAX>,
-    /// When a server uses a Reply chunk that it was offered.
+    /// When a server uses an offered Reply chunk.
     pub reply_chunk: ReplyChunkUse,
-    /// Whether a call that is read as a whole may have an argument read beside it.
+    /// Whether a call that is read as a whole may also have a Read chunk for an argument.
     pub long_call_with_chunks: bool,
     /// Whether a Write chunk and a Reply chunk may be offered together.
     pub write_with_reply: bool,
-    /// Whether we say that our memory may be invalidated by the Send that answers, and do so to a
-    /// peer that says the same.
+    /// Whether this side permits remote invalidation by the reply's Send, and uses it if the peer
+    /// permits it.
     pub remote_invalidation: bool,
 }
 
-/// When a server uses a Reply chunk that it was offered.
+/// When a server uses an offered Reply chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyChunkUse {
     /// For replies that are too long for a Send.
@@ -297,74 +300,73 @@ pub enum ReplyChunkUse {
 /// The software fabric: `[fabric]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fabric {
-    /// One way from sender to receiver; at most 1 s.
+pub struct FabricSection {
+    /// The delay from sender to receiver; at most 1 s.
     pub delay: Duration,
-    /// Messages on their way on one queue pair, per direction; a power of two.
+    /// The maximum of messages in transit on one queue pair, per direction; a power of two.
     pub ring_slots: Bounded<16, 65_536>,
 }
 
 /// RDMA devices: `[verbs]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Verbs {
-    /// The device by its name; `None` is the one with the address, or the first with an active port.
+pub struct VerbsSection {
+    /// The device name; `None` is the device with the address, or the first with an active port.
     pub device: Option<String>,
-    /// An address of the device: what it is found by, and where connections go out from.
+    /// An address of the device: selects the device, and is the source address of connections.
     pub address: Option<IpAddr>,
-    /// The port that must be active, from 1.
+    /// The number of the port, which must be active, from 1.
     pub port: Option<Bounded<1, 254>>,
-    /// The entry of the port's table of GIDs whose address is taken where `address` is not given.
+    /// The index of the port's GID whose address is used if `address` is not given.
     pub gid: Option<Bounded<0, 255>>,
-    /// The longest request that a queue pair is to copy, in bytes; the device's own limit applies
-    /// where it is lower.
+    /// The longest inline send of a queue pair, in bytes; the device's own limit applies if it is
+    /// lower.
     pub inline_len: Bounded<0, 1024>,
-    /// RDMA Reads of one connection that may be under way at one time, each way.
+    /// The maximum of outstanding RDMA Reads of one connection, in each direction.
     pub reads: Bounded<1, 255>,
-    /// What a peer is told to wait when it sends and no Receive is posted.
+    /// How long a peer waits before it retries a Send without a Receive.
     pub rnr_timer: RnrTimer,
-    /// How often a request is sent again that nobody acknowledges.
+    /// How often an unacknowledged request is retried.
     pub retry_count: Bounded<0, 7>,
-    /// How long an acknowledgement is waited for: 4.096 us times two to the power of this.
+    /// The acknowledgement timeout: 4.096 us times two to the power of this.
     pub ack_timeout: Bounded<1, 31>,
-    /// The traffic class of the packets: the byte of their IP header. `None` is the system's.
+    /// The traffic class of the packets, a byte of their IP header. `None` is the system's default.
     pub traffic_class: Option<Bounded<0, 255>>,
-    /// Connection requests of one listener that may wait for an answer.
+    /// The maximum of waiting connection requests of one listener.
     pub backlog: Bounded<1, 4096>,
-    /// How long an address or a route may take to be found; 1 ms to 1 min.
+    /// The timeout for resolving an address or a route; 1 ms to 1 min.
     pub resolve_timeout: Duration,
-    /// How long a connection request may stay without an answer; 1 ms to 1 min.
+    /// The timeout for the answer to a connection request; 1 ms to 1 min.
     pub answer_timeout: Duration,
-    /// How often it is tried to find the peer and to get its answer.
+    /// The number of attempts to resolve the address and to connect.
     pub attempts: Bounded<1, 1000>,
-    /// The pause after the first attempt that failed; twice as long after each further one. 1 ms to
-    /// 1 min.
+    /// The pause after the first failed attempt, doubled after each further one. 1 ms to 1 min.
     pub pause: Duration,
     /// The longest pause between two attempts; `pause` to 1 min.
     pub pause_max: Duration,
 }
 
-/// A time that a device can tell a peer to wait: there are 32 of them.
+/// A receiver-not-ready timer: one of 32 values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// All of them, shortest first.
+    /// All values, shortest first.
     pub fn all() -> impl Iterator<Item = RnrTimer> {
         (1..32).chain([0]).map(RnrTimer)
     }
 
-    /// The one of exactly this time, if there is one.
+    /// The timer of exactly this duration, if there is one.
     pub fn exactly(span: Duration) -> Option<RnrTimer> {
         RnrTimer::all().find(|timer| timer.span() == span)
     }
 
-    /// As an attribute of a queue pair (`min_rnr_timer`).
+    /// Its code in the attributes of a queue pair (`min_rnr_timer`).
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// How long it is.
+    /// Its duration.
     pub const fn span(self) -> Duration {
         // InfiniBand, table 45: 10 us, then steps of a half and of a third. 0 is the longest.
         let ten_us = match self.0 {
@@ -377,31 +379,31 @@ impl RnrTimer {
     }
 }
 
-/// Memory for the program that embeds the engine: `[app]`.
+/// Memory for the program: `[app]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct App {
+pub struct AppSection {
     /// Registered buffers for bulk data.
-    pub bulk: Bulk,
+    pub bulk: BulkSection,
 }
 
 /// Registered buffers for bulk data: `app.bulk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Bulk {
+pub struct BulkSection {
     /// Buffers per shard; 0 is none.
     pub count: Bounded<0, 65_536>,
-    /// Bytes of each.
+    /// The length of each in bytes.
     pub len: Bounded<4096, 1_073_741_824>,
 }
 
-/// The longest receive buffer, all segments together, and so the longest segment: 4 MiB.
+/// The longest receive buffer with all its segments: 4 MiB.
 pub const BUFFER_LEN_MAX: u32 = 4 << 20;
 /// The largest alignment of a placement segment: a huge page.
 pub const ALIGN_MAX: u32 = 2 << 20;
-/// The most items of one message (`wire.md` E40).
+/// The maximum of items of one message (`wire.md` E40).
 pub const CHUNKS_MAX: u32 = 64;
-/// The most segments of one chunk (`wire.md` E40).
+/// The maximum of segments of one chunk (`wire.md` E40).
 pub const SEGMENTS_MAX: u32 = 256;
-/// The most Receives of one shard.
+/// The maximum of Receives of one shard.
 pub const RECEIVES_MAX: u32 = 65_536;

@@ -1,4 +1,4 @@
-//! Values that are fine alone and must also add up together.
+//! Checks across keys: values that are valid alone and may contradict each other.
 //!
 //! ```text
 //!   receive.buffers   every Receive of a shard
@@ -12,12 +12,12 @@ use rpcrdma_xdr::{RecvStructure, SegmentGroup};
 use crate::config::Config;
 use crate::error::ConfigError;
 use crate::section::{
-    BUFFER_LEN_MAX, Connections, Cores, Engine, Explicit, Exposure, Features, IdlePolicy, Protocol,
-    Receive, Send, VersionChoice,
+    BUFFER_LEN_MAX, ConnectionsSection, Cores, EngineSection, ExplicitSection, Exposure,
+    FeaturesSection, IdlePolicy, ProtocolSection, ReceiveSection, SendSection, VersionChoice,
 };
-use crate::units::{CoreList, Length};
+use crate::units::{CoreNumbers, Length};
 
-/// What a device can do, as far as a configuration must fit it. All are maxima.
+/// The limits of a device that a configuration must respect. All are maxima.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Scatter entries of a Receive on a shared receive queue.
@@ -29,8 +29,8 @@ pub struct Limits {
 }
 
 impl Config {
-    /// Receives per shard that are kept for messages which cost no credit: properties, grants and
-    /// errors (`wire.md` P10). Four per connection, but shared, and so never more than 64.
+    /// Receives per shard that are reserved for messages without a credit: properties, grants and
+    /// errors (`wire.md` P10). Four per connection, but shared, and so at most 64.
     pub fn control_reserve(&self) -> u32 {
         control_reserve(self.connections().max.value())
     }
@@ -40,8 +40,8 @@ impl Config {
         self.receive().buffers.value() - self.control_reserve() - self.receive().replies.value()
     }
 
-    /// Bytes that one shard asks for to receive into and to send from, without headers and before
-    /// they are rounded up to pages.
+    /// Bytes of memory that one shard requests for receiving and sending, without headers and
+    /// before rounding up to pages.
     pub fn shard_memory_len(&self) -> u64 {
         let (receive, send, bulk) = (self.receive(), self.send(), self.app().bulk);
         let product = |count: u32, len: u32| u64::from(count) * u64::from(len);
@@ -62,7 +62,7 @@ impl Config {
             + landing
     }
 
-    /// Checks the receive buffers against what a device can do.
+    /// Checks the receive buffers against the limits of a device.
     ///
     /// # Errors
     /// [`ConfigError::Sum`] with the key to lower and the device's limit.
@@ -96,10 +96,10 @@ impl Config {
         Ok(())
     }
 
-    /// Checks the cores against those that are there, and the shards against their number.
+    /// Checks the cores against those of the machine, and the shards against their number.
     ///
     /// # Errors
-    /// [`ConfigError::Sum`] naming the first core that is not there, or spinning shards that would
+    /// [`ConfigError::Sum`] for the first core that does not exist, or if spinning shards would
     /// have to share a core.
     pub fn check_cores(&self, present: &[usize]) -> Result<(), ConfigError> {
         let engine = self.engine();
@@ -107,9 +107,9 @@ impl Config {
             Cores::List(cores) => match cores.iter().find(|core| !present.contains(core)) {
                 Some(absent) => Err(sum(
                     "engine.cores",
-                    CoreList(cores),
+                    CoreNumbers(cores),
                     format!("this machine has no core {absent}"),
-                    format!("cores of {}", CoreList(present)),
+                    format!("cores of {}", CoreNumbers(present)),
                 )),
                 None => Ok(()),
             },
@@ -132,21 +132,20 @@ impl Config {
     }
 }
 
-/// Control messages that one peer may have on their way at one time (`wire.md` P10).
+/// The maximum number of outstanding control messages of one peer (`wire.md` P10).
 const CONTROL_PER_CONNECTION: u32 = 4;
-/// The control reserve is shared: so many are enough for any number of connections.
+/// The control reserve is shared: this number is enough for any number of connections.
 const CONTROL_SHARED_MAX: u32 = 64;
-/// What a peer may send that was not told otherwise (`wire.md` P15).
+/// The default receive buffer size, which a peer may send without properties (`wire.md` P15).
 const RBSIZ_DEFAULT: u64 = 4096;
 
-/// Pieces of memory that a call shows in the common case, at most: an argument, a result, its own
-/// message and its reply.
+/// The pieces of memory that a typical call exposes: an argument, a result, its own message and its
+/// reply.
 const WINDOWS_PER_CALL: u32 = 4;
 
-/// Every call gets a reply of one transmission, or some calls get the longest; the first at least
-/// four deep, as long as that many calls are allowed.
+/// One Receive for the reply of every call, or as many as four of the longest replies need.
 pub(crate) fn derived_replies<const MAX: u32>(
-    connections: &Connections,
+    connections: &ConnectionsSection,
 ) -> Result<crate::Bounded<0, MAX>, ConfigError> {
     let calls = connections.calls_max.value();
     let longest = connections.reply_transmissions_max.value();
@@ -157,9 +156,9 @@ pub(crate) fn derived_replies<const MAX: u32>(
     })
 }
 
-/// Full credits for every connection.
+/// Full credits for every connection, and the reserves.
 pub(crate) fn derived_buffers<const MAX: u32>(
-    connections: &Connections,
+    connections: &ConnectionsSection,
     replies: u32,
 ) -> Result<crate::Bounded<1, MAX>, ConfigError> {
     let (max, credits) = (connections.max.value(), connections.credits.value());
@@ -178,17 +177,18 @@ pub(crate) fn derived_buffers<const MAX: u32>(
     })
 }
 
-/// Every call has windows for an argument, a result, its own message and its reply, or as many as
-/// there may be.
-pub(crate) fn derived_windows<const MAX: u32>(connections: &Connections) -> crate::Bounded<0, MAX> {
+/// Windows for an argument, a result, the message and the reply of every call, up to the maximum.
+pub(crate) fn derived_windows<const MAX: u32>(
+    connections: &ConnectionsSection,
+) -> crate::Bounded<0, MAX> {
     let windows = connections.calls_max.value().saturating_mul(WINDOWS_PER_CALL).min(MAX);
     crate::Bounded::new(windows).expect("it was cut to the maximum")
 }
 
-/// Windows that are asked for by name are there.
+/// If the configuration requires windows, their number is not zero.
 pub(crate) fn check_explicit(
-    explicit: &Explicit,
-    connections: &Connections,
+    explicit: &ExplicitSection,
+    connections: &ConnectionsSection,
 ) -> Result<(), ConfigError> {
     let needed = explicit.enabled && connections.calls_max.value() > 0;
     let windows = explicit.exposure == Exposure::Windows;
@@ -203,21 +203,21 @@ pub(crate) fn check_explicit(
     Ok(())
 }
 
-/// A list of cores has one for every shard.
-pub(crate) fn check_shards(engine: &Engine) -> Result<(), ConfigError> {
+/// A list of cores has a core for every shard.
+pub(crate) fn check_shards(engine: &EngineSection) -> Result<(), ConfigError> {
     match &engine.cores {
         Cores::List(cores) if cores.len() < engine.shards.as_usize() => Err(sum(
             "engine.shards",
             engine.shards,
-            format!("engine.cores {} lists {} cores", CoreList(cores), cores.len()),
+            format!("engine.cores {} lists {} cores", CoreNumbers(cores), cores.len()),
             format!("{}, one per core", at_most(cores.len() as u32)),
         )),
         _ => Ok(()),
     }
 }
 
-/// One receive buffer.
-pub(crate) fn check_buffer(receive: &Receive) -> Result<(), ConfigError> {
+/// Checks the segments of one receive buffer.
+pub(crate) fn check_buffer(receive: &ReceiveSection) -> Result<(), ConfigError> {
     let placement = &receive.placement;
     if placement.count.value() == 0 {
         return Ok(());
@@ -244,10 +244,10 @@ pub(crate) fn check_buffer(receive: &Receive) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The Receives of a shard: no grant may ever be without one.
+/// Checks the Receives of a shard: every grant must have one.
 pub(crate) fn check_receives(
-    receive: &Receive,
-    connections: &Connections,
+    receive: &ReceiveSection,
+    connections: &ConnectionsSection,
 ) -> Result<(), ConfigError> {
     let calls = connections.calls_max.value();
     let longest = connections.reply_transmissions_max.value();
@@ -292,8 +292,11 @@ pub(crate) fn check_receives(
     Ok(())
 }
 
-/// The send slots of a shard, and what our own calls cost.
-pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), ConfigError> {
+/// Checks the send slots of a shard, and the credits of own calls.
+pub(crate) fn check_sends(
+    send: &SendSection,
+    connections: &ConnectionsSection,
+) -> Result<(), ConfigError> {
     let slots = send.slots.value();
     if slots / 2 < send.signal_every.value() {
         return Err(sum(
@@ -327,11 +330,11 @@ pub(crate) fn check_sends(send: &Send, connections: &Connections) -> Result<(), 
     Ok(())
 }
 
-/// Version two has messages of the default size, until a peer is told otherwise, and one that does
-/// not know properties is never told.
+/// In version two a peer may send messages of the default size until it learns another size; a peer
+/// without properties never does.
 pub(crate) fn check_default_size(
-    protocol: &Protocol,
-    receive: &Receive,
+    protocol: &ProtocolSection,
+    receive: &ReceiveSection,
 ) -> Result<(), ConfigError> {
     if buffer_len(receive) >= RBSIZ_DEFAULT || protocol.version == VersionChoice::One {
         return Ok(());
@@ -344,8 +347,8 @@ pub(crate) fn check_default_size(
     ))
 }
 
-/// Features that stand on each other.
-pub(crate) fn check_features(features: &Features) -> Result<(), ConfigError> {
+/// Checks features that depend on each other.
+pub(crate) fn check_features(features: &FeaturesSection) -> Result<(), ConfigError> {
     if features.properties {
         return Ok(());
     }
@@ -360,8 +363,8 @@ pub(crate) fn check_features(features: &Features) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The receive buffer as the wire describes it.
-pub(crate) fn structure(receive: &Receive) -> Result<RecvStructure, ConfigError> {
+/// The receive buffer as a Receive Buffer Structure.
+pub(crate) fn structure(receive: &ReceiveSection) -> Result<RecvStructure, ConfigError> {
     let placement = &receive.placement;
     let leading =
         SegmentGroup { count: 1, length: receive.inline_len.value(), align: 4, placement: false };
@@ -383,7 +386,7 @@ pub(crate) fn structure(receive: &Receive) -> Result<RecvStructure, ConfigError>
     })
 }
 
-fn buffer_len(receive: &Receive) -> u64 {
+fn buffer_len(receive: &ReceiveSection) -> u64 {
     let placement = &receive.placement;
     u64::from(receive.inline_len.value())
         + u64::from(placement.count.value()) * u64::from(placement.len.value())

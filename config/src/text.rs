@@ -1,4 +1,4 @@
-//! A value as it is written, before anybody judges it.
+//! A value as text, before it is checked.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::units::Length;
 
-/// A value that is judged later: a word, a length, a duration, a list or `auto`.
+/// A value that is checked later: a word, a length, a duration, a list or `auto`.
 ///
-/// A bare number or boolean in the file is kept as it is written, so that the error about it can
-/// name the key and say which unit is missing.
+/// A bare number or boolean in the file is kept as text, so that its error can name the key and the
+/// missing unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Text(String);
 
 impl Text {
-    /// A length in bytes, as a file would have it.
+    /// A length in bytes, in the notation of a file.
     pub fn length(bytes: u64) -> Text {
         Text(Length(bytes).to_string())
     }
 
-    /// As it is written.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,5 +1,5 @@
-//! The shape of a file against the shape of [`Raw`]: unknown keys and values of the wrong kind are
-//! found here, where the line and the key path are still known.
+//! Compares the structure of a file with [`Raw`]: finds unknown keys and values of the wrong type
+//! while the line and the key path are known.
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -15,7 +15,7 @@ pub(crate) fn read(text: &str) -> Result<Raw, ConfigError> {
     toml::from_str(text).map_err(|error| syntax(text, &error))
 }
 
-/// Every key there is, as dotted paths. Tables that only hold other keys are not among them.
+/// All keys, as dotted paths, without tables that only contain other keys.
 pub fn keys() -> Vec<String> {
     let template = Table::try_from(Raw::default()).expect("every field of Raw is a TOML value");
     let mut paths = Vec::new();
@@ -23,7 +23,7 @@ pub fn keys() -> Vec<String> {
     paths
 }
 
-/// The value of a key, as a file has it; `None` if there is no such key.
+/// The value of a key in the notation of a file; `None` if the key does not exist.
 pub(crate) fn value_of(raw: &Raw, key: &str) -> Option<String> {
     let table = Table::try_from(raw).expect("every field of Raw is a TOML value");
     let (sections, name) = key.rsplit_once('.')?;
@@ -38,7 +38,7 @@ pub(crate) fn value_of(raw: &Raw, key: &str) -> Option<String> {
     }
 }
 
-// The depth of both walks is that of `Raw`, three; a deeper file has an unknown key before.
+// Both recursions have the depth of `Raw`, which is three; a deeper file has an unknown key above.
 fn collect(prefix: &str, template: &Table, paths: &mut Vec<String>) {
     for (name, value) in template {
         match value {

@@ -1,7 +1,7 @@
-//! Units: how lengths, durations and core lists are written, read strictly and rendered back.
+//! Units: the notation of lengths, durations and core lists, and their parsing and formatting.
 //!
-//! A value has one spelling: a whole number, then its unit, nothing between. A number without a
-//! unit is refused, because the reader of a file cannot know which one was meant.
+//! A value is a whole number, directly followed by its unit. A number without a unit is an error,
+//! because its meaning is ambiguous.
 
 use std::fmt;
 use std::time::Duration;
@@ -70,9 +70,9 @@ impl fmt::Display for Length {
 /// Renders a duration in the largest unit that divides it: `2us`. Durations above 584 years are
 /// shown as that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct TimeSpan(pub Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         render_scaled(f, u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX), &DURATION_UNITS)
     }
@@ -80,9 +80,9 @@ impl fmt::Display for Span {
 
 /// Renders a rising list of cores with its runs drawn together: `2-5,8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CoreList<'a>(pub &'a [usize]);
+pub struct CoreNumbers<'a>(pub &'a [usize]);
 
-impl fmt::Display for CoreList<'_> {
+impl fmt::Display for CoreNumbers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
         let mut comma = "";
@@ -243,11 +243,11 @@ mod tests {
             [0, 1, 999, 1_000, 1_500, 2_000_000, 5_000_000_000, 120_000_000_000, 7_200_000_000_000]
         {
             let span = Duration::from_nanos(nanos);
-            assert_eq!(parse_duration(&Span(span).to_string()), Ok(span));
+            assert_eq!(parse_duration(&TimeSpan(span).to_string()), Ok(span));
         }
         for text in ["0", "2-5,8", "0-1", "1,3,5-7"] {
             let cores = parse_cores(text).expect("the list is well-formed");
-            assert_eq!(CoreList(&cores).to_string(), text);
+            assert_eq!(CoreNumbers(&cores).to_string(), text);
         }
     }
 }

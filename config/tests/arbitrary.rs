@@ -1,4 +1,4 @@
-//! Whatever is given, a configuration is checked without a panic, and what is accepted adds up.
+//! Arbitrary configurations: checking never panics, and accepted values are consistent.
 
 use proptest::prelude::*;
 use rpcrdma_config::{Config, Limits, Raw};
@@ -75,7 +75,7 @@ proptest! {
         let Ok(config) = Config::try_from(raw.clone()) else { return Ok(()) };
         let (receive, connections) = (config.receive(), config.connections());
 
-        // No grant without a Receive, whoever connects; computed the long way round.
+        // Every grant has a Receive, for any number of connections; computed independently.
         let control: u64 = (0..connections.max.value()).map(|_| 4).sum::<u64>().min(64);
         let granted = u64::from(receive.buffers.value()) - control
             - u64::from(receive.replies.value());

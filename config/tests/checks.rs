@@ -1,4 +1,4 @@
-//! What a configuration accepts and refuses, key by key and sum by sum.
+//! Which values a configuration accepts, for every key and every check across keys.
 
 use rpcrdma_config::{
     Config, ConfigError, Cores, Exposure, IdlePolicy, Limits, Lock, Pages, ProviderKind, Raw,
@@ -422,7 +422,7 @@ fn windows_that_are_asked_for_by_name_are_there() {
         none(raw);
         raw.connections.calls_max = 0;
     })
-    .expect("nobody calls");
+    .expect("no own calls");
     with(|raw| raw.explicit.windows = 0.into()).expect("there are registrations");
 }
 

@@ -1,4 +1,4 @@
-//! `docs/configuration.md` describes every key there is, no other, and its examples are real.
+//! `docs/configuration.md` describes exactly the existing keys, and its examples are valid.
 
 use rpcrdma_config::{Config, keys};
 

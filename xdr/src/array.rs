@@ -1,34 +1,34 @@
-//! Counted arrays and linked lists: checked once when decoded, then iterated in place.
+//! Counted arrays and linked lists: checked once while decoding, then iterated in place.
 //!
 //! ```text
 //!   Array   | count | item | item | ...            (XDR  T name<>)
 //!   List    | 1 | item | 1 | item | ... | 0        (XDR  struct { T entry; *next; } *name)
 //! ```
-//! Either borrows the bytes it was decoded from, or a slice of values that is to be encoded.
+//! Both borrow either the bytes that they were decoded from, or a slice of values to encode.
 
 use core::fmt;
 
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, NoRoom};
 
-/// A value with an XDR form of whole words.
+/// A value with an XDR encoding of whole words.
 pub trait Wire<'a>: Copy {
-    /// The number of bytes, if it is the same for every value and every such bytes are valid.
+    /// The encoded length, if it is the same for all values and all bytes of this length are valid.
     const FIXED_LEN: Option<usize> = None;
 
-    /// Takes one value off the reader.
+    /// Decodes one value.
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not such a value.
     fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
 
-    /// Puts the value.
+    /// Encodes the value.
     ///
     /// # Errors
     /// [`NoRoom`] if it does not fit.
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom>;
 
-    /// The number of bytes that [`Wire::encode`] puts.
+    /// The number of bytes that [`Wire::encode`] writes.
     fn encoded_len(&self) -> usize;
 }
 
@@ -51,12 +51,12 @@ impl Wire<'_> for u32 {
     }
 }
 
-/// Where the items of an [`Array`] or a [`List`] are.
+/// The source of the items of an [`Array`] or a [`List`].
 #[derive(Clone, Copy)]
 enum Items<'a, T> {
-    /// `count` items, already found valid, in these bytes.
+    /// `count` items in these bytes, already checked.
     Bytes { count: u32, bytes: &'a [u8] },
-    /// Values to be encoded.
+    /// Values to encode.
     Values(&'a [T]),
 }
 
@@ -90,10 +90,10 @@ pub struct Array<'a, T> {
 }
 
 impl<'a, T> Array<'a, T> {
-    /// The array without items.
+    /// The empty array.
     pub const EMPTY: Self = Self { items: Items::EMPTY };
 
-    /// An array to be encoded. More than 2^32 - 1 values cannot be encoded.
+    /// An array to encode. It can have at most 2^32 - 1 values.
     #[inline]
     #[must_use]
     pub const fn from_slice(values: &'a [T]) -> Self {
@@ -107,7 +107,7 @@ impl<'a, T> Array<'a, T> {
         self.items.len()
     }
 
-    /// Whether there is no item.
+    /// Whether it is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -116,10 +116,10 @@ impl<'a, T> Array<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> Array<'a, T> {
-    /// Takes an array of at most `max` items and checks each of them.
+    /// Decodes an array of at most `max` items, and checks each item.
     ///
     /// # Errors
-    /// [`DecodeError::TooMany`] before any item is looked at, or what is wrong with an item.
+    /// [`DecodeError::TooMany`] before any item is decoded, or the error of an item.
     #[inline]
     pub fn decode(reader: &mut Reader<'a>, max: u32) -> Result<Self, DecodeError> {
         let at = reader.at_u32();
@@ -143,7 +143,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
         Ok(Self { items: Items::Bytes { count, bytes: taken(&start, reader) } })
     }
 
-    /// Puts the count and the items.
+    /// Encodes the count and the items.
     ///
     /// # Errors
     /// [`NoRoom`] if it does not fit.
@@ -153,7 +153,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
         self.encode_items(writer)
     }
 
-    /// Puts the items without the count.
+    /// Encodes the items without the count.
     #[inline]
     pub(crate) fn encode_items(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self.items {
@@ -162,7 +162,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
         }
     }
 
-    /// The number of bytes that [`Array::encode`] puts.
+    /// The number of bytes that [`Array::encode`] writes.
     #[inline]
     #[must_use]
     pub fn encoded_len(&self) -> usize {
@@ -182,7 +182,7 @@ impl<'a, T: Wire<'a>> Array<'a, T> {
         self.items.iter(false)
     }
 
-    /// The item at `index`; in constant time if all `T` are of one length.
+    /// The item at `index`; in constant time if all `T` have the same length.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<T> {
@@ -211,10 +211,10 @@ pub struct List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
-    /// The list without items.
+    /// The empty list.
     pub const EMPTY: Self = Self { items: Items::EMPTY };
 
-    /// A list to be encoded.
+    /// A list to encode.
     #[inline]
     #[must_use]
     pub const fn from_slice(values: &'a [T]) -> Self {
@@ -228,7 +228,7 @@ impl<'a, T> List<'a, T> {
         self.items.len()
     }
 
-    /// Whether there is no item.
+    /// Whether it is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -237,10 +237,10 @@ impl<'a, T> List<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> List<'a, T> {
-    /// Takes a list of at most `max` items and checks each of them.
+    /// Decodes a list of at most `max` items, and checks each item.
     ///
     /// # Errors
-    /// [`DecodeError::TooMany`] at item `max + 1`, or what is wrong with an item or its mark.
+    /// [`DecodeError::TooMany`] at item `max + 1`, or the error of an item or its mark.
     #[inline]
     pub fn decode(reader: &mut Reader<'a>, max: u32) -> Result<Self, DecodeError> {
         let start = *reader;
@@ -266,7 +266,7 @@ impl<'a, T: Wire<'a>> List<'a, T> {
         }
     }
 
-    /// Puts the items, each with its mark, and the end mark.
+    /// Encodes the items, each with its mark, and the end mark.
     ///
     /// # Errors
     /// [`NoRoom`] if it does not fit.
@@ -284,7 +284,7 @@ impl<'a, T: Wire<'a>> List<'a, T> {
         writer.put_bool(false)
     }
 
-    /// The number of bytes that [`List::encode`] puts.
+    /// The number of bytes that [`List::encode`] writes.
     #[inline]
     #[must_use]
     pub fn encoded_len(&self) -> usize {
@@ -310,7 +310,7 @@ pub struct Iter<'a, T> {
 
 #[derive(Clone)]
 enum Source<'a, T> {
-    /// `framed`: each item follows a mark.
+    /// With `framed`, a mark precedes each item.
     Bytes {
         left: u32,
         framed: bool,

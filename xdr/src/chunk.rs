@@ -41,9 +41,9 @@ impl Wire<'_> for RdmaSegment {
 /// An entry of the Read list; entries of one position form one chunk (RFC 8166 3.4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSegment {
-    /// Where in the XDR stream the data belongs; a multiple of four.
+    /// The position of the data in the XDR stream; a multiple of four.
     pub position: u32,
-    /// Where the data is.
+    /// The memory that contains the data.
     pub target: RdmaSegment,
 }
 
@@ -95,11 +95,11 @@ pub type WriteList<'a> = List<'a, WriteChunk<'a>>;
 /// The three lists of RDMA_MSG, RDMA_NOMSG and version one's RDMA_MSGP (RFC 8166 4.3; wire.md X1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkLists<'a> {
-    /// Where the responder fetches parts of the call.
+    /// The Read list: parts of the call that the responder reads.
     pub reads: ReadList<'a>,
-    /// Where the responder puts single results.
+    /// The Write list: memory for single results.
     pub writes: WriteList<'a>,
-    /// Where the responder may put the whole reply.
+    /// The Reply chunk: memory for the whole reply.
     pub reply: Option<WriteChunk<'a>>,
 }
 

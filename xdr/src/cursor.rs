@@ -1,17 +1,17 @@
-//! Reader and writer: XDR's primitives over a borrowed buffer, bounded and never panicking.
+//! Reader and writer of XDR primitives in a borrowed buffer: bounds-checked, without panics.
 //!
 //! XDR (RFC 4506) is a sequence of big-endian 32-bit words. An opaque of a length that is no
-//! multiple of four is followed by one to three zero bytes; here they must be zero indeed
-//! (wire.md W5), so that decoding and encoding are exact inverses.
+//! multiple of four is followed by one to three zero bytes; the reader requires zeros (wire.md W5),
+//! so that decoding and encoding are exact inverses.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{DecodeError, NoRoom};
 
-/// Takes XDR items off the front of a byte slice.
+/// Decodes XDR items from the front of a byte slice.
 ///
-/// Positions are counted from the start of the outermost slice, also inside the structure of an
-/// opaque, so that an error says where in the message it is.
+/// Positions are relative to the start of the outermost slice, also inside an opaque, so that an
+/// error states its position in the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, end: bytes.len() }
     }
 
-    /// Starts at `position` of a longer message of which `bytes` is what follows.
+    /// Starts at `position` of a longer message, whose rest is `bytes`.
     #[inline]
     pub(crate) const fn at(bytes: &'a [u8], position: usize) -> Self {
         Self { rest: bytes, end: position.saturating_add(bytes.len()) }
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     /// Takes `N` words in one bounds check.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`], at the first word that is not there.
+    /// [`DecodeError::Truncated`], at the first missing word.
     #[inline]
     pub(crate) fn words<const N: usize>(&mut self) -> Result<[u32; N], DecodeError> {
         match self.rest.split_at_checked(4 * N) {
@@ -63,10 +63,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a fixed structure where it lies, in one bounds check.
+    /// Takes a fixed structure without a copy, in one bounds check.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`], at the first word that is not there.
+    /// [`DecodeError::Truncated`], at the first missing word.
     #[inline]
     pub(crate) fn take<T>(&mut self) -> Result<&'a T, DecodeError>
     where
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
         self.fixed(len as usize)
     }
 
-    /// Takes an opaque of a length known beforehand, with its zero padding.
+    /// Takes an opaque of known length, with its zero padding.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] or [`DecodeError::BadPadding`].
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         Ok(data)
     }
 
-    /// Takes `len` bytes, without padding, as a reader of their own that keeps our positions.
+    /// Takes `len` bytes, without padding, as a reader with the same positions.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if fewer bytes are left.
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         Ok(inner)
     }
 
-    /// Ends the decoding of a structure that has to fill its opaque exactly (wire.md X12, P4).
+    /// Ends the decoding of a structure that must fill its opaque exactly (wire.md X12, P4).
     ///
     /// # Errors
     /// [`DecodeError::Trailing`] if bytes are left.
@@ -178,20 +178,20 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// All bytes that are left; takes nothing.
+    /// All bytes that are left, without taking them.
     #[inline]
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// [`Reader::position`] as errors carry it.
+    /// [`Reader::position`] for an error.
     #[inline]
     pub(crate) const fn at_u32(&self) -> u32 {
         clamp(self.position())
     }
 
-    /// Where the word begins that was just taken, for an error about it.
+    /// The position of the word that was taken last, for errors.
     #[inline]
     pub(crate) const fn at_last_word(&self) -> u32 {
         clamp(self.position().saturating_sub(4))
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts XDR items one after another into a byte slice.
+/// Encodes XDR items into a byte slice.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -261,7 +261,7 @@ impl<'a> Writer<'a> {
         self.put_fixed(data)
     }
 
-    /// Puts an opaque of a length that the receiver knows, with its zero padding.
+    /// Puts an opaque without its length, with its zero padding.
     ///
     /// # Errors
     /// [`NoRoom`] if it does not fit.
@@ -315,9 +315,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Puts what `body` puts, preceded by its length in bytes.
+    /// Puts the output of `body`, preceded by its length in bytes.
     ///
-    /// `body` has to put whole words: no padding follows.
+    /// `body` must put whole words: no padding follows.
     #[inline]
     pub(crate) fn put_sized(
         &mut self,
@@ -380,7 +380,7 @@ fn to_bytes<const WORDS: usize, const BYTES: usize>(words: [u32; WORDS]) -> [u8;
     bytes
 }
 
-/// The first `N` words of `bytes`; zero what is not there.
+/// The first `N` words of `bytes`; missing words are zero.
 #[inline]
 pub(crate) fn to_words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     let mut words = [0; N];
@@ -390,7 +390,7 @@ pub(crate) fn to_words<const N: usize>(bytes: &[u8]) -> [u32; N] {
     words
 }
 
-/// A position as errors carry it: no message is ever as long as 4 GiB.
+/// A position for an error: messages are shorter than 4 GiB.
 #[inline]
 const fn clamp(value: usize) -> u32 {
     if value > u32::MAX as usize { u32::MAX } else { value as u32 }

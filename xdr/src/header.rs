@@ -1,4 +1,4 @@
-//! The transport header: four fixed words, then a body that version and proc choose.
+//! The transport header: four fixed words, then a body that depends on version and procedure.
 //!
 //! ```text
 //!   0      4       8         12      16
@@ -31,7 +31,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Reads the four words, whatever they hold.
+    /// Reads the four words without checking their values.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] below 16 bytes: such a message is dropped (wire.md B12).
@@ -47,7 +47,7 @@ impl Prefix {
         Ok(Self { xid, vers, credit, proc })
     }
 
-    /// The bytes that the shortest message has which begins like this (wire.md B12).
+    /// The length of the shortest message that begins with this header (wire.md B12).
     #[must_use]
     pub const fn shortest(&self) -> usize {
         match (self.proc, self.vers) {
@@ -67,16 +67,16 @@ pub struct Header<'a> {
     pub vers: u32,
     /// Credits requested or granted (`rdma_credit`; wire.md B11).
     pub credit: u32,
-    /// What `rdma_proc` announces.
+    /// The body, selected by `rdma_proc`.
     pub body: Body<'a>,
 }
 
-/// What follows the fixed words.
+/// The body of a header: what follows the fixed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// A payload stream follows the header.
     Msg(ChunkLists<'a>),
-    /// The payload stream is moved by explicit RDMA; never without a chunk.
+    /// The payload stream is moved by explicit RDMA; there is at least one chunk.
     NoMsg(ChunkLists<'a>),
     /// Version one, never to be sent (wire.md B6).
     Msgp {
@@ -105,7 +105,7 @@ pub enum RdmaError {
         /// The highest version supported.
         high: u32,
     },
-    /// The header cannot be used; ERR_CHUNK in version one (wire.md N5).
+    /// The header is invalid; ERR_CHUNK in version one (wire.md N5).
     BadHeader,
     /// Version two: the operation is not supported.
     InvalOption,
@@ -130,7 +130,7 @@ pub enum Optional<'a> {
     XmtCont(XmtCont),
     /// Report an error.
     ReptErr(ReptErr),
-    /// An operation that we do not know, answered by RDMA_ERR_INVAL_OPTION.
+    /// An unknown operation, answered by RDMA_ERR_INVAL_OPTION.
     Unknown {
         /// `rdma_opttype`.
         opttype: u32,
@@ -140,14 +140,14 @@ pub enum Optional<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Decodes the header at the front of a message; also says how long it is, which is where the
-    /// payload stream begins (wire.md X12).
+    /// Decodes the header at the front of a message. Also returns its length, which is the offset
+    /// of the payload stream (wire.md X12).
     ///
-    /// Costs a handful of compares for a header without chunks and items.
+    /// A header without chunks and items costs a few comparisons.
     ///
     /// # Errors
-    /// [`DecodeError`] says which rule of the wire format is broken. The length of the message as
-    /// a whole is not judged here (wire.md B12).
+    /// [`DecodeError`] states which rule of the wire format is broken. The length of the whole
+    /// message is not checked here (wire.md B12).
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         if let Some((msg, _)) = fixed::Msg::split(bytes) {
@@ -166,7 +166,7 @@ impl<'a> Header<'a> {
         Self::decode_any(bytes)
     }
 
-    /// Every header there is, the common ones too.
+    /// Decodes every header, including the common ones.
     #[cold]
     fn decode_any(bytes: &'a [u8]) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader::new(bytes);
@@ -194,7 +194,7 @@ impl<'a> Header<'a> {
         Ok((Self { xid, vers, credit, body }, reader.position()))
     }
 
-    /// A header of any operation: builds it where it is returned, without moving it.
+    /// Decodes a header of any operation, and constructs it in place.
     #[inline(never)]
     fn decode_optional(
         bytes: &'a [u8],
@@ -274,7 +274,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// The number of bytes that [`Header::encode`] puts.
+    /// The number of bytes that [`Header::encode`] writes.
     #[inline]
     #[must_use]
     pub fn encoded_len(&self) -> usize {
@@ -359,7 +359,7 @@ impl<'a> Optional<'a> {
         }
     }
 
-    /// The three operations of the data path, if they carry no items; with the header's length.
+    /// The three operations of the data path without items, with the header's length.
     #[inline]
     fn decode_fixed(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let dp = crate::Array::EMPTY;

@@ -1,4 +1,4 @@
-//! The wire format of RPC-over-RDMA: bytes to types and types to bytes, and nothing else.
+//! The wire format of RPC-over-RDMA: decoding and encoding.
 //!
 //! ```text
 //!   one Send
@@ -10,12 +10,12 @@
 //!                               CONNPROP REQPROP RESPROP UPDPROP    properties
 //!                               XMTREQ XMTRESP XMTCONT REPTERR      round-trip reduction
 //! ```
-//! Everything borrows from its input, nothing allocates, nothing panics, every count is bounded,
-//! and decoding is strict: encoding a header that was decoded gives the same bytes.
+//! All types borrow from their input. Nothing allocates or panics, and every count is bounded.
+//! Decoding is strict: encoding a decoded header gives the same bytes.
 //!
 //! Documents are cited as `[V2]` (draft-cel-nfsv4-rpcrdma-version-two-00), `[XCHAR]`
 //! (draft-dnoveck-nfsv4-rpcrdma-xcharext-03) and `[RTR]` (draft-dnoveck-nfsv4-rpcrdma-rtrext-02);
-//! what they leave open is decided, with a number, in `docs/wire.md`.
+//! `docs/wire.md` decides, with numbers, what they leave open.
 //!
 //! ```
 //! use rpcrdma_xdr::{Body, ChunkLists, Header, RpcPrefix, Writer};

@@ -1,8 +1,8 @@
-//! Every assigned number and every size limit, each with the document that assigns it.
+//! All protocol numbers and size limits, each with the document that assigns it.
 //!
-//! Re-numbering the protocol is a change to this file and to nothing else, except that the numbers of
-//! properties (`pv_which`) are in the table of [`crate::property`]. There is no choice of numbering at
-//! run time and no mark of our own on the wire (wire.md, "Numbers").
+//! Renumbering the protocol changes this file only, except for the numbers of properties
+//! (`pv_which`), which are in the table of [`crate::property`]. There is no choice of numbering at
+//! run time (wire.md, "Numbers").
 //!
 //! `[V2]` is draft-cel-nfsv4-rpcrdma-version-two-00, `[XCHAR]` is
 //! draft-dnoveck-nfsv4-rpcrdma-xcharext-03, `[RTR]` is draft-dnoveck-nfsv4-rpcrdma-rtrext-02.
@@ -32,7 +32,7 @@ pub mod proc {
 pub mod errcode {
     /// The version is not supported.
     pub const VERS: u32 = 1;
-    /// The header cannot be used. Version one calls it ERR_CHUNK (wire.md N5).
+    /// The header is invalid. Version one calls it ERR_CHUNK (wire.md N5).
     pub const BAD_HEADER: u32 = 2;
     /// Version two only: the optional operation is not supported.
     pub const INVAL_OPTION: u32 = 3;
@@ -88,9 +88,9 @@ pub mod placement {
     pub const CHOICE: u32 = 3;
     /// The item's size chooses between the two.
     pub const BYSIZE: u32 = 4;
-    /// A result: the item was too short and lies in the payload stream.
+    /// A result: the item was too short and is in the payload stream.
     pub const TOOSHORT: u32 = 5;
-    /// A result: there was no such item.
+    /// A result: the item does not exist.
     pub const NOITEM: u32 = 6;
 }
 
@@ -135,7 +135,7 @@ pub mod onc {
 
     /// Values of `reply_stat` (RFC 5531 9).
     pub mod reply_stat {
-        /// The call was accepted, which is not to say executed.
+        /// The call was accepted; it may not have been executed.
         pub const ACCEPTED: u32 = 0;
         /// The call was denied.
         pub const DENIED: u32 = 1;
@@ -145,39 +145,39 @@ pub mod onc {
     pub mod accept_stat {
         /// The call was executed.
         pub const SUCCESS: u32 = 0;
-        /// The program is not offered.
+        /// The program is not available.
         pub const PROG_UNAVAIL: u32 = 1;
-        /// The version of the program is not offered.
+        /// The version of the program is not available.
         pub const PROG_MISMATCH: u32 = 2;
-        /// The program has no such procedure.
+        /// The procedure is not available.
         pub const PROC_UNAVAIL: u32 = 3;
         /// The arguments cannot be decoded.
         pub const GARBAGE_ARGS: u32 = 4;
-        /// The server lacks something, such as memory.
+        /// A system error of the server, such as lack of memory.
         pub const SYSTEM_ERR: u32 = 5;
     }
 
     /// Values of `reject_stat` (RFC 5531 9).
     pub mod reject_stat {
-        /// The version of RPC is not spoken.
+        /// The version of RPC is not supported.
         pub const RPC_MISMATCH: u32 = 0;
         /// The caller is not authenticated.
         pub const AUTH_ERROR: u32 = 1;
     }
 
-    /// Values of `auth_stat` (RFC 5531 9), as far as they are said here.
+    /// Values of `auth_stat` (RFC 5531 9) that this project uses.
     pub mod auth_stat {
-        /// The credentials are broken.
+        /// The credentials are malformed.
         pub const BADCRED: u32 = 1;
-        /// The verifier is broken.
+        /// The verifier is malformed.
         pub const BADVERF: u32 = 3;
     }
 
     /// Values of `auth_flavor` (RFC 5531 8.2, 14; RFC 2203 5).
     pub mod auth_flavor {
-        /// Nobody says who calls.
+        /// No credentials.
         pub const NONE: u32 = 0;
-        /// User and groups, as the caller says.
+        /// User and groups, as the caller states.
         pub const SYS: u32 = 1;
         /// RPCSEC_GSS.
         pub const GSS: u32 = 6;
@@ -194,7 +194,7 @@ pub mod private_data {
     pub const FLAG_REMOTE_INVALIDATION: u8 = 0x01;
 }
 
-/// How much of anything a peer may make us handle (wire.md E40); above it a header is bad.
+/// Maximum counts and lengths in received headers (wire.md E40); a header above them is invalid.
 pub mod limit {
     /// Items in one `xmdp_grpinfo`, and items in all sets of one `xmdp_rsdgroup` (wire.md W3).
     pub const MITEMS_MAX: u32 = 64;
@@ -216,11 +216,12 @@ pub mod limit {
     pub const STRUCTURE_GROUPS_MAX: u32 = 8;
     /// Segments in a receive buffer structure (wire.md E20).
     pub const STRUCTURE_SEGMENTS_MAX: u32 = 64;
-    /// Smallest receive buffer size a peer may state, in bytes (wire.md P11).
+    /// The smallest receive buffer size that a peer may state, in bytes (wire.md P11).
     pub const RECV_BUFFER_SIZE_MIN: u32 = 1024;
-    /// Receive buffer size above which a stated one is taken as this, in bytes (wire.md P16).
+    /// The largest receive buffer size used; a larger stated one is reduced to it, in bytes
+    /// (wire.md P16).
     pub const RECV_BUFFER_SIZE_MAX: u32 = 4 << 20;
-    /// Transmission limit above which a stated one is taken as this (wire.md P16).
+    /// The largest transmission limit used; a larger stated one is reduced to it (wire.md P16).
     pub const TRANSMISSIONS_MAX: u32 = 1024;
     /// Bytes of credentials and of a verifier (RFC 5531 8.2).
     pub const AUTH_BODY_MAX: u32 = 400;
@@ -230,7 +231,7 @@ pub mod limit {
     pub const AUTH_SYS_GROUPS_MAX: u32 = 16;
 }
 
-/// What holds until the peer says otherwise.
+/// Defaults until the peer states other values.
 pub mod default {
     /// Receive buffer size of version two, in bytes (\[XCHAR\] 3, Table 1; wire.md P3).
     pub const RECV_BUFFER_SIZE: u32 = 4096;

@@ -1,5 +1,5 @@
-//! ONC RPC messages (RFC 5531): the prefix, which is all that a transport looks at, and the headers
-//! of calls and replies.
+//! ONC RPC messages (RFC 5531): the prefix, which is all that a transport reads, and the headers of
+//! calls and replies.
 //!
 //! ```text
 //!   call   | xid CALL  | 2 program version procedure | credentials | verifier | arguments
@@ -10,7 +10,7 @@
 //!                                 | AUTH_ERROR why
 //!   credentials, verifier          | flavor | length | body, padded |
 //! ```
-//! Headers are coded from behind the prefix on: the engine writes and reads that.
+//! The header types start after the prefix, which the engine reads and writes.
 
 use arrayvec::ArrayVec;
 use thiserror::Error;
@@ -63,7 +63,7 @@ impl RpcPrefix {
     /// Bytes of the prefix.
     pub const LEN: usize = 8;
 
-    /// Looks at the start of a payload stream.
+    /// Decodes the start of a payload stream.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] below eight bytes, [`DecodeError::BadDiscriminant`] if the
@@ -91,10 +91,10 @@ pub struct Auth<'a> {
 }
 
 impl<'a> Auth<'a> {
-    /// AUTH_NONE: nothing is said.
+    /// AUTH_NONE: without content.
     pub const NONE: Self = Self { flavor: auth_flavor::NONE, body: &[] };
 
-    /// Bytes of the longest.
+    /// The longest encoding in bytes.
     pub const LEN_MAX: usize = 8 + AUTH_BODY_MAX as usize;
 
     /// Credentials or a verifier of this flavor; `None` if the body has more than 400 bytes.
@@ -103,13 +103,13 @@ impl<'a> Auth<'a> {
         if body.len() <= AUTH_BODY_MAX as usize { Some(Self { flavor, body }) } else { None }
     }
 
-    /// Of which kind they are (`flavor`).
+    /// The flavor (`flavor`).
     #[must_use]
     pub const fn flavor(&self) -> u32 {
         self.flavor
     }
 
-    /// What that kind has to say (`body`).
+    /// The body (`body`).
     #[must_use]
     pub const fn body(&self) -> &'a [u8] {
         self.body
@@ -137,7 +137,7 @@ impl<'a> Auth<'a> {
 /// The body of AUTH_SYS credentials (`authsys_parms`, RFC 5531, Appendix A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthSys<'a> {
-    /// Anything (`stamp`).
+    /// An arbitrary number (`stamp`).
     pub stamp: u32,
     /// The name of the caller's machine (`machinename`): at most 255 bytes.
     pub machine: &'a [u8],
@@ -150,10 +150,10 @@ pub struct AuthSys<'a> {
 }
 
 impl<'a> AuthSys<'a> {
-    /// Reads the body of credentials. What follows it is not looked at.
+    /// Decodes the body of credentials. Bytes after it are ignored.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is cut off, or the name or the groups are more than may be.
+    /// [`DecodeError`] if it is truncated, or the name or the groups exceed their limits.
     pub fn decode(body: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(body);
         let stamp = reader.u32()?;
@@ -175,7 +175,7 @@ impl<'a> AuthSys<'a> {
     }
 }
 
-/// The header of a call, behind the prefix (`call_body`, RFC 5531 9).
+/// The header of a call, after the prefix (`call_body`, RFC 5531 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallHeader<'a> {
     /// The program (`prog`).
@@ -184,9 +184,9 @@ pub struct CallHeader<'a> {
     pub version: u32,
     /// The procedure (`proc`).
     pub procedure: u32,
-    /// Who calls (`cred`).
+    /// The credentials (`cred`).
     pub credentials: Auth<'a>,
-    /// What proves it (`verf`).
+    /// The verifier (`verf`).
     pub verifier: Auth<'a>,
 }
 
@@ -212,10 +212,10 @@ impl<'a> CallHeader<'a> {
         bytes
     }
 
-    /// Takes a header off the reader, up to the arguments. The padding is not looked at.
+    /// Takes a header off the reader, up to the arguments. The padding is not checked.
     ///
     /// # Errors
-    /// [`HeaderError`], which has the reply to such a call.
+    /// [`HeaderError`], which makes the reply to such a call.
     #[inline]
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, HeaderError> {
         match reader.u32().map_err(HeaderError::Header)? {
@@ -245,22 +245,22 @@ impl<'a> CallHeader<'a> {
     }
 }
 
-/// A call header cannot be used.
+/// Why a call header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
-    /// Another version of RPC than 2.
+    /// The version of RPC is not 2.
     #[error("RPC version {given}; only 2 is supported")]
     RpcVersion {
         /// The version.
         given: u32,
     },
-    /// The credentials are too long or cut off.
+    /// The credentials are too long or truncated.
     #[error("the credentials: {0}")]
     Credentials(DecodeError),
-    /// The verifier is too long or cut off.
+    /// The verifier is too long or truncated.
     #[error("the verifier: {0}")]
     Verifier(DecodeError),
-    /// The header is cut off before them.
+    /// The header is truncated before them.
     #[error("the header of the call: {0}")]
     Header(DecodeError),
 }
@@ -278,49 +278,49 @@ impl HeaderError {
     }
 }
 
-/// The header of a reply, behind the prefix (`reply_body`, RFC 5531 9).
+/// The header of a reply, after the prefix (`reply_body`, RFC 5531 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyHeader<'a> {
     /// The call was accepted.
     Accepted {
-        /// What proves who replies (`verf`).
+        /// The verifier (`verf`).
         verifier: Auth<'a>,
-        /// What became of the call (`stat`).
+        /// The status of the call (`stat`).
         status: AcceptStatus,
     },
-    /// The call was denied: the version of RPC is not spoken.
+    /// The call was denied: the version of RPC is not supported.
     RpcMismatch {
-        /// The lowest version that is.
+        /// The lowest supported version.
         low: u32,
-        /// The highest version that is.
+        /// The highest supported version.
         high: u32,
     },
     /// The call was denied: the caller is not authenticated.
     AuthError {
-        /// Why (`auth_stat`).
+        /// The reason (`auth_stat`).
         why: u32,
     },
 }
 
-/// What became of a call that was accepted (`accept_stat`, RFC 5531 9).
+/// The status of an accepted call (`accept_stat`, RFC 5531 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptStatus {
     /// It was executed; results follow.
     Success,
-    /// The program is not offered.
+    /// The program is not available.
     ProgramUnavailable,
-    /// The version of the program is not offered.
+    /// The version of the program is not available.
     ProgramMismatch {
-        /// The lowest version that is.
+        /// The lowest supported version.
         low: u32,
-        /// The highest version that is.
+        /// The highest supported version.
         high: u32,
     },
-    /// The program has no such procedure.
+    /// The procedure is not available.
     ProcedureUnavailable,
     /// The arguments cannot be decoded.
     GarbageArguments,
-    /// The server lacks something, such as memory.
+    /// A system error of the server, such as lack of memory.
     SystemError,
 }
 
@@ -346,10 +346,11 @@ impl<'a> ReplyHeader<'a> {
         Self::Accepted { verifier: Auth::NONE, status }
     }
 
-    /// Takes a header off the reader, up to the results. The padding is not looked at.
+    /// Takes a header off the reader, up to the results. The padding is not checked.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is cut off, the verifier is too long, or a status is not one of RFC 5531.
+    /// [`DecodeError`] if it is truncated, the verifier is too long, or a status is not in RFC
+    /// 5531.
     #[inline]
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         match reader.u32()? {
@@ -442,8 +443,8 @@ fn bytes<const LEN_MAX: usize>(
     bytes
 }
 
-/// Takes a counted opaque with its padding, whatever that holds: libtirpc's `xdr_callmsg` leaves there
-/// what its buffer held before.
+/// Takes a counted opaque and its padding, which may contain any bytes: libtirpc's `xdr_callmsg`
+/// does not clear it.
 #[inline]
 fn opaque<'a>(reader: &mut Reader<'a>, max: u32) -> Result<&'a [u8], DecodeError> {
     let count = reader.u32()?;
@@ -464,7 +465,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    /// Decodes words to a header and nothing behind it, and the header to the words.
+    /// Decodes words to a header without a rest, and encodes the header to the words.
     fn call(words: &[u32]) -> Result<CallHeader<'static>, HeaderError> {
         let bytes = bytes_of(words).leak();
         let mut reader = Reader::new(bytes);

@@ -1,14 +1,15 @@
-//! The eight bytes of connection private data with which version-one peers size their buffers.
+//! Connection private data (RFC 8797): eight bytes with the buffer sizes of version-one peers.
 //!
 //! ```text
 //!   0      4        5      6          7
 //!   | magic | version | flags | send size | receive size |      RFC 8797 4
 //! ```
-//! Sizes are counted in KiB, less one: 1 KiB to 256 KiB. They steer version one only (wire.md P15).
+//! Sizes are counted in KiB, less one: 1 KiB to 256 KiB. They apply to version one only (wire.md
+//! P15).
 
 use crate::numbers::{private_data, size};
 
-/// What a peer says about itself while connecting.
+/// The statements of a peer in its connection request or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateData {
     /// The sender accepts Send With Invalidate (flag "R").
@@ -25,8 +26,8 @@ impl PrivateData {
     /// Largest size that can be stated, in bytes.
     pub const SIZE_MAX: u32 = 256 << 10;
 
-    /// The eight bytes. A size that is no multiple of 1 KiB is rounded down, so that nothing is
-    /// promised that is not there; one outside the range becomes the nearest that can be stated.
+    /// Encodes the eight bytes. A size that is not a multiple of 1 KiB is rounded down; a size
+    /// outside the range becomes the nearest valid one.
     #[must_use]
     pub fn encode(&self) -> [u8; size::PRIVATE_DATA] {
         let [m0, m1, m2, m3] = private_data::MAGIC.to_be_bytes();
@@ -44,10 +45,11 @@ impl PrivateData {
         ]
     }
 
-    /// Reads the first eight of `bytes`: connection managers deliver a longer, zero-padded field.
+    /// Decodes the first eight of `bytes`: connection managers deliver a longer field, padded with
+    /// zeros.
     ///
-    /// `None` if they are not ours to understand: too short, other magic or other version. That is
-    /// no error; the peer has then said nothing. Flags other than "R" are ignored.
+    /// `None` if they are too short, or have another magic or version. That is not an error: the
+    /// peer then states nothing. Flags other than "R" are ignored.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let [m0, m1, m2, m3, version, flags, send, recv] =

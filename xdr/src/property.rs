@@ -1,11 +1,12 @@
-//! Transport properties: those that we know, their sets, and the four operations that carry them.
+//! Transport properties: the known properties, sets of them, and the four operations that carry
+//! them.
 //!
 //! ```text
 //!   PropVal     | id | length | data, padded |          a set: count, values
 //!   subset      | count | word | ... |                  bit n of word n/32 = value n of a set
 //! ```
-//! A value stays bytes until [`Property::decode`]; one that is not known stays bytes for good.
-//! Everything that is particular to one property is in its row of the table.
+//! A value stays encoded until [`Property::decode`]; an unknown value always does. Everything
+//! specific to a property is in its row of the table.
 
 use crate::array::Array;
 use crate::cursor::{Reader, Writer};
@@ -26,7 +27,7 @@ pub use set::{NotTaken, PropIds, PropSet, PropValues};
 pub use table::MayChange;
 pub use value::{BackwardSupport, RtrSupport};
 
-/// Some of a set's values, by their place in the set (`propvalsubset`, \[XCHAR\] 2.1).
+/// Some of a set's values, by their index in the set (`propvalsubset`, \[XCHAR\] 2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PropSubset<'a> {
     words: Array<'a, u32>,
@@ -36,7 +37,7 @@ impl<'a> PropSubset<'a> {
     /// None of the values.
     pub const EMPTY: Self = Self { words: Array::EMPTY };
 
-    /// A subset to be encoded.
+    /// A subset to encode.
     #[must_use]
     pub const fn from_words(words: &'a [u32]) -> Self {
         Self { words: Array::from_slice(words) }
@@ -72,7 +73,7 @@ pub struct ConnProp<'a> {
 /// A request to change properties (`optinfo_reqprop`, \[XCHAR\] 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReqProp<'a> {
-    /// The values wanted (`optreqpr_want`).
+    /// The requested values (`optreqpr_want`).
     pub want: PropSet<'a>,
 }
 
@@ -155,7 +156,7 @@ mod tests {
         Property::decode(PropVal { id, data: data.leak() })
     }
 
-    /// The first number behind those that we know.
+    /// The first number after the known ones.
     fn next_number() -> PropId {
         PropId(Known::ALL.map(|known| known.id().0).into_iter().max().unwrap() + 1)
     }

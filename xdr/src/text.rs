@@ -1,4 +1,4 @@
-//! A header on one line, as tcpdump would print it: for logs and tools, not for the data path.
+//! Formats a header as one line of text, for logs and tools.
 //!
 //! ```text
 //!   xid 0x00000041 v2 credit 32 xmtreq dp [132+8192 tbsn 0,1] rsd [] count 1 rsbuf 1 pslen 132

@@ -1,6 +1,6 @@
-//! Our coder of RPC headers against that of libtirpc, both ways, byte for byte.
+//! The codec of RPC headers, compared with libtirpc's in both directions, byte for byte.
 //!
-//! Needs and skips what `rpcgen_oracle.rs` does, rpcgen apart.
+//! It has the requirements of `rpcgen_oracle.rs`, without rpcgen.
 
 #[path = "support/oracle.rs"]
 mod oracle;

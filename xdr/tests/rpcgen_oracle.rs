@@ -1,8 +1,9 @@
-//! Our coder against the C coder that rpcgen makes of `spec/rpcrdma.x`, both ways, byte for byte.
+//! The codec, compared with the C code that rpcgen makes of `spec/rpcrdma.x`, in both directions.
 //!
 //! Needs rpcgen, gcc and libtirpc (Debian: `apt-get install rpcsvc-proto libtirpc-dev gcc`).
-//! Without them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The messages are
-//! the same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names its seed.
+//! Without them the tests fail, unless `RPCRDMA_SKIP_ORACLE=1` says that this is known. The
+//! messages are the same in every run; `RPCRDMA_SEED` (a number) makes others, and a failure names
+//! its seed.
 
 #[path = "support/fields.rs"]
 mod fields;

@@ -1,4 +1,5 @@
-//! Every golden vector means what its annotations say, is exact, and survives being damaged.
+//! Golden vectors: each decodes to its annotations, encodes exactly, and does not cause a panic
+//! when damaged.
 
 #[path = "support/fields.rs"]
 mod fields;
@@ -105,7 +106,7 @@ fn every_vector_looks_on_one_line_as_it_is_annotated() {
     }
 }
 
-/// What the vectors are for: nothing that the wire can carry is missing among them.
+/// The vectors cover everything that the wire format can express.
 #[test]
 fn the_vectors_cover_every_kind_of_header() {
     let vectors = golden::load();

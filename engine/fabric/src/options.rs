@@ -41,8 +41,8 @@ impl Default for FabricOptions {
     }
 }
 
-impl From<&section::Fabric> for FabricOptions {
-    fn from(given: &section::Fabric) -> FabricOptions {
+impl From<&section::FabricSection> for FabricOptions {
+    fn from(given: &section::FabricSection) -> FabricOptions {
         FabricOptions {
             slots: given.ring_slots.value(),
             delay_ns: u64::try_from(given.delay.as_nanos()).unwrap_or(u64::MAX),

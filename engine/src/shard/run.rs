@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use rpcrdma_config::section::{Idle, IdlePolicy};
+use rpcrdma_config::section::{IdlePolicy, IdleSection};
 use rpcrdma_mempool::Region;
 
 use super::audit::Audit;
@@ -31,7 +31,7 @@ pub struct Shard<P: Provider, H> {
     // Dropped before the memory that its loans are of.
     handler: H,
     pub(crate) core: Core<P>,
-    idle: Idle,
+    idle: IdleSection,
     failures: Arc<Failures>,
 }
 
@@ -185,14 +185,14 @@ fn turn<P: Provider>(
 
 /// What a shard does when there is nothing to do.
 pub(crate) struct Waiting {
-    idle: Idle,
+    idle: IdleSection,
     spin_ns: u64,
     idle_since: Option<u64>,
     pauses: u32,
 }
 
 impl Waiting {
-    pub fn new(idle: Idle) -> Waiting {
+    pub fn new(idle: IdleSection) -> Waiting {
         let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
         Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
     }

@@ -96,8 +96,8 @@ impl Default for VerbsOptions {
     }
 }
 
-impl From<&section::Verbs> for VerbsOptions {
-    fn from(given: &section::Verbs) -> VerbsOptions {
+impl From<&section::VerbsSection> for VerbsOptions {
+    fn from(given: &section::VerbsSection) -> VerbsOptions {
         // All of these are in the range of their types: the section says so.
         let byte = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);
         VerbsOptions {

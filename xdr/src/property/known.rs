@@ -1,4 +1,4 @@
-//! The properties that we know: the table.
+//! The table of the known properties.
 
 use super::table::MayChange;
 use super::value::{BackwardSupport, Bits, Bool, Codec, Level, RtrSupport, Structure, Word};
@@ -7,7 +7,7 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::{default, limit};
 use crate::rtr::structure::{RecvStructure, StructureError};
 
-/// Hands the table to a macro, with whatever rows follow it.
+/// Passes the table to a macro, with further rows after it.
 macro_rules! table {
     ($derive:ident $($more:tt)*) => { $derive! {
         /// Receive Buffer Size (\[XCHAR\] 3.1): bytes of the smallest receive buffer posted; at least
@@ -21,7 +21,7 @@ macro_rules! table {
         /// Backward Request Support (\[XCHAR\] 3.3): how backward requests may be sent.
         3 BACKWARD_SUPPORT "brs": BackwardSupport(BackwardSupport) as Level,
             Some(BackwardSupport::Inline), Both;
-        /// Receive Buffer Structure (\[RTR\] 8.3): how the peer's receive buffers are cut. Its
+        /// Receive Buffer Structure (\[RTR\] 8.3): the segments of the peer's receive buffers. Its
         /// default is one segment of the receive buffer size (wire.md E22).
         4 RECV_STRUCTURE "rbstruct": RecvStructure(RecvStructure) as Structure,
             None, Neither;

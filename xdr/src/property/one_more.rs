@@ -1,4 +1,4 @@
-//! The table with one more row: what enumerates properties has no other source.
+//! Tests with one more row: the table is the only source of everything that enumerates properties.
 
 use super::*;
 use known::{Known, PropId, PropVal, Property};

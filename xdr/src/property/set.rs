@@ -1,4 +1,4 @@
-//! Values and sets of values, of whatever properties the table holds.
+//! Values of properties, and sets of them.
 
 use super::known::{Known, PropId, PropVal, Property};
 use super::table::MayChange;
@@ -25,11 +25,11 @@ impl<'a> Wire<'a> for PropVal<'a> {
 /// A set of values (`propvalset`, \[XCHAR\] 2.1).
 pub type PropSet<'a> = Array<'a, PropVal<'a>>;
 
-/// Decodes a set and checks every value that we know: all or nothing (wire.md P4, P5).
+/// Decodes a set and checks every known value: all or nothing (wire.md P4, P5).
 pub(super) fn decode_set<'a>(reader: &mut Reader<'a>) -> Result<PropSet<'a>, DecodeError> {
     let start = *reader;
     let set = PropSet::decode(reader, limit::PROPERTIES_MAX)?;
-    // The values once more, with their positions in the message for the errors.
+    // Decodes the values again, with their positions for errors.
     let mut values = start;
     values.u32()?;
     let mut seen = PropIds::NONE;
@@ -47,7 +47,7 @@ pub(super) fn decode_set<'a>(reader: &mut Reader<'a>) -> Result<PropSet<'a>, Dec
 }
 
 impl<'a> Property<'a> {
-    /// Bytes of the longest value of any property that we know, with its padding.
+    /// Bytes of the longest value of all known properties, with its padding.
     pub const LEN_MAX: usize = {
         let (mut len, mut index) = (0, 0);
         while index < Known::COUNT {
@@ -58,7 +58,7 @@ impl<'a> Property<'a> {
         len + pad_len(len)
     };
 
-    /// Understands a value.
+    /// Decodes a value.
     ///
     /// # Errors
     /// [`DecodeError`], with positions counted from the start of the value, if the property is
@@ -74,16 +74,16 @@ impl<'a> Property<'a> {
         }
         let mut reader = Reader::at(value.data, position);
         let property = known.decode(&mut reader)?;
-        // A value that cannot be used is given up early.
+        // An unusable value is not decoded further.
         if !matches!(property, Self::Unusable(..)) {
             reader.finish()?;
         }
         Ok(property)
     }
 
-    /// Puts the value into `buffer` and names it, for a set that is to be encoded.
+    /// Encodes the value into `buffer`, for a set to encode.
     ///
-    /// [`Property::LEN_MAX`] bytes are enough for every property that we know.
+    /// [`Property::LEN_MAX`] bytes are enough for every known property.
     ///
     /// # Errors
     /// [`NoRoom`] if the buffer is too small.
@@ -98,8 +98,8 @@ impl<'a> Property<'a> {
         Ok(PropVal { id: self.id(), data: data.get(..len).unwrap_or_default() })
     }
 
-    /// The value that a default stands for; what is no default, or one that depends on other
-    /// properties, stays as it is.
+    /// Replaces a default by its value; other values, and a default that depends on other
+    /// properties, stay unchanged.
     #[must_use]
     pub fn in_effect(self) -> Self {
         match self {
@@ -109,15 +109,15 @@ impl<'a> Property<'a> {
     }
 }
 
-/// Some of the properties that we know.
+/// A set of known properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PropIds(u32);
 
 impl PropIds {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Those that we do not change on a connection.
+    /// The properties that this side does not change on a connection.
     pub const OWN_FIXED: Self = {
         let (mut fixed, mut index) = (Self::NONE, 0);
         while index < Known::COUNT {
@@ -130,24 +130,24 @@ impl PropIds {
         fixed
     };
 
-    /// Adds a property. One that we do not know is in no set.
+    /// Adds a property. An unknown property is ignored.
     pub fn insert(&mut self, id: PropId) {
         self.0 |= Known::of(id).map_or(0, Self::bit);
     }
 
-    /// Whether the property is one of them.
+    /// Whether the property is in the set.
     #[must_use]
     pub fn contains(self, id: PropId) -> bool {
         Known::of(id).is_some_and(|known| self.0 & Self::bit(known) != 0)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Them, in the order of the table.
+    /// The properties, in the order of the table.
     pub fn iter(self) -> impl Iterator<Item = PropId> {
         Known::ALL.into_iter().map(Known::id).filter(move |id| self.contains(*id))
     }
@@ -164,21 +164,21 @@ impl PropIds {
     }
 }
 
-/// New values of some properties that may change.
+/// New values of some changeable properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PropValues {
     ids: PropIds,
-    /// Those that shall have their defaults.
+    /// The properties to set to their defaults.
     defaults: PropIds,
     data: [[u8; CHANGE_LEN]; Known::COUNT],
 }
 
-/// Why a value cannot be taken as a new one.
+/// Why a new value is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotTaken {
-    /// The property has a new value already.
+    /// The property already has a new value.
     Twice,
-    /// The property never changes, or we do not know it.
+    /// The property cannot change, or is unknown.
     Fixed,
     /// The property cannot have this value.
     BadValue,
@@ -192,7 +192,7 @@ impl PropValues {
     /// Adds a value. [`Property::Default`] stands for the default.
     ///
     /// # Errors
-    /// [`NotTaken`] says why not.
+    /// [`NotTaken`] states the reason.
     pub fn insert(&mut self, value: &Property<'_>) -> Result<(), NotTaken> {
         let id = value.id();
         if self.ids.contains(id) {
@@ -219,7 +219,7 @@ impl PropValues {
         self.ids
     }
 
-    /// The new value of a property, if there is one.
+    /// The new value of a property, if it has one.
     #[must_use]
     pub fn value(&self, id: PropId) -> Option<Property<'static>> {
         let known = Known::of(id).filter(|_| self.ids.contains(id))?;
@@ -229,7 +229,7 @@ impl PropValues {
         }
     }
 
-    /// The new values as a set has them, in the order of the table.
+    /// The new values as a set, in the order of the table.
     pub fn encoded(&self) -> impl Iterator<Item = PropVal<'_>> {
         let chosen = Known::ALL.into_iter().filter(|known| self.ids.contains(known.id()));
         chosen.map(|known| PropVal { id: known.id(), data: self.data(known) })
@@ -238,20 +238,20 @@ impl PropValues {
     fn data(&self, known: Known) -> &[u8] {
         match self.defaults.contains(known.id()) {
             true => &[],
-            // What may change has one length only.
+            // Changeable properties have a fixed length.
             false => self.data[known as usize].get(..known.lens()[0]).unwrap_or_default(),
         }
     }
 }
 
-/// Bytes of the longest value of a property that may change.
+/// Bytes of the longest value of a changeable property.
 const CHANGE_LEN: usize = {
     let (mut len, mut index) = (0, 0);
     while index < Known::COUNT {
         let known = Known::ALL[index];
         if !matches!(known.may_change(), MayChange::Neither) {
             let [shortest, longest] = known.lens();
-            assert!(shortest == longest, "the values of what may change have one length");
+            assert!(shortest == longest, "changeable properties have a fixed length");
             len = if longest > len { longest } else { len };
         }
         index += 1;

@@ -1,13 +1,13 @@
-//! What is derived from the rows of a table of properties: numbers, names, values and codecs.
+//! The macro that derives types, names and codecs from the table of properties.
 
 /// Whether a property may change while a connection is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayChange {
-    /// Neither the peer's nor ours (wire.md E21).
+    /// Neither the peer's nor the own value (wire.md E21).
     Neither,
-    /// The peer's. Ours stays as it was stated (wire.md P11).
+    /// The peer's value; the own value stays as stated (wire.md P11).
     Peer,
-    /// The peer's and ours.
+    /// The peer's and the own value.
     Both,
 }
 
@@ -17,7 +17,7 @@ pub enum MayChange {
 ///   /// Documentation.
 ///   number NAME "text": Variant(type of the value) as codec, default, may change;
 /// ```
-/// The default is an `Option`: none where it depends on other properties.
+/// The default is an `Option`: `None` if it depends on other properties.
 macro_rules! properties {
     ($(
         $(#[doc = $doc:expr])*
@@ -32,20 +32,20 @@ macro_rules! properties {
             $($(#[doc = $doc])* pub const $NAME: Self = Self($number);)*
         }
 
-        /// A property that we know: a row of the table.
+        /// A known property: a row of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Known {
             $($(#[doc = $doc])* $Name,)*
         }
 
         impl Known {
-            /// All of them, in the order of the table.
+            /// All properties, in the order of the table.
             pub const ALL: [Self; Self::COUNT] = [$(Self::$Name),*];
 
-            /// How many there are.
+            /// The number of known properties.
             pub const COUNT: usize = [$(PropId::$NAME),*].len();
 
-            /// The property with this number, if we know it.
+            /// The property with this number, if it is known.
             #[must_use]
             pub const fn of(id: PropId) -> Option<Self> {
                 match id {
@@ -77,8 +77,7 @@ macro_rules! properties {
                 match self { $(Self::$Name => <$codec as Codec>::LENS,)* }
             }
 
-            /// What holds of a peer that does not state it: [`Property::Default`] if that depends on
-            /// other properties.
+            /// The default value: [`Property::Default`] if it depends on other properties.
             #[must_use]
             pub const fn default(self) -> Property<'static> {
                 match self {
@@ -92,7 +91,7 @@ macro_rules! properties {
                 }
             }
 
-            /// Takes a value that has bytes.
+            /// Decodes a value that is not empty.
             pub(super) fn decode(self, reader: &mut Reader<'_>) -> Result<Property<'static>, DecodeError> {
                 Ok(match self {
                     $(Self::$Name => match <$codec as Codec>::decode(reader)? {
@@ -103,29 +102,29 @@ macro_rules! properties {
             }
         }
 
-        /// One value, still as bytes (`propval`, \[XCHAR\] 2.1).
+        /// One encoded value (`propval`, \[XCHAR\] 2.1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct PropVal<'a> {
-            /// Which property (`pv_which`).
+            /// The property (`pv_which`).
             pub id: PropId,
             /// The XDR of the value, or nothing for the default (`pv_data`; wire.md P3).
             pub data: &'a [u8],
         }
 
-        /// A value, understood.
+        /// A decoded value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Property<'a> {
             $($(#[doc = $doc])* $Name($value),)*
-            /// A known property at its default: the value had no bytes (wire.md P3).
+            /// A known property with an empty value, which means its default (wire.md P3).
             Default(PropId),
-            /// A value that cannot be used, to be ignored and counted (wire.md E19, E20).
+            /// An unusable value, which is ignored and counted (wire.md E19, E20).
             Unusable(PropId, StructureError),
-            /// A property that we do not know, to be skipped (wire.md P4).
+            /// An unknown property, which is skipped (wire.md P4).
             Unknown(PropVal<'a>),
         }
 
         impl Property<'_> {
-            /// Which property this is.
+            /// The property.
             #[must_use]
             pub const fn id(&self) -> PropId {
                 match self {
@@ -135,7 +134,7 @@ macro_rules! properties {
                 }
             }
 
-            /// Puts the bytes of the value; none for a default and for a value that cannot be used.
+            /// Encodes the value; a default and an unusable value are empty.
             pub(super) fn encode_data(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
                 match self {
                     $(Self::$Name(value) => <$codec as Codec>::encode(value, writer),)*
@@ -144,7 +143,7 @@ macro_rules! properties {
                 }
             }
 
-            /// The value, for people; none where there are only bytes or not even these.
+            /// The value as text; `None` for defaults, unusable and unknown values.
             #[cfg(feature = "text")]
             pub(crate) fn shown(&self) -> Option<&dyn core::fmt::Display> {
                 match self {

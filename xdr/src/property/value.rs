@@ -1,4 +1,4 @@
-//! Values of properties: their types, and how they lie on the wire.
+//! Values of properties: their types and encodings.
 
 use bitflags::bitflags;
 
@@ -35,7 +35,7 @@ bitflags! {
     }
 }
 
-/// How values lie on the wire.
+/// The encoding of a value.
 pub(super) trait Codec {
     /// The type of the values.
     type Value;
@@ -43,11 +43,11 @@ pub(super) trait Codec {
     /// Bytes of the shortest value and of the longest.
     const LENS: [usize; 2] = [4; 2];
 
-    /// Takes a value. The outer error is one of XDR; the inner one says why the value cannot be
-    /// used.
+    /// Decodes a value. The outer error is one of XDR; the inner one states why the value is
+    /// unusable.
     fn decode(reader: &mut Reader<'_>) -> Decoded<Self::Value>;
 
-    /// Puts a value.
+    /// Encodes a value.
     fn encode(value: &Self::Value, writer: &mut Writer<'_>) -> Result<(), NoRoom>;
 }
 

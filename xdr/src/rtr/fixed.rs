@@ -1,4 +1,4 @@
-//! The headers of the data path as fixed structures: read where they lie, written as they are.
+//! The headers of the data path as fixed structures, which are read and written without a codec.
 //!
 //! ```text
 //!   Msg            | xid vers credit MSG      | 0 0 0 |
@@ -9,9 +9,8 @@
 //!   D: Empty | 0 |   OneItem      | 1 | disp length TBSN 0 1 segment |
 //!   R: Empty | 0 |   OneDirection | 1 | begin end | 1 | min_len TBSN |
 //! ```
-//! A header whose lists hold anything else is variable, and only the codec reads it
-//! ([`crate::header`]). A fixed header is one bounds check and one comparison for each word that
-//! tells its form.
+//! All other headers are variable, and only the codec reads them ([`crate::header`]). Checking a
+//! fixed header costs one bounds check, and one comparison for each word of its form.
 
 pub use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
@@ -35,7 +34,7 @@ pub struct Msg {
     rest: [u8; 16],
 }
 
-/// What RDMA_OPTIONAL begins with.
+/// The start of an RDMA_OPTIONAL header.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -61,17 +60,17 @@ pub struct Operation {
 )]
 #[repr(C)]
 pub struct XmtReq<D, R> {
-    /// What it begins with.
+    /// The start.
     pub operation: Operation,
     /// The items (`optxrq_dp`).
     pub dp: D,
     /// The directions (`optxrq_rsd`).
     pub rsd: R,
-    /// What follows the lists.
+    /// The fields after the lists.
     pub end: ReqEnd,
 }
 
-/// What follows the lists of a request.
+/// The fields after the lists of a request.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -91,15 +90,15 @@ pub struct ReqEnd {
 )]
 #[repr(C)]
 pub struct XmtResp<D> {
-    /// What it begins with.
+    /// The start.
     pub operation: Operation,
     /// The items (`optxrs_dp`).
     pub dp: D,
-    /// What follows the list.
+    /// The fields after the list.
     pub end: RespEnd,
 }
 
-/// What follows the list of a response.
+/// The fields after the list of a response.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -117,9 +116,9 @@ pub struct RespEnd {
 )]
 #[repr(C)]
 pub struct XmtCont {
-    /// What it begins with.
+    /// The start.
     pub operation: Operation,
-    /// All the rest.
+    /// The structure.
     pub end: ContEnd,
 }
 
@@ -129,9 +128,9 @@ pub struct XmtCont {
 )]
 #[repr(C)]
 pub struct ContEnd {
-    /// Which transmission of the group this is (`optxc_xnum`; wire.md E1).
+    /// The index of this transmission in the group (`optxc_xnum`; wire.md E1).
     pub xnum: U32,
-    /// The operation that began the group (`optxc_itype`; wire.md E3).
+    /// The operation that started the group (`optxc_itype`; wire.md E3).
     pub itype: U32,
     /// Bytes of the payload stream in this transmission (`optxc_pslen`; wire.md E10).
     pub pslen: U32,
@@ -146,14 +145,14 @@ pub struct Empty {
     count: U32,
 }
 
-/// A list of one item, which lies in one placement segment from its beginning on.
+/// A list of one item, at the start of one placement segment.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct OneItem {
     items: U32,
-    /// Where in the virtual XDR stream the item begins (`xmdmi_disp`).
+    /// The position of the item in the virtual XDR stream (`xmdmi_disp`).
     pub disp: U32,
     /// Bytes of the item, without padding (`xmdmi_length`).
     pub length: U32,
@@ -164,7 +163,7 @@ pub struct OneItem {
     pub segment: U32,
 }
 
-/// A list of one set of directions, which has one of an item to be placed by Send.
+/// A list of one set of directions, with one item to place by Send.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -176,18 +175,18 @@ pub struct OneDirection {
     /// The byte after the range (`xmdrsdr_end`).
     pub end: U32,
     items: U32,
-    /// If the item is shorter, it is wanted in line (`xmdrsdi_minlen`).
+    /// A shorter item is sent inline (`xmdrsdi_minlen`).
     pub min_len: U32,
     kind: U32,
 }
 
 /// A list of a fixed header.
 pub trait FixedList: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// Whether the words are such a list.
+    /// Whether the words are this list.
     fn is_valid(&self) -> bool;
 }
 
-/// What the headers of a message say of its connection.
+/// The fields of a header that concern the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
     /// The version (`rdma_vers`).
@@ -207,7 +206,8 @@ impl Msg {
         Self { xid: xid.into(), vers: vers.into(), credit: credit.into(), rest: NO_CHUNKS }
     }
 
-    /// The first words of a message as such a header, if there are so many, and what follows them.
+    /// The first words of a message as this header, and the bytes after them; `None` if it is
+    /// shorter.
     #[inline]
     #[must_use]
     pub fn split(bytes: &[u8]) -> Option<(&Self, &[u8])> {
@@ -221,7 +221,7 @@ impl Msg {
         self.rest == NO_CHUNKS
     }
 
-    /// The procedure, whichever it is (`rdma_proc`).
+    /// The procedure (`rdma_proc`), unchecked.
     #[inline]
     #[must_use]
     pub fn proc(&self) -> u32 {
@@ -231,7 +231,7 @@ impl Msg {
 }
 
 impl Operation {
-    /// What the header of an operation begins with, `header_len` bytes long in all.
+    /// The start of the header of an operation, which has `header_len` bytes in all.
     #[inline]
     #[must_use]
     pub fn new(xid: u32, Stamp { vers, credit }: Stamp, opttype: u32, header_len: u32) -> Self {
@@ -246,14 +246,14 @@ impl Operation {
         }
     }
 
-    /// The first words of a message as such a beginning, if there are so many.
+    /// The first words of a message as this start; `None` if it is shorter.
     #[inline]
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<&Self> {
         Self::ref_from_prefix(bytes).ok().map(|(operation, _)| operation)
     }
 
-    /// Whether it begins a header of this operation and length. The caller has looked at the
+    /// Whether it starts a header of this operation and length. The caller has checked the
     /// procedure.
     #[inline]
     fn is(&self, opttype: u32, header_len: usize) -> bool {
@@ -273,7 +273,7 @@ impl<D: FixedList, R: FixedList> XmtReq<D, R> {
         Self { operation, dp, rsd, end }
     }
 
-    /// The header of a message, if it is exactly this one. The caller has looked at version and
+    /// The header of a message, if it has exactly this form. The caller has checked version and
     /// procedure.
     #[inline]
     #[must_use]
@@ -297,7 +297,7 @@ impl<D: FixedList> XmtResp<D> {
         Self { operation, dp, end }
     }
 
-    /// The header of a message, if it is exactly this one. The caller has looked at version and
+    /// The header of a message, if it has exactly this form. The caller has checked version and
     /// procedure.
     #[inline]
     #[must_use]
@@ -319,7 +319,7 @@ impl XmtCont {
         Self { operation: Operation::new(xid, stamp, opttype::XMTCONT, Self::LEN as u32), end }
     }
 
-    /// The header of a message, if it is exactly this one. The caller has looked at version and
+    /// The header of a message, if it has exactly this form. The caller has checked version and
     /// procedure.
     #[inline]
     #[must_use]
@@ -330,7 +330,7 @@ impl XmtCont {
 }
 
 impl ReqEnd {
-    /// Of these numbers.
+    /// From these numbers.
     #[inline]
     #[must_use]
     pub fn new(count: u32, rsbuf: u32, pslen: u32) -> Self {
@@ -339,7 +339,7 @@ impl ReqEnd {
 }
 
 impl RespEnd {
-    /// Of these numbers.
+    /// From these numbers.
     #[inline]
     #[must_use]
     pub fn new(count: u32, pslen: u32) -> Self {
@@ -348,7 +348,7 @@ impl RespEnd {
 }
 
 impl ContEnd {
-    /// Of these numbers.
+    /// From these numbers.
     #[inline]
     #[must_use]
     pub fn new(xnum: u32, itype: u32, pslen: u32) -> Self {
@@ -369,7 +369,7 @@ impl FixedList for Empty {
 }
 
 impl OneItem {
-    /// The item of `length` bytes at `disp` in the segment of this number.
+    /// The item of `length` bytes at `disp` in this segment.
     #[inline]
     #[must_use]
     pub fn new(disp: u32, length: u32, segment: u32) -> Self {
@@ -398,7 +398,7 @@ impl OneDirection {
     /// Bytes of the list.
     pub const LEN: usize = size_of::<Self>();
 
-    /// The direction for what this range of the request brings.
+    /// The direction for the result of this range of the request.
     #[inline]
     #[must_use]
     pub fn new(begin: u32, end: u32, min_len: u32) -> Self {
@@ -406,7 +406,7 @@ impl OneDirection {
         Self { sets: ONE, begin, end, items: ONE, min_len, kind: TBSN }
     }
 
-    /// The list of these bytes, if it is exactly this one.
+    /// The list in these bytes, if it has exactly this form.
     #[inline]
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<&Self> {
@@ -426,7 +426,7 @@ const TBSN: U32 = U32::new(placement::TBSN);
 /// RDMA_MSG, and three empty lists.
 const NO_CHUNKS: [u8; 16] = [0; 16];
 const _: () = assert!(proc::MSG == 0);
-// The numbers that others reckon with.
+// The lengths that other modules use.
 const _: () = assert!(Msg::LEN == size::HEADER_MIN);
 const _: () = assert!(size_of::<Operation>() == size::OPTIONAL);
 const _: () = assert!(XmtReq::<Empty, Empty>::LEN == size::XMTREQ_MIN);
@@ -454,7 +454,7 @@ mod tests {
         loc: Loc::Tbsn { offset: 0, segments: Tbsns::from_slice(&[2]) },
     };
 
-    /// What the codec writes, which decodes to the same.
+    /// Compares with the codec's output, which must decode to the same.
     fn coded(body: Body<'_>) -> Vec<u8> {
         let header = Header { xid: 7, vers: STAMP.vers, credit: STAMP.credit, body };
         let mut bytes = [0; 200];
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(XmtReq::<Empty, OneDirection>::read(bytes), None);
         assert_eq!(XmtResp::<OneItem>::read(bytes), None);
         assert_eq!(XmtCont::read(bytes), None);
-        // Operation, length, items, kind, offset, segments and directions tell the form.
+        // Operation, length, items, kind, offset, segments and directions determine the form.
         let told: Vec<usize> = (0..bytes.len() / 4)
             .filter(|word| {
                 let mut bytes = bytes.to_vec();

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | `fixed` | the headers of the data path as fixed structures, RDMA_MSG among them | \[RTR\] 9.2 - 9.4, \[V2\] 4.2 |
 //! | `transmit` | the headers of a group's transmissions | \[RTR\] 9.2 - 9.4 |
-//! | `placement` | where excised items are, and where a reply's shall go | \[RTR\] 7.3, 7.4 |
-//! | `structure` | how a receive buffer is cut into segments | \[RTR\] 7.2, 8.3 |
-//! | `report` | what was wrong with a transmission | \[RTR\] 9.5 |
+//! | `placement` | locations of placed items, and directions for those of a reply | \[RTR\] 7.3, 7.4 |
+//! | `structure` | the segments of a receive buffer | \[RTR\] 7.2, 8.3 |
+//! | `report` | reports of errors in a transmission | \[RTR\] 9.5 |
 
 pub mod fixed;
 pub mod placement;

@@ -1,4 +1,5 @@
-//! Where the items taken out of a payload stream are, and where those of a reply shall go.
+//! Placement: the locations of items removed from a payload stream, and directions for the items of
+//! a reply.
 //!
 //! ```text
 //!   MsgItem  | disp | length | type | EXRW: segment<>
@@ -9,7 +10,7 @@
 //!                             | BYSIZE: over, segment<>
 //!                             | TBSN: nothing
 //! ```
-//! Displacements are in the virtual XDR stream, which has nothing excised (wire.md E16, E23).
+//! Displacements are in the virtual XDR stream, which contains all items (wire.md E16, E23).
 
 use core::fmt;
 
@@ -22,15 +23,16 @@ use crate::numbers::{limit, placement, size};
 /// One excised item (`xmdp_mitem`, \[RTR\] 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsgItem<'a> {
-    /// Where in the virtual XDR stream the item begins (`xmdmi_disp`).
+    /// The position of the item in the virtual XDR stream (`xmdmi_disp`).
     pub disp: u32,
     /// Bytes of the item, without XDR padding (`xmdmi_length`; wire.md E16).
     pub length: u32,
-    /// Where the item is (`xmdmi_where`).
+    /// The location of the item (`xmdmi_where`).
     pub loc: Loc<'a>,
 }
 
-/// Where an excised item is, or why it was not excised (`xmdp_loc`, \[RTR\] 7.3; wire.md X4, X5).
+/// The location of an item, or why it was not removed from the stream (`xmdp_loc`, \[RTR\] 7.3;
+/// wire.md X4, X5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loc<'a> {
     /// In memory reached by explicit RDMA (`xmdl_ex`).
@@ -42,9 +44,9 @@ pub enum Loc<'a> {
         /// The segments, in the item's order (`xmdl_bsnum`).
         segments: Tbsns<'a>,
     },
-    /// In a response: the item is shorter than the minimum and lies in the payload stream.
+    /// In a response: the item is shorter than the minimum and is in the payload stream.
     TooShort,
-    /// In a response: there is no such item.
+    /// In a response: the item does not exist.
     NoItem,
 }
 
@@ -57,8 +59,8 @@ impl<'a> Wire<'a> for MsgItem<'a> {
                 Loc::Tbsn { offset: reader.u32()?, segments: Tbsns::decode(reader)? }
             }
             placement::EXRW => Loc::Exrw(Array::decode(reader, limit::ITEM_SEGMENTS_MAX)?),
-            // TOOSHORT and NOITEM in a request are XDR-valid; refusing them is a matter of
-            // meaning (wire.md E31).
+            // TOOSHORT and NOITEM in a request are valid XDR; the protocol rejects them (wire.md
+            // E31).
             placement::TOOSHORT => Loc::TooShort,
             placement::NOITEM => Loc::NoItem,
             // [RTR] 6.2, Table 1: CHOICE and BYSIZE are XDR-invalid here (wire.md E31).
@@ -115,21 +117,21 @@ enum Numbers<'a> {
 }
 
 impl<'a> Tbsns<'a> {
-    /// Numbers listed one by one, to be encoded.
+    /// A list of numbers to encode.
     #[inline]
     #[must_use]
     pub const fn from_slice(numbers: &'a [u32]) -> Self {
         Self { numbers: Numbers::Listed(Array::from_slice(numbers)) }
     }
 
-    /// `count` consecutive numbers from `first`, to be encoded; nothing is stored.
+    /// `count` consecutive numbers from `first` to encode, without storage.
     #[inline]
     #[must_use]
     pub const fn run(first: u32, count: u32) -> Self {
         Self { numbers: Numbers::Run { first, count } }
     }
 
-    /// How many numbers there are.
+    /// The number of numbers.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -139,7 +141,7 @@ impl<'a> Tbsns<'a> {
         }
     }
 
-    /// Whether there is no number.
+    /// Whether it is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -274,30 +276,29 @@ impl<'a> Wire<'a> for RsdSet<'a> {
     }
 }
 
-/// What to do with one result (`xmdp_rsditem`, \[RTR\] 7.4).
+/// The direction for one result (`xmdp_rsditem`, \[RTR\] 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RsdItem<'a> {
-    /// A result shorter than so many bytes stays in the payload stream
-    /// (`xmdrsdi_minlen`; wire.md E29).
+    /// A result shorter than this stays in the payload stream (`xmdrsdi_minlen`; wire.md E29).
     pub min_len: u32,
-    /// Where a result that is long enough goes (`xmdrsdi_loc`).
+    /// The destination of a longer result (`xmdrsdi_loc`).
     pub loc: RsdLoc<'a>,
 }
 
-/// Where a result shall go (`xmdp_rsdloc`, \[RTR\] 7.4; wire.md X4, X5).
+/// The destination of a result (`xmdp_rsdloc`, \[RTR\] 7.4; wire.md X4, X5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RsdLoc<'a> {
     /// By RDMA Write to these segments (`xmdrsdl_ex`).
     Exrw(Array<'a, RdmaSegment>),
-    /// By Send, in segments that the responder picks.
+    /// By Send, in segments that the responder chooses.
     Tbsn,
-    /// Either, as the responder likes (wire.md N3).
+    /// Either, as the responder chooses (wire.md N3).
     Choice(Array<'a, RdmaSegment>),
     /// By Send up to a length, by RDMA Write above it (wire.md E28).
     BySize {
-        /// The largest length that goes by Send (`xmdrsdl_dsdov`).
+        /// The largest length that is sent by Send (`xmdrsdl_dsdov`).
         over: u32,
-        /// Where RDMA Write puts a longer one (`xmdrsdl_bsex`).
+        /// The segments for a longer one (`xmdrsdl_bsex`).
         segments: Array<'a, RdmaSegment>,
     },
 }

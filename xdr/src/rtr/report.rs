@@ -1,4 +1,4 @@
-//! Report Error: what was wrong with a transmission of this extension, and with which one.
+//! Report Error: an error in a transmission of this extension, and the transmission.
 
 use core::fmt;
 
@@ -7,14 +7,14 @@ use crate::error::{DecodeError, NoRoom};
 use crate::numbers::report;
 use crate::onc::MsgType;
 
-/// A transmission, named (`xms_id`, \[RTR\] 6.1; wire.md X7, X8).
+/// Identifies a transmission (`xms_id`, \[RTR\] 6.1; wire.md X7, X8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsgId {
     /// `rdma_xid` of the transmission.
     pub xid: u32,
-    /// Whether it belongs to a call or to a reply.
+    /// Whether it is of a call or of a reply.
     pub dir: MsgType,
-    /// Its number in the group; 0 if it belongs to none (wire.md E1).
+    /// Its index in the group; 0 if it is in none (wire.md E1).
     pub seq: u32,
 }
 
@@ -37,7 +37,7 @@ impl MsgId {
 pub struct ReptErr {
     /// The transmission in which the error was found (`optre_bad`).
     pub bad: MsgId,
-    /// An earlier transmission that led to it (`optre_lead`).
+    /// An earlier transmission that caused it (`optre_lead`).
     pub lead: Option<MsgId>,
     /// The error (`optre_info`).
     pub info: ReptInfo,
@@ -46,15 +46,15 @@ pub struct ReptErr {
 /// The eight errors (`optr_info`, \[RTR\] 9.5; numbered as wire.md N4 says).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReptInfo {
-    /// Another `rdma_proc` was due.
+    /// Another `rdma_proc` was expected.
     BadHmt(Mismatch),
-    /// Another `rdma_opttype` was due.
+    /// Another `rdma_opttype` was expected.
     BadOmt(Mismatch),
-    /// No continuation was due.
+    /// No continuation was expected.
     BadCont,
-    /// Another transmission number was due.
+    /// Another transmission number was expected.
     BadSeq(Mismatch),
-    /// Another xid was due.
+    /// Another XID was expected.
     BadXid(Mismatch),
     /// A bad displacement or offset of an item.
     BadOff(OutOfRange),
@@ -93,16 +93,16 @@ impl fmt::Display for OutOfRange {
     }
 }
 
-/// The value that was due and the value that came.
+/// The expected and the received value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What was due (`optri_expect`).
+    /// The expected value (`optri_expect`).
     pub expect: u32,
-    /// What came (`optri_current`).
+    /// The received value (`optri_current`).
     pub current: u32,
 }
 
-/// The value that came and the values that are valid; if it is among them, it is misaligned.
+/// The received value and the valid range; a value in the range is misaligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
     /// What came (`optri_value`).

@@ -1,4 +1,4 @@
-//! How a receive buffer is cut into segments, and which target buffer segment number means which.
+//! The Receive Buffer Structure: the segments of a receive buffer, and their numbers.
 //!
 //! ```text
 //!   buffer t of a group     | inline | PLT 0 | PLT 1 | ... | PLT K-1 |

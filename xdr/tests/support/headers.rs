@@ -1,8 +1,8 @@
-//! Strategies that make every kind of valid header.
+//! Proptest strategies for every kind of valid header.
 //!
-//! What a header borrows is leaked: a test process is short, and values without owners keep the
-//! strategies simple. The large strategies are boxed: the value tree of a choice has room for those of
-//! all its arms, and that of a header would be 60 KiB, moved from frame to frame.
+//! The borrowed parts of a header are leaked: a test process is short, and the strategies stay
+//! simple. The large strategies are boxed: the value tree of a choice has room for those of all its
+//! arms, and that of a header would be 60 KiB, moved from frame to frame.
 
 use proptest::collection::vec;
 use proptest::option;

@@ -1,4 +1,4 @@
-//! A C program behind a pipe, as a second opinion; built once, by whoever asks first.
+//! A C program with another codec, for comparison; it is built once.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,9 +15,9 @@ const PACKAGES: &str = "the oracle in C needs the Debian packages rpcsvc-proto, 
 
 /// A request to the C program; `oracle.c` explains it.
 pub struct Request {
-    /// What is asked.
+    /// The operation.
     pub kind: u8,
-    /// About what.
+    /// The operand.
     pub data: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ pub fn oracle(name: &str, build: impl FnOnce(&Path)) -> Option<&'static Path> {
     BUILT
         .get_or_init(|| {
             if std::env::var_os("RPCRDMA_SKIP_ORACLE").is_some_and(|value| value == "1") {
-                // Not eprintln!: the harness would keep it to itself.
+                // Not eprintln!: the test harness would capture it.
                 let _ = writeln!(
                     std::io::stderr(),
                     "SKIPPED {name} (RPCRDMA_SKIP_ORACLE=1): nothing is compared with C"
@@ -64,7 +64,7 @@ pub fn run(folder: &Path, program: &str, arguments: &[&str]) {
     );
 }
 
-/// All answers of one run of the C program; `None` for what it refuses.
+/// All answers of one run of the C program; `None` for input that it rejects.
 pub fn ask(folder: &Path, name: &str, requests: &[Request]) -> Vec<Option<Vec<u8>>> {
     let mut input = Vec::new();
     for request in requests {
@@ -72,7 +72,7 @@ pub fn ask(folder: &Path, name: &str, requests: &[Request]) -> Vec<Option<Vec<u8
         input.extend((request.data.len() as u32).to_be_bytes());
         input.extend(&request.data);
     }
-    // By files: neither side waits for the other, however much there is.
+    // Through files, so that neither process waits for the other.
     let (asked, answered) = (folder.join(format!("{name}.in")), folder.join(format!("{name}.out")));
     fs::write(&asked, input).expect("the requests can be written");
     let status = Command::new(folder.join("oracle"))

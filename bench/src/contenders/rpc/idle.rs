@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use rpcrdma_config::IdlePolicy;
-use rpcrdma_config::section::Idle;
+use rpcrdma_config::section::IdleSection;
 
 use crate::stats::Latency;
 
@@ -18,7 +18,7 @@ pub struct Idling {
 }
 
 impl Idling {
-    pub fn new(idle: Idle) -> Idling {
+    pub fn new(idle: IdleSection) -> Idling {
         let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
         Idling { policy: idle.policy, spin_ns, since: None, pauses: 0 }
     }

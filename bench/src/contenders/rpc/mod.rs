@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_config::section::Idle;
+use rpcrdma_config::section::IdleSection;
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Client, Clock, ConnectionId, Engine, Provider, Shard, Snapshot};
 
@@ -290,7 +290,7 @@ enum Opposite<P: Provider> {
 
 impl<P: Provider> Opposite<P> {
     /// Serves for the length of a round, or watches whether that is done elsewhere.
-    fn attend(&mut self, idle: Idle, stop: &Stop) -> Result<(), BenchError> {
+    fn attend(&mut self, idle: IdleSection, stop: &Stop) -> Result<(), BenchError> {
         match self {
             Opposite::Here(server) => serve(server, Idling::new(idle), stop),
             Opposite::There(far) => far.watch(stop),
