@@ -10,9 +10,9 @@ use rpcrdma_xdr::property::RtrSupport;
 use crate::error::SetupError;
 use crate::io::{Depths, REFILL_MAX};
 use crate::provider::{DeviceCaps, QueueAttr};
-use crate::shard::exposed::TARGETS_MAX;
-use crate::shard::fetch::LOANS_MAX;
-use crate::shard::message::SLOTS_MAX;
+use crate::shard::rdma::exposures::TARGETS_MAX;
+use crate::shard::rdma::fetch::LOANS_MAX;
+use crate::shard::send::messages::SLOTS_MAX;
 
 /// What one shard is made of.
 #[derive(Debug, Clone)]

@@ -19,10 +19,10 @@ use rpcrdma_xdr::private_data::PrivateData;
 use self::admission::Pending;
 pub(crate) use self::shared::{Attachment, ConnectOrder, ControlShared};
 use self::shared::{Param, Request, lock};
+use crate::api::handle::Arrival;
 use crate::budget;
 use crate::error::SetupError;
 use crate::provider::{CmEvent, ConnectError, ConnectId, ConnectionManager, Provider};
-use crate::shard::handle::Arrival;
 use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host

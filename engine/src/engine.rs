@@ -10,16 +10,16 @@ use std::thread::JoinHandle;
 use rpcrdma_config::{Config, Cores, IdlePolicy};
 use rpcrdma_mempool::{Topology, allowed_cores, pin_to};
 
-use crate::client::Client;
+use crate::api::client::Client;
+use crate::api::handle::ShardHandle;
+use crate::api::handler::{Handler, RefuseCalls};
+use crate::api::shard::Shard;
 use crate::control::{Control, ControlShared};
 use crate::error::SetupError;
 use crate::fabric::Fabric;
 use crate::failure::{self, EngineThread, Failures, Panicked};
 use crate::provider::Provider;
-use crate::server::handler::{Handler, RefuseCalls};
 use crate::shard::core::Core;
-use crate::shard::handle::ShardHandle;
-use crate::shard::run::Shard;
 
 /// A device with shards on it. The type of the device is chosen here and nowhere else.
 ///

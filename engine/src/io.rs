@@ -21,8 +21,8 @@ use self::receives::Receives;
 use crate::provider::{
     CqError, PostError, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch, WrId,
 };
-use crate::shard::lane::Lane;
-use crate::shard::outbox::Outbox;
+use crate::shard::send::lane::Lane;
+use crate::shard::send::outbox::Outbox;
 
 /// Work requests of one doorbell.
 const CHAIN: usize = 16;

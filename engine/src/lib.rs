@@ -6,23 +6,20 @@
 //!   Reply::send ──────▶ outbox ──▶ proto plans ──▶ xdr ──▶ Io::flush ──────▶ SQ ──▶ wire
 //! ```
 //!
-//! Start with [`engine::Engine`]; serve with a [`server::handler::Handler`], call with a
-//! [`client::Client`].
+//! Start with [`engine::Engine`]; serve with a [`api::handler::Handler`], call with a
+//! [`api::client::Client`].
 
+pub mod api;
 mod budget;
-pub mod client;
 pub mod clock;
 pub mod control;
 pub mod engine;
 pub mod error;
 pub mod failure;
-pub mod incoming;
 mod io;
+pub mod message;
 mod obtained;
 pub mod onc;
-pub mod payload;
-mod rdma_target;
-pub mod server;
 pub mod shard;
 pub mod stats;
 pub mod ulb;
@@ -33,19 +30,30 @@ pub use rpcrdma_provider as provider;
 #[cfg(feature = "verbs")]
 pub use rpcrdma_verbs as verbs;
 
-pub use client::Client;
-pub use client::call::{CallBuilder, CallHandle, Want};
-pub use client::completion::Completion;
-pub use client::sink::{SINK_PIECES_MAX, Sink};
-pub use client::unsent::Unsent;
+pub use api::builder::{CallBuilder, CallHandle, Want};
+pub use api::call::Call;
+pub use api::client::Client;
+pub use api::completion::Completion;
+pub use api::handle::{ShardHandle, ShardState};
+pub use api::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
+pub use api::properties::PropertiesRefused;
+pub use api::reply::{Answer, Reply};
+pub use api::shard::Shard;
+pub use api::sink::{SINK_PIECES_MAX, Sink};
+pub use api::ticket::{Finished, Ticket};
+pub use api::turn::Turn;
+pub use api::unsent::Unsent;
 pub use clock::Clock;
 pub use engine::Engine;
 pub use error::{CallError, CallRefused, CloseReason, Execution, SetupError};
 pub use fabric::Fabric;
 pub use failure::{EngineThread, Panicked};
-pub use incoming::{EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError};
+pub use message::bulk::Bulk;
+pub use message::incoming::{
+    EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError,
+};
+pub use message::payload::Payload;
 pub use obtained::{Obtained, ObtainedMemory};
-pub use payload::Payload;
 pub use provider::{ConnectError, ConnectId, CqError, Provider, WcStatus};
 pub use rpcrdma_config::{Config, ConfigError, Raw};
 pub use rpcrdma_mempool::{Loan, RegisteredBytes, RegisteredSlice};
@@ -56,16 +64,7 @@ pub use rpcrdma_proto::{
 pub use rpcrdma_xdr::{
     BackwardSupport, DecodeError, Mismatch, OutOfRange, PropId, PropIds, Property, ReptInfo,
 };
-pub use server::call::Call;
-pub use server::handler::{Admission, ConnectRequest, Handler, RefuseCalls};
-pub use server::reply::{Answer, Reply};
-pub use server::ticket::{Finished, Ticket};
-pub use shard::handle::{ShardHandle, ShardState};
-pub use shard::message::Bulk;
 pub use shard::peers::ConnectionId;
-pub use shard::properties::PropertiesRefused;
-pub use shard::run::Shard;
-pub use shard::turn::Turn;
 pub use stats::Snapshot;
 
 /// The page docs/embedding.md: its code is compiled and run with the tests.

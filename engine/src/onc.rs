@@ -21,7 +21,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::incoming::PayloadReader;
+use crate::message::incoming::PayloadReader;
 
 pub use rpcrdma_xdr::cursor::Reader;
 pub use rpcrdma_xdr::error::DecodeError;

@@ -9,7 +9,7 @@
 //! A status is 0 or an error number of the system, after which there is nothing. The data are placed.
 
 use rpcrdma_engine::Payload;
-use rpcrdma_engine::incoming::PayloadReader;
+use rpcrdma_engine::message::incoming::PayloadReader;
 use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};
 
 use crate::Outcome;

@@ -15,9 +15,9 @@ use std::time::Instant;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
-use super::{CmRequest, Control};
+use crate::api::handle::Arrival;
+use crate::control::{CmRequest, Control};
 use crate::provider::{ConnectionManager, PrivateBytes, Provider};
-use crate::shard::handle::Arrival;
 
 /// A request that a shard was asked about.
 pub(super) struct Pending<P: Provider> {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
+use crate::api::handle::Arrival;
 use crate::error::SetupError;
 use crate::failure::Failures;
 use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Queues, Waker};
 use crate::shard::core::Core;
-use crate::shard::handle::Arrival;
 use crate::shard::mailbox::{Mailbox, Wakeup};
 use crate::versions::VersionMemory;
 

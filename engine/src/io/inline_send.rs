@@ -4,11 +4,11 @@
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::Sge;
 
-use super::{CHAIN, Io, SEND};
+use crate::io::{CHAIN, Io, SEND};
 use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
-use crate::shard::lane::Lane;
-use crate::shard::outbox::{InlineSend, Outbox};
 use crate::shard::peers::Peers;
+use crate::shard::send::lane::Lane;
+use crate::shard::send::outbox::{InlineSend, Outbox};
 use crate::stats::SharedStats;
 
 impl<Q: Queues> Io<Q> {

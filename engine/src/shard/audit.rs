@@ -9,8 +9,9 @@
 use rpcrdma_proto::{CallState, ShardLedger};
 
 use super::core::Core;
-use super::message::{Bulk, Messages, Queue};
 use super::peers::{ConnectionId, Peer, Phase};
+use super::send::messages::{Messages, Queue};
+use crate::message::bulk::Bulk;
 use crate::provider::Provider;
 
 /// What a shard has, and in whose hands.

@@ -10,8 +10,8 @@ use rpcrdma_mempool::{
     Registered, Registrar, Rights, SendPool, SendSpec, ZeroPage,
 };
 
-use super::message::Headers;
-use super::windows::region_access;
+use super::rdma::windows::region_access;
+use super::send::messages::Headers;
 use crate::budget::Budget;
 use crate::error::SetupError;
 

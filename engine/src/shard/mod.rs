@@ -5,40 +5,17 @@
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 
-pub(crate) mod admit;
-mod answers;
 #[doc(hidden)]
 pub mod audit;
-mod batch;
-mod call_timeouts;
-pub(crate) mod close;
+mod completions;
 pub(crate) mod core;
-mod deadlines;
-pub(crate) mod doorbell;
-pub(crate) mod exposed;
-pub(crate) mod fetch;
-pub(crate) mod fetches;
-mod giving_up;
-pub(crate) mod groups;
-pub mod handle;
-pub(crate) mod lane;
-pub(crate) mod layout;
 pub(crate) mod mailbox;
 pub(crate) mod memory;
-pub mod message;
-mod negotiate;
-pub(crate) mod offering;
-pub(crate) mod outbox;
+pub(crate) mod negotiate;
 pub mod peers;
-mod posting;
-pub(crate) mod prepare;
-pub mod properties;
 mod queue_events;
-pub(crate) mod rdma_steps;
-pub mod run;
-pub(crate) mod rx;
-mod single_item;
+pub(crate) mod rdma;
+pub(crate) mod receive;
+pub(crate) mod send;
 mod stop;
-pub mod turn;
-mod waiting;
-pub(crate) mod windows;
+pub(crate) mod timers;

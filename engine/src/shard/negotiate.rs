@@ -13,10 +13,10 @@ use rpcrdma_proto::{Fatal, Start, Version, Versions};
 
 use super::core::Core;
 use super::peers::{Peer, Phase};
+use crate::api::handler::Handler;
 use crate::control::ConnectOrder;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Provider};
-use crate::server::handler::Handler;
 
 /// What a connection came from, on the side that asked for it.
 #[derive(Debug, Clone, Copy)]

@@ -14,9 +14,9 @@ use rpcrdma_proto::Role;
 use super::core::Core;
 use super::mailbox::End;
 use super::peers::{Peer, Phase};
+use crate::api::handler::Handler;
 use crate::error::CloseReason;
 use crate::provider::Provider;
-use crate::server::handler::Handler;
 
 /// What a connection still owes or is owed while its shard stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

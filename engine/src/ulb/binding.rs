@@ -4,10 +4,10 @@ use super::call::BoundCall;
 use super::items::Items;
 use super::protection::Protection;
 use super::reply::BoundReply;
-use crate::client::call::CallBuilder;
+use crate::api::builder::CallBuilder;
+use crate::api::reply::Reply;
 use crate::error::CallRefused;
-use crate::incoming::{Incoming, PayloadReader};
-use crate::server::reply::Reply;
+use crate::message::incoming::{Incoming, PayloadReader};
 
 /// The binding of one version of one program. A constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

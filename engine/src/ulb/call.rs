@@ -3,11 +3,11 @@
 use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
 
 use super::binding::{BindError, Bound, Order, ReplyMax};
-use crate::client::call::{CallBuilder, CallHandle, Want};
-use crate::client::sink::Sink;
-use crate::client::unsent::Unsent;
-use crate::payload::Payload;
-use crate::shard::message::Bulk;
+use crate::api::builder::{CallBuilder, CallHandle, Want};
+use crate::api::sink::Sink;
+use crate::api::unsent::Unsent;
+use crate::message::bulk::Bulk;
+use crate::message::payload::Payload;
 
 /// A call that is written by its binding: items are placed where the binding allows it, and the
 /// longest reply is added up on the way.
@@ -69,7 +69,7 @@ impl<'a> BoundCall<'a> {
     /// [`BindError`]: no result may be placed here, or it cannot be so long.
     ///
     /// # Panics
-    /// If there are [`WANTS_MAX`](crate::client::call::WANTS_MAX) already.
+    /// If there are [`WANTS_MAX`](crate::api::builder::WANTS_MAX) already.
     pub fn result(&mut self, want: Want) -> Result<(), BindError> {
         if self.wanted(want)? {
             self.call.want(want);

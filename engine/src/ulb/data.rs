@@ -1,6 +1,6 @@
 //! An item of a message, wherever its bytes are.
 
-use crate::incoming::{PayloadReader, PlacedItem};
+use crate::message::incoming::{PayloadReader, PlacedItem};
 
 /// An item that may be placed, placed or not.
 #[derive(Debug, Clone)]

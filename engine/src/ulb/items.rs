@@ -3,7 +3,7 @@
 use super::binding::{Item, Order};
 use super::data::Data;
 use super::protection::Protection;
-use crate::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
+use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
 
 /// Reads a call or a reply by its binding.
 ///

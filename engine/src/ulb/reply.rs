@@ -2,10 +2,10 @@
 
 use super::binding::{BindError, Bound, Order};
 use super::call::put;
+use crate::api::reply::{Answer, Reply};
 use crate::error::CallRefused;
-use crate::payload::Payload;
-use crate::server::reply::{Answer, Reply};
-use crate::shard::message::Bulk;
+use crate::message::bulk::Bulk;
+use crate::message::payload::Payload;
 
 /// A reply that is written by the binding of its call.
 ///

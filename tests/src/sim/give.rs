@@ -1,7 +1,7 @@
 //! The data of a simulated call, whole or in pieces, and its result buffers.
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::client::sink::Sink;
+use rpcrdma_engine::Sink;
 use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
 
 use crate::script::{POISON, Random, part_bytes, part_offset};

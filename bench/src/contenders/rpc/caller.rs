@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rpcrdma_engine::client::sink::Sink;
+use rpcrdma_engine::Sink;
 use rpcrdma_engine::error::SetupError;
 use rpcrdma_engine::provider::{ConnectError, ConnectId};
 use rpcrdma_engine::shard::audit::Audit;

@@ -1,7 +1,7 @@
 //! The server: a handler for null, echo, read and write calls.
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::shard::message::{Bulk, PIECES_MAX};
+use rpcrdma_engine::message::bulk::{Bulk, PIECES_MAX};
 use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 

@@ -1,0 +1,393 @@
+//! A call under construction.
+
+use arrayvec::ArrayVec;
+use rpcrdma_proto::{
+    self as proto, CallDemand, CallId, CallName, CallWith, SendError, ShortSend, WantKind,
+};
+use rpcrdma_xdr::onc::MsgType;
+
+use super::exposing::{begin, begin_exposed, expose, has_room, take_back};
+use super::sink::Sink;
+use super::unsent::Unsent;
+
+use crate::error::CallRefused;
+use crate::message::payload::Payload;
+use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
+use crate::shard::rdma::exposures::Owner;
+use crate::shard::rdma::windows::Exposer;
+use crate::shard::send::outbox::Outbox;
+
+/// Data items that a call may want placed.
+pub const WANTS_MAX: usize = 8;
+
+/// A data item of the reply that is wanted outside of the payload stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// If the item is shorter, it is wanted in line. 0 wants it placed whatever its length.
+    pub len_min: u32,
+    /// How long it can be. Receives are reserved for it.
+    pub len_max: u32,
+}
+
+/// A want, and the operation that it is a result of: a part of the unreduced XDR stream. Those of
+/// the call under construction stand in the outbox: a builder with room for their sinks would be
+/// kilobytes to be moved with every call.
+pub(crate) struct Wanted {
+    pub(super) want: Want,
+    kind: WantKind,
+    sent_max: u32,
+    pub(super) sink: Option<Sink>,
+    begin: u32,
+    /// [`OPEN`] for the operation that is being written.
+    end: u32,
+}
+
+impl Wanted {
+    /// As the protocol wants it, in a call of `end` bytes.
+    fn as_demand(&self, end: u32) -> proto::Want {
+        let Want { len_min: min_len, len_max: max_len } = self.want;
+        let (begin, end) = (self.begin, self.end.min(end));
+        let pieces = self.sink.as_ref().map_or(0, |sink| sink.pieces().len() as u32);
+        proto::Want { begin, end, min_len, max_len, kind: self.kind, over: self.sent_max, pieces }
+    }
+}
+
+/// Names a call that was made, to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to make it
+/// once more with the same xid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallHandle {
+    pub(crate) peer: ConnectionId,
+    pub(crate) name: CallName,
+}
+
+impl CallHandle {
+    /// Who is called.
+    pub fn peer(&self) -> ConnectionId {
+        self.peer
+    }
+
+    /// The xid of the call, by which its server knows it.
+    pub fn xid(&self) -> u32 {
+        self.name.id.xid()
+    }
+}
+
+/// A call under construction. Dropping it takes it back.
+#[must_use = "a call is sent by `submit`"]
+pub struct CallBuilder<'a> {
+    payload: Payload<'a>,
+    peer: &'a mut Peer,
+    exposer: &'a mut dyn Exposer,
+    id: CallId,
+    /// Where the operation begins that is being written.
+    operation: u32,
+    reply_payload_max: u32,
+}
+
+impl<'a> CallBuilder<'a> {
+    /// Begins a call: takes a send slot and a call slot.
+    #[inline]
+    pub(crate) fn begin(
+        outbox: &'a mut Outbox,
+        peers: &'a mut Peers,
+        exposer: &'a mut dyn Exposer,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'a>, CallRefused> {
+        let peer = peers.named(peer).filter(|peer| peer.phase == Phase::Up);
+        let peer = peer.ok_or(CallRefused::NoPeer)?;
+        let slot = if outbox.has_slot_for(&peer.lane) { outbox.send.take() } else { None };
+        let Some(slot) = slot else {
+            outbox.stats.busy_local.add(1);
+            return Err(CallRefused::Busy);
+        };
+        // Those of a call that was forgotten.
+        if !outbox.wants.is_empty() {
+            outbox.wants.clear();
+        }
+        let reply_payload_max = REPLY_PAYLOAD_DEFAULT.min(peer.conn.reply_room());
+        match peer.conn.open_call(&mut outbox.ledger, cookie) {
+            Ok(id) => Ok(CallBuilder {
+                payload: Payload::begin(outbox, slot, id.xid(), MsgType::Call),
+                peer,
+                exposer,
+                id,
+                operation: 0,
+                reply_payload_max,
+            }),
+            Err(why) => {
+                outbox.send.put(slot);
+                Err(CallRefused::Protocol(why))
+            }
+        }
+    }
+
+    /// The payload, to be written from behind transaction id and message type.
+    #[inline]
+    pub fn payload(&mut self) -> &mut Payload<'a> {
+        &mut self.payload
+    }
+
+    /// An operation of the call begins here: what is wanted from now on is a result of it, until
+    /// the next begins. A call without this is one operation.
+    ///
+    /// A server matches the results of each operation on its own, so that one which fails does not
+    /// use up what was wanted of the next (wire.md E23, E24). Returns where the operation begins.
+    pub fn operation(&mut self) -> u32 {
+        let begin = self.payload.position();
+        let wants = &mut self.payload.outbox().wants;
+        for wanted in wants.iter_mut().filter(|wanted| wanted.end == OPEN) {
+            wanted.end = begin;
+        }
+        self.operation = begin;
+        begin
+    }
+
+    /// Wants one more data item of the reply placed. Items are matched in order (\[RTR\] 7.4).
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already.
+    pub fn want(&mut self, want: Want) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::Tbsn, 0, None)
+    }
+
+    /// As [`CallBuilder::want`], but the item is to be written to a sink by RDMA Write. Where the
+    /// sink is not needed, it comes back without the item, but not as it was: the peer may have
+    /// written to it all the same. A shard without explicit RDMA needs none, and its memory goes home
+    /// at once.
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_into(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::Exrw, 0, Some(sink))
+    }
+
+    /// As [`CallBuilder::want_into`], but the peer may choose to place the item by Send.
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_either(&mut self, want: Want, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::Choice, 0, Some(sink))
+    }
+
+    /// As [`CallBuilder::want_into`], but an item of at most `sent_max` bytes is to be placed by
+    /// Send (\[RTR\] 7.4, BYSIZE).
+    ///
+    /// # Panics
+    /// If there are [`WANTS_MAX`] already, or the sink is shorter than the item can be.
+    pub fn want_by_size(&mut self, want: Want, sent_max: u32, sink: Sink) -> &mut CallBuilder<'a> {
+        self.push_want(want, WantKind::BySize, sent_max, Some(sink))
+    }
+
+    fn push_want(
+        &mut self,
+        want: Want,
+        kind: WantKind,
+        sent_max: u32,
+        sink: Option<Sink>,
+    ) -> &mut CallBuilder<'a> {
+        let is_enough = sink.as_ref().is_none_or(|sink| sink.len() >= want.len_max as usize);
+        assert!(is_enough, "a sink is as long as its item can be");
+        let (begin, end) = (self.operation, OPEN);
+        let wants = &mut self.payload.outbox().wants;
+        assert!(wants.len() < WANTS_MAX, "a call has at most {WANTS_MAX} wants");
+        wants.push(Wanted { want, kind, sent_max, sink, begin, end });
+        self
+    }
+
+    /// Says how long the payload of the reply can be, placed items not counted, from the
+    /// transaction id on. 1024 bytes if nothing is said, or what one message brings if that is less:
+    /// a peer of version one that states no sizes sends 1024 bytes with the header.
+    pub fn reply_payload_max(&mut self, bytes: u32) -> &mut CallBuilder<'a> {
+        self.reply_payload_max = bytes;
+        self
+    }
+
+    /// Has the call end with [`CallError::DeadlineExceeded`](crate::CallError::DeadlineExceeded) if
+    /// its reply has not come by then, in nanoseconds of the clock that the shard is polled with.
+    ///
+    /// While the shard is polled the calls that have a deadline are looked at every 10 ms, 1024 of
+    /// them or, where that is more, an eighth of those that can be open. The slot of the call, its
+    /// credits and its xid stay in use until its reply has come, or its connection has ended.
+    pub fn deadline(&mut self, at: u64) -> &mut CallBuilder<'a> {
+        let (id, peer) = (self.id, self.peer.id.index);
+        let Outbox { ledger, deadlines, .. } = self.payload.outbox();
+        if let Some(slot) = ledger.calls.slot(id, peer)
+            && let Some((_, entry)) = ledger.calls.find_mut(id.xid(), peer)
+        {
+            entry.is_timed = true;
+            deadlines.arm(slot, at);
+        }
+        self
+    }
+
+    /// Gives the call this xid, that of an earlier call which it repeats: a server that recognizes
+    /// repeated calls executes it once. The rest of the call has to be the same, too.
+    ///
+    /// The top bit is 0 on the side that has connected, and 1 on the other; of the numbers below it
+    /// the first 16 are not for calls.
+    ///
+    /// # Errors
+    /// [`CallRefused::Protocol`]: the xid is none for calls of this side, or a call of this connection
+    /// has it whose reply may still come. The call has the xid that it had.
+    pub fn xid(&mut self, xid: u32) -> Result<&mut CallBuilder<'a>, CallRefused> {
+        let id = self.id;
+        let ledger = &mut self.payload.outbox().ledger;
+        let chosen = self.peer.conn.choose_xid(ledger, id, xid);
+        self.id = chosen.map_err(CallRefused::Protocol)?;
+        self.payload.set_xid(xid);
+        Ok(self)
+    }
+
+    /// The name of the call. If it is to have another xid, ask behind [`CallBuilder::xid`].
+    pub fn handle(&mut self) -> CallHandle {
+        let (id, peer) = (self.id, self.peer.id);
+        let name = self.payload.outbox().ledger.calls.name(id, peer.index);
+        CallHandle { peer, name: name.expect("a call under construction is open") }
+    }
+
+    /// Sends the call with the next poll.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way; nothing has been sent. Placed memory and sinks go
+    /// home to their pools: [`CallBuilder::try_submit`] gives them back.
+    #[inline]
+    pub fn submit(mut self) -> Result<(), CallRefused> {
+        self.send()?;
+        // Nothing is left to be taken back.
+        core::mem::forget(self);
+        Ok(())
+    }
+
+    /// As [`CallBuilder::submit`], but gives placed memory and sinks back if the call cannot be sent.
+    ///
+    /// # Errors
+    /// [`Unsent`] has them, and says what is in the way; nothing has been sent.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn try_submit(mut self) -> Result<(), Unsent> {
+        match self.send() {
+            Ok(()) => {
+                core::mem::forget(self);
+                Ok(())
+            }
+            Err(why) => Err(self.take_back(why)),
+        }
+    }
+
+    /// Takes the call back, for a reason, with the memory that it was given.
+    #[cold]
+    pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
+        let outbox = self.payload.outbox();
+        let sinks = outbox.wants.drain(..).map(|wanted| wanted.sink);
+        match outbox.draft.message() {
+            Some(message) => {
+                Unsent::new(why, outbox.messages.body_mut(message).pieces.drain(..), sinks)
+            }
+            None => Unsent::new(why, core::iter::empty(), sinks),
+        }
+    }
+
+    #[inline(always)]
+    fn send(&mut self) -> Result<(), CallRefused> {
+        let is_plain = self.payload.is_plain() && self.payload.outbox().wants.is_empty();
+        let is_sent =
+            if is_plain { self.send_short(CallWith::Nothing) } else { self.send_single_item() };
+        if is_sent { Ok(()) } else { self.send_planned() }
+    }
+
+    /// Sends a short message; false if the call is none.
+    #[inline(always)]
+    fn send_short(&mut self, with: CallWith) -> bool {
+        let (id, reply_payload_max) = (self.id, self.reply_payload_max);
+        self.payload.send_short(self.peer, ShortSend::Call { id, reply_payload_max, with })
+    }
+
+    /// Sends a call that brings a single item or wants one; false if it is not that.
+    #[inline(never)]
+    fn send_single_item(&mut self) -> bool {
+        let (item, is_plain) = (self.payload.single_item(), self.payload.is_plain());
+        let len = self.payload.written();
+        let with = match (item, &self.payload.outbox().wants[..]) {
+            (Some(item), []) => CallWith::Item(item),
+            (None, [want]) if is_plain => CallWith::Want(want.as_demand(len)),
+            _ => return false,
+        };
+        let is_sent = self.send_short(with);
+        if is_sent {
+            self.payload.outbox().wants.clear();
+        }
+        is_sent
+    }
+
+    /// Sends what is not short, or finds out why it cannot be sent.
+    #[cold]
+    fn send_planned(&mut self) -> Result<(), CallRefused> {
+        let mut wanted = core::mem::take(&mut self.payload.outbox().wants);
+        let sent = self.send_wanting(&mut wanted);
+        if sent.is_ok() {
+            // What was not exposed of the sinks goes home; the room stays for the next call.
+            wanted.clear();
+        }
+        self.payload.outbox().wants = wanted;
+        sent
+    }
+
+    fn send_wanting(&mut self, wanted: &mut [Wanted]) -> Result<(), CallRefused> {
+        let message = self.payload.assemble()?;
+        let (payload, end) = (self.payload.written(), self.payload.position());
+        let outbox = self.payload.outbox();
+        let wants: ArrayVec<proto::Want, WANTS_MAX> =
+            wanted.iter().map(|want| want.as_demand(end)).collect();
+        let items = outbox.items(message);
+        let demand = CallDemand {
+            payload,
+            items: &items,
+            wants: &wants,
+            reply_payload_max: self.reply_payload_max,
+            gather_max: outbox.gather_max,
+            copy_max: outbox.send.payload_len() as u32,
+            explicit: outbox.exposures.ability(),
+        };
+        if demand.explicit.enabled && !has_room(wanted) {
+            return Err(CallRefused::TooManyPieces);
+        }
+        let exposer = &mut *self.exposer;
+        let planned = self.peer.conn.route_call(&demand).map_err(CallRefused::Protocol);
+        let has_sinks = wanted.iter().any(|want| want.sink.is_some());
+        let is_kept = has_sinks && demand.explicit.enabled;
+        let planned = planned.and_then(|route| match route.exposes() || is_kept {
+            false => begin(outbox, self.peer, self.id, message, (&demand, &route)),
+            true => {
+                let owner = Owner { peer: self.peer.id.index, id: self.id };
+                let place = outbox.exposures.open(owner).ok_or(CallRefused::Busy)?;
+                let both = (&demand, &route);
+                let exposed = expose(outbox, exposer, (message, place), both, wanted);
+                let begun = exposed
+                    .and_then(|()| begin_exposed(outbox, self.peer, self.id, message, place, both));
+                begun.inspect_err(|_| take_back(outbox, exposer, (message, place), wanted))
+            }
+        });
+        if let Err(CallRefused::Protocol(SendError::NotEnoughCredits { .. })) = planned {
+            outbox.stats.busy_credits.add(1);
+        }
+        planned?;
+        outbox.stats.calls_out.add(1);
+        outbox.enqueue(&mut self.peer.lane, self.peer.id.index, message);
+        self.payload.submitted();
+        Ok(())
+    }
+}
+
+impl Drop for CallBuilder<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let outbox = self.payload.outbox();
+        outbox.wants.clear();
+        self.peer.conn.finish_call(&mut outbox.ledger, self.id);
+    }
+}
+
+/// The end of an operation that is being written: that of the call.
+const OPEN: u32 = u32::MAX;
+/// What the payload of a reply is taken to be if the caller says nothing.
+const REPLY_PAYLOAD_DEFAULT: u32 = 1024;

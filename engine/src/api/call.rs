@@ -1,0 +1,62 @@
+//! A call that has arrived.
+
+use core::ops::{Deref, DerefMut};
+use std::net::SocketAddr;
+
+use crate::message::incoming::Incoming;
+use crate::shard::peers::ConnectionId;
+
+/// A call, read where it lies. The message itself is an [`Incoming`], to which this derefs.
+#[derive(Debug)]
+pub struct Call<'a> {
+    peer: ConnectionId,
+    xid: u32,
+    address: &'a SocketAddr,
+    incoming: Incoming<'a>,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    pub(crate) fn new(
+        peer: ConnectionId,
+        address: &'a SocketAddr,
+        xid: u32,
+        incoming: Incoming<'a>,
+    ) -> Call<'a> {
+        Call { peer, xid, address, incoming }
+    }
+
+    /// Who calls.
+    #[inline]
+    pub fn peer(&self) -> ConnectionId {
+        self.peer
+    }
+
+    /// Where the caller is, as the connection manager says. On RDMA a client does not choose its
+    /// port, so one that comes back comes from another (RFC 8267).
+    pub fn address(&self) -> SocketAddr {
+        *self.address
+    }
+
+    /// The transaction id, unique among the open calls of this peer.
+    #[inline]
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+}
+
+impl<'a> Deref for Call<'a> {
+    type Target = Incoming<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Incoming<'a> {
+        &self.incoming
+    }
+}
+
+impl<'a> DerefMut for Call<'a> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Incoming<'a> {
+        &mut self.incoming
+    }
+}

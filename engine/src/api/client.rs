@@ -1,0 +1,174 @@
+//! The client: a shard that calls, polled by its program.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rpcrdma_proto::{PeerLimits, PropertyOutcome};
+
+use super::builder::{CallBuilder, CallHandle};
+use super::call::Call;
+use super::completion::Completion;
+use super::handle::ShardHandle;
+use super::handler::{Admission, Handler, RefuseCalls};
+use super::reply::{Answer, Reply};
+use super::shard::Shard;
+use super::turn::Turn;
+use crate::clock::Clock;
+use crate::error::{CallRefused, SetupError};
+use crate::provider::{ConnectError, ConnectId, Provider};
+use crate::shard::peers::ConnectionId;
+
+/// The convenient face of a shard that calls others: no second engine.
+///
+/// The thread that owns it polls it; nothing happens in between.
+pub struct Client<P: Provider> {
+    shard: Shard<P, RefuseCalls>,
+    clock: Clock,
+    /// What became of attempts that nobody has asked for yet.
+    outcomes: Vec<(ConnectId, Outcome)>,
+    /// What became of requests for changes of properties, likewise.
+    settled: Vec<(ConnectionId, PropertyOutcome)>,
+}
+
+/// What became of an attempt to connect.
+type Outcome = Result<ConnectionId, ConnectError>;
+
+impl<P: Provider> Client<P> {
+    pub(crate) fn new(shard: Shard<P, RefuseCalls>) -> Client<P> {
+        Client { shard, clock: Clock::new(), outcomes: Vec::new(), settled: Vec::new() }
+    }
+
+    /// Connects and waits until calls can be made. Completions of other calls that arrive
+    /// meanwhile are lost: connect first. Needs an engine with a control thread.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn connect(&mut self, to: SocketAddr) -> Result<ConnectionId, SetupError> {
+        let id = self.begin_connect(to)?;
+        // An attempt has its own deadlines; this is for an engine that is gone and keeps none.
+        let until = self.shard.core.life.attempt_until(self.clock.now());
+        loop {
+            let now = self.clock.now();
+            if !self.poll(now, |_| ()) {
+                self.shard.wait(Duration::from_millis(1));
+            }
+            match self.connected(id) {
+                Some(Ok(peer)) => return Ok(peer),
+                Some(Err(reason)) => return Err(SetupError::Connect { to, reason }),
+                None if now > until => {
+                    return Err(SetupError::Connect { to, reason: ConnectError::TimedOut });
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for a connection; [`Client::connected`] tells the outcome after some polls.
+    ///
+    /// # Errors
+    /// If this client has as many connections as its configuration allows.
+    pub fn begin_connect(&mut self, to: SocketAddr) -> Result<ConnectId, SetupError> {
+        self.shard.connect(to)
+    }
+
+    /// What became of an attempt to connect, told once; `None` if it is open, or was told. The
+    /// connection may have ended since.
+    pub fn connected(&mut self, id: ConnectId) -> Option<Result<ConnectionId, ConnectError>> {
+        let at = self.outcomes.iter().position(|(attempt, _)| *attempt == id)?;
+        Some(self.outcomes.swap_remove(at).1)
+    }
+
+    /// What became of [`Turn::request_properties`] to this peer, told once; `None` if that is open, or
+    /// was told.
+    pub fn settled_properties(&mut self, peer: ConnectionId) -> Option<PropertyOutcome> {
+        let at = self.settled.iter().position(|(of, _)| *of == peer)?;
+        Some(self.settled.swap_remove(at).1)
+    }
+
+    /// Begins a call. `cookie` comes back with its completion.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way. Never waits.
+    #[inline]
+    pub fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
+        self.shard.core.begin_call(peer, cookie)
+    }
+
+    /// Ends a call before its reply, as [`Turn::cancel`]; it is completed in the next poll.
+    pub fn cancel(&mut self, call: CallHandle) -> bool {
+        // The time makes no difference to it.
+        self.shard.turn(0).cancel(call)
+    }
+
+    /// Sends what was submitted, takes in what has arrived and hands every completion to `done`.
+    /// True if there was something to do. `now` is in nanoseconds of any clock that does not go
+    /// back, such as [`Clock`].
+    #[inline]
+    pub fn poll(&mut self, now: u64, done: impl FnMut(Completion<'_>)) -> bool {
+        let (outcomes, settled) = (&mut self.outcomes, &mut self.settled);
+        let mut handler = Completing { done, outcomes, settled };
+        self.shard.poll_with(now, &mut handler)
+    }
+
+    /// Waits until there may be something to do, at most `timeout`.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.shard.wait(timeout);
+    }
+
+    /// The shard as its program may use it between polls.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.shard.turn(now)
+    }
+
+    /// The means to reach this client from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        self.shard.handle()
+    }
+
+    /// The shard behind this client.
+    pub fn shard(&mut self) -> &mut Shard<P, RefuseCalls> {
+        &mut self.shard
+    }
+}
+
+/// The handler of a client for one poll.
+struct Completing<'a, F> {
+    done: F,
+    outcomes: &'a mut Vec<(ConnectId, Outcome)>,
+    settled: &'a mut Vec<(ConnectionId, PropertyOutcome)>,
+}
+
+impl<F: FnMut(Completion<'_>)> Handler for Completing<'_, F> {
+    fn on_call<'a>(&mut self, _call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+        reply.refuse()
+    }
+
+    #[inline]
+    fn on_reply(&mut self, done: Completion<'_>) {
+        (self.done)(done);
+    }
+
+    fn on_connect(
+        &mut self,
+        peer: ConnectionId,
+        attempt: Option<ConnectId>,
+        _limits: &PeerLimits,
+    ) -> Admission {
+        if let Some(id) = attempt {
+            self.outcomes.push((id, Ok(peer)));
+        }
+        Admission::Accept
+    }
+
+    fn on_properties(&mut self, peer: ConnectionId, outcome: &PropertyOutcome) {
+        self.settled.push((peer, *outcome));
+    }
+
+    fn on_refused(&mut self, id: ConnectId, why: ConnectError) {
+        self.outcomes.push((id, Err(why)));
+    }
+}

@@ -1,0 +1,16 @@
+//! What a program holds: its shard and handler, calls and replies, tickets and completions.
+
+pub mod builder;
+pub mod call;
+pub mod client;
+pub mod completion;
+mod exposing;
+pub mod handle;
+pub mod handler;
+pub mod properties;
+pub mod reply;
+pub mod shard;
+pub mod sink;
+pub mod ticket;
+pub mod turn;
+pub mod unsent;

@@ -1,0 +1,245 @@
+//! The public face of a shard: polled by the host, or run on a thread of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rpcrdma_config::Config;
+use rpcrdma_config::section::{IdlePolicy, IdleSection};
+use rpcrdma_mempool::Region;
+
+use super::handle::ShardHandle;
+use super::handler::Handler;
+use super::turn::Turn;
+use crate::clock::Clock;
+use crate::error::SetupError;
+use crate::failure::{self, EngineThread, Failures};
+use crate::provider::{ConnectId, Provider};
+use crate::shard::audit::Audit;
+use crate::shard::core::Core;
+
+/// A shard with its handler: one thread's share of the engine.
+///
+/// Three ways to run it: [`Engine::start`](crate::engine::Engine::start) makes a pinned thread for
+/// it, [`Shard::run`] runs it on the thread that calls, [`Shard::poll_once`] inside of the host's
+/// own loop.
+///
+/// A panic of the handler leaves a shard half done: its connections end, its peers and the program
+/// are told ([`ShardHandle::state`], [`Engine::failures`](crate::engine::Engine::failures)), and it
+/// does nothing any more but wait to be dropped. The panic goes on to whoever polls.
+pub struct Shard<P: Provider, H> {
+    // Dropped before the memory that its loans are of.
+    handler: H,
+    pub(crate) core: Core<P>,
+    idle: IdleSection,
+    failures: Arc<Failures>,
+}
+
+/// While a turn is under way: what becomes of the shard if it panics. Costs nothing otherwise.
+struct Fuse<'a, P: Provider> {
+    core: &'a mut Core<P>,
+    /// Who is told; nobody if [`Shard::run`] does.
+    failures: Option<&'a Failures>,
+}
+
+impl<P: Provider> Drop for Fuse<'_, P> {
+    /// Reached by a panic only.
+    #[cold]
+    fn drop(&mut self) {
+        // What is half done may make this panic, too, which would end the process.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
+        if let Some(failures) = self.failures {
+            failures.record(failure::polled(self.core.handle.shard()));
+            failures.tell();
+        }
+    }
+}
+
+impl<P: Provider, H: Handler> Shard<P, H> {
+    pub(crate) fn new(
+        core: Core<P>,
+        handler: H,
+        config: &Config,
+        failures: Arc<Failures>,
+    ) -> Shard<P, H> {
+        Shard { core, handler, idle: config.engine().idle, failures }
+    }
+
+    /// Does everything there is to do, once, and returns whether there was something. `now` is in
+    /// nanoseconds of any clock that does not go back. Never blocks, never allocates unless a
+    /// connection comes or goes.
+    #[inline]
+    pub fn poll_once(&mut self, now: u64) -> bool {
+        let Shard { core, handler, failures, .. } = self;
+        turn(core, Some(failures), now, handler)
+    }
+
+    /// As [`Shard::poll_once`], with another handler than the shard's own for this turn.
+    #[inline]
+    pub(crate) fn poll_with(&mut self, now: u64, handler: &mut impl Handler) -> bool {
+        let Shard { core, failures, .. } = self;
+        turn(core, Some(failures), now, handler)
+    }
+
+    /// Polls until the shard is stopped, and waits by the idle policy of the configuration.
+    ///
+    /// # Panics
+    /// If the handler does, once its peers and the program are told.
+    pub fn run(&mut self) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.keep_polling())) else { return };
+        if !self.core.is_broken() {
+            let _ = catch_unwind(AssertUnwindSafe(|| self.core.break_down()));
+        }
+        let thread = EngineThread::Shard(self.core.handle.shard());
+        self.failures.record(failure::caught(thread, &*panic));
+        self.failures.tell();
+        resume_unwind(panic);
+    }
+
+    fn keep_polling(&mut self) {
+        let clock = Clock::new();
+        let mut waiting = Waiting::new(self.idle);
+        let mut now = clock.now();
+        let mut idle = 0_u64;
+        while !self.is_stopped() {
+            let busy = turn(&mut self.core, None, now, &mut self.handler);
+            // A turn without work takes less time than reading the clock: time stands still for
+            // some of them, less than a microsecond.
+            idle = if busy { 0 } else { idle + 1 };
+            let slept = waiting.after_turn(&mut self.core, busy, now);
+            if busy || slept || idle.is_multiple_of(TURNS_PER_READING) {
+                now = clock.now();
+            }
+        }
+    }
+
+    /// The shard as its program may use it between polls. What it sends leaves with the next poll.
+    pub fn turn(&mut self, now: u64) -> Turn<'_> {
+        self.core.lend(now)
+    }
+
+    /// The handler.
+    pub fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// The means to reach this shard from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        &self.core.handle
+    }
+
+    /// Asks for a connection. The outcome comes to the handler.
+    ///
+    /// # Errors
+    /// If the shard is full, or the engine stopped.
+    pub fn connect(&mut self, to: std::net::SocketAddr) -> Result<ConnectId, SetupError> {
+        self.core.attachment.as_ref().ok_or(SetupError::Stopped)?.connect(to)
+    }
+
+    /// Whether the shard was told to stop and has.
+    pub fn is_stopped(&self) -> bool {
+        self.core.is_stopped()
+    }
+
+    /// Writes `byte` over all of the shard's memory that is at home, for tests that look for it where
+    /// it must not turn up.
+    #[doc(hidden)]
+    pub fn poison(&mut self, byte: u8) {
+        self.core.pool.poison(byte);
+        self.core.bulk.poison(byte);
+        self.core.outbox.send.poison(byte);
+        self.core.outbox.headers.poison(byte);
+        self.core.outbox.exposures.rdma_buffers.poison(byte);
+    }
+
+    /// Counts everything that the shard has, for tests that look whether anything is missing.
+    #[doc(hidden)]
+    pub fn audit(&self) -> Audit {
+        self.core.audit()
+    }
+
+    /// The regions that the shard's memory lies in, with the page size that was obtained for each.
+    pub fn regions(&self) -> impl Iterator<Item = (&'static str, &Region)> {
+        self.core.regions.report()
+    }
+
+    /// Sleeps until there may be something to do, at most `timeout`. For hosts that poll.
+    pub fn wait(&mut self, timeout: Duration) {
+        self.core.sleep(timeout);
+    }
+}
+
+/// A turn, and what becomes of the shard if it panics.
+#[inline]
+fn turn<P: Provider>(
+    core: &mut Core<P>,
+    failures: Option<&Arc<Failures>>,
+    now: u64,
+    handler: &mut impl Handler,
+) -> bool {
+    let fuse = Fuse { core, failures: failures.map(|failures| &**failures) };
+    let busy = fuse.core.turn(now, handler);
+    std::mem::forget(fuse);
+    busy
+}
+
+/// What a shard does when there is nothing to do.
+pub(crate) struct Waiting {
+    idle: IdleSection,
+    spin_ns: u64,
+    idle_since: Option<u64>,
+    pauses: u32,
+}
+
+impl Waiting {
+    pub fn new(idle: IdleSection) -> Waiting {
+        let spin_ns = u64::try_from(idle.spin.as_nanos()).unwrap_or(u64::MAX);
+        Waiting { idle, spin_ns, idle_since: None, pauses: 0 }
+    }
+
+    /// Waits, or not, after a turn. True if the thread gave its core away.
+    #[inline]
+    pub fn after_turn<P: Provider>(&mut self, core: &mut Core<P>, busy: bool, now: u64) -> bool {
+        if busy || self.idle.policy == IdlePolicy::Spin {
+            self.idle_since = None;
+            self.pauses = 0;
+            return false;
+        }
+        self.rest(core, now)
+    }
+
+    #[cold]
+    fn rest<P: Provider>(&mut self, core: &mut Core<P>, now: u64) -> bool {
+        core.stats.idle_turns.add(1);
+        let since = *self.idle_since.get_or_insert(now);
+        if now.saturating_sub(since) < self.spin_ns {
+            std::hint::spin_loop();
+            return false;
+        }
+        match self.idle.policy {
+            IdlePolicy::Spin => {}
+            IdlePolicy::Backoff => self.back_off(),
+            IdlePolicy::Block => core.sleep(SLEEP_MAX),
+        }
+        true
+    }
+
+    /// Pauses, longer and longer, and lets other threads run.
+    fn back_off(&mut self) {
+        self.pauses = (self.pauses + 1).min(PAUSES_MAX);
+        if self.pauses < PAUSES_MAX {
+            for _ in 0..1 << self.pauses {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Turns without work between two readings of the clock.
+const TURNS_PER_READING: u64 = 16;
+/// The longest sleep: deadlines are looked at in between.
+const SLEEP_MAX: Duration = Duration::from_millis(10);
+/// Pauses that double before the thread yields.
+const PAUSES_MAX: u32 = 8;

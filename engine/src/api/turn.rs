@@ -1,0 +1,165 @@
+//! What a handler may do once a turn.
+
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
+use rpcrdma_proto::{CallState, NO_MARK, PeerLimits, ShardLedger};
+use rpcrdma_xdr::onc::MsgType;
+
+use super::builder::{CallBuilder, CallHandle};
+use super::handle::ShardHandle;
+use super::reply::{Answer, Reply, ReplyContext};
+use super::ticket::{Finished, Ticket};
+use crate::error::CallRefused;
+use crate::message::payload::Payload;
+use crate::shard::peers::{ConnectionId, Peers, Phase};
+use crate::shard::rdma::windows::Exposer;
+use crate::shard::send::outbox::Outbox;
+
+/// The shard, lent to its program between two polls.
+pub struct Turn<'a> {
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) exposer: &'a mut dyn Exposer,
+    pub(crate) pool: &'a mut RecvPool,
+    pub(crate) bulk: &'a mut BulkPool,
+    pub(crate) handle: &'a ShardHandle,
+    pub(crate) stopping: bool,
+    pub(crate) now: u64,
+}
+
+impl Turn<'_> {
+    /// The time of this turn, in nanoseconds of the clock that the shard is polled with.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The means to reach this shard from other threads.
+    pub fn handle(&self) -> &ShardHandle {
+        self.handle
+    }
+
+    /// Begins a call. `cookie` comes back with its completion.
+    ///
+    /// # Errors
+    /// [`CallRefused`] says what is in the way. Never waits.
+    #[inline]
+    pub fn call(
+        &mut self,
+        peer: ConnectionId,
+        cookie: u64,
+    ) -> Result<CallBuilder<'_>, CallRefused> {
+        if self.stopping {
+            return Err(CallRefused::Stopping);
+        }
+        CallBuilder::begin(self.outbox, self.peers, self.exposer, peer, cookie)
+    }
+
+    /// Ends a call of this shard before its reply: it is completed in the next turn with
+    /// [`CallError::Cancelled`](crate::CallError::Cancelled), unless its reply comes first. If memory
+    /// of it is exposed it is completed when its peer cannot reach that any more. False if there is
+    /// nothing to end: the call is over or about to be, or has not been submitted.
+    pub fn cancel(&mut self, call: CallHandle) -> bool {
+        let CallHandle { peer, name } = call;
+        let is_up = self.peers.named(peer).is_some_and(|peer| peer.phase == Phase::Up);
+        let Outbox { ledger: ShardLedger { calls, .. }, deadlines, exposures, .. } =
+            &mut *self.outbox;
+        let slot = calls.slot(name.id, peer.index);
+        let is_open = calls.find(name.id.xid(), peer.index).is_some_and(|(_, entry)| {
+            matches!(entry.state, CallState::Sent | CallState::Replying)
+                // It waits for its memory.
+                && (entry.mark == NO_MARK || exposures.get(entry.mark).outcome.is_none())
+        });
+        let Some(slot) = slot.filter(|_| is_up && is_open) else { return false };
+        if calls.name(name.id, peer.index) != Some(name) {
+            return false;
+        }
+        deadlines.cancel(slot, name);
+        self.handle.wakeup().ring();
+        true
+    }
+
+    /// Answers a deferred call. Gives the ticket back if its connection has ended (then it is
+    /// void), if it is another shard's, or if no send slot is free, or none for a peer that does not
+    /// take what it is sent (then try again next turn).
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn resume(
+        &mut self,
+        mut ticket: Ticket,
+        answer: impl for<'r> FnOnce(Reply<'r>) -> Answer<'r>,
+    ) -> Result<(), Ticket> {
+        if ticket.shard != self.handle.shard() {
+            return Err(ticket);
+        }
+        let Some(peer) = self.peers.named(ticket.peer).filter(|peer| peer.phase == Phase::Up)
+        else {
+            return Err(ticket);
+        };
+        if !self.outbox.has_slot_for(&peer.lane) {
+            return Err(ticket);
+        }
+        let Some(slot) = self.outbox.send.take() else { return Err(ticket) };
+        ticket.home = None;
+        let payload = Payload::begin(self.outbox, slot, ticket.to.xid, MsgType::Reply);
+        let asked = ReplyContext { to: &ticket.to, saved_offer: &ticket.offer };
+        let _answer = answer(Reply::new(payload, peer, ticket.to.xid, Some(asked)));
+        Ok(())
+    }
+
+    /// As [`Turn::resume`], with an answer that was made elsewhere.
+    #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
+    pub fn finish(&mut self, ticket: Ticket, finished: Finished) -> Result<(), (Ticket, Finished)> {
+        let mut finished = Some(finished);
+        self.resume(ticket, |mut reply| {
+            let Finished { head, bulk, origin, tail } = finished.take().unwrap_or_default();
+            reply.operation(origin);
+            reply.payload().put_fixed(&head);
+            if !bulk.is_empty() {
+                reply.payload().place_pieces(bulk.into_iter().map(Into::into));
+            }
+            reply.payload().put_fixed(&tail);
+            reply.send()
+        })
+        .map_err(|ticket| (ticket, finished.take().unwrap_or_default()))
+    }
+
+    /// Whether a ticket can still be answered.
+    pub fn is_open(&mut self, ticket: &Ticket) -> bool {
+        ticket.shard == self.handle.shard()
+            && self.peers.named(ticket.peer).is_some_and(|peer| peer.phase == Phase::Up)
+    }
+
+    /// A registered buffer of the program's own, of the length that the configuration says.
+    pub fn buffer(&mut self) -> Option<Loan> {
+        self.bulk.take()
+    }
+
+    /// Gives a buffer or a taken segment back, without the atomic operations that dropping it
+    /// costs.
+    pub fn release(&mut self, loan: Loan) {
+        release(self.pool, self.bulk, &mut self.outbox.exposures.rdma_buffers, loan);
+    }
+
+    /// What is known of a peer.
+    pub fn limits(&mut self, peer: ConnectionId) -> Option<&PeerLimits> {
+        self.peers.named(peer).map(|peer| peer.conn.limits())
+    }
+
+    /// Transmissions that may be sent to a peer now.
+    pub fn credits(&mut self, peer: ConnectionId) -> u32 {
+        self.peers.named(peer).map_or(0, |peer| peer.conn.credits_available())
+    }
+}
+
+/// Gives a loan back to the pool of the shard that it is of; any other goes home on its own.
+pub(crate) fn release(
+    pool: &mut RecvPool,
+    bulk: &mut BulkPool,
+    rdma_buffers: &mut BulkPool,
+    loan: Loan,
+) {
+    if let Err(other) = bulk.give_back(loan)
+        && let Err(other) = rdma_buffers.give_back(other)
+        && let Err(foreign) = pool.give_back(other)
+    {
+        drop(foreign);
+    }
+}

@@ -1,0 +1,52 @@
+//! Memory that a message gathers bulk from, without a copy.
+
+use core::ops::Deref;
+
+use rpcrdma_mempool::{Loan, RegisteredSlice, Sge};
+
+/// Contiguous pieces of bulk of one message.
+pub const PIECES_MAX: usize = 24;
+/// Bulk items of one message.
+pub const ITEMS_MAX: usize = 8;
+
+/// Registered memory that a message gathers bulk from, without a copy.
+#[derive(Debug)]
+pub enum Bulk {
+    /// Memory of the program's own; it goes home to its pool when the message has left.
+    Loan(Loan),
+    /// A part of bytes that are sent again and again, which it keeps where they are.
+    Registered(RegisteredSlice),
+}
+
+impl Bulk {
+    pub(crate) fn sge(&self, start: u32, len: u32) -> Sge {
+        let range = start as usize..(start + len) as usize;
+        match self {
+            Bulk::Loan(loan) => loan.sge(range),
+            Bulk::Registered(slice) => slice.sge(range),
+        }
+    }
+}
+
+impl Deref for Bulk {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bulk::Loan(loan) => loan,
+            Bulk::Registered(slice) => slice,
+        }
+    }
+}
+
+impl From<Loan> for Bulk {
+    fn from(loan: Loan) -> Bulk {
+        Bulk::Loan(loan)
+    }
+}
+
+impl From<RegisteredSlice> for Bulk {
+    fn from(bytes: RegisteredSlice) -> Bulk {
+        Bulk::Registered(bytes)
+    }
+}

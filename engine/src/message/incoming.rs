@@ -1,0 +1,400 @@
+//! A message that has arrived: its payload stream and its placed items, where they lie.
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Loan, RecvPool, RecvToken};
+use rpcrdma_proto::{ItemSet, Piece};
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+use rpcrdma_xdr::onc::RpcPrefix;
+
+use super::map::{IN_LOANS, ItemAt, Map};
+use super::rdma_target::RdmaTarget;
+use crate::api::sink::Sink;
+use crate::stats::SharedStats;
+
+/// The receive buffers of one message.
+pub(crate) type Buffers = ArrayVec<RecvToken, { GROUP_MAX as usize }>;
+
+/// An RPC message, read where it lies.
+///
+/// Payload and items are borrowed from the receive buffers, which go back to the device when the
+/// message has been dealt with. A placed segment can be taken out and kept.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    body: Body<'a>,
+}
+
+/// Where the bytes of a message are.
+#[derive(Debug)]
+enum Body<'a> {
+    /// Of a plain message: the payload is this.
+    Plain(&'a [u8]),
+    /// Of any other.
+    Mapped(Mapped<'a>),
+}
+
+/// A message of which a map says where its parts are.
+#[derive(Debug)]
+struct Mapped<'a> {
+    pool: &'a mut RecvPool,
+    buffers: &'a mut [RecvToken],
+    /// Buffers that explicit RDMA has filled.
+    rdma_target: RdmaTarget<'a>,
+    map: &'a mut Map,
+    stats: &'a SharedStats,
+}
+
+impl<'a> Incoming<'a> {
+    /// A message of which the map says where its parts are.
+    pub(crate) fn mapped(
+        pool: &'a mut RecvPool,
+        buffers: &'a mut [RecvToken],
+        rdma_target: RdmaTarget<'a>,
+        map: &'a mut Map,
+        stats: &'a SharedStats,
+    ) -> Incoming<'a> {
+        Incoming { body: Body::Mapped(Mapped { pool, buffers, rdma_target, map, stats }) }
+    }
+
+    /// A message that is its payload and nothing else.
+    #[inline]
+    pub(crate) fn plain(payload: &'a [u8]) -> Incoming<'a> {
+        Incoming { body: Body::Plain(payload) }
+    }
+
+    /// The payload stream: the RPC message without its placed items, from the transaction id on.
+    /// One slice for a message of one transmission whose payload lies in the first segment.
+    #[inline]
+    pub fn payload(&self) -> PayloadStream<'_> {
+        PayloadStream { incoming: self, next: 0 }
+    }
+
+    /// The payload stream as one slice, if it is one: always so for short messages.
+    #[inline]
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Plain(payload) => Some(payload),
+            Body::Mapped(mapped) => mapped.contiguous(),
+        }
+    }
+
+    /// The first word of the payload.
+    pub(crate) fn xid(&self) -> u32 {
+        let first = self.payload().flatten().take(4);
+        first.fold(0, |word, &byte| word << 8 | u32::from(byte))
+    }
+
+    /// A reader of the payload stream, standing behind transaction id and message type.
+    pub fn reader(&self) -> PayloadReader<'_> {
+        let mut reader = PayloadReader { stream: self.payload(), slice: &[], seen: 0 };
+        // The engine read these two words to learn that the message is a call.
+        let _ = reader.skip(RpcPrefix::LEN);
+        reader
+    }
+
+    /// The items that were placed outside of the payload stream, in stream order.
+    pub fn placed(&self) -> impl ExactSizeIterator<Item = PlacedItem<'_>> {
+        let items = self.mapping().map_or(&[][..], |mapped| &mapped.map.items);
+        items.iter().map(|&at| PlacedItem { incoming: self, at })
+    }
+
+    /// The Write chunks that were there for this message, by want, if it is a reply that has to use
+    /// them: one of the base protocol.
+    pub(crate) fn chunks(&self) -> Option<ItemSet> {
+        self.mapping().and_then(|mapped| mapped.map.chunks)
+    }
+
+    /// Takes a segment of an item out of its receive buffer; a spare takes its place.
+    ///
+    /// `piece` counts the slices of [`PlacedItem::segments`]. Read the payload first: the message
+    /// is borrowed anew. Cost: one pool operation, no copy.
+    ///
+    /// # Errors
+    /// [`TakeError`] says why not; the bytes can still be read and copied.
+    pub fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
+        match &mut self.body {
+            Body::Plain(_) => Err(TakeError::NoSuchPiece),
+            Body::Mapped(mapped) => mapped.take(item, piece),
+        }
+    }
+
+    /// Gives the sink of a want back, as far as its pieces were not taken.
+    pub(crate) fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        match &mut self.body {
+            Body::Plain(_) => None,
+            Body::Mapped(mapped) => mapped.take_sink(want),
+        }
+    }
+
+    /// The slice of the payload stream that comes after `at` others.
+    #[inline]
+    fn slice(&self, at: usize) -> Option<&[u8]> {
+        match &self.body {
+            Body::Plain(payload) => (at == 0).then_some(payload),
+            Body::Mapped(mapped) => Some(mapped.bytes(mapped.map.payload.get(at)?)),
+        }
+    }
+
+    fn mapping(&self) -> Option<&Mapped<'a>> {
+        match &self.body {
+            Body::Plain(_) => None,
+            Body::Mapped(mapped) => Some(mapped),
+        }
+    }
+}
+
+impl Mapped<'_> {
+    fn contiguous(&self) -> Option<&[u8]> {
+        match self.map.payload.as_slice() {
+            [piece] => Some(self.bytes(piece)),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, item: usize, piece: usize) -> Result<Loan, TakeError> {
+        let Mapped { pool, buffers, rdma_target, map, stats } = self;
+        let entry = *map.items.get(item).ok_or(TakeError::NoSuchPiece)?;
+        if piece >= entry.count as usize {
+            return Err(TakeError::NoSuchPiece);
+        }
+        let at = entry.first as usize + piece;
+        let Piece { part, segment, offset, len } = map.pieces[at];
+        if map.taken[at] {
+            return Err(TakeError::Taken);
+        }
+        // Payload that ran into the segment lies before the item.
+        if offset != 0 {
+            return Err(TakeError::Shared { offset });
+        }
+        let mut loan = if part == IN_LOANS {
+            let loan = rdma_target.loans.get_mut(segment as usize).and_then(Option::take);
+            loan.ok_or(TakeError::Taken)?
+        } else {
+            let Some(loan) = pool.detach(&mut buffers[part as usize], segment as usize) else {
+                stats.spares_out.add(1);
+                return Err(TakeError::NoSpare);
+            };
+            loan
+        };
+        map.taken[at] = true;
+        stats.taken.add(1);
+        loan.truncate(len as usize);
+        Ok(loan)
+    }
+
+    fn take_sink(&mut self, want: usize) -> Option<Sink> {
+        let sink = self.rdma_target.take_sink(want)?;
+        let Map { items, pieces, taken, .. } = &mut *self.map;
+        for item in items.iter().filter(|item| item.index as usize == want) {
+            let range = item.first as usize..(item.first + item.count) as usize;
+            for at in range.filter(|&at| pieces[at].part == IN_LOANS) {
+                taken[at] = true;
+            }
+        }
+        Some(sink)
+    }
+
+    #[cold]
+    fn landed_bytes(&self, at: u32, range: Range<usize>) -> &[u8] {
+        let loan = self.rdma_target.loans.get(at as usize).and_then(Option::as_deref);
+        loan.and_then(|bytes| bytes.get(range)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn bytes(&self, piece: &Piece) -> &[u8] {
+        let range = piece.offset as usize..(piece.offset + piece.len) as usize;
+        if piece.part == IN_LOANS {
+            return self.landed_bytes(piece.segment, range);
+        }
+        let segment = self.pool.segment(&self.buffers[piece.part as usize], piece.segment as usize);
+        &segment[range]
+    }
+}
+
+/// Why a segment could not be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TakeError {
+    /// The message has no such item, or the item no such piece.
+    #[error("there is no such piece")]
+    NoSuchPiece,
+    /// It was taken before.
+    #[error("the segment was taken before")]
+    Taken,
+    /// The segment holds something else in front of the item.
+    #[error("the segment holds {offset} bytes of something else in front of the item")]
+    Shared {
+        /// Where the item begins.
+        offset: u32,
+    },
+    /// All spares are out: loans must come home first.
+    #[error("no spare segment is left to put in its place")]
+    NoSpare,
+}
+
+/// An item that was placed outside of the payload stream.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacedItem<'a> {
+    incoming: &'a Incoming<'a>,
+    at: ItemAt,
+}
+
+impl<'a> PlacedItem<'a> {
+    /// Where it belongs in the unreduced XDR stream. A reply of the base protocol does not say that
+    /// of its Write chunks; their order is that of the stream.
+    pub fn position(&self) -> Option<u32> {
+        self.at.position
+    }
+
+    /// In a reply: the want that it answers, in the order in which they were stated.
+    pub fn index(&self) -> usize {
+        self.at.index as usize
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u32 {
+        self.at.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its bytes, segment by segment. Slices that were taken are empty.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let incoming = self.incoming;
+        let ItemAt { first, count, .. } = self.at;
+        (first as usize..(first + count) as usize).map(move |at| match incoming.mapping() {
+            Some(mapped) if !mapped.map.taken[at] => mapped.bytes(&mapped.map.pieces[at]),
+            _ => &[],
+        })
+    }
+}
+
+/// The slices of a payload stream, in order.
+#[derive(Debug, Clone)]
+pub struct PayloadStream<'a> {
+    incoming: &'a Incoming<'a>,
+    next: usize,
+}
+
+impl<'a> Iterator for PayloadStream<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let slice = self.incoming.slice(self.next)?;
+        self.next += 1;
+        Some(slice)
+    }
+}
+
+/// Reads XDR from a payload stream, across its slices.
+#[derive(Debug, Clone)]
+pub struct PayloadReader<'a> {
+    stream: PayloadStream<'a>,
+    slice: &'a [u8],
+    /// Bytes of the slices up to and including `slice`.
+    seen: usize,
+}
+
+/// The payload stream is shorter than what was to be read from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the message ends too early")]
+pub struct EndOfMessage;
+
+/// Why opaque data cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpaqueError {
+    /// The message ends before them.
+    #[error(transparent)]
+    End(#[from] EndOfMessage),
+    /// They are longer than their reader takes.
+    #[error("{len} bytes of opaque data, where at most {max} are allowed")]
+    TooLong {
+        /// Their count.
+        len: usize,
+        /// The most that is allowed.
+        max: usize,
+    },
+}
+
+impl<'a> PayloadReader<'a> {
+    /// Bytes read so far, from the transaction id on. Placed items are not in the payload: add the
+    /// padded lengths of those before it to get the position in the unreduced XDR stream.
+    pub fn position(&self) -> usize {
+        self.seen - self.slice.len()
+    }
+
+    /// An unsigned integer.
+    #[inline]
+    pub fn u32(&mut self) -> Result<u32, EndOfMessage> {
+        if let Some((word, rest)) = self.slice.split_first_chunk() {
+            self.slice = rest;
+            return Ok(u32::from_be_bytes(*word));
+        }
+        let mut word = [0; 4];
+        self.fixed_into(&mut word)?;
+        Ok(u32::from_be_bytes(word))
+    }
+
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self) -> Result<u64, EndOfMessage> {
+        Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
+    }
+
+    /// Fixed-length opaque data, without padding, to where `out` is.
+    pub fn fixed_into(&mut self, mut out: &mut [u8]) -> Result<(), EndOfMessage> {
+        while !out.is_empty() {
+            let part = self.some(out.len())?;
+            let (now, later) = out.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Variable-length opaque data or a string, as
+    /// [`Payload::put_opaque`](crate::Payload::put_opaque) writes it: count, bytes, padding. They are
+    /// copied to the beginning of `out`, which is as long as they may be, and returned.
+    ///
+    /// # Errors
+    /// [`OpaqueError`]. Of data that are too long only the count is read.
+    pub fn opaque_into<'b>(&mut self, out: &'b mut [u8]) -> Result<&'b mut [u8], OpaqueError> {
+        let (len, max) = (self.u32()? as usize, out.len());
+        let out = out.get_mut(..len).ok_or(OpaqueError::TooLong { len, max })?;
+        self.fixed_into(out)?;
+        self.skip(len.next_multiple_of(4) - len)?;
+        Ok(out)
+    }
+
+    /// Passes over `len` bytes.
+    pub fn skip(&mut self, mut len: usize) -> Result<(), EndOfMessage> {
+        while len > 0 {
+            len -= self.some(len)?.len();
+        }
+        Ok(())
+    }
+
+    /// At most `max` bytes, as many as lie together; at least one.
+    pub fn some(&mut self, max: usize) -> Result<&'a [u8], EndOfMessage> {
+        let (now, later) = match self.together() {
+            [] => return Err(EndOfMessage),
+            slice => slice.split_at(max.min(slice.len())),
+        };
+        self.slice = later;
+        Ok(now)
+    }
+
+    /// All bytes that lie together from here on, to be looked at; none at the end.
+    #[inline]
+    pub(crate) fn together(&mut self) -> &'a [u8] {
+        while self.slice.is_empty() {
+            let Some(slice) = self.stream.next() else { break };
+            self.slice = slice;
+            self.seen += slice.len();
+        }
+        self.slice
+    }
+}

@@ -1,0 +1,7 @@
+//! A message received, or under construction.
+
+pub mod bulk;
+pub mod incoming;
+pub(crate) mod map;
+pub mod payload;
+pub(crate) mod rdma_target;

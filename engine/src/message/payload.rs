@@ -1,0 +1,352 @@
+//! The payload of a message under construction: XDR written straight into registered memory.
+
+use rpcrdma_mempool::SendSlot;
+use rpcrdma_proto::{BulkItem, ShortSend};
+use rpcrdma_xdr::onc::{MsgType, RpcPrefix};
+
+use crate::api::handle::ShardHandle;
+use crate::error::CallRefused;
+use crate::message::bulk::Bulk;
+use crate::shard::peers::Peer;
+use crate::shard::send::messages::Item;
+use crate::shard::send::outbox::Outbox;
+
+/// Writes one RPC message and says which of its data leave from where they are.
+///
+/// The transaction id and the message type are written by the engine; writing begins behind them.
+/// Positions count from the start of the RPC message and include the data given to
+/// [`Payload::place`]: they are those of the unreduced XDR stream.
+///
+/// An error sticks: what follows is not written, and sending the message returns it.
+///
+/// Cost: a bounds check and a store for each word.
+pub struct Payload<'a> {
+    outbox: &'a mut Outbox,
+    /// The slot written to, until the message is handed on.
+    slot: Option<SendSlot>,
+    /// Where in the slot writing goes on; its end if nothing more can be written.
+    at: usize,
+}
+
+/// What a message under construction has beside its last slot. One of them a shard, since one
+/// message is written at a time: a builder that brought it along would be lines of the cache to be
+/// written with every message.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// Whether there is anything of it, an origin apart.
+    is_begun: bool,
+    is_reply: bool,
+    /// In a reply: where in the call the operation began that produced what follows.
+    origin: u32,
+    /// Bytes in the slots before the last.
+    before: usize,
+    /// Bytes of bulk, with their padding.
+    bulk_len: u32,
+    /// The message that holds the slots before and the bulk, if there are any.
+    message: Option<u32>,
+    refused: Option<CallRefused>,
+}
+
+impl Draft {
+    /// The message that holds the slots before and the bulk, if there are any.
+    pub(crate) fn message(&self) -> Option<u32> {
+        self.message
+    }
+}
+
+impl<'a> Payload<'a> {
+    /// Begins a message in a slot, with the two words that the engine writes.
+    #[inline]
+    pub(crate) fn begin(
+        outbox: &'a mut Outbox,
+        mut slot: SendSlot,
+        xid: u32,
+        kind: MsgType,
+    ) -> Payload<'a> {
+        let prefix = RpcPrefix { xid, kind };
+        slot.payload_mut()[..RpcPrefix::LEN].copy_from_slice(&prefix.bytes());
+        if outbox.draft.is_begun {
+            Payload::forget(outbox);
+        }
+        (outbox.draft.is_reply, outbox.draft.origin) = (kind == MsgType::Reply, 0);
+        Payload { outbox, slot: Some(slot), at: RpcPrefix::LEN }
+    }
+
+    /// What is left of a message that its program has forgotten.
+    #[cold]
+    fn forget(outbox: &mut Outbox) {
+        if let Some(message) = core::mem::take(&mut outbox.draft).message {
+            outbox.release(message);
+        }
+    }
+
+    /// Writes an unsigned integer.
+    #[inline]
+    pub fn put_u32(&mut self, value: u32) {
+        self.put_fixed(&value.to_be_bytes());
+    }
+
+    /// Writes an unsigned hyper integer.
+    #[inline]
+    pub fn put_u64(&mut self, value: u64) {
+        self.put_fixed(&value.to_be_bytes());
+    }
+
+    /// Writes a boolean.
+    #[inline]
+    pub fn put_bool(&mut self, value: bool) {
+        self.put_u32(value.into());
+    }
+
+    /// Writes variable-length opaque data or a string: count, bytes, padding.
+    pub fn put_opaque(&mut self, bytes: &[u8]) {
+        self.put_u32(bytes.len() as u32);
+        self.put_fixed(bytes);
+    }
+
+    /// Writes fixed-length opaque data: bytes, padding.
+    #[inline]
+    pub fn put_fixed(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        if bytes.len().is_multiple_of(4)
+            && let Some(slot) = &mut self.slot
+            && let Some(room) = slot.payload_mut().get_mut(self.at..end)
+        {
+            room.copy_from_slice(bytes);
+            self.at = end;
+            return;
+        }
+        self.put_across(bytes);
+    }
+
+    /// Writes the count of variable-length opaque data whose bytes leave from where they are.
+    ///
+    /// The data go to a placement segment of the peer where it wants that, and follow in line
+    /// where not. The memory is given back when the message has left.
+    pub fn place(&mut self, bulk: impl Into<Bulk>) {
+        self.place_pieces([bulk.into()]);
+    }
+
+    /// As [`Payload::place`], for one data item that lies in several pieces.
+    pub fn place_pieces(&mut self, pieces: impl IntoIterator<Item = Bulk>) {
+        let Some(message) = self.message() else { return };
+        let body = self.outbox.messages.body_mut(message);
+        let first = body.pieces.len();
+        let mut len = 0_usize;
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            len += piece.len();
+            if body.pieces.try_push(piece).is_err() {
+                self.refuse(CallRefused::TooManyPieces);
+                return;
+            }
+        }
+        let pieces = (body.pieces.len() - first) as u32;
+        let Ok(len) = u32::try_from(len) else {
+            self.refuse(CallRefused::PayloadTooLong);
+            return;
+        };
+        self.put_u32(len);
+        let Draft { is_reply, origin, bulk_len, .. } = self.outbox.draft;
+        // wire.md E16: an item without bytes is never taken out of the stream; in a reply it uses up
+        // the memory that was offered for it.
+        if len == 0 && !is_reply {
+            return;
+        }
+        let padded = len.checked_next_multiple_of(4);
+        let Some(bulk_len) = padded.and_then(|len| bulk_len.checked_add(len)) else {
+            self.refuse(CallRefused::PayloadTooLong);
+            return;
+        };
+        let item = BulkItem { position: self.position(), len, origin, pieces };
+        let body = self.outbox.messages.body_mut(message);
+        if body.items.try_push(Item { item, first: first as u8 }).is_err() {
+            self.refuse(CallRefused::TooManyPieces);
+            return;
+        }
+        self.outbox.draft.bulk_len = bulk_len;
+    }
+
+    /// The position in the unreduced XDR stream: what follows is written there.
+    pub fn position(&self) -> u32 {
+        self.written() + self.outbox.draft.bulk_len
+    }
+
+    /// Writes another xid in the place of that which the message begins with.
+    #[cold]
+    pub(crate) fn set_xid(&mut self, xid: u32) {
+        let Outbox { draft, messages, .. } = &mut *self.outbox;
+        let before = draft.message.and_then(|index| messages.body_mut(index).slots.first_mut());
+        if let Some(slot) = before.or(self.slot.as_mut()) {
+            slot.payload_mut()[..4].copy_from_slice(&xid.to_be_bytes());
+        }
+    }
+
+    /// What is placed from now on is a result of the operation that began there in the call.
+    pub(crate) fn set_origin(&mut self, origin: u32) {
+        self.outbox.draft.origin = origin;
+    }
+
+    /// Bytes written, placed data not counted.
+    pub(crate) fn written(&self) -> u32 {
+        (self.outbox.draft.before + self.at) as u32
+    }
+
+    #[inline]
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        self.outbox
+    }
+
+    /// The shard.
+    pub(crate) fn home(&self) -> &ShardHandle {
+        &self.outbox.home
+    }
+
+    /// Whether the message is one slot of payload and nothing else.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.outbox.draft.is_begun
+    }
+
+    /// The item, if the message is one slot of payload and one item.
+    #[inline]
+    pub(crate) fn single_item(&self) -> Option<BulkItem> {
+        let Draft { message, refused, .. } = self.outbox.draft;
+        let message = message.filter(|_| refused.is_none() && self.slot.is_some())?;
+        Some(self.outbox.single_item(message)?.item)
+    }
+
+    /// Sends the message as a short one: plain, or with a single item. False if it has to take the
+    /// general way; nothing has changed then. Else nothing is left to be given back.
+    #[inline(always)]
+    pub(crate) fn send_short(&mut self, peer: &mut Peer, short: ShortSend<'_>) -> bool {
+        let (outbox, len) = (&mut *self.outbox, self.at as u32);
+        let means = outbox.gather_means();
+        let plan = peer.conn.begin_short(&mut outbox.ledger, len, short, means);
+        let Some(plan) = plan else { return false };
+        match short {
+            ShortSend::Call { .. } => outbox.stats.calls_out.add(1),
+            ShortSend::Reply { .. } => outbox.stats.replies_out.add(1),
+        }
+        let slot = self.slot.take().expect("a message has its slot until it is handed on");
+        if !plan.has_item() {
+            outbox.send_plain(&mut peer.lane, peer.id.index, slot, plan.header(), len);
+        } else if let Some(message) = core::mem::take(&mut outbox.draft).message {
+            outbox.send_single_item(peer, (message, slot, len), &plan);
+        }
+        true
+    }
+
+    /// Gathers everything that was written in one message, to be laid out.
+    #[cold]
+    pub(crate) fn assemble(&mut self) -> Result<u32, CallRefused> {
+        let message = self.message();
+        if let Some(why) = self.outbox.draft.refused {
+            return Err(why);
+        }
+        let message = message.ok_or(CallRefused::Busy)?;
+        if let Some(slot) = self.slot.take() {
+            // The writer never fills the list without asking for another slot.
+            let slots = &mut self.outbox.messages.body_mut(message).slots;
+            if let Err(full) = slots.try_push(slot) {
+                self.outbox.send.put(full.element());
+                return Err(CallRefused::PayloadTooLong);
+            }
+        }
+        Ok(message)
+    }
+
+    /// Takes a message back that could not be laid out: nothing more can be written.
+    #[cold]
+    pub(crate) fn give_up(&mut self, why: CallRefused) -> CallRefused {
+        self.refuse(why);
+        why
+    }
+
+    /// Gives back everything that was written, and the slots that it was written to.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.outbox.send.put(slot);
+        }
+        Payload::forget(self.outbox);
+    }
+
+    /// Lets go of an assembled message: it is on its way.
+    #[cold]
+    pub(crate) fn submitted(&mut self) {
+        self.outbox.draft = Draft::default();
+    }
+
+    /// Writing ends here: sending returns why.
+    #[cold]
+    fn refuse(&mut self, why: CallRefused) {
+        self.outbox.draft.refused = Some(why);
+        self.outbox.draft.is_begun = true;
+        self.at = self.slot.as_ref().map_or(self.at, SendSlot::payload_len);
+    }
+
+    /// The message that holds what is more than one slot.
+    fn message(&mut self) -> Option<u32> {
+        if self.outbox.draft.message.is_none() {
+            let message = self.outbox.messages.begin();
+            self.outbox.draft.message = message;
+            self.outbox.draft.is_begun = true;
+        }
+        if self.outbox.draft.message.is_none() {
+            self.refuse(CallRefused::Busy);
+        }
+        self.outbox.draft.message
+    }
+
+    /// Writes what does not fit the slot, or is not a multiple of four.
+    #[cold]
+    fn put_across(&mut self, bytes: &[u8]) {
+        self.put_raw(bytes);
+        self.put_raw(&[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()]);
+    }
+
+    fn put_raw(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.outbox.draft.refused.is_none() {
+            let Some(slot) = &mut self.slot else { return };
+            let room = &mut slot.payload_mut()[self.at..];
+            let part = bytes.len().min(room.len());
+            let (now, later) = bytes.split_at(part);
+            room[..part].copy_from_slice(now);
+            self.at += part;
+            bytes = later;
+            if !bytes.is_empty() {
+                self.next_slot();
+            }
+        }
+    }
+
+    /// Goes on in another slot.
+    fn next_slot(&mut self) {
+        let Some(message) = self.message() else { return };
+        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        if slots.remaining_capacity() < 2 {
+            self.refuse(CallRefused::PayloadTooLong);
+            return;
+        }
+        let taken = slots.len() + 1;
+        let Some(next) = self.outbox.send.take() else {
+            // With every slot that there is in its hands it waits for nobody.
+            let has_all = taken == self.outbox.send.capacity();
+            let why = if has_all { CallRefused::PayloadTooLong } else { CallRefused::Busy };
+            self.refuse(why);
+            return;
+        };
+        let slots = &mut self.outbox.messages.body_mut(message).slots;
+        slots.extend(self.slot.replace(next));
+        self.outbox.draft.before += self.at;
+        self.at = 0;
+    }
+}
+
+impl Drop for Payload<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.slot.is_some() || self.outbox.draft.is_begun {
+            self.abandon();
+        }
+    }
+}

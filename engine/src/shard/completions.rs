@@ -1,0 +1,118 @@
+//! A batch: what one poll of the completion queue has brought, dealt with in order.
+
+use super::core::Core;
+use super::peers::Phase;
+use super::receive::transmission::RecvInfo;
+use crate::api::handler::Handler;
+use crate::error::CloseReason;
+use crate::io::{Io, Work};
+use crate::provider::{Provider, WcStatus, WorkCompletion};
+
+impl<P: Provider> Core<P> {
+    /// Deals with all that was polled, and sends the answers.
+    #[inline(never)]
+    pub(super) fn take_in<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        let count = self.batch.len();
+        self.stats.completions.add(count as u64);
+        if count > 1 {
+            self.glance();
+        }
+        let mut received = 0;
+        for at in 0..count {
+            let wc = &self.batch[at];
+            if Io::<P::Queues>::work(wc.wr_id) == Work::Recv
+                && wc.status == WcStatus::Success
+                && let Some(token) = self.io.take_recv(wc.wr_id)
+            {
+                let recv = RecvInfo { byte_len: wc.byte_len, invalidated: wc.invalidated };
+                received += 1;
+                self.on_receive(token, recv, wc.qp_num, now, handler);
+            } else {
+                self.on_other(at, now, handler);
+            }
+        }
+        self.stats.received.add(received);
+        if self.has_rdma_steps() {
+            self.step_rdma(handler);
+        }
+        // What was answered leaves first. The Receives that it takes to refill are a reserve of the
+        // budget, so that none that was granted is missing meanwhile.
+        if self.is_due(now) {
+            self.flush(now, handler);
+        }
+    }
+
+    /// Looks at the connections of a batch, all at once, so that their cache lines are on the way
+    /// while the first of them is dealt with.
+    #[inline]
+    fn glance(&self) {
+        for completion in &self.batch {
+            if let Some(index) = self.peers.find(completion.qp_num) {
+                core::hint::black_box(self.peers.glance(index));
+            }
+        }
+    }
+
+    /// A completion that brings no message.
+    #[cold]
+    fn on_other<H: Handler>(&mut self, at: usize, now: u64, handler: &mut H) {
+        let wc = self.batch[at];
+        if let Work::Sent(name) = Io::<P::Queues>::work(wc.wr_id) {
+            return self.on_sent(wc, name, now, handler);
+        }
+        let Some(token) = self.io.take_recv(wc.wr_id) else {
+            return self.on_unasked(wc, now, handler);
+        };
+        self.free_buffer(token);
+        self.on_failure(wc, now, handler);
+    }
+
+    fn on_sent<H: Handler>(&mut self, wc: WorkCompletion, name: u64, now: u64, handler: &mut H) {
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        let Some(peer) = self.peers.at(index) else { return };
+        if !self.io.on_sent(&mut self.outbox, &mut peer.lane, name) {
+            return self.on_unasked(wc, now, handler);
+        }
+        if matches!(peer.phase, Phase::Closing { .. }) {
+            self.finish_close(index, handler);
+        } else if wc.status != WcStatus::Success {
+            self.on_failure(wc, now, handler);
+        } else if matches!(peer.phase, Phase::Leaving { .. }) {
+            self.see_off(index, now, handler);
+        } else if peer.lane.pending.front().is_some() && !peer.lane.ready {
+            self.outbox.wake(&mut peer.lane, index);
+        }
+        if self.has_answers() {
+            self.answer_waiting(now);
+        }
+    }
+
+    /// A completion of what the device does not have: it has refused that, or has completed it. What
+    /// has its number now is not meant. But the device may have carried out what it refused, and what
+    /// is posted again would be carried out twice: its connection ends.
+    #[cold]
+    fn on_unasked<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        self.stats.unasked.add(1);
+        if let Some(index) = self.peers.find(wc.qp_num) {
+            self.close(index, CloseReason::Unasked, now, handler);
+        }
+    }
+
+    /// A work request failed: only its name, its status and its queue pair are known.
+    #[cold]
+    fn on_failure<H: Handler>(&mut self, wc: WorkCompletion, now: u64, handler: &mut H) {
+        self.stats.failed_completions.add(1);
+        let Some(index) = self.peers.find(wc.qp_num) else {
+            self.stats.late.add(1);
+            return;
+        };
+        // Whoever has moved the queue pair to the error state knows more than that it is there.
+        let is_flushed = wc.status == WcStatus::Flushed;
+        let said =
+            if is_flushed { self.queue_events.reason(self.io.queues(), wc.qp_num) } else { None };
+        self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
+    }
+}

@@ -1,0 +1,195 @@
+//! How connections and orders come to a shard.
+//!
+//! ```text
+//!   Request ──admit──▶ yes, or no: the connection manager tells the peer
+//!   Arrival ──attach──▶ Opening ──properties known──▶ Up, on_connect
+//!              └── no room, no name ──▶ turned down, on_refused
+//! ```
+
+use std::net::SocketAddr;
+
+use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
+use rpcrdma_xdr::private_data::PrivateData;
+
+use crate::api::handle::{Arrival, Order};
+use crate::api::handler::{Admission, ConnectRequest, Handler};
+use crate::control::ConnectOrder;
+use crate::error::CloseReason;
+use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::shard::core::Core;
+use crate::shard::negotiate::Attempt;
+use crate::shard::peers::{Peer, Peers, Phase};
+
+impl<P: Provider> Core<P> {
+    /// Reads what other threads have left.
+    #[cold]
+    pub fn read_mailbox<H: Handler>(&mut self, now: u64, handler: &mut H) {
+        while let Some(arrival) = self.arrivals.pop() {
+            match arrival {
+                Arrival::Request { number, from, private } => {
+                    self.judge_request(number, from, &private, handler);
+                }
+                Arrival::Abandoned { from } => {
+                    if self.peers.end_expecting(from) {
+                        self.handle.wakeup().disconnected();
+                    }
+                }
+                Arrival::Accepted { endpoint, from, private } => {
+                    self.peers.end_expecting(from);
+                    let start = Start::Either;
+                    let newcomer =
+                        Newcomer { endpoint, address: from, private, start, asked: None };
+                    self.admit(newcomer, now, handler);
+                }
+                Arrival::Connected {
+                    order: ConnectOrder { to, id, again, .. },
+                    endpoint,
+                    private,
+                } => {
+                    let start = self.begins_with(to, again, now);
+                    let is_trying = start == Start::Two;
+                    let asked = Some(Attempt { id, to, is_trying, until: None });
+                    let newcomer = Newcomer { endpoint, address: to, private, start, asked };
+                    self.admit(newcomer, now, handler);
+                }
+                Arrival::Refused { id, reason } => {
+                    self.handle.wakeup().disconnected();
+                    handler.on_refused(id, reason);
+                }
+            }
+        }
+        self.read_answers(now);
+        while let Some(order) = self.handle.pop_order() {
+            let Order::Close(id) = order;
+            if self.peers.named(id).is_some() {
+                self.close(id.index, CloseReason::Local, now, handler);
+            }
+        }
+        if self.handle.wakeup().is_stop_wanted() {
+            self.begin_stop(now);
+        }
+    }
+
+    /// Says whether a peer may connect.
+    fn judge_request<H: Handler>(
+        &mut self,
+        number: u64,
+        from: SocketAddr,
+        private: &[u8],
+        handler: &mut H,
+    ) {
+        let connections = self.peers.count_from(from.ip());
+        let request = ConnectRequest { from, private, connections };
+        let is_stopping = self.handle.wakeup().is_stop_wanted();
+        let accepts = !is_stopping && handler.admit(&request) == Admission::Accept;
+        let attachment = self.attachment.as_ref();
+        if !attachment.is_some_and(|attachment| attachment.answer(number, from, accepts)) {
+            return self.handle.wakeup().disconnected();
+        }
+        match accepts {
+            true => self.peers.expect(from),
+            false => self.stats.not_admitted.add(1),
+        }
+    }
+
+    /// Takes over a connection that the connection manager has made.
+    fn admit<H: Handler>(&mut self, newcomer: Newcomer<P>, now: u64, handler: &mut H) {
+        let Newcomer { endpoint, address, private, start, asked } = newcomer;
+        let role = if asked.is_some() { Role::Client } else { Role::Server };
+        let connect = asked.map(|asked| asked.id);
+        let Ok(attached) = self.io.queues().attach(endpoint) else {
+            self.turn_down(None, connect, handler);
+            return;
+        };
+        let vacancy = self.peers.vacancy().filter(|_| Peers::can_name(attached.qp_num));
+        let Some(id) = vacancy else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let ledger = &mut self.outbox.ledger;
+        let opening = Opening { private, version: start };
+        let Ok(conn) = Connection::open(role, id.index, &self.settings, &opening, ledger) else {
+            self.turn_down(Some(attached.qp), connect, handler);
+            return;
+        };
+        let qp_num = attached.qp_num;
+        // Who can fall back does not wait as long as who cannot.
+        let until = match start {
+            Start::Two if self.is_free_to_choose() => self.life.negotiation_until(now),
+            _ => self.life.opening_until(now),
+        };
+        let peer = Peer::new(conn, id, qp_num, asked, until);
+        self.peers.insert(peer, address);
+        self.io.bind(id.index, attached.qp);
+        let Some(peer) = self.peers.at(id.index) else { return };
+        if let Some(send) = peer.conn.begin()
+            && !self.outbox.control(peer, &send)
+            && let Some(asked) = &mut peer.connect
+        {
+            // Nothing was asked, so silence says nothing.
+            asked.is_trying = false;
+        }
+        self.note_ready(id.index, now, handler);
+    }
+
+    /// There is no room for a connection, or the device gave it a name that cannot be.
+    #[cold]
+    fn turn_down<H: Handler>(
+        &mut self,
+        qp: Option<<P::Queues as Queues>::Qp>,
+        connect: Option<ConnectId>,
+        handler: &mut H,
+    ) {
+        if let Some(qp) = qp {
+            self.io.queues().disconnect(qp);
+            self.io.queues().destroy(qp);
+        }
+        self.handle.wakeup().disconnected();
+        self.stats.turned_down.add(1);
+        if let Some(id) = connect {
+            handler.on_refused(id, ConnectError::NoRoom);
+        }
+    }
+
+    /// Notes that the version or the properties of a peer are known, if they are and were not.
+    #[inline]
+    pub fn note_ready<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        let is_trying = peer.connect.is_some_and(|asked| asked.is_trying);
+        if is_trying && peer.conn.version().is_some() {
+            self.note_version(index, now);
+        }
+        let Some(peer) = self.peers.at(index) else { return };
+        if matches!(peer.phase, Phase::Opening { .. }) && peer.conn.is_ready() {
+            self.come_up(index, now, handler);
+        }
+    }
+
+    #[cold]
+    fn come_up<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
+        let Some(peer) = self.peers.at(index) else { return };
+        peer.phase = Phase::Up;
+        self.stats.connected.add(1);
+        match peer.conn.version() {
+            Some(Version::One) => self.stats.version_one.add(1),
+            _ => self.stats.version_two.add(1),
+        }
+        let (id, connect) = (peer.id, peer.connect.map(|asked| asked.id));
+        if handler.on_connect(id, connect, peer.conn.limits()) == Admission::Refuse {
+            // Without an answer the peer would take us for one of version one.
+            self.leave(index, CloseReason::Refused, now, handler);
+        }
+    }
+}
+
+/// A connection that the connection manager has made.
+struct Newcomer<P: Provider> {
+    endpoint: Endpoint<P::Cm>,
+    /// Where the other end is.
+    address: SocketAddr,
+    /// What the peer said while connecting.
+    private: Option<PrivateData>,
+    start: Start,
+    /// On the side that asked for it.
+    asked: Option<Attempt>,
+}

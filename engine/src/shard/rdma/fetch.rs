@@ -1,0 +1,248 @@
+//! Calls whose data are still in the memory of their callers, and are fetched by RDMA Read.
+//!
+//! ```text
+//!   call with chunks ──▶ waiting for buffers ──▶ reading ──▶ here ──▶ delivered
+//!                              └────────── connection lost ─────────▶ freed
+//! ```
+//! A call takes all the buffers that it needs or none, so that two calls never wait for each other.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
+use rpcrdma_proto::{
+    Connection, Message, Part, Place, Placed, ReplyTo, Segments, Violation, payload_pieces,
+};
+use rpcrdma_xdr::chunk::RdmaSegment;
+use rpcrdma_xdr::onc::MsgType;
+
+use crate::api::ticket::SavedOffer;
+use crate::message::incoming::Buffers;
+use crate::message::map::Map;
+use crate::message::rdma_target::RdmaTarget;
+use crate::provider::{Remote, SendOp};
+use crate::shard::peers::ConnectionId;
+use crate::shard::receive::prepare::{Parts, first_segment};
+use crate::shard::send::messages::{Body, REQUESTS_MAX};
+
+/// Buffers that the data of one call are read into.
+pub(crate) const LOANS_MAX: usize = 64;
+
+/// A call whose data are being fetched.
+#[derive(Default)]
+pub(crate) struct Fetch {
+    /// Whose it is; `None` while the place is free.
+    pub owner: Option<(ConnectionId, ReplyTo)>,
+    /// Its receive buffers.
+    pub buffers: Buffers,
+    /// Its transmissions.
+    pub parts: Parts,
+    /// Where its data go: for the message or for each item, as many buffers as it needs. A buffer
+    /// that the handler took is gone.
+    pub(super) loans: Loans,
+    pub(super) is_reading: bool,
+    pub(super) is_read: bool,
+    /// How many buffers it takes.
+    pub(super) needs: usize,
+    /// How many it has.
+    pub(super) held: usize,
+    /// Whether the device did not give its message back: the place stays out of use with it.
+    pub(super) is_lost: bool,
+    /// The next of its peer's calls that wait.
+    pub(super) next: Option<u32>,
+}
+
+type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
+
+impl Fetch {
+    /// Keeps the call until it can be delivered.
+    pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
+        self.buffers = buffers;
+        self.parts.extend(parts.iter().copied());
+    }
+
+    /// Takes buffers for everything that is to be fetched, and makes the work requests that read it.
+    pub fn lay_out(
+        &mut self,
+        conn: &Connection,
+        pool: &RecvPool,
+        (rdma_buffers, rdma_buffer_len): (&mut BulkPool, u32),
+        body: &mut Body,
+        scatter_max: u32,
+    ) -> Option<()> {
+        let Fetch { buffers, parts, loans, needs, .. } = self;
+        // Since it came, buffers were lost that it needs.
+        if *needs == 0 {
+            return None;
+        }
+        let (_, placed) = found(conn, pool, buffers, parts).ok()?;
+        for thing in remote_things(&placed) {
+            let first = loans.len();
+            let mut left = thing.len as usize;
+            for _ in 0..buffers_for(thing.len, rdma_buffer_len) {
+                let mut loan = rdma_buffers.take()?;
+                loan.truncate(left);
+                left -= loan.len();
+                loans.try_push(Some(loan)).ok()?;
+            }
+            // Each thing begins in a buffer of its own.
+            let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, scatter_max };
+            for segment in thing.segments.iter() {
+                reads.segment(&segment)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Finds the parts of the call, and keeps what it offers for its reply.
+    ///
+    /// # Errors
+    /// [`Violation`] if it was not fetched, or is not the message that it was said to be.
+    pub fn prepare(
+        &self,
+        conn: &Connection,
+        to: &ReplyTo,
+        pool: &RecvPool,
+        rdma_buffer_len: u32,
+        (map, saved_offer): (&mut Map, &mut SavedOffer),
+    ) -> Result<(), Violation> {
+        if !self.is_read {
+            return Err(TOO_MUCH);
+        }
+        let (message, placed) = found(conn, pool, &self.buffers, &self.parts)?;
+        let structure = &conn.settings().structure;
+        let mut next = 0;
+        match placed.body() {
+            None => map.set_payload(payload_pieces(structure, &self.parts)),
+            Some(body) => {
+                let bytes = self.loans.first().and_then(Option::as_deref);
+                let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(TOO_MUCH)?;
+                conn.check_body(to.xid, prefix, MsgType::Call)?;
+                map.set_body(&self.loans, 0, body.len);
+                next = buffers_for(body.len, rdma_buffer_len);
+            }
+        }
+        map.set_items(structure, &placed, &self.loans, |item| {
+            let first = next;
+            next += buffers_for(item.len, rdma_buffer_len);
+            first
+        });
+        // wire.md W6, looked at when the call came.
+        let is_kept = saved_offer.set(&message.offer());
+        if is_kept { Ok(()) } else { Err(OFFER_TOO_LONG) }
+    }
+
+    /// The receive buffers of the call, and the memory that it was fetched into.
+    pub fn rdma_target(&mut self) -> (&mut Buffers, RdmaTarget<'_>) {
+        let Fetch { buffers, loans, .. } = self;
+        (buffers, RdmaTarget { loans, places: &[] })
+    }
+
+    /// Gives back what the handler has not taken.
+    pub fn give_back(&mut self, rdma_buffers: &mut BulkPool) {
+        give_back(&mut self.loans, rdma_buffers);
+    }
+}
+
+fn give_back(loans: &mut Loans, rdma_buffers: &mut BulkPool) {
+    for loan in loans.drain(..).flatten() {
+        drop(rdma_buffers.give_back(loan).err());
+    }
+}
+
+/// The call in these buffers, once more.
+fn found<'a>(
+    conn: &Connection,
+    pool: &'a RecvPool,
+    buffers: &'a [RecvToken],
+    parts: &[Part],
+) -> Result<(Message<'a>, Placed<'a>), Violation> {
+    let gone = Violation::BadHeader("the call is not where it was");
+    let (token, part) = buffers.first().zip(parts.first()).ok_or(gone)?;
+    let message = Message::decode(*part, first_segment(pool, token, part.byte_len));
+    let message = message.ok_or(gone)?;
+    let placed = conn.resolve_call(&message, parts)?;
+    Ok((message, placed))
+}
+
+/// More than can be fetched for one call.
+pub(crate) const TOO_MUCH: Violation =
+    Violation::BadHeader("the chunks are more than can be fetched for one call");
+/// More than can come back of what a call offers.
+pub(crate) const OFFER_TOO_LONG: Violation =
+    Violation::BadHeader("what is offered for the reply does not fit the header of a reply");
+
+/// Something that is to be fetched: the message, or an item.
+pub(crate) struct Remotely<'a> {
+    /// Its bytes.
+    pub len: u32,
+    segments: Segments<'a>,
+}
+
+/// What is to be fetched of a call, in the order in which it lies in the buffers.
+pub(crate) fn remote_things<'a>(
+    placed: &Placed<'a>,
+) -> impl Iterator<Item = Remotely<'a>> + use<'a> {
+    let body = placed.body().map(|body| (body.len, body.at));
+    let items = placed.iter().map(|item| (item.len, item.at));
+    body.into_iter().chain(items).filter_map(|(len, at)| match at {
+        Place::Remote(segments) => Some(Remotely { len, segments }),
+        Place::Sent(_) | Place::Sink => None,
+    })
+}
+
+/// How many buffers it takes to fetch what is to be fetched of a call: none if all of it is here.
+///
+/// # Errors
+/// [`Violation`] if it takes more buffers or work requests than one call may have.
+pub(crate) fn buffers_needed(
+    placed: &Placed<'_>,
+    (rdma_buffer_len, rdma_buffers_kept): (u32, usize),
+) -> Result<usize, Violation> {
+    let (mut count, mut segments) = (0, 0);
+    for thing in remote_things(placed) {
+        count += buffers_for(thing.len, rdma_buffer_len);
+        segments += thing.segments.iter().count();
+    }
+    // Each end of a buffer and each end of a segment begins another entry of a scatter list.
+    let fits = count <= rdma_buffers_kept.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
+    if fits { Ok(count) } else { Err(TOO_MUCH) }
+}
+
+/// How many buffers of `rdma_buffer_len` bytes hold `len` bytes.
+fn buffers_for(len: u32, rdma_buffer_len: u32) -> usize {
+    len.div_ceil(rdma_buffer_len.max(1)) as usize
+}
+
+/// Work requests in the making.
+struct Reads<'a> {
+    loans: &'a [Option<Loan>],
+    /// The buffer that is being filled, and how far.
+    at: usize,
+    done: usize,
+    body: &'a mut Body,
+    scatter_max: u32,
+}
+
+impl Reads<'_> {
+    /// Reads a segment, in as many requests as its scatter lists ask for.
+    fn segment(&mut self, segment: &RdmaSegment) -> Option<()> {
+        let RdmaSegment { handle: rkey, length, offset } = *segment;
+        let (mut addr, mut left) = (offset, length as usize);
+        while left > 0 {
+            let mut taken = 0;
+            while left > taken && self.body.open_entries() < self.scatter_max as usize {
+                let loan = self.loans.get(self.at)?.as_ref()?;
+                let part = (left - taken).min(loan.len() - self.done);
+                self.body.gather.try_push(loan.sge(self.done..self.done + part)).ok()?;
+                taken += part;
+                self.done += part;
+                if self.done == loan.len() {
+                    (self.at, self.done) = (self.at + 1, 0);
+                }
+            }
+            self.body.end_request(SendOp::Read(Remote { addr, rkey }))?;
+            addr = addr.wrapping_add(taken as u64);
+            left -= taken;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,282 @@
+//! The calls of a shard that are being fetched, and whose turn it is.
+//!
+//! ```text
+//!   open ──▶ waiting ──begin──▶ reading ──end_reading──▶ here ──pop_here──▶ close
+//!               └──────────── give_up ─────────────────────▶
+//! ```
+//! Peers whose calls wait stand in a line, and each that comes to the front begins one. A peer that
+//! is not alone gets no second call read with more than half of the buffers or of the reads: one
+//! whose data do not arrive holds no more than that up.
+
+use std::collections::VecDeque;
+
+use rpcrdma_mempool::{BulkPool, Loan, RecvToken};
+use rpcrdma_proto::ReplyTo;
+
+use super::fetch::Fetch;
+use crate::shard::peers::ConnectionId;
+
+/// All calls of a shard whose data are being fetched.
+pub(crate) struct Fetches {
+    entries: Box<[Fetch]>,
+    free: Vec<u32>,
+    /// What each peer has of it.
+    shares: Box<[Share]>,
+    /// The peers whose calls wait for buffers, or for their turn; each once.
+    line: VecDeque<u32>,
+    /// Calls whose data are here, and that no send slot was free to answer.
+    here: VecDeque<u32>,
+    /// Calls that are being read, and buffers that calls hold.
+    used: Use,
+    /// How many there may be of either.
+    most: Use,
+    /// Places that are out of use for good.
+    lost: usize,
+    /// Buffers that a device may still write to: kept until the queues are destroyed.
+    withheld: Vec<Loan>,
+}
+
+/// Calls that are being read, and buffers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Use {
+    /// Calls.
+    pub reads: u32,
+    /// Buffers.
+    pub buffers: usize,
+}
+
+/// What one peer has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    used: Use,
+    /// The first and the last of its calls that wait, linked by [`Fetch::next`].
+    waiting: Option<(u32, u32)>,
+    /// Calls whose data have come, counted.
+    ended: u64,
+    /// How many had come when that was looked at, and since when it is so.
+    seen: Option<(u64, u64)>,
+}
+
+impl Fetches {
+    /// Room for as many calls as can be open, of so many peers.
+    pub fn new(count: usize, peers: usize, most: Use) -> Fetches {
+        Fetches {
+            entries: (0..count).map(|_| Fetch::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+            shares: vec![Share::default(); peers].into(),
+            line: VecDeque::with_capacity(peers),
+            here: VecDeque::with_capacity(count),
+            used: Use::default(),
+            most,
+            lost: 0,
+            withheld: Vec::new(),
+        }
+    }
+
+    /// A place for a call that takes so many buffers, which waits from now on.
+    pub fn open(&mut self, peer: ConnectionId, to: ReplyTo, needs: usize) -> Option<u32> {
+        let index = self.free.pop()?;
+        let entry = &mut self.entries[index as usize];
+        (entry.owner, entry.needs, entry.next) = (Some((peer, to)), needs, None);
+        let share = &mut self.shares[peer.index as usize];
+        match &mut share.waiting {
+            Some((_, last)) => {
+                self.entries[*last as usize].next = Some(index);
+                *last = index;
+            }
+            nobody => {
+                *nobody = Some((index, index));
+                self.line.push_back(peer.index);
+            }
+        }
+        Some(index)
+    }
+
+    /// The call in a place.
+    pub fn at(&mut self, index: u32) -> &mut Fetch {
+        &mut self.entries[index as usize]
+    }
+
+    /// Whether a call can be read now, with these buffers; see [`Fetches::begin`].
+    pub fn can_begin(&self, rdma_buffers: &BulkPool, is_alone: bool) -> bool {
+        self.next(rdma_buffers, is_alone).is_some()
+    }
+
+    /// The call that is to be read next, if one may and there are buffers for it. `is_alone` says
+    /// that there are no other peers.
+    pub fn begin(&mut self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<u32> {
+        let at = self.next(rdma_buffers, is_alone)?;
+        let peer = self.line.remove(at)?;
+        let share = &mut self.shares[peer as usize];
+        let (first, last) = share.waiting.take()?;
+        let entry = &mut self.entries[first as usize];
+        if let Some(next) = entry.next.take() {
+            share.waiting = Some((next, last));
+            self.line.push_back(peer);
+        }
+        (entry.is_reading, entry.held) = (true, entry.needs);
+        for used in [&mut self.used, &mut share.used] {
+            used.reads += 1;
+            used.buffers += entry.held;
+        }
+        Some(first)
+    }
+
+    /// Where the peer stands in the line whose call is next.
+    fn next(&self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<usize> {
+        let Fetches { used, most, .. } = *self;
+        if used.reads >= most.reads {
+            return None;
+        }
+        let half = Use { reads: most.reads.div_ceil(2), buffers: most.buffers.div_ceil(2) };
+        let mut line = self.line.iter().enumerate();
+        let (at, needs) = line.find_map(|(at, &peer)| {
+            let share = &self.shares[peer as usize];
+            let needs = self.entries[share.waiting?.0 as usize].needs;
+            let is_within =
+                share.used.reads < half.reads && share.used.buffers + needs <= half.buffers;
+            (is_alone || share.used.reads == 0 || is_within).then_some((at, needs))
+        })?;
+        // Who is first waits until buffers come home, and all others with it. The other half of all
+        // buffers is for own calls, whose answers may be what the peer waits for.
+        let has_room = used.buffers + needs <= most.buffers && needs <= rdma_buffers.free();
+        has_room.then_some(at)
+    }
+
+    /// The calls of a connection that wait are not wanted any more.
+    #[cold]
+    pub fn give_up(&mut self, peer: ConnectionId) {
+        let share = &mut self.shares[peer.index as usize];
+        let mut next = share.waiting.take().map(|(first, _)| first);
+        if next.is_some() {
+            self.line.retain(|&other| other != peer.index);
+        }
+        while let Some(index) = next {
+            self.here.push_back(index);
+            next = self.entries[index as usize].next.take();
+        }
+    }
+
+    /// The data of a call are here, or its connection is gone.
+    pub fn end_reading(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        if core::mem::take(&mut entry.is_reading) {
+            entry.is_read = true;
+            self.here.push_back(index);
+            self.used.reads -= 1;
+            if let Some((peer, _)) = entry.owner {
+                let share = &mut self.shares[peer.index as usize];
+                share.used.reads -= 1;
+                share.ended += 1;
+            }
+        }
+    }
+
+    /// A call that was to be read cannot be.
+    #[cold]
+    pub fn fail(&mut self, index: u32) {
+        self.end_reading(index);
+        self.entries[index as usize].is_read = false;
+    }
+
+    /// The device does not give the message of a call back and may still write to its buffers. Both
+    /// are out of use until the shard ends, and the place with them: there is a message for each
+    /// place. Returns how many buffers they were.
+    #[cold]
+    pub fn leak(&mut self, index: u32) -> usize {
+        let entry = &mut self.entries[index as usize];
+        entry.is_lost = true;
+        let before = self.withheld.len();
+        self.withheld.extend(entry.loans.drain(..).flatten());
+        let lost = self.withheld.len() - before;
+        self.end_reading(index);
+        self.most.buffers -= lost.min(self.most.buffers);
+        // Those that now need more than there will ever be go to the front, to be refused.
+        for entry in self.entries.iter_mut().filter(|it| it.owner.is_some() && it.held == 0) {
+            if entry.needs > self.most.buffers {
+                entry.needs = 0;
+            }
+        }
+        lost
+    }
+
+    /// Whether data of a peer have been on their way for `patience` and none have come. Looked at
+    /// with every tick, by which it may be off.
+    pub fn is_late(&mut self, peer: u32, now: u64, patience: u64) -> bool {
+        let share = &mut self.shares[peer as usize];
+        if share.used.reads == 0 {
+            share.seen = None;
+            return false;
+        }
+        match share.seen {
+            Some((ended, since)) if ended == share.ended => now.saturating_sub(since) >= patience,
+            _ => {
+                share.seen = Some((share.ended, now));
+                false
+            }
+        }
+    }
+
+    /// A call whose data are here.
+    pub fn pop_here(&mut self) -> Option<u32> {
+        self.here.pop_front()
+    }
+
+    /// Puts a call back that could not be delivered yet, behind those of others.
+    pub fn retry_here(&mut self, index: u32) {
+        self.here.push_back(index);
+    }
+
+    /// How many calls are to be delivered.
+    pub fn here_len(&self) -> usize {
+        self.here.len()
+    }
+
+    /// Whose calls are to be delivered.
+    pub fn here(&self) -> impl Iterator<Item = Option<ConnectionId>> {
+        self.here.iter().map(|&at| self.entries[at as usize].owner.map(|(peer, _)| peer))
+    }
+
+    /// Calls that are to be delivered or read.
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.line.len() + self.here.len()
+    }
+
+    /// Frees a place whose buffers have been given back.
+    pub fn close(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        debug_assert!(entry.buffers.is_empty() && entry.loans.is_empty(), "all is at home");
+        entry.parts.clear();
+        entry.is_read = false;
+        let held = core::mem::take(&mut entry.held);
+        self.used.buffers -= held;
+        if let Some((peer, _)) = entry.owner.take() {
+            self.shares[peer.index as usize].used.buffers -= held;
+        }
+        match entry.is_lost {
+            true => self.lost += 1,
+            false => self.free.push(index),
+        }
+    }
+
+    /// The receive buffers of all calls, when the shard ends.
+    pub fn drain(&mut self) -> impl Iterator<Item = RecvToken> {
+        self.entries.iter_mut().flat_map(|entry| entry.buffers.drain(..))
+    }
+
+    /// The buffers that calls are fetched into.
+    pub fn loans(&self) -> impl Iterator<Item = &Loan> {
+        self.entries.iter().flat_map(|entry| entry.loans.iter().flatten())
+    }
+
+    /// The receive buffers that calls hold.
+    pub fn receives(&self) -> usize {
+        self.entries.iter().map(|entry| entry.buffers.len()).sum()
+    }
+
+    /// Calls that are being fetched.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len() - self.lost
+    }
+}

@@ -1,0 +1,85 @@
+//! What of a received message is where: checked, and noted for whoever reads it.
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{RecvPool, RecvToken};
+use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
+use rpcrdma_xdr::numbers::limit::GROUP_MAX;
+
+use crate::api::ticket::SavedOffer;
+use crate::message::map::Map;
+use crate::shard::rdma::exposures::Exposures;
+use crate::shard::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
+use crate::shard::send::outbox::Outbox;
+
+/// The transmissions of one message.
+pub(crate) type Parts = ArrayVec<Part, { GROUP_MAX as usize }>;
+
+/// Whether all of a call is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// It is.
+    Here,
+    /// Some of it is in the memory of the caller, and takes so many buffers to fetch.
+    Remote(usize),
+}
+
+/// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).
+#[inline]
+pub(crate) fn first_segment<'a>(
+    pool: &'a RecvPool,
+    token: &'a RecvToken,
+    byte_len: u32,
+) -> &'a [u8] {
+    let segment = pool.segment(token, 0);
+    &segment[..segment.len().min(byte_len as usize)]
+}
+
+/// Checks a call and notes where its parts are, if they are here.
+#[inline]
+pub(crate) fn prepare_call(
+    conn: &Connection,
+    message: &Message<'_>,
+    parts: &[Part],
+    (map, saved_offer): (&mut Map, &mut SavedOffer),
+    exposures: &Exposures,
+) -> Result<Whole, Violation> {
+    saved_offer.clear();
+    map.clear();
+    let placed = conn.find_call(message, parts, map)?;
+    // wire.md W6: an offer whose reply would have too long a header.
+    if !saved_offer.set(&message.offer()) {
+        return Err(OFFER_TOO_LONG);
+    }
+    if !placed.is_here() {
+        match buffers_needed(&placed, exposures.for_calls())? {
+            0 => {}
+            needs => return Ok(Whole::Remote(needs)),
+        }
+    }
+    map.finish(&conn.settings().structure, parts);
+    Ok(Whole::Here)
+}
+
+/// Checks a reply and notes where its parts are; of a call that has memory exposed, that is done
+/// when the memory is closed.
+#[inline]
+pub(crate) fn prepare_reply(
+    conn: &Connection,
+    outbox: &Outbox,
+    id: CallId,
+    message: &Message<'_>,
+    parts: &[Part],
+    map: &mut Map,
+) -> Result<(), Violation> {
+    let Outbox { ledger, exposures, .. } = outbox;
+    let mark = ledger.calls.find(id.xid(), conn.peer()).map_or(NO_MARK, |(_, entry)| entry.mark);
+    if mark != NO_MARK {
+        let offered = exposures.get(mark).offered();
+        conn.resolve_reply(ledger, id, message, parts, &offered)?;
+        return Ok(());
+    }
+    map.clear();
+    conn.find_reply(ledger, id, (message, parts), &Offered::NONE, map)?;
+    map.finish(&conn.settings().structure, parts);
+    Ok(())
+}

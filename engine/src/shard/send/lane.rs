@@ -1,0 +1,278 @@
+//! A lane: what one queue pair has to send and has sent.
+//!
+//! ```text
+//!   pending ──post──▶ copied while posting ───────────────────▶ released
+//!              └────▶ in flight ──completion of its sequence──▶ released
+//! ```
+//! Every work request has a sequence number. A completion names one; all before it are done. The
+//! numbers that a device refused are given again, and a device that completes one of them all the
+//! same must not be taken to mean the next that has it: so the name of a work request is its number
+//! with a mark, and there is another mark after every refusal. Both come round: what is outstanding is
+//! counted from the last that is done, and is far less than half of all numbers.
+
+use super::messages::Queue;
+use crate::provider::PostError;
+use crate::provider::shortly_before_end;
+
+/// The sends of one queue pair. Laid out as written: a short message needs the beginning only.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Lane {
+    /// Work requests posted.
+    posted: u32,
+    /// Work requests known to be complete.
+    done: u32,
+    /// The last signaled work request.
+    signaled: u32,
+    /// Laid out, not posted in full.
+    pub pending: Queue,
+    /// Posted, memory still in the device's hands.
+    pub flight: Queue,
+    /// Whether the peer is in the outbox's list of those with pending messages.
+    pub ready: bool,
+    /// Reports and messages between the transports since `pending` was last empty.
+    pub unsolicited: u32,
+    /// What the device said of the queue pair, other than that it is full, when it took a message.
+    pub trouble: Option<PostError>,
+    /// The mark of what is posted now, in its place in the name.
+    mark: u64,
+    /// The marks before it, of which something is outstanding.
+    eras: Vec<Era>,
+}
+
+/// Work requests that were posted under one mark: those up to the last, behind those of the era
+/// before.
+#[derive(Debug)]
+struct Era {
+    last: u32,
+    mark: u64,
+}
+
+impl Lane {
+    pub fn new() -> Lane {
+        Lane {
+            pending: Queue::EMPTY,
+            flight: Queue::EMPTY,
+            ready: false,
+            unsolicited: 0,
+            trouble: None,
+            mark: (shortly_before_end(MARK_BITS, 2) as u64) << SEQ_BITS,
+            eras: Vec::new(),
+            posted: FIRST,
+            done: FIRST,
+            signaled: FIRST,
+        }
+    }
+
+    /// Work requests that the queue pair still has.
+    #[inline]
+    pub fn outstanding(&self) -> u32 {
+        self.posted.wrapping_sub(self.done)
+    }
+
+    /// Send slots of the shard that its messages hold.
+    #[inline]
+    pub fn slots(&self) -> u32 {
+        self.pending.slots() + self.flight.slots()
+    }
+
+    /// What tells whether the peer takes anything, while a completion of a message that holds
+    /// memory is waited for: the last that has come.
+    pub fn waits_behind(&self) -> Option<u32> {
+        let is_waiting = self.outstanding() > self.unsignaled() && self.slots() > 0;
+        is_waiting.then_some(self.done)
+    }
+
+    /// The sequence number of the next work request.
+    #[inline]
+    fn next_seq(&self) -> u32 {
+        self.posted.wrapping_add(1)
+    }
+
+    /// The name of the next work request but `at`: its number, and the mark.
+    #[inline]
+    pub fn name(&self, at: usize) -> u64 {
+        self.mark | u64::from(self.next_seq().wrapping_add(at as u32))
+    }
+
+    /// The sequence number of the last work request.
+    pub fn last_seq(&self) -> u32 {
+        self.posted
+    }
+
+    /// Work requests since the last signaled one.
+    #[inline]
+    pub fn unsignaled(&self) -> u32 {
+        self.posted.wrapping_sub(self.signaled)
+    }
+
+    /// Has the next work request signaled, where one in `signal_every` is.
+    pub fn signal_next(&mut self, signal_every: u32) {
+        self.signaled = self.posted.wrapping_sub(signal_every);
+    }
+
+    /// Counts a posted work request and returns its sequence number.
+    #[inline]
+    pub fn on_posted(&mut self, signaled: bool) -> u32 {
+        self.posted = self.next_seq();
+        if signaled {
+            self.signaled = self.posted;
+        }
+        self.posted
+    }
+
+    /// Counts posted work requests, the last `unsignaled` of which are not signaled.
+    #[inline]
+    pub fn on_run_posted(&mut self, count: u32, unsignaled: u32) {
+        self.posted = self.posted.wrapping_add(count);
+        self.signaled = self.posted.wrapping_sub(unsignaled);
+    }
+
+    /// Takes in that the device has refused what was to be posted next.
+    #[cold]
+    pub fn on_refused(&mut self) {
+        self.end_eras();
+        let is_new = self.eras.last().is_none_or(|era| era.last != self.posted);
+        if is_new && self.outstanding() > 0 {
+            // There are no more of them than there are outstanding work requests.
+            self.eras.push(Era { last: self.posted, mark: self.mark });
+        }
+        self.mark = self.mark.wrapping_add(MARK_ONE) & MARK;
+    }
+
+    /// Takes a completion in. False if it names a work request that is not outstanding.
+    #[inline]
+    pub fn on_completed(&mut self, name: u64) -> bool {
+        let seq = name as u32;
+        let is_outstanding = seq.wrapping_sub(self.done).wrapping_sub(1) < self.outstanding();
+        let mark = if self.eras.is_empty() { self.mark } else { self.mark_of(seq) };
+        let is_it = is_outstanding && name & MARK == mark;
+        if is_it {
+            self.done = seq;
+        }
+        is_it
+    }
+
+    /// Forgets the eras of which nothing is outstanding.
+    fn end_eras(&mut self) {
+        let done = self.done;
+        self.eras.retain(|era| (era.last.wrapping_sub(done) as i32) > 0);
+    }
+
+    /// The mark of an outstanding work request.
+    #[cold]
+    fn mark_of(&mut self, seq: u32) -> u64 {
+        self.end_eras();
+        let ahead = |seq: u32| seq.wrapping_sub(self.done);
+        let era = self.eras.iter().find(|era| ahead(seq) <= ahead(era.last));
+        era.map_or(self.mark, |era| era.mark)
+    }
+
+    /// Whether the work request with this sequence number is complete.
+    #[inline]
+    pub fn is_done(&self, seq: u32) -> bool {
+        // The distance between two sequence numbers in use is far below half of their range.
+        self.done.wrapping_sub(seq) < u32::MAX / 2
+    }
+}
+
+/// Bits of a sequence number, and of the mark above it. The two bits above both are not the lane's.
+const SEQ_BITS: u32 = 32;
+const MARK_BITS: u32 = 30;
+const MARK: u64 = ((1 << MARK_BITS) - 1) << SEQ_BITS;
+const MARK_ONE: u64 = 1 << SEQ_BITS;
+/// The number before the first.
+const FIRST: u32 = shortly_before_end(SEQ_BITS, 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_finishes_everything_before_it() {
+        let mut lane = Lane::new();
+        let names = [0, 1, 2].map(|at| lane.name(at));
+        let seqs = [false, false, true].map(|signaled| lane.on_posted(signaled));
+        assert_eq!((lane.outstanding(), lane.unsignaled()), (3, 0));
+        assert!(lane.on_completed(names[2]));
+        assert!(seqs.iter().all(|&seq| lane.is_done(seq)));
+        assert_eq!(lane.outstanding(), 0);
+    }
+
+    #[test]
+    fn a_completion_of_nothing_outstanding_is_refused() {
+        let mut lane = Lane::new();
+        let name = lane.name(0);
+        assert!(!lane.on_completed(name), "nothing was posted");
+        lane.on_posted(true);
+        assert!(!lane.on_completed(lane.name(0)), "not posted yet");
+        assert!(lane.on_completed(name));
+        assert!(!lane.on_completed(name), "twice");
+    }
+
+    #[test]
+    fn a_completion_of_what_was_refused_means_none_that_has_its_number() {
+        let mut lane = Lane::new();
+        // A model: the names that are outstanding, and those that were refused.
+        let (mut posted, mut refused) = (Vec::new(), Vec::new());
+        let mut random = 1_u64;
+        let mut draw = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for _ in 0..20_000 {
+            match draw(4) {
+                0 | 1 => {
+                    let (asked, taken) = (1 + draw(4) as u32, draw(5) as u32);
+                    let names: Vec<u64> = (0..asked as usize).map(|at| lane.name(at)).collect();
+                    for name in names.iter().take(taken as usize) {
+                        lane.on_posted(false);
+                        posted.push(*name);
+                    }
+                    if taken < asked {
+                        lane.on_refused();
+                        refused.extend(&names[taken as usize..]);
+                        assert!(lane.eras.len() <= posted.len(), "{:?}", lane.eras);
+                    }
+                }
+                2 if !posted.is_empty() => {
+                    let at = draw(posted.len() as u64) as usize;
+                    assert!(lane.on_completed(posted[at]));
+                    posted.drain(..=at);
+                }
+                _ if !refused.is_empty() => {
+                    let late = refused[draw(refused.len() as u64) as usize];
+                    assert!(!lane.on_completed(late), "{late:x}");
+                }
+                _ => {}
+            }
+            assert_eq!(lane.outstanding() as usize, posted.len());
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let mut lane = Lane {
+            posted: u32::MAX - 1,
+            done: u32::MAX - 1,
+            signaled: u32::MAX - 1,
+            ..Lane::new()
+        };
+        lane.on_refused();
+        let second = lane.name(1);
+        let seqs = [lane.on_posted(false), lane.on_posted(false), lane.on_posted(true)];
+        lane.on_refused();
+        assert!(lane.on_completed(second));
+        assert!(lane.is_done(seqs[0]) && lane.is_done(seqs[1]) && !lane.is_done(seqs[2]));
+    }
+
+    #[test]
+    fn marks_wrap_and_stay_in_their_place() {
+        let mut lane = Lane { mark: MARK, ..Lane::new() };
+        let name = lane.name(0);
+        lane.on_posted(false);
+        lane.on_refused();
+        assert_eq!((lane.mark, name & !MARK), (0, u64::from(FIRST) + 1));
+        assert!(lane.on_completed(name));
+    }
+}

@@ -1,0 +1,428 @@
+//! Messages on their way out, and the slab they live in.
+//!
+//! ```text
+//!   begin ──▶ building ──submit──▶ pending in a lane ──posted──▶ in flight ──completed──▶ free
+//!                └──── dropped ────────────────────────────────────────────────────────▶ free
+//! ```
+//! A short plain message does not come here at all: see `Outbox::send_plain`.
+//!
+//! A message is a list of work requests: the Sends of a group; the RDMA Writes in front of a reply;
+//! the bindings of what a call exposes; the RDMA Reads that fetch the data of a call; the
+//! invalidations that end an exposure. Whoever waits for the end of one is named in its head.
+//!
+//! A message is laid out when it is submitted: its headers are encoded and its gather lists are
+//! made, so that posting is a walk over numbers. The hot half of a message is one cache line; the
+//! other half is touched only by messages with bulk or with more payload than one slot holds.
+
+use core::ops::Range;
+
+use arrayvec::ArrayVec;
+use rpcrdma_mempool::{Loan, SendSlot, Sge, Token};
+use rpcrdma_proto::{BulkItem, Gather};
+
+use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
+use crate::provider::SendOp;
+
+/// No message.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Payload slots of a message.
+pub(crate) const SLOTS_MAX: usize = 64;
+/// Work requests of a message: the transmissions of a group, and what goes before them.
+pub(crate) const REQUESTS_MAX: usize = 128;
+/// Gather entries of a message, all work requests together.
+const GATHER_MAX: usize = 320;
+
+/// The kind of the slots that continuation headers are written to.
+#[derive(Debug)]
+pub(crate) enum Headers {}
+
+/// The hot half of a message.
+pub(crate) struct Head {
+    /// The next message of the same list.
+    pub next: u32,
+    /// The sequence number in its lane of its last work request, once posted.
+    pub seq: u32,
+    /// Work requests in the body; 0 for a message that is one gather entry of `slot`.
+    pub requests: u16,
+    /// How many of them were posted.
+    pub posted: u16,
+    /// Bytes in the headroom of `slot`, for a message of one gather entry.
+    pub header_len: u32,
+    /// Bytes in its payload area, likewise.
+    pub payload_len: u32,
+    /// The payload slot of a message of one gather entry.
+    pub slot: Option<SendSlot>,
+    /// Whether the body has anything to be given back.
+    pub body: bool,
+    /// Who waits for its end.
+    pub after: After,
+}
+
+/// Who waits until a message has completed, one way or the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Nobody.
+    Nobody,
+    /// The exposure of this place, for the end of its call's Sends.
+    Called(u32),
+    /// The exposure of this place, for the end of its rights.
+    Fenced(u32),
+    /// The fetch of this place, for the data.
+    Fetched(u32),
+}
+
+/// One work request of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// What it does.
+    pub op: SendOp,
+    /// Where its part of the scatter or gather list ends.
+    pub end: u16,
+}
+
+/// The other half of a message.
+#[derive(Default)]
+pub(crate) struct Body {
+    /// The payload slots, in order.
+    pub slots: ArrayVec<SendSlot, SLOTS_MAX>,
+    /// Where the headers of its continuations are.
+    pub headers: Option<Token<Headers>>,
+    /// The bulk items, in stream order.
+    pub items: ArrayVec<Item, ITEMS_MAX>,
+    /// What they are gathered from.
+    pub pieces: ArrayVec<Bulk, PIECES_MAX>,
+    /// The work requests.
+    pub requests: ArrayVec<Request, REQUESTS_MAX>,
+    /// Their scatter and gather lists, one behind the other.
+    pub gather: ArrayVec<Sge, GATHER_MAX>,
+}
+
+/// A bulk item of a message under construction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item {
+    /// What the protocol wants to know of it.
+    pub item: BulkItem,
+    /// Its first piece.
+    pub first: u8,
+}
+
+impl Body {
+    /// Work request `index` and its scatter or gather list.
+    pub fn request(&self, index: usize) -> (SendOp, &[Sge]) {
+        let start = if index == 0 { 0 } else { self.requests[index - 1].end as usize };
+        let Request { op, end } = self.requests[index];
+        (op, &self.gather[start..end as usize])
+    }
+
+    /// Ends the list of a work request, and with it the request.
+    pub fn end_request(&mut self, op: SendOp) -> Option<()> {
+        self.end_request_at(op, self.gather.len())
+    }
+
+    /// As [`Body::end_request`], in front of what lies behind `end`.
+    pub fn end_request_at(&mut self, op: SendOp, end: usize) -> Option<()> {
+        self.requests.try_push(Request { op, end: end as u16 }).ok()
+    }
+
+    /// How many RDMA Writes there are.
+    pub fn writes(&self) -> u64 {
+        let is_write = |request: &&Request| matches!(request.op, SendOp::Write(_));
+        self.requests.iter().filter(is_write).count() as u64
+    }
+
+    /// Entries of the list that is being made.
+    pub fn open_entries(&self) -> usize {
+        self.gather.len() - self.requests.last().map_or(0, |last| last.end as usize)
+    }
+
+    /// What an item is gathered from.
+    pub fn item_pieces(&self, item: usize) -> &[Bulk] {
+        let Some(Item { item, first }) = self.items.get(item) else { return &[] };
+        &self.pieces[*first as usize..*first as usize + item.pieces as usize]
+    }
+
+    /// Copies what a piece of a plan stands for.
+    pub fn copy_piece(&mut self, piece: &Gather, mut put: impl FnMut(&[u8])) {
+        match piece {
+            Gather::Payload(range) => self.copy_payload(range, put),
+            Gather::Zero(len) => put_zeros(*len as usize, put),
+            Gather::Bulk { item, start, len } => {
+                let (mut skip, mut left) = (*start as usize, *len as usize);
+                for piece in self.item_pieces(*item) {
+                    let begin = skip.min(piece.len());
+                    let end = (begin + left).min(piece.len());
+                    put(&piece[begin..end]);
+                    (skip, left) = (skip - begin, left - (end - begin));
+                }
+            }
+        }
+    }
+
+    fn copy_payload(&mut self, range: &Range<u32>, mut put: impl FnMut(&[u8])) {
+        let (mut skip, mut left) = (range.start as usize, range.len());
+        for slot in &mut self.slots {
+            let bytes = slot.payload_mut();
+            let begin = skip.min(bytes.len());
+            let end = (begin + left).min(bytes.len());
+            put(&bytes[begin..end]);
+            (skip, left) = (skip - begin, left - (end - begin));
+        }
+    }
+
+    /// Appends the gather entries of all pieces. `None` if there is no room.
+    pub fn gather_pieces(&mut self) -> Option<()> {
+        for piece in &self.pieces {
+            self.gather.try_push(piece.sge(0, piece.len() as u32)).ok()?;
+        }
+        Some(())
+    }
+
+    /// Appends the gather entries of `len` bytes at `start` of an item. `None` if there is no room.
+    pub fn gather_item(&mut self, item: usize, start: u32, len: u32) -> Option<()> {
+        let Item { item, first } = *self.items.get(item)?;
+        let (mut skip, mut left) = (start, len);
+        for piece in &self.pieces[first as usize..first as usize + item.pieces as usize] {
+            let piece_len = piece.len() as u32;
+            let part = left.min(piece_len.saturating_sub(skip));
+            if part > 0 {
+                self.gather.try_push(piece.sge(skip, part)).ok()?;
+            }
+            left -= part;
+            skip = skip.saturating_sub(piece_len);
+        }
+        (left == 0).then_some(())
+    }
+}
+
+/// Loans that are filled one after the other.
+pub(crate) struct Fill<'a> {
+    loans: &'a mut [Loan],
+    /// Bytes in the first of them.
+    at: usize,
+}
+
+impl<'a> Fill<'a> {
+    pub fn new(loans: &'a mut [Loan]) -> Fill<'a> {
+        Fill { loans, at: 0 }
+    }
+
+    /// Appends bytes, as many as there is room for.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let Some(loan) = self.loans.first_mut() else { return };
+            let part = bytes.len().min(loan.len() - self.at);
+            loan[self.at..self.at + part].copy_from_slice(&bytes[..part]);
+            (self.at, bytes) = (self.at + part, &bytes[part..]);
+            if self.at == loan.len() {
+                self.loans = &mut core::mem::take(&mut self.loans)[1..];
+                self.at = 0;
+            }
+        }
+    }
+}
+
+fn put_zeros(len: usize, mut put: impl FnMut(&[u8])) {
+    let zeros = [0; 64];
+    let mut left = len;
+    while left > 0 {
+        let part = left.min(zeros.len());
+        put(&zeros[..part]);
+        left -= part;
+    }
+}
+
+/// The slab of messages: as many as the budget allows to be on their way at one time.
+pub(crate) struct Messages {
+    heads: Box<[Head]>,
+    bodies: Box<[Body]>,
+    free: Vec<u32>,
+}
+
+impl Messages {
+    pub fn new(count: usize) -> Messages {
+        let head = || Head {
+            next: NONE,
+            seq: 0,
+            requests: 0,
+            posted: 0,
+            header_len: 0,
+            payload_len: 0,
+            slot: None,
+            body: false,
+            after: After::Nobody,
+        };
+        Messages {
+            heads: (0..count).map(|_| head()).collect(),
+            bodies: (0..count).map(|_| Body::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+        }
+    }
+
+    /// An empty message. There are as many as slots, fetches and exposures, and whoever asks holds
+    /// one of these.
+    #[inline]
+    pub fn begin(&mut self) -> Option<u32> {
+        let index = self.free.pop()?;
+        let head = &mut self.heads[index as usize];
+        head.requests = 0;
+        head.posted = 0;
+        head.after = After::Nobody;
+        Some(index)
+    }
+
+    /// Frees a message whose body has been emptied, and hands its slot out.
+    #[inline]
+    pub fn release(&mut self, index: u32) -> Option<SendSlot> {
+        let head = &mut self.heads[index as usize];
+        head.body = false;
+        self.free.push(index);
+        head.slot.take()
+    }
+
+    #[inline]
+    pub fn head(&self, index: u32) -> &Head {
+        &self.heads[index as usize]
+    }
+
+    #[inline]
+    pub fn head_mut(&mut self, index: u32) -> &mut Head {
+        &mut self.heads[index as usize]
+    }
+
+    /// Whether the payload of a message begins with these bytes.
+    #[cold]
+    pub fn begins_with(&mut self, index: u32, bytes: &[u8]) -> bool {
+        let head = &mut self.heads[index as usize];
+        let more = if head.body { self.bodies[index as usize].slots.first_mut() } else { None };
+        let slot = head.slot.as_mut().or(more);
+        slot.is_some_and(|slot| slot.payload_mut().starts_with(bytes))
+    }
+
+    /// The message behind this one in its list.
+    #[inline]
+    pub fn next(&self, index: u32) -> Option<u32> {
+        let next = self.heads[index as usize].next;
+        (next != NONE).then_some(next)
+    }
+
+    /// Send slots that a message holds. They do not change while it is in a list.
+    #[inline]
+    fn slots(&self, index: u32) -> u32 {
+        let head = &self.heads[index as usize];
+        let more = if head.body { self.bodies[index as usize].slots.len() } else { 0 };
+        u32::from(head.slot.is_some()) + more as u32
+    }
+
+    /// The other half of a message, for reading.
+    pub fn body(&self, index: u32) -> &Body {
+        &self.bodies[index as usize]
+    }
+
+    /// The other half of a message; it will be given back with the message.
+    pub fn body_mut(&mut self, index: u32) -> &mut Body {
+        self.heads[index as usize].body = true;
+        &mut self.bodies[index as usize]
+    }
+
+    /// Messages in all.
+    pub fn capacity(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Messages that nobody has.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many messages there are, in use or not.
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+}
+
+/// A list of messages in order, linked through their heads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queue {
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// Send slots that its messages hold.
+    slots: u32,
+}
+
+impl Queue {
+    pub const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, slots: 0 };
+
+    #[inline]
+    pub fn front(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    #[inline]
+    pub fn push(&mut self, messages: &mut Messages, index: u32) {
+        messages.head_mut(index).next = NONE;
+        match self.tail {
+            NONE => self.head = index,
+            tail => messages.head_mut(tail).next = index,
+        }
+        self.tail = index;
+        self.len += 1;
+        self.slots += messages.slots(index);
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// How many send slots they hold.
+    #[inline]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Puts a message in front of all others.
+    #[cold]
+    pub fn push_front(&mut self, messages: &mut Messages, index: u32) {
+        messages.head_mut(index).next = self.head;
+        if self.head == NONE {
+            self.tail = index;
+        }
+        self.head = index;
+        self.len += 1;
+        self.slots += messages.slots(index);
+    }
+
+    /// Takes a message out that is in the list, wherever it is.
+    #[cold]
+    pub fn remove(&mut self, messages: &mut Messages, index: u32) {
+        let next = messages.head(index).next;
+        let mut before = NONE;
+        let mut at = self.head;
+        while at != index && at != NONE {
+            (before, at) = (at, messages.head(at).next);
+        }
+        match before {
+            NONE => self.head = next,
+            before => messages.head_mut(before).next = next,
+        }
+        if self.tail == index {
+            self.tail = before;
+        }
+        self.len -= 1;
+        self.slots -= messages.slots(index);
+    }
+
+    /// Takes the first message out.
+    #[inline]
+    pub fn pop(&mut self, messages: &Messages) -> Option<u32> {
+        let index = self.front()?;
+        self.head = messages.head(index).next;
+        self.len -= 1;
+        self.slots -= messages.slots(index);
+        if self.head == NONE {
+            self.tail = NONE;
+        }
+        Some(index)
+    }
+}

@@ -1,0 +1,10 @@
+//! What leaves: messages under construction, pending in lanes, and posted.
+
+mod answers;
+pub(crate) mod doorbell;
+mod flush;
+pub(crate) mod lane;
+pub(crate) mod layout;
+pub(crate) mod messages;
+pub(crate) mod outbox;
+mod single_item;
