@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use rpcrdma_config::Config;
 use rpcrdma_xdr::private_data::PrivateData;
 
-use self::admission::Pending;
-pub(crate) use self::shared::{Attachment, ConnectOrder, ControlShared};
+pub(crate) use self::shared::{Attachment, ControlShared, ShardEntry};
 use self::shared::{Param, Request, lock};
-use crate::api::handle::Arrival;
 use crate::budget;
 use crate::error::SetupError;
-use crate::provider::{CmEvent, ConnectError, ConnectId, ConnectionManager, Provider};
+use crate::provider::{
+    CmEvent, ConnectError, ConnectId, ConnectionManager, PrivateBytes, Provider,
+};
+use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::versions::VersionMemory;
 
 /// The connection manager and its state. Stepped by the engine's control thread, or by a host
@@ -49,6 +50,18 @@ struct Attempt {
     /// The connection manager's name for it.
     inner: ConnectId,
     order: ConnectOrder,
+    until: Instant,
+}
+
+/// A request that a shard was asked about.
+struct Pending<P: Provider> {
+    /// What the shard's answer names it by.
+    number: u64,
+    shard: u32,
+    /// None when it was rejected because the answer took too long.
+    request: Option<CmRequest<P>>,
+    from: SocketAddr,
+    private: PrivateBytes,
     until: Instant,
 }
 

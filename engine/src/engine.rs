@@ -257,7 +257,7 @@ impl<P: Provider> Maker<P> {
         let handler = factory(core.handle.clone());
         core.settings.backward = handler.backward();
         let connections_max = self.config.connections().max.as_usize();
-        core.attachment = Some(self.shared.attach(&mut core, serves, connections_max));
+        core.attach(&self.shared, serves, connections_max);
         Ok(Shard::new(core, handler, &self.config, self.shared.failures.clone()))
     }
 

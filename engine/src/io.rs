@@ -11,16 +11,21 @@
 //! here.
 #![expect(unsafe_code, reason = "posting hands memory to the device")]
 
+mod events;
 mod inline_send;
 mod receives;
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{Quiet, RecvPool, RecvToken, Sge};
+use rpcrdma_mempool::{Access, Quiet, RecvPool, RecvToken, RegisterError, Sge};
 
+use self::events::QueueEvents;
 use self::receives::Receives;
+use crate::error::{CloseReason, SetupError};
 use crate::provider::{
-    CqError, PostError, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH, WcBatch, WrId,
+    CqError, PostError, QueueEvent, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, WC_BATCH,
+    WcBatch, Window, WindowId, WrId,
 };
+use crate::shard::rdma::windows::Exposer;
 use crate::shard::send::lane::Lane;
 use crate::shard::send::outbox::Outbox;
 
@@ -80,6 +85,7 @@ pub(crate) struct Io<Q: Queues> {
     /// The number of each receive buffer's token while the buffer is in the device's hands.
     posted: Receives,
     depths: Depths,
+    events: QueueEvents,
 }
 
 /// What the queues were opened with.
@@ -98,13 +104,44 @@ pub(crate) struct Depths {
 impl<Q: Queues> Io<Q> {
     pub fn new(queues: Q, peers_max: usize, buffers: usize, depths: Depths) -> Io<Q> {
         let qps = (0..peers_max).map(|_| None).collect();
-        Io { queues: Some(queues), qps, posted: Receives::new(buffers), depths }
+        Io {
+            queues: Some(queues),
+            qps,
+            posted: Receives::new(buffers),
+            depths,
+            events: QueueEvents::default(),
+        }
     }
 
     /// The queues, for what is not posting.
     #[inline]
     pub fn queues(&mut self) -> &mut Q {
         self.queues.as_mut().expect("queues are there until the shard is torn down")
+    }
+
+    /// What the queues have to say beside completions. Costs two branches when there is nothing.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<QueueEvent> {
+        let Io { queues, events, .. } = self;
+        queues.as_mut().and_then(|queues| events.next(queues))
+    }
+
+    /// Why a queue pair is in the error state, if its queues have said so.
+    #[cold]
+    pub fn why_failed(&mut self, qp_num: u32) -> Option<CloseReason> {
+        let Io { queues, events, .. } = self;
+        queues.as_mut().and_then(|queues| events.reason(queues, qp_num))
+    }
+
+    /// Drops what was said of a queue pair that is gone: its number may be used again.
+    pub fn forget_events(&mut self, qp_num: u32) {
+        self.events.forget(qp_num);
+    }
+
+    /// The queues were found to be of no use: the next event says so.
+    #[cold]
+    pub fn on_lost(&mut self) {
+        self.events.on_lost();
     }
 
     /// Remembers the queue pair of a peer.
@@ -381,6 +418,21 @@ impl<Q: Queues> Io<Q> {
     /// Receive buffers in the device's hands.
     pub fn posted_receives(&self) -> usize {
         self.posted.count()
+    }
+}
+
+impl<Q: Queues> Exposer for Io<Q> {
+    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.queues().expose(sge, access) }
+    }
+
+    fn conceal(&mut self, rkey: u32) -> bool {
+        self.queues().conceal(rkey).is_ok()
+    }
+
+    fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
+        self.queues().renew_window(id)
     }
 }
 

@@ -30,7 +30,7 @@ pub use rpcrdma_provider as provider;
 #[cfg(feature = "verbs")]
 pub use rpcrdma_verbs as verbs;
 
-pub use api::builder::{CallBuilder, CallHandle, Want};
+pub use api::builder::{CallBuilder, CallHandle};
 pub use api::call::Call;
 pub use api::client::Client;
 pub use api::completion::Completion;
@@ -53,6 +53,7 @@ pub use message::incoming::{
     EndOfMessage, Incoming, OpaqueError, PayloadReader, PlacedItem, TakeError,
 };
 pub use message::payload::Payload;
+pub use message::wanted::Want;
 pub use obtained::{Obtained, ObtainedMemory};
 pub use provider::{ConnectError, ConnectId, CqError, Provider, WcStatus};
 pub use rpcrdma_config::{Config, ConfigError, Raw};

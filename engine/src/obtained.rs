@@ -6,8 +6,6 @@ use core::fmt;
 use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{PageSize, Region};
 
-use crate::budget::Budget;
-
 /// What a shard has got, to be read and printed after the start. What cannot be had and is not for the
 /// system to choose fails the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,22 +45,6 @@ pub struct ObtainedMemory {
 }
 
 impl Obtained {
-    pub(crate) fn new<'a>(
-        device: &str,
-        budget: &Budget,
-        regions: impl Iterator<Item = (&'static str, &'a Region)>,
-    ) -> Obtained {
-        let explicit = &budget.explicit;
-        Obtained {
-            device: device.to_owned(),
-            memory: regions.map(|(what, region)| ObtainedMemory::new(what, region)).collect(),
-            exposure: explicit.exposure,
-            windows: explicit.windows,
-            fetches: explicit.reading_max,
-            inline_max: budget.depths.inline_len,
-        }
-    }
-
     /// Bytes of all regions.
     pub fn bytes(&self) -> usize {
         self.memory.iter().map(|memory| memory.bytes).sum()
@@ -81,7 +63,7 @@ impl Obtained {
 }
 
 impl ObtainedMemory {
-    fn new(what: &'static str, region: &Region) -> ObtainedMemory {
+    pub(crate) fn new(what: &'static str, region: &Region) -> ObtainedMemory {
         ObtainedMemory {
             what,
             bytes: region.len(),

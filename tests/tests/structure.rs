@@ -171,7 +171,7 @@ const DATA_PATH: &[&str] = &[
     "engine/src/shard/rdma/fetches.rs",
     "engine/src/shard/send/layout.rs",
     "engine/src/shard/rdma/steps.rs",
-    "engine/src/shard/queue_events.rs",
+    "engine/src/io/events.rs",
     "engine/src/shard/rdma/offers.rs",
     "engine/src/shard/send/doorbell.rs",
     "engine/src/shard/send/flush.rs",

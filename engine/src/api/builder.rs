@@ -12,45 +12,11 @@ use super::unsent::Unsent;
 
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
+use crate::message::wanted::{OPEN, WANTS_MAX, Want, Wanted};
 use crate::shard::peers::{ConnectionId, Peer, Peers, Phase};
 use crate::shard::rdma::exposures::Owner;
 use crate::shard::rdma::windows::Exposer;
 use crate::shard::send::outbox::Outbox;
-
-/// Data items that a call may want placed.
-pub const WANTS_MAX: usize = 8;
-
-/// A data item of the reply that is wanted outside of the payload stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
-    /// If the item is shorter, it is wanted in line. 0 wants it placed whatever its length.
-    pub len_min: u32,
-    /// How long it can be. Receives are reserved for it.
-    pub len_max: u32,
-}
-
-/// A want, and the operation that it is a result of: a part of the unreduced XDR stream. Those of
-/// the call under construction stand in the outbox: a builder with room for their sinks would be
-/// kilobytes to be moved with every call.
-pub(crate) struct Wanted {
-    pub(super) want: Want,
-    kind: WantKind,
-    sent_max: u32,
-    pub(super) sink: Option<Sink>,
-    begin: u32,
-    /// [`OPEN`] for the operation that is being written.
-    end: u32,
-}
-
-impl Wanted {
-    /// As the protocol wants it, in a call of `end` bytes.
-    fn as_demand(&self, end: u32) -> proto::Want {
-        let Want { len_min: min_len, len_max: max_len } = self.want;
-        let (begin, end) = (self.begin, self.end.min(end));
-        let pieces = self.sink.as_ref().map_or(0, |sink| sink.pieces().len() as u32);
-        proto::Want { begin, end, min_len, max_len, kind: self.kind, over: self.sent_max, pieces }
-    }
-}
 
 /// Names a call that was made, to cancel it ([`Turn::cancel`](crate::Turn::cancel)), and to make it
 /// once more with the same xid.
@@ -279,7 +245,7 @@ impl<'a> CallBuilder<'a> {
     pub(crate) fn take_back<E: Copy>(mut self, why: E) -> Unsent<E> {
         let outbox = self.payload.outbox();
         let sinks = outbox.wants.drain(..).map(|wanted| wanted.sink);
-        match outbox.draft.message() {
+        match outbox.draft.message {
             Some(message) => {
                 Unsent::new(why, outbox.messages.body_mut(message).pieces.drain(..), sinks)
             }
@@ -387,7 +353,5 @@ impl Drop for CallBuilder<'_> {
     }
 }
 
-/// The end of an operation that is being written: that of the call.
-const OPEN: u32 = u32::MAX;
 /// What the payload of a reply is taken to be if the caller says nothing.
 const REPLY_PAYLOAD_DEFAULT: u32 = 1024;

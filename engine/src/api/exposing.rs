@@ -2,8 +2,8 @@
 
 use rpcrdma_proto::{CallDemand, CallForm, CallId, CallRoute, Exposed};
 
-use super::builder::Wanted;
 use crate::error::CallRefused;
+use crate::message::wanted::Wanted;
 use crate::shard::peers::Peer;
 use crate::shard::rdma::exposures::TARGETS_MAX;
 use crate::shard::rdma::windows::Exposer;

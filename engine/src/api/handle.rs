@@ -1,16 +1,12 @@
 //! What other threads may say to a shard.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_queue::SegQueue;
 use rpcrdma_proto::ReplyTo;
-use rpcrdma_xdr::private_data::PrivateData;
 
 use super::ticket::{Finished, Ticket};
-use crate::control::ConnectOrder;
 use crate::obtained::Obtained;
-use crate::provider::{ConnectError, ConnectId, Endpoint, PrivateBytes, Provider};
 use crate::shard::mailbox::{End, Mailbox, Wakeup};
 use crate::shard::peers::ConnectionId;
 use crate::stats::{SharedStats, Snapshot};
@@ -53,20 +49,6 @@ pub enum ShardState {
 pub(crate) enum Order {
     /// End a connection.
     Close(ConnectionId),
-}
-
-/// What the connection manager brings to a shard.
-pub(crate) enum Arrival<P: Provider> {
-    /// A peer asks for a connection: is it wanted? The answer says the number.
-    Request { number: u64, from: SocketAddr, private: PrivateBytes },
-    /// Nothing comes of a connection that was wanted.
-    Abandoned { from: SocketAddr },
-    /// A connection that a peer asked for.
-    Accepted { endpoint: Endpoint<P::Cm>, from: SocketAddr, private: Option<PrivateData> },
-    /// A connection that this shard asked for.
-    Connected { order: ConnectOrder, endpoint: Endpoint<P::Cm>, private: Option<PrivateData> },
-    /// A connection that this shard asked for and cannot have.
-    Refused { id: ConnectId, reason: ConnectError },
 }
 
 impl ShardHandle {
@@ -217,8 +199,8 @@ mod tests {
     use rpcrdma_proto::ReplyTo;
 
     use super::*;
+    use crate::message::saved_offer::SavedOffer;
     use crate::provider::Waker;
-    use crate::server::ticket::SavedOffer;
 
     #[test]
     fn every_answer_is_announced_and_none_stays_when_its_shard_has_ended() {

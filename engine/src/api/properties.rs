@@ -1,12 +1,9 @@
 //! Changes of transport properties while a connection is up: asked for, announced, answered.
 
-use rpcrdma_proto::{Changes, Misuse, PropertyError, PropertyOutcome};
+use rpcrdma_proto::{Changes, Misuse, PropertyError};
 use rpcrdma_xdr::property::{PropId, Property};
 
-use super::handler::Handler;
 use super::turn::Turn;
-use crate::provider::Provider;
-use crate::shard::core::Core;
 use crate::shard::peers::{ConnectionId, Peer, Phase};
 use crate::shard::send::outbox::Outbox;
 
@@ -26,7 +23,7 @@ pub enum PropertiesRefused {
 
 impl Turn<'_> {
     /// Asks a peer to change properties of its own (\[XCHAR\] 4.2, REQPROP). The outcome comes to
-    /// [`Handler::on_properties`]; no answer in time counts as a refusal. One request at a time.
+    /// [`Handler::on_properties`](crate::Handler::on_properties); no answer in time counts as a refusal. One request at a time.
     ///
     /// # Errors
     /// [`PropertiesRefused`] says what is in the way.
@@ -77,32 +74,6 @@ impl Turn<'_> {
         match self.outbox.takes_control(peer) {
             true => Ok((peer, self.outbox)),
             false => Err(PropertiesRefused::Busy),
-        }
-    }
-}
-
-impl<P: Provider> Core<P> {
-    /// A peer has answered our request for changes.
-    pub fn settle_properties<H: Handler>(
-        &mut self,
-        index: u32,
-        outcome: &PropertyOutcome,
-        handler: &mut H,
-    ) {
-        let Some(peer) = self.peers.at(index) else { return };
-        peer.asking_since = None;
-        handler.on_properties(peer.id, outcome);
-    }
-
-    /// Gives up the request of a peer that does not answer it (wire.md P8).
-    pub fn give_up_properties<H: Handler>(&mut self, index: u32, now: u64, handler: &mut H) {
-        let Some(peer) = self.peers.at(index) else { return };
-        let is_late = |since: u64| self.life.is_answer_late(since, now);
-        if peer.asking_since.is_some_and(is_late) {
-            peer.asking_since = None;
-            if let Some(outcome) = peer.conn.on_reqprop_timeout() {
-                handler.on_properties(peer.id, &outcome);
-            }
         }
     }
 }

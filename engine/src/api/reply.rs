@@ -4,9 +4,10 @@ use core::marker::PhantomData;
 
 use rpcrdma_proto::{Offer, ReplyDemand, ReplyTo, ShortSend};
 
-use super::ticket::{SavedOffer, Ticket};
+use super::ticket::Ticket;
 use crate::error::CallRefused;
 use crate::message::payload::Payload;
+use crate::message::saved_offer::SavedOffer;
 use crate::shard::peers::Peer;
 
 /// The reply to one call. Consuming it is the only way to make the [`Answer`] that a handler owes.

@@ -2,10 +2,10 @@
 
 use arrayvec::ArrayVec;
 
-use super::builder::WANTS_MAX;
 use super::sink::Sink;
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, PIECES_MAX};
+use crate::message::wanted::WANTS_MAX;
 
 /// A call that was not sent: why, and the memory that was placed in it or stated for its results, as
 /// it was given. So what was filled is not filled again: where

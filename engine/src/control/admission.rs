@@ -15,21 +15,9 @@ use std::time::Instant;
 use rpcrdma_xdr::private_data::PrivateData;
 
 use super::shared::{Verdict, lock};
-use crate::api::handle::Arrival;
-use crate::control::{CmRequest, Control};
+use crate::control::{CmRequest, Control, Pending};
 use crate::provider::{ConnectionManager, PrivateBytes, Provider};
-
-/// A request that a shard was asked about.
-pub(super) struct Pending<P: Provider> {
-    /// What the shard's answer names it by.
-    number: u64,
-    shard: u32,
-    /// None when it was rejected because the answer took too long.
-    request: Option<CmRequest<P>>,
-    from: SocketAddr,
-    private: PrivateBytes,
-    until: Instant,
-}
+use crate::shard::arrival::Arrival;
 
 impl<P: Provider> Control<P> {
     /// A peer asks for a connection.

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use crate::api::handle::Arrival;
 use crate::error::SetupError;
 use crate::failure::Failures;
-use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Queues, Waker};
-use crate::shard::core::Core;
+use crate::provider::{ConnParam, ConnectError, ConnectId, Handle, Provider, Waker};
+use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::shard::mailbox::{Mailbox, Wakeup};
 use crate::versions::VersionMemory;
 
@@ -49,7 +48,7 @@ pub(crate) struct ShardEntry<P: Provider> {
     pub wakeup: Arc<Wakeup>,
     pub connections_max: usize,
     /// Whether it was made to take connections from the listeners.
-    serves: bool,
+    pub serves: bool,
 }
 
 /// What the control plane is asked for.
@@ -73,17 +72,6 @@ pub(crate) struct Verdict {
     /// Where the peer is.
     pub from: SocketAddr,
     pub accepts: bool,
-}
-
-/// A connection that a shard wants.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConnectOrder {
-    pub shard: u32,
-    pub to: SocketAddr,
-    /// The shard's name for it.
-    pub id: ConnectId,
-    /// Whether it stands for one on which version two was tried in vain.
-    pub again: bool,
 }
 
 /// A shard's place in the control plane.
@@ -123,21 +111,10 @@ impl<P: Provider> ControlShared<P> {
     }
 
     /// Gives a shard its place.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        core: &mut Core<P>,
-        serves: bool,
-        connections_max: usize,
-    ) -> Attachment<P> {
-        let (shard, wakeup) = (core.handle.shard(), core.handle.wakeup().clone());
-        lock(&self.shards).push(ShardEntry {
-            shard,
-            queues: core.io.queues().handle(),
-            arrivals: core.arrivals(),
-            wakeup: wakeup.clone(),
-            connections_max,
-            serves,
-        });
+    pub(crate) fn attach(self: &Arc<Self>, entry: ShardEntry<P>) -> Attachment<P> {
+        let ShardEntry { shard, connections_max, .. } = entry;
+        let wakeup = entry.wakeup.clone();
+        lock(&self.shards).push(entry);
         Attachment { shared: self.clone(), shard, wakeup, connections_max }
     }
 

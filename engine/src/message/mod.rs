@@ -5,3 +5,5 @@ pub mod incoming;
 pub(crate) mod map;
 pub mod payload;
 pub(crate) mod rdma_target;
+pub(crate) mod saved_offer;
+pub mod wanted;

@@ -8,6 +8,7 @@ use crate::api::handle::ShardHandle;
 use crate::error::CallRefused;
 use crate::message::bulk::Bulk;
 use crate::shard::peers::Peer;
+use crate::shard::send::draft::Draft;
 use crate::shard::send::messages::Item;
 use crate::shard::send::outbox::Outbox;
 
@@ -26,32 +27,6 @@ pub struct Payload<'a> {
     slot: Option<SendSlot>,
     /// Where in the slot writing goes on; its end if nothing more can be written.
     at: usize,
-}
-
-/// What a message under construction has beside its last slot. One of them a shard, since one
-/// message is written at a time: a builder that brought it along would be lines of the cache to be
-/// written with every message.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    /// Whether there is anything of it, an origin apart.
-    is_begun: bool,
-    is_reply: bool,
-    /// In a reply: where in the call the operation began that produced what follows.
-    origin: u32,
-    /// Bytes in the slots before the last.
-    before: usize,
-    /// Bytes of bulk, with their padding.
-    bulk_len: u32,
-    /// The message that holds the slots before and the bulk, if there are any.
-    message: Option<u32>,
-    refused: Option<CallRefused>,
-}
-
-impl Draft {
-    /// The message that holds the slots before and the bulk, if there are any.
-    pub(crate) fn message(&self) -> Option<u32> {
-        self.message
-    }
 }
 
 impl<'a> Payload<'a> {

@@ -111,8 +111,7 @@ impl<P: Provider> Core<P> {
         };
         // Whoever has moved the queue pair to the error state knows more than that it is there.
         let is_flushed = wc.status == WcStatus::Flushed;
-        let said =
-            if is_flushed { self.queue_events.reason(self.io.queues(), wc.qp_num) } else { None };
+        let said = if is_flushed { self.io.why_failed(wc.qp_num) } else { None };
         self.close(index, said.unwrap_or(CloseReason::Transport(wc.status)), now, handler);
     }
 }

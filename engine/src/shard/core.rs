@@ -10,11 +10,11 @@ use rpcrdma_config::section::Exposure;
 use rpcrdma_mempool::{BulkPool, RecvPool, RecvToken};
 use rpcrdma_proto::{ReplyTo, Settings, ShardLedger};
 
+use super::arrival::Arrival;
 use super::mailbox::{End, Mailbox, Wakeup};
 use super::memory::{Memory, Regions};
 use super::peers::close::{Life, TICK};
 use super::peers::{ConnectionId, Peers};
-use super::queue_events::QueueEvents;
 use super::rdma::exposures::Exposures;
 use super::rdma::fetches::{Fetches, Use};
 use super::rdma::windows::{Way, Windows};
@@ -24,16 +24,17 @@ use super::send::messages::Messages;
 use super::send::outbox::Outbox;
 use super::timers::call_timeouts::CallTimeouts;
 use crate::api::builder::CallBuilder;
-use crate::api::handle::{Arrival, ShardHandle};
+use crate::api::handle::ShardHandle;
 use crate::api::handler::Handler;
-use crate::api::ticket::{Finished, SavedOffer, Ticket};
+use crate::api::ticket::{Finished, Ticket};
 use crate::api::turn::{Turn, release};
 use crate::budget::{Budget, Explicit};
-use crate::control::Attachment;
+use crate::control::{Attachment, ControlShared, ShardEntry};
 use crate::error::{CallRefused, CloseReason, SetupError};
 use crate::io::{Io, Refill, Work};
 use crate::message::map::Map;
-use crate::obtained::Obtained;
+use crate::message::saved_offer::SavedOffer;
+use crate::obtained::{Obtained, ObtainedMemory};
 use crate::provider::{Provider, QueueEvent, Queues, Waker, WcBatch, WorkCompletion};
 use crate::stats::{SharedStats, Stats};
 
@@ -64,7 +65,6 @@ pub(crate) struct Core<P: Provider> {
     pub stats: SharedStats,
     pub arrivals: Arc<Mailbox<Arrival<P>>>,
     pub batch: WcBatch,
-    pub queue_events: QueueEvents,
     pub doorbell: DoorbellBatching,
     /// Answers from other threads for whose peer no send slot was free: no more than calls are open.
     pub unanswered: VecDeque<(Ticket, Finished)>,
@@ -96,7 +96,7 @@ impl<P: Provider> Core<P> {
             ShardLedger::new(budget.calls.max(1), budget.peers, budget.grants, budget.replies);
         ledger.calls.number_from(first_xid);
         let peers_max = budget.peers as usize;
-        let obtained = Obtained::new(&provider.caps().name, &budget, regions.report());
+        let obtained = obtained(&provider.caps().name, &budget, &regions);
         let tickets = budget.tickets as usize;
         let handle = ShardHandle::new(shard, wakeup.clone(), stats.clone(), tickets, obtained);
         let outbox = Outbox::new(
@@ -133,7 +133,6 @@ impl<P: Provider> Core<P> {
             stats,
             arrivals: Arc::new(Mailbox::new(peers_max * 2, wakeup)),
             batch: WcBatch::new(),
-            queue_events: QueueEvents::default(),
             doorbell: DoorbellBatching::new(config.send().hold),
             idle: 0,
             unanswered: VecDeque::new(),
@@ -160,9 +159,21 @@ impl<P: Provider> Core<P> {
         Ok(())
     }
 
-    /// Where the connection manager leaves connections.
-    pub fn arrivals(&self) -> Arc<Mailbox<Arrival<P>>> {
-        self.arrivals.clone()
+    /// Takes a place in the control plane.
+    pub fn attach(
+        &mut self,
+        control: &Arc<ControlShared<P>>,
+        serves: bool,
+        connections_max: usize,
+    ) {
+        self.attachment = Some(control.attach(ShardEntry {
+            shard: self.handle.shard(),
+            queues: self.io.queues().handle(),
+            arrivals: self.arrivals.clone(),
+            wakeup: self.handle.wakeup().clone(),
+            connections_max,
+            serves,
+        }));
     }
 
     /// Does everything there is to do at `now`, once. True if there was something.
@@ -199,7 +210,7 @@ impl<P: Provider> Core<P> {
         let is_heard = self.waiting.is_empty() || self.life.is_due(now);
         while is_heard
             && !self.batch.is_full()
-            && let Some(event) = self.queue_events.next(self.io.queues())
+            && let Some(event) = self.io.next_event()
         {
             self.on_event(event, now, handler);
             busy = true;
@@ -421,4 +432,17 @@ fn exposures(
     let windows = Windows::new(way, windows);
     let (rdma_buffers, fetches) = ((rdma_buffers, explicit.rdma_buffer_len), explicit.fetches > 0);
     Ok(Exposures::new(explicit.exposures as usize, windows, rdma_buffers, fetches))
+}
+
+/// What a shard has got.
+fn obtained(device: &str, budget: &Budget, regions: &Regions) -> Obtained {
+    let explicit = &budget.explicit;
+    Obtained {
+        device: device.to_owned(),
+        memory: regions.report().map(|(what, region)| ObtainedMemory::new(what, region)).collect(),
+        exposure: explicit.exposure,
+        windows: explicit.windows,
+        fetches: explicit.reading_max,
+        inline_max: budget.depths.inline_len,
+    }
 }

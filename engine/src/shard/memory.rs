@@ -11,7 +11,7 @@ use rpcrdma_mempool::{
 };
 
 use super::rdma::windows::region_access;
-use super::send::messages::Headers;
+use super::send::messages::{HEADERS_LEN, Headers};
 use crate::budget::Budget;
 use crate::error::SetupError;
 
@@ -100,9 +100,6 @@ impl Memory {
     }
 }
 
-/// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
-/// a first header that is longer than the headroom of its slot.
-pub(crate) const HEADERS_LEN: usize = 4096;
 /// What the device may do with memory that messages are received into; what peers may do, if
 /// anything, the way of exposure says.
 const RECEIVED: Access = Access::LOCAL_WRITE;

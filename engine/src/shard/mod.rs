@@ -5,6 +5,7 @@
 //!           ─▶ on_turn ─▶ flush ─▶ times
 //! ```
 
+pub(crate) mod arrival;
 #[doc(hidden)]
 pub mod audit;
 mod completions;
@@ -13,7 +14,6 @@ pub(crate) mod mailbox;
 pub(crate) mod memory;
 pub(crate) mod negotiate;
 pub mod peers;
-mod queue_events;
 pub(crate) mod rdma;
 pub(crate) mod receive;
 pub(crate) mod send;

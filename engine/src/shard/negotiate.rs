@@ -11,25 +11,12 @@ use std::net::SocketAddr;
 
 use rpcrdma_proto::{Fatal, Start, Version, Versions};
 
+use super::arrival::ConnectOrder;
 use super::core::Core;
-use super::peers::{Peer, Phase};
+use super::peers::{Attempt, Peer, Phase};
 use crate::api::handler::Handler;
-use crate::control::ConnectOrder;
 use crate::error::CloseReason;
-use crate::provider::{ConnectError, ConnectId, Provider};
-
-/// What a connection came from, on the side that asked for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attempt {
-    /// The program's name for the attempt.
-    pub id: ConnectId,
-    /// Who was asked.
-    pub to: SocketAddr,
-    /// Version two is tried, and not answered yet.
-    pub is_trying: bool,
-    /// When a call that stands for the first message has waited long enough.
-    pub until: Option<u64>,
-}
+use crate::provider::{ConnectError, Provider};
 
 impl<P: Provider> Core<P> {
     /// What a connection to `to` begins with. `again` says that version two was tried just before.

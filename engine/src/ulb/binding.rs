@@ -1,13 +1,7 @@
 //! The tables: programs, procedures, and the items that may leave the stream.
 
-use super::call::BoundCall;
-use super::items::Items;
 use super::protection::Protection;
-use super::reply::BoundReply;
-use crate::api::builder::CallBuilder;
-use crate::api::reply::Reply;
 use crate::error::CallRefused;
-use crate::message::incoming::{Incoming, PayloadReader};
 
 /// The binding of one version of one program. A constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,27 +95,6 @@ impl Bound {
     pub fn protection(&self) -> Protection {
         self.protection
     }
-
-    /// A call of this procedure.
-    pub fn call<'a>(&self, call: CallBuilder<'a>) -> BoundCall<'a> {
-        BoundCall::new(*self, call)
-    }
-
-    /// A reply to a call of this procedure.
-    pub fn reply<'a>(&self, reply: Reply<'a>) -> BoundReply<'a> {
-        BoundReply::new(*self, reply)
-    }
-
-    /// Reads a call of this procedure: `reader` stands behind the header of `call`, where
-    /// [`PayloadReader::call_header`] left it.
-    pub fn arguments<'a>(&self, call: &'a Incoming<'a>, reader: PayloadReader<'a>) -> Items<'a> {
-        Items::new(call, reader, self.procedure.arguments, self.protection)
-    }
-
-    /// Reads a reply to a call of this procedure, from behind transaction id and message type.
-    pub fn results<'a>(&self, reply: &'a Incoming<'a>) -> Items<'a> {
-        Items::new(reply, reply.reader(), self.procedure.results, self.protection)
-    }
 }
 
 /// The next of the items that may be placed, in the order of a message.
@@ -183,8 +156,8 @@ pub enum BindError {
         /// What is allowed.
         max: u32,
     },
-    /// It was not said how long the reply can be: [`BoundCall::result`] for each of the items that
-    /// it may have, and [`BoundCall::asks`] where the table says so.
+    /// It was not said how long the reply can be: [`BoundCall::result`](super::BoundCall::result) for each of the items that
+    /// it may have, and [`BoundCall::asks`](super::BoundCall::asks) where the table says so.
     #[error("how long the reply to {procedure} can be was not said")]
     ReplyUnknown {
         /// The name of the procedure.

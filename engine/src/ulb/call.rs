@@ -3,11 +3,12 @@
 use rpcrdma_xdr::onc::{ReplyHeader, RpcPrefix};
 
 use super::binding::{BindError, Bound, Order, ReplyMax};
-use crate::api::builder::{CallBuilder, CallHandle, Want};
+use crate::api::builder::{CallBuilder, CallHandle};
 use crate::api::sink::Sink;
 use crate::api::unsent::Unsent;
 use crate::message::bulk::Bulk;
 use crate::message::payload::Payload;
+use crate::message::wanted::Want;
 
 /// A call that is written by its binding: items are placed where the binding allows it, and the
 /// longest reply is added up on the way.
@@ -25,8 +26,15 @@ pub struct BoundCall<'a> {
     asked: Option<u32>,
 }
 
+impl Bound {
+    /// A call of this procedure.
+    pub fn call<'a>(&self, call: CallBuilder<'a>) -> BoundCall<'a> {
+        BoundCall::new(*self, call)
+    }
+}
+
 impl<'a> BoundCall<'a> {
-    pub(super) fn new(bound: Bound, call: CallBuilder<'a>) -> BoundCall<'a> {
+    fn new(bound: Bound, call: CallBuilder<'a>) -> BoundCall<'a> {
         let procedure = bound.procedure();
         BoundCall {
             call,

@@ -1,6 +1,6 @@
 //! A message is read by its binding: what was placed is met where it belongs, and nowhere else.
 
-use super::binding::{Item, Order};
+use super::binding::{Bound, Item, Order};
 use super::data::Data;
 use super::protection::Protection;
 use crate::message::incoming::{EndOfMessage, Incoming, PayloadReader, PlacedItem};
@@ -24,8 +24,21 @@ pub struct Items<'a> {
     chunk: usize,
 }
 
+impl Bound {
+    /// Reads a call of this procedure: `reader` stands behind the header of `call`, where
+    /// [`PayloadReader::call_header`] left it.
+    pub fn arguments<'a>(&self, call: &'a Incoming<'a>, reader: PayloadReader<'a>) -> Items<'a> {
+        Items::new(call, reader, self.procedure().arguments, self.protection())
+    }
+
+    /// Reads a reply to a call of this procedure, from behind transaction id and message type.
+    pub fn results<'a>(&self, reply: &'a Incoming<'a>) -> Items<'a> {
+        Items::new(reply, reply.reader(), self.procedure().results, self.protection())
+    }
+}
+
 impl<'a> Items<'a> {
-    pub(super) fn new(
+    fn new(
         message: &'a Incoming<'a>,
         reader: PayloadReader<'a>,
         items: &'static [Item],

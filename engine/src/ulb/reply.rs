@@ -18,8 +18,15 @@ pub struct BoundReply<'a> {
     results: Order,
 }
 
+impl Bound {
+    /// A reply to a call of this procedure.
+    pub fn reply<'a>(&self, reply: Reply<'a>) -> BoundReply<'a> {
+        BoundReply::new(*self, reply)
+    }
+}
+
 impl<'a> BoundReply<'a> {
-    pub(super) fn new(bound: Bound, reply: Reply<'a>) -> BoundReply<'a> {
+    fn new(bound: Bound, reply: Reply<'a>) -> BoundReply<'a> {
         BoundReply { reply, bound, results: Order::new(bound.procedure().results) }
     }
 

@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 use rpcrdma_proto::{Connection, Opening, Role, Start, Version};
 use rpcrdma_xdr::private_data::PrivateData;
 
-use crate::api::handle::{Arrival, Order};
+use crate::api::handle::Order;
 use crate::api::handler::{Admission, ConnectRequest, Handler};
-use crate::control::ConnectOrder;
 use crate::error::CloseReason;
 use crate::provider::{ConnectError, ConnectId, Endpoint, Provider, Queues};
+use crate::shard::arrival::{Arrival, ConnectOrder};
 use crate::shard::core::Core;
-use crate::shard::negotiate::Attempt;
-use crate::shard::peers::{Peer, Peers, Phase};
+
+use crate::shard::peers::{Attempt, Peer, Peers, Phase};
 
 impl<P: Provider> Core<P> {
     /// Reads what other threads have left.

@@ -369,7 +369,7 @@ impl<P: Provider> Core<P> {
         self.io.unbind(index);
         if let Some(peer) = self.peers.at(index) {
             let qp_num = peer.qp_num;
-            self.queue_events.forget(qp_num);
+            self.io.forget_events(qp_num);
         }
         if self.peers.at(index).is_some_and(|peer| peer.exposed > 0) {
             if leaks {

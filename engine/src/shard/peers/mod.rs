@@ -7,14 +7,14 @@
 
 pub(crate) mod admit;
 pub(crate) mod close;
+mod properties;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use rpcrdma_proto::{CallId, Connection, Finished, ShardLedger};
 
-use super::negotiate::Attempt;
 use crate::error::CloseReason;
-use crate::provider::shortly_before_end;
+use crate::provider::{ConnectId, shortly_before_end};
 use crate::shard::send::lane::Lane;
 use crate::shard::send::messages::NONE;
 
@@ -105,6 +105,19 @@ impl Peer {
             _ => self.conn.abandon_call(ledger, id),
         }
     }
+}
+
+/// What a connection came from, on the side that asked for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    /// The program's name for the attempt.
+    pub id: ConnectId,
+    /// Who was asked.
+    pub to: SocketAddr,
+    /// Version two is tried, and not answered yet.
+    pub is_trying: bool,
+    /// When a call that stands for the first message has waited long enough.
+    pub until: Option<u64>,
 }
 
 /// Where a connection stands.

@@ -14,10 +14,10 @@ use rpcrdma_proto::{
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
 
-use crate::api::ticket::SavedOffer;
 use crate::message::incoming::Buffers;
 use crate::message::map::Map;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::saved_offer::SavedOffer;
 use crate::provider::{Remote, SendOp};
 use crate::shard::peers::ConnectionId;
 use crate::shard::receive::prepare::{Parts, first_segment};

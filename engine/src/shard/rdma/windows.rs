@@ -19,8 +19,7 @@ use rpcrdma_mempool::{Access, Keys, RegisterError, Sge};
 use rpcrdma_xdr::chunk::RdmaSegment;
 
 use crate::error::SetupError;
-use crate::io::Io;
-use crate::provider::{Bind, Queues, SendOp, Window, WindowId};
+use crate::provider::{Bind, SendOp, Window, WindowId};
 
 /// The windows of a shard, or what stands in for them.
 pub(crate) struct Windows {
@@ -48,27 +47,12 @@ pub(crate) trait Exposer {
     /// Opens these bytes and returns the key.
     ///
     /// # Safety
-    /// That of [`Queues::expose`].
+    /// That of [`Queues::expose`](crate::provider::Queues::expose).
     unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError>;
     /// Closes what was opened under this key. False if it may be open as before.
     fn conceal(&mut self, rkey: u32) -> bool;
-    /// Takes a window back from a queue pair in the error state, as [`Queues::renew_window`].
+    /// Takes a window back from a queue pair in the error state, as [`Queues::renew_window`](crate::provider::Queues::renew_window).
     fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError>;
-}
-
-impl<Q: Queues> Exposer for Io<Q> {
-    unsafe fn expose(&mut self, sge: &Sge, access: Access) -> Result<u32, RegisterError> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.queues().expose(sge, access) }
-    }
-
-    fn conceal(&mut self, rkey: u32) -> bool {
-        self.queues().conceal(rkey).is_ok()
-    }
-
-    fn renew(&mut self, id: WindowId) -> Result<Option<Window>, SetupError> {
-        self.queues().renew_window(id)
-    }
 }
 
 /// A right of a peer to a piece of this side's memory.

@@ -5,8 +5,8 @@ use rpcrdma_mempool::{RecvPool, RecvToken};
 use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
-use crate::api::ticket::SavedOffer;
 use crate::message::map::Map;
+use crate::message::saved_offer::SavedOffer;
 use crate::shard::rdma::exposures::Exposures;
 use crate::shard::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
 use crate::shard::send::outbox::Outbox;

@@ -91,7 +91,7 @@ impl<P: Provider> Core<P> {
                 // Without Receives nobody can be heard any more, and nobody would say so.
                 Some(PostError::QpGone | PostError::Invalid) => {
                     if !self.life.is_stopping() {
-                        self.queue_events.on_lost();
+                        self.io.on_lost();
                     }
                     return;
                 }

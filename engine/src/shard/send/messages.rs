@@ -29,6 +29,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) const SLOTS_MAX: usize = 64;
 /// Work requests of a message: the transmissions of a group, and what goes before them.
 pub(crate) const REQUESTS_MAX: usize = 128;
+/// Bytes of the slot that the headers of a group are written to: 64 continuations of 36 bytes, and
+/// a first header that is longer than the headroom of its slot.
+pub(crate) const HEADERS_LEN: usize = 4096;
 /// Gather entries of a message, all work requests together.
 const GATHER_MAX: usize = 320;
 

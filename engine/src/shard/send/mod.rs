@@ -2,6 +2,7 @@
 
 mod answers;
 pub(crate) mod doorbell;
+pub(crate) mod draft;
 mod flush;
 pub(crate) mod lane;
 pub(crate) mod layout;

@@ -9,14 +9,14 @@ use rpcrdma_proto::{
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 
+use super::draft::Draft;
 use super::lane::Lane;
 use super::layout::{self, Means, Opening};
 use super::messages::{After, Head, Headers, Item, Messages};
-use crate::api::builder::{WANTS_MAX, Wanted};
 use crate::api::handle::ShardHandle;
 use crate::error::CallRefused;
 use crate::message::bulk::{Bulk, ITEMS_MAX};
-use crate::message::payload::Draft;
+use crate::message::wanted::{WANTS_MAX, Wanted};
 use crate::provider::PostError;
 use crate::shard::peers::{Peer, Peers};
 use crate::shard::rdma::exposures::Exposures;

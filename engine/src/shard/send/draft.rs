@@ -1,0 +1,22 @@
+//! What a message under construction has beside its last slot.
+
+use crate::error::CallRefused;
+
+/// What a message under construction has beside its last slot. One of them a shard, since one
+/// message is written at a time: a builder that brought it along would be lines of the cache to be
+/// written with every message.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    /// Whether there is anything of it, an origin apart.
+    pub is_begun: bool,
+    pub is_reply: bool,
+    /// In a reply: where in the call the operation began that produced what follows.
+    pub origin: u32,
+    /// Bytes in the slots before the last.
+    pub before: usize,
+    /// Bytes of bulk, with their padding.
+    pub bulk_len: u32,
+    /// The message that holds the slots before and the bulk, if there are any.
+    pub message: Option<u32>,
+    pub refused: Option<CallRefused>,
+}
